@@ -22,6 +22,7 @@ from research.studies import front as experiment_front
 from research.studies import modes as experiment_modes
 from research.studies import offers as experiment_offers
 from research.studies import prediction as experiment_prediction
+from research.studies import preemption as experiment_preemption
 from research.studies import routing as experiment_routing
 from research.studies import thesis as experiment_thesis
 from schedd.alternatives.pareto_search import PymooMissing
@@ -37,6 +38,7 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_front.NAME: (experiment_front.ABOUT, experiment_front.run_front),
     experiment_energy.NAME: (experiment_energy.ABOUT, experiment_energy.run_energy),
     experiment_thesis.NAME: (experiment_thesis.ABOUT, experiment_thesis.run_thesis),
+    experiment_preemption.NAME: (experiment_preemption.ABOUT, experiment_preemption.run_preemption),
     experiment_prediction.NAME: (experiment_prediction.ABOUT, experiment_prediction.run_prediction),
     experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
     experiment_modes.NAME: (experiment_modes.ABOUT, experiment_modes.run_modes),

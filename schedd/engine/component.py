@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from schedd.feature_list import feature_modules
 from schedd.model import Features, Never, Node, WaitingFor
+from schedd.plan.columns import Ints
+from schedd.plan.plan import Plan, Take
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
 from schedd.policy.access import Access
 from schedd.policy.economy import Draw
@@ -40,6 +42,7 @@ __all__ = [
     "AlertKind",
     "Component",
     "Confinement",
+    "EarlierStart",
     "NodeClaim",
     "PricedUse",
     "Restriction",
@@ -59,6 +62,7 @@ __all__ = [
     "component_slots",
     "component_wait",
     "components",
+    "earlier_start_in_what_if",
     "empty_parts",
     "fork_parts",
     "gets_no_promise",
@@ -156,6 +160,17 @@ class Restriction:
     nodes: Features
     pool: str = ""
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierStart:
+    """A start of a hypothetical job by other means than a gap of the plan, its placement, and a remark that
+    names these means.
+    """
+
+    start: int
+    takes: Sequence[Take]
+    note: str
 
 
 class Confinement(Protocol):
@@ -270,6 +285,11 @@ class Component(Generic[_S]):
     Called for one job, or for some hundred."""
     priority_breakdown: Callable[["EngineState", "JobRecord"], Breakdown | None] | None = None
     """How the rank of a job comes about; None: the component ranks no jobs now."""
+    earlier_in_what_if: (
+        Callable[["PlanSnapshot", Plan, int, JobFacts, int, Ints], EarlierStart | None] | None
+    ) = None
+    """Called with a plan, the slot and the facts of a hypothetical job that is planned there, the time, and
+    the ranks of jobs by slot: an earlier start for it; None: there is none. The plan may not be changed."""
     rank_in_what_if: Callable[["PlanSnapshot", JobFacts, "ParsedRequest"], int | None] | None = None
     """The rank of a hypothetical job; None: the component ranks no jobs now."""
     ranked_by: Callable[["PlanSnapshot"], str] | None = None
@@ -396,6 +416,19 @@ def rank_in_what_if(published: "PlanSnapshot", facts: JobFacts, understood: "Par
         found = None
         if one.rank_in_what_if is not None:
             found = one.rank_in_what_if(published, facts, understood)
+        if found is not None:
+            return found
+    return None
+
+
+def earlier_start_in_what_if(
+    published: "PlanSnapshot", plan: Plan, slot: int, facts: JobFacts, now: int, ranks: Ints
+) -> EarlierStart | None:
+    """Return an earlier start of a hypothetical job by the first component that has one."""
+    for one in components():
+        found = None
+        if one.earlier_in_what_if is not None:
+            found = one.earlier_in_what_if(published, plan, slot, facts, now, ranks)
         if found is not None:
             return found
     return None

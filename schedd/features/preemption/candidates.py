@@ -1,13 +1,13 @@
 """Which jobs may preempt, and which running jobs may be preempted for them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from schedd.engine.facts.records import JobRecord, Phase
-from schedd.engine.facts.state import EngineState
 from schedd.features.preemption.settings import PreemptionSettings
-from schedd.features.preemption.state import preemption_state
+from schedd.features.preemption.state import PlannedPreemption
+from schedd.plan.plan import Plan
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import JobFacts
 
@@ -97,11 +97,21 @@ def may_begin(settings: PreemptionSettings, moment: int) -> bool:
     return next_opening(settings, moment) == moment
 
 
-def find_candidates(state: EngineState, settings: PreemptionSettings) -> Iterator[Candidate]:
-    """Yield the running jobs that may be preempted, now or when they have run and rested for long enough."""
-    part = preemption_state(state)
-    busy = {victim.job for one in part.planned.values() for victim in one.victims}
-    for record in state.records.values():
+def find_candidates(
+    records: Iterable[JobRecord],
+    plan: Plan,
+    now: int,
+    settings: PreemptionSettings,
+    planned: Iterable[PlannedPreemption],
+    preempted: Mapping[str, int],
+    refused: Mapping[str, int],
+) -> Iterator[Candidate]:
+    """Yield the running jobs that may be preempted, now or when they have run and rested for long enough.
+
+    ``preempted`` and ``refused``: by job, when it was last preempted, and when that was refused.
+    """
+    busy = {victim.job for one in planned for victim in one.victims}
+    for record in records:
         facts = record.facts
         if record.phase is not Phase.RUNNING or facts.state != "R" or not facts.rerunnable:
             continue
@@ -110,16 +120,16 @@ def find_candidates(state: EngineState, settings: PreemptionSettings) -> Iterato
             continue
         if settings.preemptors.selects(facts):
             continue
-        if state.now < part.refused.get(record.id, -_NO_RETRY_S) + _NO_RETRY_S:
+        if now < refused.get(record.id, -_NO_RETRY_S) + _NO_RETRY_S:
             continue
-        may_from = max(state.now, record.run.started + settings.min_run)
-        if record.id in part.preempted:
-            may_from = max(may_from, part.preempted[record.id] + settings.rest)
+        may_from = max(now, record.run.started + settings.min_run)
+        if record.id in preempted:
+            may_from = max(may_from, preempted[record.id] + settings.rest)
         opens = next_opening(settings, may_from)
         if opens is None:
             continue
         free_from = opens + settings.lead
-        if free_from >= state.plan.end(record.slot):
+        if free_from >= plan.end(record.slot):
             continue
         cpus = sum(share.cpus for share in facts.shares)
         lost = cpus * max(0, free_from - record.run.started)

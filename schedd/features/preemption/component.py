@@ -24,6 +24,7 @@ from schedd.features.preemption.rules import (
     plan_preemptions,
 )
 from schedd.features.preemption.state import PreemptionState, published_preemptions, without_slots
+from schedd.features.preemption.what_if import start_by_preemption
 from schedd.wire import Preempt, PreemptionDone
 
 __all__ = ["COMPONENT"]
@@ -50,6 +51,7 @@ COMPONENT: Final = Component(
     alerts={"preemption": AlertKind("a job could not be preempted", has_failed)},
     published=published_preemptions,
     notes=describe_preemption,
+    earlier_in_what_if=start_by_preemption,
     open_decisions={Preempt: awaits_preemption},
     without_plan=without_slots,
 )

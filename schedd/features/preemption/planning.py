@@ -16,19 +16,20 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.shares import BLOCK
-from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.facts.state import HORIZON
 from schedd.features.preemption.candidates import Candidate, is_target_of, may_begin
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.victim_choice import choose_victims
 from schedd.model import Request
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.plan import Plan, Take, WorkSpent
+from schedd.wire import JobFacts
 
 __all__ = [
     "Arrangement",
     "EndedRun",
+    "PlanAtNow",
     "arrange",
     "block_rest",
     "find_preemption",
@@ -43,6 +44,16 @@ _LOCKED: Final = 1 << 62
 """Rank of preemptors: they are not displaced."""
 
 NewSlot = Callable[[Request, int, Mapping[str, int]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAtNow:
+    """A plan, the time, and by slot the ranks and the latest starts that it may give."""
+
+    plan: Plan
+    now: int
+    rank: Ints
+    bound: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +74,22 @@ class Arrangement:
 
 
 def find_preemption(
-    state: EngineState,
+    state: PlanAtNow,
     settings: PreemptionSettings,
-    record: JobRecord,
+    slot: int,
+    facts: JobFacts,
     candidates: Sequence[Candidate],
     locked: Sequence[int],
 ) -> Arrangement | None:
     """Return the preemption by which a planned job starts as early as possible; None: there is none that is
-    worth it and breaks no promise. ``locked`` are the slots of other preemptors.
+    worth it and breaks no promise. ``slot`` is that of the job, ``locked`` are the slots of other preemptors.
     """
-    plan, slot = state.plan, record.slot
+    plan = state.plan
     before = plan.start(slot)
     if before <= state.now + settings.wait:
         return None
     usable = sorted(
-        (one for one in candidates if is_target_of(record.facts, one.record.facts)),
+        (one for one in candidates if is_target_of(facts, one.record.facts)),
         key=lambda one: (one.cost, one.record.run.started, one.record.id),
     )
     search = _Search(state, slot, usable, locked)
@@ -106,7 +118,7 @@ class _Search:
     """Earliest starts of a job if the first ``count`` candidates are preempted."""
 
     def __init__(
-        self, state: EngineState, slot: int, candidates: Sequence[Candidate], locked: Sequence[int]
+        self, state: PlanAtNow, slot: int, candidates: Sequence[Candidate], locked: Sequence[int]
     ) -> None:
         self._state, self._slot, self._candidates = state, slot, candidates
         self._rank = state.rank.copy()
@@ -192,7 +204,7 @@ def _missing(plan: Plan, slot: int, start: int, takes: Sequence[Take]) -> dict[i
 
 
 def _fits(
-    state: EngineState,
+    state: PlanAtNow,
     slot: int,
     start: int,
     takes: Sequence[Take],

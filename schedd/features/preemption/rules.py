@@ -6,6 +6,7 @@ until the victims are gone. *Over*: the preemptor starts as any other job.
 """
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +21,7 @@ from schedd.features.preemption.candidates import find_candidates, is_preemptor,
 from schedd.features.preemption.planning import (
     Arrangement,
     EndedRun,
+    PlanAtNow,
     arrange,
     block_rest,
     find_preemption,
@@ -52,6 +54,7 @@ __all__ = [
     "has_failed",
     "is_being_preempted",
     "leave_preemption",
+    "name_jobs",
     "next_step",
     "note_outcome",
     "note_preemptor",
@@ -145,11 +148,22 @@ def _plan_for(state: EngineState, settings: PreemptionSettings, record: JobRecor
     part = preemption_state(state)
     if state.plan.start(record.slot) <= state.now + settings.wait:
         return
-    candidates = list(find_candidates(state, settings))
+    candidates = list(
+        find_candidates(
+            state.records.values(),
+            state.plan,
+            state.now,
+            settings,
+            part.planned.values(),
+            part.preempted,
+            part.refused,
+        )
+    )
     if not candidates:
         return
     locked = [state.records[job].slot for job in part.planned if job in state.records]
-    found = find_preemption(state, settings, record, candidates, locked)
+    at_now = PlanAtNow(state.plan, state.now, state.rank, state.bound)
+    found = find_preemption(at_now, settings, record.slot, record.facts, candidates, locked)
     if found is None:
         return
     _put_into_plan(state, record, found, locked, event)
@@ -179,15 +193,15 @@ def _put_into_plan(
     preemption_state(state).planned[record.id] = one
     state.bound[slot] = min(int(state.bound[slot]), found.start)  # nothing displaces it
     state.next_due = None
-    words = f"{_name_jobs(one)} will be preempted for job {record.id}"
+    words = f"{name_jobs([victim.job for victim in one.victims])} will be preempted for job {record.id}"
     new = plan.starts(gone)
     moved = new != old
     record_moves(state, event, Cause.PRIORITY, words, gone[moved], old[moved], new[moved])
     record_move(state, event, Cause.PRIORITY, words, slot, before, found.start)
 
 
-def _name_jobs(one: PlannedPreemption) -> str:
-    names = [victim.job for victim in one.victims]
+def name_jobs(names: Sequence[str]) -> str:
+    """Return the first of these jobs, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"job{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
 
@@ -466,7 +480,8 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
     one = known.by_preemptor.get(record.id)
     if one is not None:
         verb = "will preempt" if one.asked < 0 else "preempts"
-        found.append(f"{verb} {_name_jobs(one)}: {one.lost:,} core-seconds of work lost")
+        names = name_jobs([victim.job for victim in one.victims])
+        found.append(f"{verb} {names}: {one.lost:,} core-seconds of work lost")
     one = known.by_victim.get(record.id)
     if one is not None and record.phase is Phase.RUNNING:
         when = format_moment(one.start)

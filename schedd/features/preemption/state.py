@@ -99,11 +99,12 @@ class PublishedPreemptions:
     by_preemptor: Mapping[str, PlannedPreemption]
     by_victim: Mapping[str, PlannedPreemption]
     preempted: Mapping[str, int]
+    refused: Mapping[str, int]
     count: int
     lost: int
 
 
-_NONE: Final = PublishedPreemptions({}, {}, {}, 0, 0)
+_NONE: Final = PublishedPreemptions({}, {}, {}, {}, 0, 0)
 
 
 def preemption_state(state: EngineState) -> PreemptionState:
@@ -114,10 +115,12 @@ def preemption_state(state: EngineState) -> PreemptionState:
 def published_preemptions(state: EngineState) -> PublishedPreemptions:
     """Return a copy for other threads."""
     part = preemption_state(state)
-    if not (part.planned or part.preempted or part.count):
+    if not (part.planned or part.preempted or part.refused or part.count):
         return _NONE
     by_victim = {victim.job: one for one in part.planned.values() for victim in one.victims}
-    return PublishedPreemptions(dict(part.planned), by_victim, dict(part.preempted), part.count, part.lost)
+    return PublishedPreemptions(
+        dict(part.planned), by_victim, dict(part.preempted), dict(part.refused), part.count, part.lost
+    )
 
 
 def without_slots(part: PreemptionState) -> None:

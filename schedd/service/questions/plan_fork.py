@@ -16,6 +16,7 @@ from schedd.engine import HORIZON, EngineState, PlanSnapshot, published_record
 from schedd.engine.component import (
     Restriction,
     components,
+    earlier_start_in_what_if,
     job_refusal,
     job_restriction,
     job_scopes,
@@ -172,6 +173,11 @@ class PlanFork:
             )
             if answer is None:
                 answer = asking.start(request, understood.walltime) or self._no_start(facts, request)
+            means = ""
+            if isinstance(answer, StartKnown) and answer.placement.start > asking.ready:
+                answer, means = asking.sooner(
+                    answer, request, understood.walltime, self.published, self.ranks
+                )
             at_once = later = False
             if isinstance(answer, StartKnown):
                 at_once = answer.placement.start == asking.ready
@@ -189,7 +195,7 @@ class PlanFork:
             answer,
             understood.walltime,
             understood.assumed,
-            request.notes,
+            (*request.notes, means) if means else request.notes,
             moment,
             self.generation,
             canonical(replace(request, walltime=understood.walltime)),
@@ -421,6 +427,21 @@ class _Trial:
                 return None
             shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(self.plan, slot))
             return StartKnown(Placement(start, start + walltime, shares))
+
+    def sooner(
+        self, answer: StartKnown, request: Request, walltime: int, published: PlanSnapshot, ranks: Ints
+    ) -> tuple[StartKnown, str]:
+        """Return an earlier answer that a component has, and its remark; the present one without any."""
+        with self._slot(request, walltime) as slot:
+            if isinstance(slot, WaitingFor) or self._place(slot) < 0:
+                return answer, ""
+            found = earlier_start_in_what_if(published, self.plan, slot, self.facts, self.now, ranks)
+            if found is None:
+                return answer, ""
+            self.plan.undo_place(slot)
+            self.plan.place_at(slot, found.start, found.takes)
+            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(self.plan, slot))
+            return StartKnown(Placement(found.start, found.start + walltime, shares)), found.note
 
     def tried(self, request: Request, walltime: int, ask: Callable[[Plan, int], _T]) -> _T | None:
         """Return ``ask(plan, slot)`` with the job in its earliest placement; None if there is none."""

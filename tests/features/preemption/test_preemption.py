@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.preemption.state import preemption_state
+from schedd.model import StartKnown
 from schedd.policy.site import site_policy
-from schedd.wire import Event, JobAltered, Preempt, PreemptionDone, QueueFacts, Run
+from schedd.service.questions.plan_fork import fork_plan
+from schedd.wire import Event, JobAltered, JobFacts, Preempt, PreemptionDone, QueueFacts, Run
 from tests.engine.cluster import Cluster, T
 
 URGENT = {
@@ -302,6 +305,31 @@ def test_victim_that_is_altered_is_not_preempted_by_the_old_plan() -> None:
     cluster.send(JobAltered(id="altered", time=cluster.server.now, job=facts))
     assert cluster.planned("now") == []
     assert cluster.start("now") == 800
+
+
+def hypothetical_job(queue: str) -> JobFacts:
+    resources = {"nodes": "1:ppn=4", "walltime": "100"}
+    return JobFacts(id="", owner="ann", queue=queue, submitted=T + 2_000, resources=resources)
+
+
+def test_what_if_of_an_urgent_job_names_its_victims_and_changes_nothing() -> None:
+    cluster = PreemptingCluster(nodes=2)
+    cluster.submit("a", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.submit("b", "1:ppn=4", 10_000)
+    cluster.submit("next", "1:ppn=4", 1_000)
+    cluster.at(2_000)
+    state = cluster.engine.state
+    fork = fork_plan(state, publish_snapshot(state))
+    for _ in range(2):
+        found = fork.what_if(hypothetical_job("urgent"), T + 2_000)
+        assert isinstance(found.answer, StartKnown)
+        assert found.answer.placement.start == T + 2_020
+        assert [share.node for share in found.answer.placement.shares] == ["n2"]
+        assert found.notes == ("would preempt job b: 7,680 core-seconds of work lost",)
+        other = fork.what_if(hypothetical_job("batch"), T + 2_000)
+        assert isinstance(other.answer, StartKnown)
+        assert (other.answer.placement.start, other.notes) == (T + 10_100, ())
 
 
 @pytest.mark.parametrize(

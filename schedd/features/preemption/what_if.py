@@ -1,0 +1,50 @@
+"""Hypothetical preemptors: the start by a preemption, and its victims."""
+
+import numpy as np
+
+from schedd.engine.component import EarlierStart
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.preemption.candidates import find_candidates, is_preemptor
+from schedd.features.preemption.planning import PlanAtNow, find_preemption
+from schedd.features.preemption.rules import name_jobs
+from schedd.features.preemption.settings import PreemptionSettings
+from schedd.features.preemption.state import PublishedPreemptions
+from schedd.model import FOREVER
+from schedd.plan.columns import Ints
+from schedd.plan.plan import Plan
+from schedd.policy.site import site_policy
+from schedd.wire import JobFacts
+
+__all__ = ["start_by_preemption"]
+
+
+def start_by_preemption(
+    published: PlanSnapshot, plan: Plan, slot: int, facts: JobFacts, now: int, ranks: Ints
+) -> EarlierStart | None:
+    """Return the start of a hypothetical job, which is planned in ``slot``, if others are preempted for it;
+    None: it preempts none.
+    """
+    settings = site_policy(published.settings.site).part(PreemptionSettings)
+    if settings.preemptors.is_empty or not is_preemptor(settings, facts):
+        return None
+    part = published.part(PublishedPreemptions)
+    records = [record for record in published.records if record is not None]
+    candidates = list(
+        find_candidates(
+            records, plan, now, settings, part.by_preemptor.values(), part.preempted, part.refused
+        )
+    )
+    if not candidates:
+        return None
+    size = plan.jobs.size
+    rank, bound = np.zeros(size, np.int64), np.full(size, FOREVER)
+    rank[: ranks.shape[0]] = ranks[:size]
+    bound[: published.promise.shape[0]] = published.promise[:size]
+    locked = [ahead.slot for job in part.by_preemptor if (ahead := published.ids.get(job)) is not None]
+    found = find_preemption(PlanAtNow(plan, now, rank, bound), settings, slot, facts, candidates, locked)
+    if found is None:
+        return None
+    lost = sum(one.cpus * max(0, found.start - one.record.run.started) for one in found.victims)
+    names = [one.record.id for one in found.victims]
+    note = f"would preempt {name_jobs(names)}: {lost:,} core-seconds of work lost"
+    return EarlierStart(found.start, found.takes, note)
