@@ -14,7 +14,7 @@ from schedd.predict.run_time_predictor import (
 )
 from schedd.predict.run_times import RunTimes
 from schedd.predict.sampling import draw_levels, sample_run_times
-from schedd.predict.start_calibration import CalibratedStart, StartCalibration
+from schedd.predict.start_calibration import CalibratedStart, StartCalibration, WaitBand
 from schedd.predict.start_sampler import SampledPlan, StartQuantiles, StartSampler, start_quantiles
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "StartCalibration",
     "StartQuantiles",
     "StartSampler",
+    "WaitBand",
     "classify_estimate",
     "decode_starts",
     "draw_levels",

@@ -16,7 +16,7 @@ __all__ = ["ESTIMATE_KINDS", "EstimateKind", "RunTimePredictor", "classify_estim
 
 EstimateKind = Literal["submission", "waiting", "hour"]
 ESTIMATE_KINDS: Final[tuple[EstimateKind, ...]] = get_args(EstimateKind)
-_VERSION: Final = 2
+_VERSION: Final = 3
 _HOUR_S: Final = 3600
 _SUBMISSION_S: Final = 600
 """Longest wait in seconds at which an estimate still counts as one at submission."""
@@ -33,7 +33,9 @@ class RunTimePredictor:
             kind: StartCalibration() for kind in ESTIMATE_KINDS
         }
         self.as_of = -1
-        """Time of the latest round of expected starts; -1: none yet."""
+        """Time of the latest round of all expected starts; -1: none yet."""
+        self.near_as_of = self.near_until = -1
+        """Time of the latest round of near starts, and up to which start it went; -1: none yet."""
 
     def record_start(self, job: str, now: int, at: int, *, counts: bool) -> None:
         """Record that a job started at ``at``. ``counts``: see ``Learner.record_start``."""
@@ -77,7 +79,7 @@ class RunTimePredictor:
         """Return an independent copy."""
         new = RunTimePredictor(self.learner.copy())
         new.calibrations = {kind: one.copy() for kind, one in self.calibrations.items()}
-        new.as_of = self.as_of
+        new.as_of, new.near_as_of, new.near_until = self.as_of, self.near_as_of, self.near_until
         return new
 
     def save(self) -> tuple[dict[str, Any], dict[str, Ints]]:
@@ -86,7 +88,8 @@ class RunTimePredictor:
         """
         plain, arrays = self.learner.save()
         kinds = {kind: one.save() for kind, one in self.calibrations.items()}
-        return {"version": _VERSION, "learner": plain, "kinds": kinds, "as_of": self.as_of}, arrays
+        rounds = {"as_of": self.as_of, "near_as_of": self.near_as_of, "near_until": self.near_until}
+        return {"version": _VERSION, "learner": plain, "kinds": kinds, **rounds}, arrays
 
     @classmethod
     def load(cls, plain: Mapping[str, Any], arrays: Mapping[str, Ints]) -> "RunTimePredictor":
@@ -98,7 +101,9 @@ class RunTimePredictor:
             raise ValueError(f"predictor state has version {plain['version']}, this program reads {_VERSION}")
         new = cls(Learner.load(plain["learner"], arrays))
         new.calibrations = {kind: StartCalibration.load(plain["kinds"][kind]) for kind in ESTIMATE_KINDS}
-        new.as_of = plain["as_of"]
+        new.as_of, new.near_as_of, new.near_until = (
+            plain[name] for name in ("as_of", "near_as_of", "near_until")
+        )
         return new
 
 

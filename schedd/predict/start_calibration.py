@@ -3,19 +3,21 @@
 A plan with predicted run times does not know jobs that arrive later and start earlier. P90 is therefore based
 on the mean (of log waits) of the planned start by walltimes and the 90th percentile of the samples. It is
 corrected by conformal prediction over the latest outcomes and by small steps after each hit and miss (Gibbs
-and Candès 2021).
+and Candès 2021). Both are factors on the wait, and are learned apart for short and long waits: where near
+jobs start minutes late, the factor of these would move P90 of long waits by days.
 """
 
 import heapq
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import exp, log
 from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["CalibratedStart", "StartCalibration", "StartEstimate"]
+__all__ = ["CalibratedStart", "StartCalibration", "StartEstimate", "WaitBand"]
 
 _WINDOW: Final = 300
 _ENOUGH: Final = 20
@@ -31,6 +33,8 @@ _SHIFT_MOST: Final = 1.0
 would move P90 to another century, and as many hits would be needed to move it back (integrator windup)."""
 _LONGEST_WAIT_S: Final = 10 * 366 * 86_400
 _MISSES: Final = 0.1
+_BAND_ENDS: Final = tuple(log(seconds + _FLOOR) for seconds in (600, 3_600, 6 * 3_600))
+"""Bases at which the bands of waits end: 10 minutes, an hour, 6 hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,50 @@ class StartEstimate:
 
 
 @dataclass(slots=True)
-class StartCalibration:
-    """Calibration of the start estimates of one kind; not thread-safe. Times never go back."""
+class WaitBand:
+    """What was learned from estimates of similar waits."""
 
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     outcomes: int = 0
     correction: float = 0.0
     shift: float = 0.0
+
+    def add_error(self, error: float) -> None:
+        """Learn from the outcome of an estimate."""
+        self.errors.append(error)
+        self.outcomes += 1
+        if self.outcomes >= _ENOUGH and self.outcomes % _RENEWED == 0:
+            likely = float(np.quantile(self.errors, 1.0 - _MISSES))
+            self.correction = min(max(likely, -_MOST_DOWN), _MOST_UP)
+
+    def move(self, step: float) -> None:
+        """Make the next estimates later, or earlier."""
+        self.shift = min(max(self.shift + step, -_SHIFT_MOST), _SHIFT_MOST)
+
+    def copy(self) -> "WaitBand":
+        """Return an independent copy."""
+        return replace(self, errors=self.errors.copy())
+
+    def save(self) -> list[Any]:
+        """Return the state as JSON values."""
+        return [list(self.errors), self.outcomes, self.correction, self.shift]
+
+    @classmethod
+    def load(cls, plain: Sequence[Any]) -> "WaitBand":
+        """Restore from the result of ``save``. Raises TypeError or ValueError for other input."""
+        errors, outcomes, correction, shift = plain
+        new = cls(deque(errors, _WINDOW), outcomes, correction, shift)
+        new.move(0.0)
+        return new
+
+
+@dataclass(slots=True)
+class StartCalibration:
+    """Calibration of the start estimates of one kind; not thread-safe. Times never go back."""
+
+    bands: tuple[WaitBand, ...] = field(
+        default_factory=lambda: tuple(WaitBand() for _ in range(len(_BAND_ENDS) + 1))
+    )
     pending_p90: list[tuple[int, str]] = field(default_factory=list)
     """Heap of (P90, job) of the open estimates."""
     estimates: dict[str, StartEstimate] = field(default_factory=dict)
@@ -66,6 +107,11 @@ class StartCalibration:
     """For each of the latest outcomes: started by P50, started by P90."""
     hit_counts: tuple[int, int] = (0, 0)
     """Numbers of true values in ``recent_hits``."""
+
+    @property
+    def outcomes(self) -> int:
+        """Number of outcomes that were learned from."""
+        return sum(band.outcomes for band in self.bands)
 
     @property
     def coverage(self) -> tuple[float, float]:
@@ -92,7 +138,9 @@ class StartCalibration:
     def estimate(self, now: int, predicted: int, planned: int, late: int) -> CalibratedStart:
         """Return the expected start without recording it."""
         p50 = max(predicted, now + 1)
-        wait = exp(min(_base(now, planned, late) + self.correction + self.shift, log(_LONGEST_WAIT_S)))
+        base = _base(now, planned, late)
+        band = self.band(base)
+        wait = exp(min(base + band.correction + band.shift, log(_LONGEST_WAIT_S)))
         return CalibratedStart(p50, max(p50, now + round(wait) - _FLOOR))
 
     def record_estimate(self, job: str, at: int, expected: CalibratedStart, planned: int, late: int) -> None:
@@ -106,14 +154,15 @@ class StartCalibration:
         told = self.estimates.pop(job, None)
         if told is None:
             return
-        self.errors.append(log(now - told.issued_at + _FLOOR) - told.base)
-        self.outcomes += 1
+        band = self.band(told.base)
+        band.add_error(log(now - told.issued_at + _FLOOR) - told.base)
         if now <= told.expected.p90:
-            self._move(-_STEP * _MISSES)
+            band.move(-_STEP * _MISSES)
             self._record_outcome((now <= told.expected.p50, True))
-        if self.outcomes >= _ENOUGH and self.outcomes % _RENEWED == 0:
-            likely = float(np.quantile(self.errors, 1.0 - _MISSES))
-            self.correction = min(max(likely, -_MOST_DOWN), _MOST_UP)
+
+    def band(self, base: float) -> WaitBand:
+        """Return what was learned of estimates with such a base."""
+        return self.bands[bisect_left(_BAND_ENDS, base)]
 
     def without_estimates(self) -> "StartCalibration":
         """Return what was learned, without the open estimates."""
@@ -129,11 +178,8 @@ class StartCalibration:
             moment, job = heapq.heappop(self.pending_p90)
             told = self.estimates.get(job)
             if told is not None and told.expected.p90 == moment:
-                self._move(_STEP * (1.0 - _MISSES))
+                self.band(told.base).move(_STEP * (1.0 - _MISSES))
                 self._record_outcome((False, False))
-
-    def _move(self, step: float) -> None:
-        self.shift = min(max(self.shift + step, -_SHIFT_MOST), _SHIFT_MOST)
 
     # ---- saved ----------------------------------------------------------------------------------
 
@@ -141,7 +187,7 @@ class StartCalibration:
         """Return an independent copy."""
         return replace(
             self,
-            errors=self.errors.copy(),
+            bands=tuple(band.copy() for band in self.bands),
             pending_p90=list(self.pending_p90),
             estimates=dict(self.estimates),
             recent_hits=self.recent_hits.copy(),
@@ -153,10 +199,7 @@ class StartCalibration:
             [job, t.issued_at, t.expected.p50, t.expected.p90, t.base] for job, t in self.estimates.items()
         ]
         return {
-            "errors": list(self.errors),
-            "outcomes": self.outcomes,
-            "correction": self.correction,
-            "shift": self.shift,
+            "bands": [band.save() for band in self.bands],
             "pending_p90": sorted(self.pending_p90),
             "estimates": estimates,
             "recent_hits": [[p50, p90] for p50, p90 in self.recent_hits],
@@ -166,7 +209,7 @@ class StartCalibration:
     def load(cls, plain: Mapping[str, Any]) -> "StartCalibration":
         """Restore from the result of ``save``. Raises KeyError, TypeError or ValueError for other input."""
         new = cls(
-            deque(plain["errors"], _WINDOW), plain["outcomes"], plain["correction"], plain["shift"],
+            tuple(WaitBand.load(band) for band in plain["bands"]),
             [(moment, job) for moment, job in plain["pending_p90"]],
             {
                 job: StartEstimate(at, CalibratedStart(p50, p90), base)
@@ -176,7 +219,8 @@ class StartCalibration:
             (sum(p50 for p50, _ in plain["recent_hits"]), sum(p90 for _, p90 in plain["recent_hits"])),
         )  # fmt: skip
         heapq.heapify(new.pending_p90)
-        new._move(0.0)
+        if len(new.bands) != len(_BAND_ENDS) + 1:
+            raise ValueError(f"{len(new.bands)} bands of waits, {len(_BAND_ENDS) + 1} are expected")
         return new
 
 

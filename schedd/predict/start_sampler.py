@@ -144,6 +144,20 @@ class StartSampler:
             _, found[k] = self._draw(k, until, fork)
         return found
 
+    def simulate_near(
+        self, until: Collection[int], work: int, ready: Callable[[Plan], None] = lambda _: None
+    ) -> Ints:
+        """Return the simulated starts, (samples, slots): until these slots have started, or up to ``work``
+        visited plan segments in all samples. -1: not reached. Needs a plan of all jobs.
+        """
+        found = []
+        for run_s in self.sampled_run_times:
+            fork = self.plan.fork()
+            ready(fork)
+            each = work // self.sampled_run_times.shape[0]
+            found.append(project_plan(fork, run_s, self.now, each, until, self.arrays, self.rule).started)
+        return np.stack(found)
+
     def _draw(self, k: int, until: Collection[int], fork: Plan) -> tuple[int, Ints]:
         """Return the time up to which ``fork`` was simulated, and the starts."""
         lasts, order = self.sampled_run_times[k], self.order

@@ -81,11 +81,14 @@ class BatchSkipped:
 class StartsExpected:
     """Expected starts of these jobs, computed on a fork of the plan at ``time``. Only jobs whose estimate
     changed by more than its uncertainty are included.
+
+    ``until``: the round was about jobs expected no later than then; None: about all jobs.
     """
 
     id: str
     time: int
     jobs: tuple[ExpectedFacts, ...]
+    until: int | None = None
     type: Literal["starts_expected"] = "starts_expected"
 
 

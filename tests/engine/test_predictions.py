@@ -267,7 +267,7 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     cluster.at(100)
     (words,) = cluster.alerts("expected")
     assert words.startswith(
-        "expected starts are inaccurate: 67 % of the latest jobs started by the 90 % time"
+        "forecasts of starts are too optimistic: 67 % of the latest jobs started by the 90 % time"
     )
     cluster.at(500)
     assert len(cluster.alerts("expected")) == 1
@@ -280,6 +280,11 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     assert hours.coverage[1] == 0.9
     cluster.at(600)
     assert not [one for one in cluster.engine.state.alerts.values() if one.kind == "expected"]
+    for i in range(300):
+        hours.record_estimate(str(i), now, CalibratedStart(now + 900, now + 900), now, -1)
+        hours.record_start(str(i), now + 700)
+    cluster.at(700)
+    assert cluster.alerts("expected")[-1].startswith("forecasts of starts are too cautious: 100 % of the")
 
 
 # ---- kept ---------------------------------------------------------------------------------------
@@ -335,7 +340,7 @@ def test_disabled_prediction_is_forgotten_entirely_or_for_a_queue() -> None:
 def test_unknown_version_is_refused() -> None:
     text = lived().engine.checkpoint()
     with pytest.raises(CheckpointError):
-        Engine.restore(text.replace(b'"outlook":{"version":2', b'"outlook":{"version":9'))
+        Engine.restore(text.replace(b'"outlook":{"version":3', b'"outlook":{"version":9'))
     plain, arrays = lived().outlook.save()
-    with pytest.raises(ValueError, match="version 9, this program reads 2"):
+    with pytest.raises(ValueError, match="version 9, this program reads 3"):
         RunTimePredictor.load({**plain, "version": 9}, arrays)

@@ -1,6 +1,7 @@
 """Expected starts: decoding of the plan with predicted run times, and calibration."""
 
 import random
+from math import log
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from schedd.predict import (
     LEVELS,
     Prediction,
     StartCalibration,
+    WaitBand,
     decode_starts,
     draw_levels,
     running_slots,
@@ -158,12 +160,13 @@ def test_waiting_job_past_its_p90_is_a_single_miss() -> None:
     calibration = StartCalibration()
     quantiles = calibration.issue_estimate("x", 0, 1000, 1000, -1)
     calibration.advance_clock(quantiles.p90)
-    assert calibration.shift == 0
+    band = calibration.band(log(1060))
+    assert band.shift == 0
     calibration.advance_clock(quantiles.p90 + 1)
-    assert calibration.shift > 0
-    shift = calibration.shift
+    assert band.shift > 0
+    shift = band.shift
     calibration.record_start("x", quantiles.p90 + 5000)
-    assert calibration.shift == shift
+    assert band.shift == shift
 
 
 def test_deleted_job_changes_no_calibration() -> None:
@@ -172,7 +175,7 @@ def test_deleted_job_changes_no_calibration() -> None:
     calibration.forget("x")
     calibration.record_start("x", 10)
     calibration.advance_clock(10**9)
-    assert (calibration.outcomes, calibration.shift) == (0, 0)
+    assert (calibration.outcomes, {band.shift for band in calibration.bands}) == (0, {0})
 
 
 def test_p90_lies_between_the_plan_and_the_90_percent_draw() -> None:
@@ -195,14 +198,28 @@ def test_jobs_waiting_through_an_outage_move_p90_by_a_bounded_factor() -> None:
     for number in range(1_000):  # as many hits as it takes for a tenth of that many misses
         calibration.issue_estimate(f"starts {number}", later, later + 600, later + 600, -1)
         calibration.record_start(f"starts {number}", later + 1)
-    assert calibration.shift < 0
+    assert calibration.band(log(660)).shift < 0
 
 
 def test_expected_start_is_within_ten_years() -> None:
-    calibration = StartCalibration(correction=3.0, shift=1.0)
+    calibration = StartCalibration(tuple(WaitBand(correction=3.0, shift=1.0) for _ in range(4)))
     assert calibration.estimate(0, 1, 1 << 40, 1 << 40).p90 <= 10 * 366 * 86_400
 
 
 def test_excessive_saved_shift_is_bounded_on_load() -> None:
-    plain = StartCalibration().save() | {"shift": 27.5}
-    assert StartCalibration.load(plain).shift == 1.0
+    plain = StartCalibration().save()
+    plain["bands"][2] = [[], 0, 0.0, 27.5]
+    assert [band.shift for band in StartCalibration.load(plain).bands] == [0, 0, 1.0, 0]
+
+
+def test_late_starts_of_jobs_due_in_minutes_do_not_move_p90_of_long_waits() -> None:
+    calibration = StartCalibration()
+    hours = 8 * 3_600
+    for number in range(200):
+        now = number * 1_000
+        calibration.issue_estimate(f"near {number}", now, now + 1, now + 1, now + 1)
+        calibration.record_start(f"near {number}", now + 900)
+    now = 10**6
+    near = calibration.estimate(now, now + 1, now + 1, now + 1)
+    assert now + 800 <= near.p90 <= now + 3_600
+    assert calibration.estimate(now, now + hours, now + hours, now + hours).p90 == now + hours

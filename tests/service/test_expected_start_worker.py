@@ -6,6 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.show.expected_starts import (
+    compute_expected_starts,
+    compute_near_starts,
+    expected_starts_input,
+)
 from schedd.engine.show.job_view import job_view
 from schedd.predict import RunTimePredictor
 from schedd.service.background import expected_starts
@@ -14,7 +19,7 @@ from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import known_values, measure_fork
 from schedd.wire import JobEnded, JobStarted, ShareFacts
-from tests.service.planner_harness import T, job, node, planner
+from tests.service.planner_harness import StillClock, T, job, node, planner
 
 WAIT = 120
 """Real seconds after which a test gives up."""
@@ -73,21 +78,21 @@ def test_no_round_without_prediction_or_queued_jobs() -> None:
     with planner(predict=False) as loop:
         fill(loop)
         worker = ExpectedStartWorker(loop)
-        assert not worker._due(time.monotonic())
+        assert not worker._due_round(time.monotonic())
         assert worker.run_once() is None
         assert worker.latest is None
     with planner(predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
-        assert not ExpectedStartWorker(loop)._due(time.monotonic())
+        assert not ExpectedStartWorker(loop)._due_round(time.monotonic())
 
 
 def test_prediction_rounds_take_at_most_a_tenth() -> None:
     with planner(predict=True) as loop:
         fill(loop)
         worker = ExpectedStartWorker(loop)
-        worker._took, worker._ended = 30.0, 1000.0
-        assert not worker._due(1299.0)
-        assert worker._due(1301.0)
+        worker._all.took, worker._all.ended = 30.0, 1000.0
+        assert not worker._due_round(1299.0)
+        assert worker._due_round(1301.0) == "all"
 
 
 def test_running_prediction_round_ends_with_the_daemon() -> None:
@@ -143,3 +148,52 @@ def test_expected_plan_metrics_use_predicted_run_times() -> None:
         planned = known_values(measure_fork(loop.fork().result(WAIT)))
         assert expected_["makespan"] < 0.3 * planned["makespan"]
         assert expected_["wait"] < 0.3 * planned["wait"]
+
+
+def test_near_starts_are_refreshed_more_often_and_have_their_own_age(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expected_starts, "_NEAREST", 2)
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
+        loop.submit([node("n1"), *(job(str(number)) for number in range(1, 6))]).result(WAIT)
+        worker = ExpectedStartWorker(loop)
+        assert worker._due_round(time.monotonic()) == "all"
+        assert worker.run_once() is not None
+        clock = loop._clock
+        assert isinstance(clock, StillClock)
+        worker._all.took, worker._near.took = 100.0, 0.5
+        clock.moment = T + 100
+        loop.submit([node("n2", state="down")]).result(WAIT)
+        assert worker._due_round(worker._all.ended + 4.9) == "", "not yet"
+        assert worker._due_round(worker._all.ended + 5.1) == "near", "by the cluster's clock"
+        near = worker.run_near()
+        assert near is not None
+        assert (near.as_of, near.until) == (T + 100, T + 7200)
+        waiting = [job_view(loop.published, str(number)) for number in range(1, 6)]
+        ages = {view.id: view.expected_as_of for view in waiting if view and view.state == "planned"}
+        assert [ages[name] for name in "2345"] == [T + 100, T + 100, T, T]
+
+
+def test_a_round_of_near_starts_agrees_with_a_round_of_all() -> None:
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
+        jobs = [job(str(number), user=f"u{number % 3}", walltime=str(600 * number)) for number in range(1, 9)]
+        loop.submit([node("n1"), node("n2"), *jobs]).result(WAIT)
+        given = loop.call_between_batches(lambda engine: expected_starts_input(engine.state)).result(WAIT)
+        assert given is not None
+        every = {one.job_id: one for one in compute_expected_starts(given).expected}
+        near = {one.job_id: one for one in compute_near_starts(given, 3).expected}
+        assert 3 <= len(near) < len(every)
+        assert near == {name: every[name] for name in near}
+
+
+def test_jobs_beyond_the_work_of_a_near_round_keep_their_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedd.engine.show.expected_starts._NEAR_SEGMENTS", 1)
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
+        loop.submit([node("n1"), *(job(str(number)) for number in range(1, 40))]).result(WAIT)
+        given = loop.call_between_batches(lambda engine: expected_starts_input(engine.state)).result(WAIT)
+        assert given is not None
+        near = compute_near_starts(given, 30)
+        assert len(near.expected) < 30
+        reached = [one.start for one in near.expected]
+        assert near.until < T + 30 * 3600
+        assert all(start <= near.until for start in reached)

@@ -97,7 +97,10 @@ def on_starts_expected(state: "EngineState", event: StartsExpected) -> None:
     outlook = state.predictor
     if outlook is None:
         return
-    outlook.as_of = max(outlook.as_of, event.time)
+    if event.until is None:
+        outlook.as_of = max(outlook.as_of, event.time)
+    else:
+        outlook.near_as_of, outlook.near_until = event.time, event.until
     for facts in event.jobs:
         record = state.records.get(facts.job_id)
         if record is None or record.slot < 0 or record.phase is not Phase.WAITING:
@@ -109,7 +112,7 @@ def on_starts_expected(state: "EngineState", event: StartsExpected) -> None:
         state.changed[slot] = state.generation
         if state.publishes_starts and not state.silent:
             state.update_due[slot] = 1
-        if facts.kind:
+        if facts.kind and facts.by > state.now:  # a P90 that passed during the round was not shown to anybody
             told = CalibratedStart(facts.start, facts.by)
             outlook.calibrations[facts.kind].record_estimate(
                 facts.job_id, event.time, told, facts.planned, facts.late
@@ -133,7 +136,8 @@ def alert_inaccurate_estimates(state: "EngineState", event: str) -> None:
     for kind, share in inaccurate_estimates(state).items():
         if f"expected {kind}" not in state.alerts:
             held = f"{100 * share:.0f} % of the latest jobs started by the 90 % time"
-            words = f"expected starts are inaccurate: {held}"
+            how = "too optimistic" if share < _COVERED[0] else "too cautious"
+            words = f"forecasts of starts are {how}: {held}"
             state.alert(event, "expected", f"{words} ({_WHEN[kind]})", kind)
 
 

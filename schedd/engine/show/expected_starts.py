@@ -9,6 +9,7 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.facts.throughput import AppRates, measured_run_times, with_measured_run_times
 from schedd.engine.place.backfilling import backfill_rule_outline, with_expected_run_times
+from schedd.model import FOREVER
 from schedd.plan.backfill import BackfillRule
 from schedd.plan.columns import Ints
 from schedd.plan.job_order import ArrayEnds
@@ -31,13 +32,17 @@ from schedd.wire import ExpectedFacts, StartsExpected
 __all__ = [
     "ExpectedStarts",
     "ExpectedStartsInput",
+    "NearStarts",
     "cap_at_promise",
     "compute_expected_starts",
+    "compute_near_starts",
     "expected_starts_input",
 ]
 
 _WORK = 20_000_000_000
 """Segments of the plan that a round visits at most: some minutes of a processor."""
+_NEAR_SEGMENTS = 3_000_000
+"""The same for a round of near starts: a fifth of what a round of all starts simulates."""
 _SLICE = 500
 """Maximum number of jobs per event, to keep each event short."""
 
@@ -109,9 +114,28 @@ class ExpectedStarts:
         """Return the events for the engine, at least one, which has the time; ``name`` is the prefix of their
         ids.
         """
-        for first in range(0, max(1, len(self.expected)), _SLICE):
-            part = self.expected[first : first + _SLICE]
-            yield StartsExpected(id=f"{name}:{first // _SLICE}", time=self.as_of, jobs=part)
+        return _events(name, self.as_of, self.expected, None)
+
+
+@dataclass(frozen=True, slots=True)
+class NearStarts:
+    """Result of a round of near starts: the estimates to publish, of jobs expected until ``until``."""
+
+    as_of: int
+    until: int
+    expected: tuple[ExpectedFacts, ...]
+
+    def events(self, name: str) -> Iterator[StartsExpected]:
+        """Return the events for the engine; see ``ExpectedStarts.events``."""
+        return _events(name, self.as_of, self.expected, self.until)
+
+
+def _events(
+    name: str, as_of: int, estimates: tuple[ExpectedFacts, ...], until: int | None
+) -> Iterator[StartsExpected]:
+    for first in range(0, max(1, len(estimates)), _SLICE):
+        part = estimates[first : first + _SLICE]
+        yield StartsExpected(id=f"{name}:{first // _SLICE}", time=as_of, jobs=part, until=until)
 
 
 def expected_starts_input(state: EngineState) -> ExpectedStartsInput | None:
@@ -155,15 +179,64 @@ def compute_expected_starts(
         rule=given.rule,
     )
     order = scene.order
-    planned = scene.planned_starts
     drawn = scene.sample_plans(ready=ready)
-    found = start_quantiles(np.stack([one.starts[order] for one in drawn]))
     plan = given.plan.fork()
     ready(plan)
     decode_starts(plan, order, scene.median_run_times, now)
-    expected = []
+    sampled = np.stack([one.starts[order] for one in drawn])
+    starts, expected = _estimate_starts(given, order, sampled, scene.planned_starts, predictions)
+    return ExpectedStarts(now, plan, scene, tuple(drawn), starts, expected, predictions, seconds, given.kinds)
+
+
+def compute_near_starts(
+    given: ExpectedStartsInput, nearest: int, ready: Callable[[Plan], None] = lambda _: None
+) -> NearStarts:
+    """Compute the expected starts of the ``nearest`` jobs by expected or planned start, whichever is earlier.
+
+    The simulation ends when they have started, or after bounded work; jobs that it does not reach keep their
+    estimates. Needs a plan of all jobs.
+    """
+    now, ids = given.now, given.ids
+    predictions = with_measured_run_times(given.open_jobs.renew_predictions(), given.measured)
+    scene = StartSampler.from_plan(
+        given.plan,
+        now,
+        given.since,
+        ids,
+        predictions,
+        queued=given.queued,
+        arrays=given.arrays,
+        rule=given.rule,
+    )
+    order, planned = scene.order, scene.planned_starts
+    expected = given.expected[order]
+    near = np.where(expected >= 0, np.minimum(expected, planned), planned)
+    if not order.shape[0]:
+        return NearStarts(now, now, ())
+    last = min(nearest, near.shape[0]) - 1
+    until = int(np.partition(near, last)[last])
+    wanted = near <= until
+    slots = order[wanted]
+    starts = scene.simulate_near(slots.tolist(), _NEAR_SEGMENTS, ready)[:, slots]
+    found, estimates = _estimate_starts(given, slots, starts, planned[wanted], predictions)
+    missed = np.array([ids[slot] not in found for slot in slots.tolist()])
+    until = min(until, int(near[wanted][missed].min(initial=FOREVER)) - 1)
+    return NearStarts(now, until, estimates)
+
+
+def _estimate_starts(
+    given: ExpectedStartsInput,
+    slots: Ints,
+    sampled: Ints,
+    planned: Ints,
+    predictions: Mapping[str, Prediction],
+) -> tuple[dict[str, int], tuple[ExpectedFacts, ...]]:
+    """Return the median of the ``sampled`` starts, (samples, jobs), by job, and the estimates to publish."""
+    now, ids = given.now, given.ids
+    found = start_quantiles(sampled)
+    estimates = []
     starts = {}
-    rows = zip(order.tolist(), found.p50.tolist(), found.p90.tolist(), planned.tolist(), strict=True)
+    rows = zip(slots.tolist(), found.p50.tolist(), found.p90.tolist(), planned.tolist(), strict=True)
     for slot, start, late, by_plan in rows:
         job = ids[slot]
         if min(start, by_plan) < 0 or job not in predictions:
@@ -176,10 +249,8 @@ def compute_expected_starts(
         p50 = int(given.expected[slot])
         old = CalibratedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not is_unchanged(old, new, now):
-            expected.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
-    return ExpectedStarts(
-        now, plan, scene, tuple(drawn), starts, tuple(expected), predictions, seconds, given.kinds
-    )
+            estimates.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
+    return starts, tuple(estimates)
 
 
 def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:

@@ -113,7 +113,7 @@ class JobView:
     expected_by: int | None
     """P90 of the start. Both are updated when they moved by more than their own uncertainty."""
     expected_as_of: int | None
-    """When expected starts were last worked out."""
+    """When its expected start was last worked out; near starts more often than others."""
     predicted: bool
     """Whether starts of its queue are predicted."""
     promised_start: int | None
@@ -202,9 +202,11 @@ def job_expected_start(published: PlanSnapshot, record: JobRecord) -> ExpectedSt
         return _NOT_EXPECTED
     if published.starts[slot] < 0 and published.settings.policy == "conservative":
         return _NOT_EXPECTED  # it lost its start since
-    return ExpectedStart(
-        int(published.expected[slot]), int(published.expected_by[slot]), published.expected_as_of
-    )
+    start, as_of = int(published.expected[slot]), published.expected_as_of
+    near_as_of, near_until = published.expected_near
+    if start <= near_until:
+        as_of = max(as_of, near_as_of)
+    return ExpectedStart(start, int(published.expected_by[slot]), as_of)
 
 
 def job_promised_start(published: PlanSnapshot, record: JobRecord) -> int | None:

@@ -66,7 +66,9 @@ class PlanSnapshot:
     expected_held: Mapping[str, tuple[int, float, float]]
     """Number of recent outcomes, and the shares covered by P50 and P90, by the time of publication."""
     expected_as_of: int
-    """When the expected starts were last worked out; -1: never."""
+    """When all expected starts were last worked out; -1: never."""
+    expected_near: tuple[int, int]
+    """When the near ones were last worked out, and up to which start; -1: never."""
     changed: Ints
     last_move: Ints
     first_change: Ints
@@ -232,6 +234,11 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         expected_by=_frozen(state.expected_by),
         expected_held=_held(state),
         expected_as_of=state.predictor.as_of if state.predictor is not None else -1,
+        expected_near=(
+            (state.predictor.near_as_of, state.predictor.near_until)
+            if state.predictor is not None
+            else (-1, -1)
+        ),
         changed=_frozen(state.changed),
         last_move=_frozen(state.last_move),
         first_change=_frozen(state.first_change),

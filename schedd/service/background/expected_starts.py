@@ -2,7 +2,8 @@
 
 import threading
 import time
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 import numpy as np
 import structlog
@@ -11,7 +12,9 @@ from schedd.engine import Engine, PlanSnapshot
 from schedd.engine.show.expected_starts import (
     ExpectedStarts,
     ExpectedStartsInput,
+    NearStarts,
     compute_expected_starts,
+    compute_near_starts,
     expected_starts_input,
 )
 from schedd.plan.columns import PLANNED
@@ -32,9 +35,30 @@ _ASK_S: Final = 0.5
 _SOON_S: Final = 5.0
 """Minimum time between two rounds while there are jobs without an estimate."""
 _EVERY_S: Final = 60.0
-"""Minimum time between two rounds otherwise."""
+"""Minimum time between two rounds of one kind otherwise, in real or in cluster seconds."""
+_NEAREST: Final = 100
+"""Jobs in a round of near starts, which are refreshed more often than the others."""
 _SHARE: Final = 10
-"""Minimum interval as a multiple of the last round's duration: rounds take at most a tenth of the time."""
+"""Minimum interval as a multiple of the last round's duration: rounds of one kind take at most a tenth of the
+time."""
+
+RoundKind = Literal["", "all", "near"]
+
+
+@dataclass(slots=True)
+class _RoundTimes:
+    """When the last round of one kind ended, how long it took, and the time of the cluster then."""
+
+    ended: float = float("-inf")
+    took: float = float("-inf")
+    moment: int = -1
+
+    def due(self, now: float, moment: int, *, soon: bool = False) -> bool:
+        """Return whether the next round may begin; ``soon``: as early as possible."""
+        rest = max(_SHARE * self.took, _SOON_S)
+        if now < self.ended + rest:
+            return False
+        return soon or now >= self.ended + _EVERY_S or moment >= self.moment + _EVERY_S
 
 
 class ExpectedStartWorker:
@@ -49,7 +73,8 @@ class ExpectedStartWorker:
         self._plan: Plan | None = None
         self._epoch = time.time_ns()
         self._rounds = 0
-        self._ended = self._took = float("-inf")
+        self._all = _RoundTimes()
+        self._near = _RoundTimes()
         self._generation = -1
         self._thread = loop.supervisor.thread("expected starts", self._run, cluster=loop.name)
 
@@ -76,24 +101,29 @@ class ExpectedStartWorker:
                 if self._stopping:
                     return
             try:
-                if self._due(time.monotonic()):
+                due = self._due_round(time.monotonic())
+                if due == "all":
                     self.run_once()
+                elif due == "near":
+                    self.run_near()
             except (PlannerStopped, Overloaded, TimeoutError) as error:
                 if not self._stopping:
                     _log.warning("no starts were expected", cluster=self._loop.name, why=str(error))
             except Exception:
-                self._ended = time.monotonic()
+                self._all.ended = self._near.ended = time.monotonic()
                 raise
 
-    def _due(self, now: float) -> bool:
+    def _due_round(self, now: float) -> RoundKind:
         loop = self._loop
         published = loop.published
         if loop.on_standby or not published.settings.predict or not _has_queued_jobs(published):
-            return False
-        rest = max(_SHARE * self._took, 0.0)
-        if now < self._ended + max(_SOON_S, rest):
-            return False
-        return now >= self._ended + max(_EVERY_S, rest) or _has_new_jobs(published, self._generation)
+            return ""
+        moment, new = loop.now(), _has_new_jobs(published, self._generation)
+        if self._all.due(now, moment, soon=new):
+            return "all"
+        if self.latest is None or published.settings.policy != "conservative":
+            return ""
+        return "near" if self._near.due(now, moment) else ""
 
     def run_once(self) -> ExpectedStarts | None:
         """Run one round: predict all starts, and submit the estimates to publish.
@@ -109,18 +139,42 @@ class ExpectedStartWorker:
             return None
         given, fork = begins
         found = compute_expected_starts(given, self._register_plan)
-        self._took = time.monotonic() - begun
-        loop.metrics.foretold.observe(self._took)
+        self._all.took = time.monotonic() - begun
+        loop.metrics.foretold.observe(self._all.took)
         with self._condition:
             self._plan = None
             if self._stopping:
                 return None
         self.latest = expectation_source(fork, found, self._predict)
+        self._publish(found)
+        # The near starts are fresh, too.
+        self._all.ended = self._near.ended = time.monotonic()
+        self._all.moment = self._near.moment = found.as_of
+        return found
+
+    def run_near(self) -> NearStarts | None:
+        """Run one round for the nearest jobs; see ``run_once``."""
+        begun = time.monotonic()
+        given = self._loop.call_between_batches(lambda engine: expected_starts_input(engine.state)).result(
+            _PATIENCE_S
+        )
+        if given is None or not _has_queued_jobs(self._loop.published):
+            return None
+        found = compute_near_starts(given, _NEAREST, self._register_plan)
+        self._near.took = time.monotonic() - begun
+        self._loop.metrics.foretold.observe(self._near.took)
+        with self._condition:
+            self._plan = None
+            if self._stopping:
+                return None
+        self._publish(found)
+        self._near.ended, self._near.moment = time.monotonic(), found.as_of
+        return found
+
+    def _publish(self, found: ExpectedStarts | NearStarts) -> None:
         self._rounds += 1
         for event in found.events(f"expected:{self._epoch}:{self._rounds}"):
-            loop.submit([event]).result(_PATIENCE_S)
-        self._ended = time.monotonic()
-        return found
+            self._loop.submit([event]).result(_PATIENCE_S)
 
     def _prepare(self, engine: Engine) -> tuple[ExpectedStartsInput, PlanFork] | None:
         given = expected_starts_input(engine.state)

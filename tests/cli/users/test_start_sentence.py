@@ -136,8 +136,8 @@ def test_all_interfaces_say_the_same_about_a_start(
     }
     headers = {"Authorization": f"Bearer {token('admin')}"}
     with (
-        httpx2.Client(base_url=f"{waiting_job}/v1/clusters/main", headers=headers) as api,
-        httpx2.Client(base_url=f"{waiting_job}/dashboard/main", follow_redirects=True) as pages,
+        httpx2.Client(base_url=f"{waiting_job}/v1/clusters/main", headers=headers, timeout=WAIT) as api,
+        httpx2.Client(base_url=f"{waiting_job}/dashboard/main", follow_redirects=True, timeout=WAIT) as pages,
     ):
         view = api.get(f"/jobs/{JOB}").json()
         what_if = api.post("/what-if", json={"job": JOB}).json()
