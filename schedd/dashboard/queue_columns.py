@@ -37,6 +37,7 @@ COLUMNS: Final = tuple(
         ("submitted", "Submitted", "submitted"),
         ("group", "Group"),
         ("account", "Account"),
+        ("qos", "QOS"),
         ("priority", "Priority"),
     )
 )
@@ -77,6 +78,7 @@ _CELLS: Final[Mapping[str, Callable[[JobView], object]]] = {
     "group": lambda job: job.group,
     "account": lambda job: job.account,
     "queue": lambda job: job.queue,
+    "qos": lambda job: job.labels.get("qos", ""),
     "priority": lambda job: job.priority,
     "walltime_s": lambda job: job.walltime,
     "cpus": lambda job: "" if job.cpus is None else job.cpus,

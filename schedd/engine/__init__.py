@@ -6,6 +6,7 @@ feature are parts of the engine and import its modules directly.
 """
 
 from schedd.engine.checkpoint import CheckpointError
+from schedd.engine.component import job_labels, job_refusal, job_scopes
 from schedd.engine.engine import Engine
 from schedd.engine.facts.alerts import OpenAlert, alert_kinds
 from schedd.engine.facts.records import (
@@ -91,7 +92,10 @@ __all__ = [
     "job_displayed_start",
     "job_expected_start",
     "job_history",
+    "job_labels",
     "job_promised_start",
+    "job_refusal",
+    "job_scopes",
     "job_shares",
     "job_status",
     "last_change",

@@ -192,6 +192,10 @@ def _settings(
 def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> EngineSettings:
     """Return the settings without features that a log cannot provide."""
     placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
+    qos = {
+        **(settings.site.get("qos") or {}),
+        "unknown": "ignore",
+    }  # runs without the site's policy have none
     if policy == BACKFILL_POLICY:
         settings = replace(settings, backfill="shortest", predict=True)
     return replace(
@@ -205,7 +209,7 @@ def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> Engi
         repair_slice=1 << 60,
         log_batches=1,
         hole_failures=0,
-        site={**settings.site, **placed},
+        site={**settings.site, **placed, "qos": qos},
         validate=validate,
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from schedd.engine import Engine, EngineSettings, job_labels, job_refusal, job_scopes
 from schedd.policy.limits import Limit, format_limit
 from schedd.policy.site import site_policy
 from schedd.replay.prepared import Prepared
@@ -12,7 +13,12 @@ from schedd.replay.workload import TraceError, TraceJob
 
 __all__ = ["LimitPeak", "jobs_within_limits", "peak_usage"]
 
-_AMOUNTS: Mapping[str, Callable[[TraceJob], int]] = {"jobs": lambda _: 1, "cpus": lambda job: job.procs}
+_AMOUNTS: Mapping[str, Callable[[TraceJob], int]] = {
+    "jobs": lambda _: 1,
+    "cpus": lambda job: job.procs,
+    "walltime": lambda job: job.estimate,
+    "cpu_seconds": lambda job: job.procs * job.estimate,
+}
 _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
     "all": lambda _: "all",
     "user": lambda job: job.user,
@@ -35,8 +41,15 @@ def jobs_within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Pre
 
     Raises TraceError for limits of facts that logs do not contain, and when no job is left.
     """
-    limits = site_policy(site).limits
+    policy = site_policy(site)
+    prepared, refused = _with_labels(prepared, site)
+    limits = [
+        *policy.limits,
+        *(limit for limit in policy.further_limits if limit.counts != "soft"),
+    ]
     for limit in limits:
+        if limit.counts == "used" and not limit.period and not limit.half_life:
+            raise TraceError(f"{format_limit(limit)!r} would end the replay: give it a period or a half-life")
         if limit.what not in _AMOUNTS or limit.who not in _OWNERS:
             raise TraceError(f"a log does not say enough for the limit {format_limit(limit)!r}: leave it out")
     kept = [
@@ -48,13 +61,34 @@ def jobs_within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Pre
             if _concerns(limit, limits, job) is not None
         )
     ]
-    left_out = len(prepared.jobs) - len(kept)
+    left_out = refused + len(prepared.jobs) - len(kept)
     if not kept:
         raise TraceError(f"{prepared.name}: the limits allow none of its jobs")
     if not left_out:
         return prepared, 0
     jobs, requests = tuple(prepared.jobs[i] for i in kept), tuple(prepared.requests[i] for i in kept)
     return replace(prepared, jobs=jobs, requests=requests, skipped=prepared.skipped + left_out), left_out
+
+
+def _with_labels(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared, int]:
+    """Return the jobs with their QOS under the site's policy, without jobs whose request the policy refuses,
+    and the number of these. A QOS of the log that the site does not have counts as none.
+    """
+    qos = {**(site.get("qos") or {}), "unknown": "ignore"}
+    state = Engine(EngineSettings(site={**site, "qos": qos}), 0).state
+    jobs, requests = [], []
+    for i, job in enumerate(prepared.jobs):
+        facts = prepared.facts(i)
+        if job.requested_qos:
+            facts = replace(facts, resources={**facts.resources, "qos": job.requested_qos})
+        if job_refusal(state, facts) is None:
+            name, scopes = job_labels(state, facts).get("qos", ""), job_scopes(state, facts)
+            jobs.append(replace(job, qos=name, scopes=scopes) if scopes or job.qos else job)
+            requests.append(prepared.requests[i])
+    left_out = len(prepared.jobs) - len(jobs)
+    if not jobs:
+        raise TraceError(f"{prepared.name}: the site's policy refuses the requests of all its jobs")
+    return replace(prepared, jobs=tuple(jobs), requests=tuple(requests)), left_out
 
 
 def peak_usage(
@@ -81,14 +115,20 @@ def _concerns(limit: Limit, limits: Sequence[Limit], job: TraceJob) -> str | Non
     """Return the subject of the limit for this job, or None if the limit does not apply."""
     if limit.queue not in ("", job.queue):
         return None
+    if limit.scope and limit.scope not in job.scopes:
+        return None
     whose = _OWNERS[limit.who](job)
     if limit.name:
         return whose if limit.name == whose else None
     if limit.who == "all":
         return whose
-    sort = (limit.queue, limit.who, limit.what)
-    named = any(other.name == whose and (other.queue, other.who, other.what) == sort for other in limits)
+    named = any(other.name == whose and _kind(other) == _kind(limit) for other in limits)
     return None if named else whose
+
+
+def _kind(limit: Limit) -> tuple[object, ...]:
+    """What limits have in common of which a named one precedes the one for each."""
+    return limit.queue, limit.scope, limit.who, limit.what, limit.counts, limit.period, limit.half_life
 
 
 def _most(changes: list[tuple[int, int]]) -> int:

@@ -55,6 +55,8 @@ class Prepared:
         found = {}
         if job.deadline is not None:
             found["deadline"] = datetime.fromtimestamp(job.deadline + self.offset, UTC).isoformat()
+        if job.qos:
+            found["qos"] = job.qos
         if job.cost_limit is not None:
             found["cost_limit"] = f"{job.cost_limit:.4f}"
         return found

@@ -25,6 +25,8 @@ _LETTERS = {
     "B": "an array that has begun",
 }
 _MOVES = 20
+_LABELS = {"qos": "QOS"}
+"""Names of labels for readers; others are shown as they are."""
 
 
 def make_parser(name: str = "checkjob") -> argparse.ArgumentParser:
@@ -105,6 +107,7 @@ def _request_rows(job: JobView, now: int) -> Iterator[tuple[str, str]]:
     yield "asks for", asks or "nothing in particular"
     more = [f"group {job['group']}"] if job["group"] else []
     more += [f"account {job['account']}"] if job["account"] else []
+    more += [f"{_LABELS.get(kind, kind)} {name}" for kind, name in job.get("labels", {}).items()]
     more += [f"priority {job['priority']}"] if job["priority"] else []
     if more:
         yield "counts for", ", ".join(more)

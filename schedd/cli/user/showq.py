@@ -1,7 +1,7 @@
 """``showq``: the queue: running jobs, planned jobs with their starts, other jobs."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
@@ -43,6 +43,7 @@ class _QueueRow(NamedTuple):
     expected_as_of: int | None
     predicted: bool
     promised_start: int | None
+    labels: Mapping[str, str]
     why: str = ""
 
     @property
@@ -83,6 +84,7 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
     )
     add("-u", dest="user", metavar="USER", help="only this user's jobs")
     add("-q", dest="queue", metavar="QUEUE", help="only jobs in this queue")
+    add("--qos", metavar="NAME", help="only jobs with this QOS")
     add(
         "--sort",
         choices=_SORTS,
@@ -146,7 +148,8 @@ def _jobs(
     session: Session, args: argparse.Namespace, fields: Sequence[str], state: State | None = None
 ) -> list[_QueueRow]:
     found = session.client.job_columns(fields, state=state, user=args.user, queue=args.queue)
-    return [_QueueRow(*row) for row in zip(*found.values(), strict=True)]
+    jobs = [_QueueRow(*row) for row in zip(*found.values(), strict=True)]
+    return [job for job in jobs if args.qos in (None, job.labels.get("qos", ""))]
 
 
 def _running(jobs: list[_QueueRow], now: int) -> str:
@@ -154,7 +157,7 @@ def _running(jobs: list[_QueueRow], now: int) -> str:
     lines = [
         (*_identity_cells(job), _format_remaining(job, now), format_time(job.start, now)) for job in jobs
     ]
-    return format_table(("RUNNING", "USER", "QUEUE", "CPUS", "LEFT", "SINCE"), lines, right="34")
+    return format_table(("RUNNING", "USER", _queue_head(jobs), "CPUS", "LEFT", "SINCE"), lines, right="34")
 
 
 def _format_remaining(job: _QueueRow, now: int) -> str:
@@ -176,7 +179,7 @@ def _sort_planned(jobs: list[_QueueRow], sort: str, now: int) -> list[_QueueRow]
 
 
 def _planned(jobs: list[_QueueRow], now: int) -> str:
-    head = ("PLANNED", "USER", "QUEUE", "CPUS", "WALLTIME")
+    head = ("PLANNED", "USER", _queue_head(jobs), "CPUS", "WALLTIME")
     firsts = [(*_identity_cells(job), format_duration(job.walltime)) for job in jobs]
     starts = [_start_cells(job, now) for job in jobs]
     if not any(job.predicted for job in jobs):
@@ -211,11 +214,16 @@ def _blocked(jobs: list[_QueueRow], _now: int) -> str:
         (*_identity_cells(job), format_duration(job.walltime) if job.cpus is not None else "-", job.why)
         for job in jobs
     ]
-    return format_table(
-        ("NO START", "USER", "QUEUE", "CPUS", "WALLTIME", "WHY"), lines, right="34", last=_MIN_REASON_WIDTH
-    )
+    head = ("NO START", "USER", _queue_head(jobs), "CPUS", "WALLTIME", "WHY")
+    return format_table(head, lines, right="34", last=_MIN_REASON_WIDTH)
+
+
+def _queue_head(jobs: list[_QueueRow]) -> str:
+    return "QUEUE/QOS" if any("qos" in job.labels for job in jobs) else "QUEUE"
 
 
 def _identity_cells(job: _QueueRow) -> tuple[str, str, str, str]:
     cpus = str(job.cpus) if job.cpus is not None else "-"
-    return job.id, job.owner.partition("@")[0], job.queue, cpus
+    qos = job.labels.get("qos", "")
+    queue = f"{job.queue}/{qos}" if qos else job.queue
+    return job.id, job.owner.partition("@")[0], queue, cpus

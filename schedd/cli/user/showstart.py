@@ -69,6 +69,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
     )
     add("-q", dest="queue", metavar="QUEUE", default="", help="what-if: use this queue's defaults")
     add("--partition", metavar="NAMES", default="", help="what-if: in one of these partitions, a:b")
+    add("--qos", metavar="NAME", default="", help="what-if: with this QOS")
     add_federation_option(found, "a job")
     return found
 
@@ -93,6 +94,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         raise ClientError(f"{what} and -l {args.request} are two what-ifs")
     request: str = args.request if args.request is not None else expand_shorthand(what)
     request += f",partition={args.partition}" if args.partition else ""
+    request += f",qos={args.qos}" if args.qos else ""
     by = parse_time(args.cheapest_by, session.now) if args.cheapest_by is not None else None
     found = session.client.what_if(
         request, queue=args.queue, windows=_MAX_WINDOWS, changes=True, cheapest_by=by

@@ -5,6 +5,7 @@ from typing import Final
 from schedd.engine.component import Component
 from schedd.features.qos.rules import charge_factor, labels, points, refusal
 from schedd.features.qos.state import QosState, publish_qos
+from schedd.features.qos.waits import forget_run, note_start
 
 __all__ = ["COMPONENT"]
 
@@ -15,5 +16,7 @@ COMPONENT: Final = Component(
     refusal=refusal,
     label_points=points,
     charge_factor=charge_factor,
+    job_holds_resources=note_start,
+    run_ended=forget_run,
     published=publish_qos,
 )

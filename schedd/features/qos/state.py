@@ -1,19 +1,63 @@
 """What the engine keeps of QOS, and the QOS of a job."""
 
+from bisect import bisect_left
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from schedd.dialect.qos import read_qos
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.qos.settings import QosLevel, QosSettings
+from schedd.plan.schema import NAMES, FieldRule, declared
 from schedd.wire import JobFacts
 
-__all__ = ["PublishedQos", "QosState", "level_of", "open_levels", "publish_qos", "qos_of", "requested_qos"]
+__all__ = [
+    "WAIT_BOUNDS_S",
+    "PublishedQos",
+    "QosState",
+    "WaitHistogram",
+    "level_of",
+    "open_levels",
+    "publish_qos",
+    "qos_of",
+    "requested_qos",
+]
+
+
+WAIT_BOUNDS_S: Final = (60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 345_600, 604_800)
+"""Upper bounds of the buckets of waiting times, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitHistogram:
+    """Waiting times of started jobs: their number by bucket, the last without a bound, and their sum in s."""
+
+    counts: tuple[int, ...] = (0,) * (len(WAIT_BOUNDS_S) + 1)
+    sum: int = 0
+
+    def including(self, wait: int) -> "WaitHistogram":
+        """Return the histogram with one more job."""
+        place = bisect_left(WAIT_BOUNDS_S, wait)
+        counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
+        return WaitHistogram(counts, self.sum + wait)
+
+
+_WAITS: Final = FieldRule(
+    dict,
+    lambda waits: [[*key, list(one.counts), one.sum] for key, one in waits.items()],
+    lambda saved: {(queue, qos): WaitHistogram(tuple(counts), total) for queue, qos, counts, total in saved},
+)
 
 
 @dataclass(slots=True)
 class QosState:
-    """The component's part of the engine's state: a job's QOS follows from its facts and the settings."""
+    """The component's part of the engine's state. The QOS of jobs follow from facts and settings."""
+
+    waits: dict[tuple[str, str], WaitHistogram] = declared(_WAITS, make=dict, carried=True, lasting=True)
+    """By queue and QOS: how long started jobs had waited."""
+    counted: dict[str, int] = declared(NAMES, make=dict, carried=True)
+    """Running jobs whose wait was counted, each with the start of its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +65,13 @@ class PublishedQos:
     """What other threads may read of the component."""
 
     settings: QosSettings
+    waits: Mapping[tuple[str, str], WaitHistogram]
+    """By queue and QOS."""
 
 
 def publish_qos(state: EngineState) -> PublishedQos:
-    """The settings, for other threads."""
-    return PublishedQos(state.site.part(QosSettings))
+    """The settings and waiting times, for other threads."""
+    return PublishedQos(state.site.part(QosSettings), dict(state.part(QosState).waits))
 
 
 def qos_settings(known: EngineState | PlanSnapshot) -> QosSettings:

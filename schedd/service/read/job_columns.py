@@ -4,7 +4,14 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
-from schedd.engine import JobRecord, PlanSnapshot, job_displayed_start, job_expected_start, job_status
+from schedd.engine import (
+    JobRecord,
+    PlanSnapshot,
+    job_displayed_start,
+    job_expected_start,
+    job_labels,
+    job_status,
+)
 from schedd.model import FOREVER
 from schedd.service.read.plan_lists import JobListing
 
@@ -19,6 +26,7 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     "group": lambda _, jobs, __: [job.facts.group for job in jobs],
     "account": lambda _, jobs, __: [job.facts.account for job in jobs],
     "queue": lambda _, jobs, __: [job.facts.queue for job in jobs],
+    "labels": lambda published, jobs, __: [job_labels(published, job.facts) for job in jobs],
     "job_state": lambda _, jobs, __: [job.facts.state for job in jobs],
     "state": lambda _, jobs, starts: list(map(job_status, jobs, starts)),
     "submitted": lambda _, jobs, __: [job.facts.submitted for job in jobs],

@@ -1,4 +1,4 @@
-"""An emulated TORQUE, the real adapter and the real daemon: partitions are obeyed and shown."""
+"""An emulated TORQUE, the real adapter and the real daemon: partitions and QOS are obeyed and shown."""
 
 import asyncio
 import json
@@ -20,13 +20,14 @@ pytestmark = pytest.mark.anyio
 
 WAIT_S = 40
 POLICY = {
+    "qos": {"default": "normal", "levels": {"normal": {}, "gold": {"priority": 100}}},
     "partitions": {
         "sets": {
             "big": {"properties": ["ib"], "charge": 2},
             "small": {"nodes": ["node3"]},
             "mine": {"nodes": ["node1"], "users": ["bob"]},
         }
-    }
+    },
 }
 
 
@@ -55,15 +56,15 @@ def _read(url: str) -> str:
         return text
 
 
-def _read_page(url: str) -> str:
-    with httpx2.Client(base_url=f"{url}/dashboard", follow_redirects=True) as browser:
+def _read_page(url: str, page: str) -> str:
+    with httpx2.Client(base_url=f"{url}/dashboard", follow_redirects=True, timeout=WAIT_S) as browser:
         browser.post("/login", data={"token": ADMIN})
-        answer = browser.get("/main/partitions", headers={"Accept": "text/html"})
+        answer = browser.get(f"/main/{page}", headers={"Accept": "text/html"})
         assert answer.status_code == 200, answer.text
         return answer.text
 
 
-async def test_partitions_are_obeyed_and_shown(
+async def test_partitions_and_qos_are_obeyed_and_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = [NodeSpec(f"node{i}", 8, ("ib",) if i < 3 else (), MEMORY) for i in (1, 2, 3)]
@@ -82,7 +83,9 @@ async def test_partitions_are_obeyed_and_shown(
                 return str(house.server.submit(resources=resources, runtime=600.0, **more))
 
             big, second = submit(extra={"x": "PARTITION:big"}), submit(extra={"x": "PARTITION:big:small"})
-            small, closed = submit(resources={"partition": "small"}), submit(resources={"partition": "mine"})
+            small = submit(resources={"partition": "small", "qos": "gold"})
+            closed = submit(resources={"partition": "mine"})
+            unknown = submit(extra={"x": "QOS:platinum;PARTITION:small"})
             found = [
                 await view_of(house, f"/jobs/{job}", lambda one: one["job_state"] == "R")
                 for job in (big, second)
@@ -92,6 +95,13 @@ async def test_partitions_are_obeyed_and_shown(
             assert _nodes(running) == ["node3"]
             refused = await view_of(house, f"/jobs/{closed}", lambda one: one["state"] == "never")
             assert "partition mine is not open to the job: name big or small" in str(refused)
+
+            assert (found[0]["labels"]["qos"], running["labels"]["qos"]) == ("normal", "gold")
+            refused = await view_of(house, f"/jobs/{unknown}", lambda one: one["state"] == "never")
+            assert (
+                "QOS platinum, which does not exist here: qalter -l qos=NAME with one of normal, gold"
+                in str(refused)
+            )
 
             view = await view_of(house, "/partitions", lambda one: one["partitions"])
             rows = {one["name"]: one for one in view["partitions"]}
@@ -105,9 +115,13 @@ async def test_partitions_are_obeyed_and_shown(
             metrics = await asyncio.to_thread(_read, f"{house.urls[0]}/metrics")
             assert 'schedd_partition_free_cpus{cluster="main",partition="small"} 0.0' in metrics
             assert 'schedd_partition_jobs{cluster="main",partition="big",state="running"} 2.0' in metrics
-            page = await asyncio.to_thread(_read_page, house.urls[0])
+            page = await asyncio.to_thread(_read_page, house.urls[0], "partitions")
             assert "outside all partitions" not in page, "each node is in one"
             assert "0 of 16" in page
+            page = await asyncio.to_thread(_read_page, house.urls[0], f"jobs/{small}")
+            assert "<dt>QOS</dt><dd>gold</dd>" in page
+            labels = 'cluster="main",qos="gold",queue="batch"'
+            assert f"schedd_job_wait_seconds_count{{{labels}}} 1.0" in metrics
             monkeypatch.setenv("SCHEDD_TOKEN", ADMIN)
             assert await asyncio.to_thread(main, ["partitions", "--url", house.urls[0]]) == 0
             asked = ["showstart", "1@8@0:10:00", "--partition", "small:big", "--url", house.urls[0], "--json"]
@@ -119,6 +133,17 @@ async def test_partitions_are_obeyed_and_shown(
                 "node2",
                 "node3",
             )
+            for command, said in (
+                (["showq", "--qos", "gold"], "batch/gold"),
+                (["checkjob", small], "QOS gold"),
+                (
+                    ["showstart", "1@8@0:10:00", "--qos", "platinum"],
+                    "QOS platinum, which does not exist here",
+                ),
+            ):
+                await asyncio.to_thread(main, [*command, "--url", house.urls[0]])
+                shown = capsys.readouterr().out
+                assert said in " ".join(shown.split()), shown
         finally:
             house.adapter.kill()
             house.daemon.kill()

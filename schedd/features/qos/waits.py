@@ -1,0 +1,30 @@
+"""Histograms of the waiting times of started jobs, by queue and QOS."""
+
+from schedd.engine.component import job_labels
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.features.qos.settings import QosSettings
+from schedd.features.qos.state import QosState, WaitHistogram
+
+__all__ = ["forget_run", "note_start"]
+
+
+def note_start(state: EngineState, record: JobRecord) -> None:
+    """Count the wait of a job that began to run, once for each run."""
+    part, started = state.part(QosState), record.run.started
+    if record.phase is not Phase.RUNNING or part.counted.get(record.id) == started:
+        return
+    part.counted[record.id] = started
+    if started < state.first_snapshot:
+        return  # it started before there was a plan
+    facts = record.facts
+    since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
+    name = job_labels(state, facts).get("qos", "")
+    known = name if name in state.site.part(QosSettings).levels else ""
+    key = facts.queue, known
+    part.waits[key] = part.waits.get(key, WaitHistogram()).including(max(0, started - since))
+
+
+def forget_run(state: EngineState, record: JobRecord, _: int) -> None:
+    """A run ended: the next one counts again."""
+    state.part(QosState).counted.pop(record.id, None)
