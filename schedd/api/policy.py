@@ -20,6 +20,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.component import PreemptedRun
 from schedd.engine.preview import ConflictingJob, Preview, PreviewedMove, preview
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.background.search_worker import trial_search
@@ -81,6 +82,10 @@ class PreviewView(SnapshotAnswer):
     running: Annotated[
         tuple[ConflictingJob, ...],
         Field(description="Running jobs that hold nodes to be reserved; nothing is done to them."),
+    ]
+    preempted: Annotated[
+        tuple[PreemptedRun, ...],
+        Field(description="Running jobs that would be preempted, each with its preemptor and lost work."),
     ]
     alerts: Annotated[tuple[str, ...], Field(description="Warnings for the administrator.")]
 
@@ -167,6 +172,7 @@ class _PreviewFields(TypedDict):
     moves: int
     broken: int
     running: tuple[ConflictingJob, ...]
+    preempted: tuple[PreemptedRun, ...]
     alerts: tuple[str, ...]
 
 
@@ -176,6 +182,7 @@ def _preview_fields(found: Preview) -> _PreviewFields:
         "moves": len(found.moved),
         "broken": sum(one.broken for one in found.moved),
         "running": found.running[:_MAX_ENTRIES],
+        "preempted": found.preempted[:_MAX_ENTRIES],
         "alerts": found.alerts,
     }
 

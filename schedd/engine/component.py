@@ -44,6 +44,7 @@ __all__ = [
     "Confinement",
     "EarlierStart",
     "NodeClaim",
+    "PreemptedRun",
     "PricedUse",
     "Restriction",
     "UseBegan",
@@ -84,6 +85,7 @@ __all__ = [
     "node_details",
     "note_dispatch",
     "owner_shares",
+    "preempted_runs",
     "present_shares",
     "promise_ends",
     "published_parts",
@@ -160,6 +162,19 @@ class Restriction:
     nodes: Features
     pool: str = ""
     remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptedRun:
+    """A running job that would be preempted at ``time`` for the job ``preemptor``; ``lost`` are
+    core-seconds of work.
+    """
+
+    job: str
+    owner: str
+    preemptor: str
+    time: int
+    lost: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +300,9 @@ class Component(Generic[_S]):
     Called for one job, or for some hundred."""
     priority_breakdown: Callable[["EngineState", "JobRecord"], Breakdown | None] | None = None
     """How the rank of a job comes about; None: the component ranks no jobs now."""
+    preempted_in_preview: Callable[["EngineState"], Sequence[PreemptedRun]] | None = None
+    """Called with a copy of the state, for a preview: the running jobs that would be preempted, which the
+    plan of the copy then takes into account."""
     earlier_in_what_if: (
         Callable[["PlanSnapshot", Plan, int, JobFacts, int, Ints], EarlierStart | None] | None
     ) = None
@@ -419,6 +437,12 @@ def rank_in_what_if(published: "PlanSnapshot", facts: JobFacts, understood: "Par
         if found is not None:
             return found
     return None
+
+
+def preempted_runs(state: "EngineState") -> list[PreemptedRun]:
+    """Return the running jobs that would be preempted; ``state`` is a copy for a preview."""
+    calls = (one.preempted_in_preview for one in components())
+    return [run for call in calls if call is not None for run in call(state)]
 
 
 def earlier_start_in_what_if(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from schedd.engine.component import NodeClaim, component_claim
+from schedd.engine.component import NodeClaim, PreemptedRun, component_claim, preempted_runs
 from schedd.engine.engine import Engine
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -47,6 +47,8 @@ class Preview:
 
     moved: tuple[PreviewedMove, ...]
     running: tuple[ConflictingJob, ...]
+    preempted: tuple[PreemptedRun, ...]
+    """Running jobs that would be preempted, and are not to be preempted now."""
     alerts: tuple[str, ...]
     """Texts of the alerts that would be raised."""
 
@@ -62,12 +64,14 @@ def preview(
     state.paused = state.paused or "a preview"
     engine.handle((), now)
     _rest(engine, now, go_on)
+    known = {(run.job, run.preemptor) for run in preempted_runs(state)}
     before = {record.id: _starts(state, record) for record in _waiting(state)}
     claims = [claim for event in events if (claim := component_claim(state, event)) is not None]
     claims += [_hold_claim(event) for event in events if isinstance(event, PlanningHeld)]
     running = tuple(one for claim in claims for one in _conflicting_jobs(state, claim))
     decisions = engine.handle(events, now).decisions
     _rest(engine, now, go_on)
+    preempted = tuple(run for run in preempted_runs(state) if (run.job, run.preemptor) not in known)
     moved = []
     for record in _waiting(state):
         new, _ = _starts(state, record)
@@ -76,7 +80,8 @@ def preview(
             broken = _late(new, promised) and not _late(old, promised)
             moved.append(PreviewedMove(record.id, record.facts.owner, old, new, promised, broken))
     moved.sort(key=lambda one: (not one.broken, one.before if one.before is not None else FOREVER, one.job))
-    return Preview(tuple(moved), running, tuple(one.text for one in decisions if isinstance(one, Alert)))
+    alerts = tuple(one.text for one in decisions if isinstance(one, Alert))
+    return Preview(tuple(moved), running, preempted, alerts)
 
 
 def _rest(engine: Engine, now: int, go_on: Callable[[], None]) -> None:

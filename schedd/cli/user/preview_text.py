@@ -14,6 +14,11 @@ def format_preview(found: PreviewView, now: int) -> str:
     parts = [f"{jobs} would move, {broken} would be put at risk"]
     if found["running"]:
         parts.append(f"running jobs go on there: {shorten_list([one['job'] for one in found['running']], 5)}")
+    for one in found["preempted"][:_MAX_JOBS_SHOWN]:
+        lost = f"{one['lost']:,} core-seconds of work lost"
+        parts.append(f"running job {one['job']} would be preempted for job {one['preemptor']}: {lost}")
+    if len(found["preempted"]) > _MAX_JOBS_SHOWN:
+        parts.append(f"and {len(found['preempted']) - _MAX_JOBS_SHOWN} more would be preempted")
     parts += found["alerts"]
     if found["moved"]:
         lines = [

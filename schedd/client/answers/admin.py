@@ -27,6 +27,7 @@ __all__ = [
     "ObjectivesView",
     "PolicyPreview",
     "PolicyView",
+    "PreemptedRun",
     "PreviewView",
     "PreviewedMove",
     "ReservationResult",
@@ -150,6 +151,18 @@ class ConflictingJob(TypedDict):
     until: int
 
 
+class PreemptedRun(TypedDict):
+    """A running job that would be preempted at ``time`` for the job ``preemptor``; ``lost`` are
+    core-seconds of work.
+    """
+
+    job: str
+    owner: str
+    preemptor: str
+    time: int
+    lost: int
+
+
 class PreviewView(TypedDict):
     """What would follow; nothing was done. Lists are cut after 1,000 entries."""
 
@@ -160,6 +173,7 @@ class PreviewView(TypedDict):
     moves: int
     broken: int
     running: list[ConflictingJob]
+    preempted: list[PreemptedRun]
     alerts: list[str]
 
 
@@ -240,6 +254,7 @@ class PolicyPreview(TypedDict):
     moves: int
     broken: int
     running: list[ConflictingJob]
+    preempted: list[PreemptedRun]
     alerts: list[str]
     search: SearchView | None
 

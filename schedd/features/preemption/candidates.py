@@ -17,6 +17,7 @@ __all__ = [
     "is_preemptor",
     "is_scavenger",
     "is_target_of",
+    "may_be_preempted",
     "may_begin",
     "next_opening",
 ]
@@ -49,6 +50,13 @@ def is_preemptor(settings: PreemptionSettings, facts: JobFacts) -> bool:
 def is_scavenger(settings: PreemptionSettings, facts: JobFacts) -> bool:
     """Return whether the job only fills gaps."""
     return settings.scavengers.selects(facts) and not settings.preemptors.selects(facts)
+
+
+def may_be_preempted(settings: PreemptionSettings, facts: JobFacts) -> bool:
+    """Return whether a job may be preempted while it runs."""
+    if settings.preemptors.is_empty or settings.preemptors.selects(facts) or not facts.rerunnable:
+        return False
+    return settings.targets.selects(facts) or settings.scavengers.selects(facts)
 
 
 def _targets_of(facts: JobFacts) -> tuple[str, ...] | None:
@@ -113,13 +121,11 @@ def find_candidates(
     busy = {victim.job for one in planned for victim in one.victims}
     for record in records:
         facts = record.facts
-        if record.phase is not Phase.RUNNING or facts.state != "R" or not facts.rerunnable:
+        if record.phase is not Phase.RUNNING or facts.state != "R" or record.slot < 0:
+            continue
+        if record.id in busy or not may_be_preempted(settings, facts):
             continue
         scavenger = is_scavenger(settings, facts)
-        if record.id in busy or record.slot < 0 or not (scavenger or settings.targets.selects(facts)):
-            continue
-        if settings.preemptors.selects(facts):
-            continue
         if now < refused.get(record.id, -_NO_RETRY_S) + _NO_RETRY_S:
             continue
         may_from = max(now, record.run.started + settings.min_run)

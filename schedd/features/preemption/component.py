@@ -8,7 +8,7 @@ from schedd.features.preemption.rules import (
     awaits_preemption,
     block_names,
     block_slots,
-    count_preempted_run,
+    count_run,
     describe_preemption,
     follow_preemptions,
     forget_job,
@@ -22,6 +22,7 @@ from schedd.features.preemption.rules import (
     note_outcome,
     note_preemptor,
     plan_preemptions,
+    preview_preemptions,
 )
 from schedd.features.preemption.state import PreemptionState, published_preemptions, without_slots
 from schedd.features.preemption.what_if import start_by_preemption
@@ -39,7 +40,7 @@ COMPONENT: Final = Component(
     promises_nothing=gets_no_promise,
     goes_last=goes_last,
     requeued_on_purpose=is_being_preempted,
-    run_ended=count_preempted_run,
+    run_ended=count_run,
     job_left_plan=leave_preemption,
     job_gone=forget_job,
     time_passed=follow_preemptions,
@@ -51,6 +52,7 @@ COMPONENT: Final = Component(
     alerts={"preemption": AlertKind("a job could not be preempted", has_failed)},
     published=published_preemptions,
     notes=describe_preemption,
+    preempted_in_preview=preview_preemptions,
     earlier_in_what_if=start_by_preemption,
     open_decisions={Preempt: awaits_preemption},
     without_plan=without_slots,

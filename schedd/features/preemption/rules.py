@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from schedd.engine.component import PreemptedRun
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -17,7 +18,13 @@ from schedd.engine.place.placement import displace_for, move_and_displace, repla
 from schedd.engine.rank.promises import record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.preemption.candidates import find_candidates, is_preemptor, is_scavenger, may_begin
+from schedd.features.preemption.candidates import (
+    find_candidates,
+    is_preemptor,
+    is_scavenger,
+    may_be_preempted,
+    may_begin,
+)
 from schedd.features.preemption.planning import (
     Arrangement,
     EndedRun,
@@ -37,6 +44,7 @@ from schedd.features.preemption.state import (
 )
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED
+from schedd.policy.site import site_policy
 from schedd.wire import JobDeleted, JobEnded, Preempt, PreemptionDone
 
 __all__ = [
@@ -44,7 +52,7 @@ __all__ = [
     "awaits_preemption",
     "block_names",
     "block_slots",
-    "count_preempted_run",
+    "count_run",
     "describe_preemption",
     "follow_preemptions",
     "forget_job",
@@ -59,6 +67,7 @@ __all__ = [
     "note_outcome",
     "note_preemptor",
     "plan_preemptions",
+    "preview_preemptions",
 ]
 
 _EXAMINED_EVERY_S: Final = 30
@@ -70,6 +79,8 @@ _POSTPONED_BY_S: Final = 10
 _GIVEN_UP_AFTER_S: Final = 600
 """A preemption is undone if a victim still runs this long after its decision and grace."""
 _NAMED: Final = 5
+_RATE_HALF_LIFE_S: Final = 7 * 86_400
+"""Past runs count half as much in the rate of preemptions after this time."""
 
 
 def _settings(state: EngineState) -> PreemptionSettings:
@@ -107,9 +118,17 @@ def goes_last(state: EngineState, job: str) -> bool:
 
 
 def apply_settings(state: EngineState) -> None:
-    """Let ranks have an effect where scavengers go last."""
-    if not _settings(state).scavengers.is_empty:
+    """Let ranks have an effect where scavengers go last, and note the preemptors that wait."""
+    settings = _settings(state)
+    if not settings.scavengers.is_empty:
         state.ranking.has_effect = True
+    waiting = preemption_state(state).waiting
+    waiting.clear()
+    preemption_state(state).tried.clear()
+    if not settings.preemptors.is_empty:
+        for record in state.records.values():
+            if record.phase in (Phase.WAITING, Phase.BLOCKED) and is_preemptor(settings, record.facts):
+                waiting[record.id] = None
 
 
 # ---- planning -----------------------------------------------------------------------------------
@@ -142,6 +161,29 @@ def plan_preemptions(state: EngineState, event: str) -> None:
         elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED and record.facts.state == "Q":
             with JobErrorGuard(state, record.id, event):
                 _plan_for(state, settings, record, event)
+
+
+def preview_preemptions(state: EngineState) -> list[PreemptedRun]:
+    """Plan preemptions for all preemptors that wait, in a copy of the state, and return the victims."""
+    part, settings = preemption_state(state), _settings(state)
+    for job in list(part.waiting) if state.policy is None else ():
+        record = state.records.get(job)
+        if record is None or job in part.planned or not is_preemptor(settings, record.facts):
+            continue
+        if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and record.facts.state == "Q":
+            _plan_for(state, settings, record, "preview")
+    return [
+        PreemptedRun(
+            victim.job,
+            state.records[victim.job].facts.owner,
+            one.preemptor,
+            one.start,
+            victim.lost_at(one.start),
+        )
+        for one in part.planned.values()
+        for victim in one.victims
+        if victim.job in state.records
+    ]
 
 
 def _plan_for(state: EngineState, settings: PreemptionSettings, record: JobRecord, event: str) -> None:
@@ -209,7 +251,7 @@ def name_jobs(names: Sequence[str]) -> str:
 def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> None:
     """Make the decisions of a preemption if its time has come."""
     settings = _settings(state)
-    if state.now < one.start - settings.lead:
+    if state.halted or state.now < one.start - settings.lead:
         return
     slot = state.records[one.preemptor].slot
     if not still_needed(state.plan, slot, _runs(state, one), one.blocks):
@@ -415,12 +457,19 @@ def is_being_preempted(state: EngineState, record: JobRecord) -> bool:
     )
 
 
-def count_preempted_run(state: EngineState, record: JobRecord, at: int) -> None:
-    """Count the work that is lost with a preempted run."""
+def count_run(state: EngineState, record: JobRecord, at: int) -> None:
+    """Count a run that ended: the work lost by a preemption, and the rate of preemptions."""
+    part, settings = preemption_state(state), _settings(state)
+    if not may_be_preempted(settings, record.facts):
+        return
+    seconds = max(0, at - record.run.started)
+    kept = 0.5 ** (max(0, at - part.exposed_until) / _RATE_HALF_LIFE_S)
+    part.exposed_runs, part.exposed_s = part.exposed_runs * kept, part.exposed_s * kept + seconds
+    part.exposed_until = max(at, part.exposed_until)
     if record.id in state.records and is_being_preempted(state, record):  # else it has ended
-        part = preemption_state(state)
         part.count += 1
-        part.lost += sum(share.cpus for share in record.facts.shares) * max(0, at - record.run.started)
+        part.exposed_runs += 1
+        part.lost += sum(share.cpus for share in record.facts.shares) * seconds
 
 
 def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
@@ -486,6 +535,11 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
     if one is not None and record.phase is Phase.RUNNING:
         when = format_moment(one.start)
         found.append(f"it will be preempted for job {one.preemptor} by {when}, and returns to its queue")
+    elif record.phase is Phase.RUNNING and known.rate > 0:
+        settings = site_policy(published.settings.site).part(PreemptionSettings)
+        left = record.run.started + record.understood.walltime - published.as_of
+        if may_be_preempted(settings, record.facts) and (percent := round(100 * known.risk(left))) > 0:
+            found.append(f"a risk of {percent} % of being preempted before its end, by the past week's rate")
     elif record.id in known.preempted and record.phase is not Phase.RUNNING:
         when = format_moment(known.preempted[record.id])
         found.append(f"it was preempted at {when}, and its work is lost")

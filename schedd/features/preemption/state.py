@@ -2,13 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import exp
 from typing import Any, Final
 
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import KEYS, NAMES, NUMBER, FieldRule, declared
 from schedd.wire import PreemptionMethod
 
+LEAST_EXPOSURE_S: Final = 86_400
+"""Of shorter runs together the risk is not known."""
+
 __all__ = [
+    "LEAST_EXPOSURE_S",
     "PlannedPreemption",
     "PreemptionState",
     "PublishedPreemptions",
@@ -90,6 +95,12 @@ class PreemptionState:
     """Runs that were preempted."""
     lost: int = declared(NUMBER, default=0, carried=True, lasting=True)
     """Core-seconds of these runs."""
+    exposed_runs: float = declared(NUMBER, default=0.0, carried=True)
+    """Preempted runs, past ones decaying by half in a week, and"""
+    exposed_s: float = declared(NUMBER, default=0.0, carried=True)
+    """the seconds that jobs ran which could be preempted, with the same decay, until"""
+    exposed_until: int = declared(NUMBER, default=0, carried=True)
+    """then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +113,15 @@ class PublishedPreemptions:
     refused: Mapping[str, int]
     count: int
     lost: int
+    rate: float
+    """Preemptions in a second of running, of the jobs that may be preempted; 0: unknown."""
+
+    def risk(self, seconds: int) -> float:
+        """Return the probability that a run is preempted within so many seconds."""
+        return 1.0 - exp(-self.rate * max(0, seconds))
 
 
-_NONE: Final = PublishedPreemptions({}, {}, {}, {}, 0, 0)
+_NONE: Final = PublishedPreemptions({}, {}, {}, {}, 0, 0, 0.0)
 
 
 def preemption_state(state: EngineState) -> PreemptionState:
@@ -115,11 +132,17 @@ def preemption_state(state: EngineState) -> PreemptionState:
 def published_preemptions(state: EngineState) -> PublishedPreemptions:
     """Return a copy for other threads."""
     part = preemption_state(state)
-    if not (part.planned or part.preempted or part.refused or part.count):
+    if not (part.planned or part.preempted or part.refused or part.count or part.exposed_s):
         return _NONE
     by_victim = {victim.job: one for one in part.planned.values() for victim in one.victims}
     return PublishedPreemptions(
-        dict(part.planned), by_victim, dict(part.preempted), dict(part.refused), part.count, part.lost
+        dict(part.planned),
+        by_victim,
+        dict(part.preempted),
+        dict(part.refused),
+        part.count,
+        part.lost,
+        part.exposed_runs / part.exposed_s if part.exposed_s >= LEAST_EXPOSURE_S else 0.0,
     )
 
 

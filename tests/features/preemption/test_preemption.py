@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
+from schedd.engine.preview import preview
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.preemption.state import preemption_state
 from schedd.model import StartKnown
 from schedd.policy.site import site_policy
 from schedd.service.questions.plan_fork import fork_plan
-from schedd.wire import Event, JobAltered, JobFacts, Preempt, PreemptionDone, QueueFacts, Run
+from schedd.wire import Event, JobAltered, JobFacts, PolicyChanged, Preempt, PreemptionDone, QueueFacts, Run
 from tests.engine.cluster import Cluster, T
 
 URGENT = {
@@ -330,6 +331,46 @@ def test_what_if_of_an_urgent_job_names_its_victims_and_changes_nothing() -> Non
         other = fork.what_if(hypothetical_job("batch"), T + 2_000)
         assert isinstance(other.answer, StartKnown)
         assert (other.answer.placement.start, other.notes) == (T + 10_100, ())
+
+
+def test_policy_preview_names_the_jobs_that_would_be_preempted() -> None:
+    cluster = PreemptingCluster(targets={"queues": ["other"]})
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.submit("next", "1:ppn=4", 1_000)
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    policy = PolicyChanged(id="p", time=cluster.server.now, version=1, site={"preemption": URGENT})
+    found = preview(cluster.engine.fork(), [policy], cluster.server.now)
+    assert [(run.job, run.preemptor, run.time - T, run.lost) for run in found.preempted] == [
+        ("long", "now", 1_020, 4_080)
+    ]
+    assert {one.job: one.after for one in found.moved}["now"] == T + 1_020
+    assert cluster.planned("now") == []
+    # The policy in force preempts it, and a further preview has nothing new.
+    cluster.preempts = False
+    cluster.send(policy)
+    assert [one.job_id for one in cluster.orders()] == ["long"]
+    again = preview(cluster.engine.fork(), [], cluster.server.now)
+    assert again.preempted == ()
+
+
+def test_running_jobs_show_their_risk_of_preemption_by_the_past_rate() -> None:
+    cluster = PreemptingCluster(nodes=4)
+    for number in range(3):
+        cluster.submit(f"past{number}", "1:ppn=4", 40_000)
+    cluster.at(40_000)
+    cluster.submit("long", "1:ppn=4", 40_000)
+    assert "risk" not in cluster.view("long").why  # none was ever preempted
+    for number in range(3):
+        cluster.submit(f"more{number}", "1:ppn=4", 50_000)
+    cluster.at(41_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    (order,) = cluster.orders()
+    cluster.at(41_200)
+    (risk,) = [note for note in cluster.view("more0").notes if "risk" in note]
+    # One preemption in 3 * 40,000 + 1,000 s of running, and 48,800 s to go: 1 - exp(-0.40).
+    assert risk == "a risk of 33 % of being preempted before its end, by the past week's rate"
+    assert order.job_id not in ("now", "more0")
 
 
 @pytest.mark.parametrize(
