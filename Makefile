@@ -41,18 +41,18 @@ check: $(STAMP) ## for daily work: lint, then the tests within one process
 	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(IN_PROCESS) --ignore tests/server_adapter/bridge; \
 	tested=$$?; wait $$linted && exit $$tested
 
-# On two cores each step runs beside another: the kernels are compiled while the libraries of the tests are
-# installed, lint runs beside the collection of the tests (which keeps their bytecode for all workers).
-# The compilation may fail, as its libraries may be replaced meanwhile: the collection compiles what is missing.
+# On two cores each step runs beside another: the kernels are compiled, then with the checks of indices that a
+# test needs, while the libraries of the tests are installed and lint runs; the collection of the tests keeps
+# their bytecode for all workers. A compilation may fail, as its libraries may be replaced meanwhile: the tests
+# compile what is missing.
 test: $(PROGRAM) ## lint, then all tests but the long ones
-	@$(WARM_UP) 2>$(VENV)/.warm-up.log & compiled=$$!; \
-	$(MAKE) --no-print-directory $(STAMP); installed=$$?; \
-	wait $$compiled; test $$installed -eq 0
-	@$(MAKE) --no-print-directory lint & linted=$$!; \
+	@{ $(WARM_UP); NUMBA_BOUNDSCHECK=1 NUMBA_OPT=0 $(WARM_UP); } 2>$(VENV)/.warm-up.log & compiled=$$!; \
+	$(MAKE) --no-print-directory $(STAMP) || { wait; exit 1; }; \
+	$(MAKE) --no-print-directory lint & linted=$$!; \
 	{ $(VENV)/bin/python tests/service/promtool.py; $(VENV)/bin/python tests/dashboard/browser.py; } & browser=$$!; \
 	$(VENV)/bin/pytest --collect-only --quiet --quiet --ignore tests/research >$(VENV)/.collection.log || \
 	  { cat $(VENV)/.collection.log; false; }; collected=$$?; \
-	wait $$linted && wait $$browser && exit $$collected
+	wait $$compiled; wait $$linted && wait $$browser && exit $$collected
 	@# A file's tests stay together: many share what is dear to start. Three workers for two cores: many tests wait.
 	$(VENV)/bin/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/research
 
