@@ -128,7 +128,7 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[tuple[str, FastAPI]]:
     """One application on one port for all tests; each puts its own clusters behind it."""
     warm_up()

@@ -8,6 +8,7 @@ It has a single thread and no event loop, so that a fork copies no lock that ano
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -21,13 +22,20 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
 import server_adapter.main
+from schedd.api.app import create_app
 from schedd.cli import federate, serve
+from schedd.dashboard import add_dashboard
+from schedd.service import clusters
+from schedd.service.access.tokens import Tokens
 from schedd.service.warmup import warm_up
+from schedd.store.database import Database
+from tests.service.planner_harness import StillClock
 from tests.store.kill_at_statement import die_at
 from tests.store.random_failures import fail_at_random
 
@@ -35,6 +43,11 @@ WAIT_STATUS: Final = -1
 """Number, in a request, of the descriptor that gets the wait status; others are those of the child."""
 MAX_REQUEST: Final = 200_000
 
+_LOADED_LATE: Final = (
+    *("schedd.api.federation_daemon", "schedd.cli.serving", "schedd.cli.main"),
+    *("uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
+)
+"""Modules that programs import when they run."""
 _PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "serve": serve.run,
     "federate": federate.run,
@@ -157,19 +170,26 @@ class _Launcher:
                     os.close(number)
 
 
+def _prepare() -> None:
+    """Do once what each program does before it serves: imports, kernels, models of the API, tables."""
+    for name in _LOADED_LATE:
+        importlib.import_module(name)
+    warm_up()
+    clusters.warm_up = lambda: None  # type: ignore[attr-defined]
+    add_dashboard(create_app(clusters.Clusters({}, StillClock()), Tokens(())))
+    with TemporaryDirectory() as folder, contextlib.closing(Database(f"{folder}/tables.sqlite")) as database:
+        database.migrate()
+    gc.collect()
+    gc.freeze()  # a collection in a child need not look at what all have in common
+
+
 def main() -> None:
     """Fork until the input ends."""
     requests = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    for name in (
-        "schedd.api.federation_daemon",
-        "schedd.cli.serving",
-        "schedd.cli.main",
-    ):  # loaded when they run
-        importlib.import_module(name)
-    warm_up()
+    _prepare()
     requests.sendall(b"ready")
     _Launcher(requests).serve()
 

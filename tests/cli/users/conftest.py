@@ -26,7 +26,7 @@ from tests.service.planner_harness import StillClock, T, event_id, job, node
 Run = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def app() -> FastAPI:
     warm_up()
     return create_app(Clusters({}, StillClock()), tokens())
