@@ -32,6 +32,7 @@ FEATURES: Final = (
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
     Feature("limits", {}),
     Feature("partitions", {"partitions": ("command", "Show the partitions, their free capacity and jobs.")}),
+    Feature("node_choice", {}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
     Feature("transfers", {}),

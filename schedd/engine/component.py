@@ -83,6 +83,7 @@ __all__ = [
     "load_parts",
     "measured_draws",
     "node_details",
+    "node_order",
     "note_dispatch",
     "owner_shares",
     "preempted_runs",
@@ -91,6 +92,7 @@ __all__ = [
     "published_parts",
     "rank_in_what_if",
     "ranking_setting",
+    "rearrange_nodes",
     "reason_to_replan",
     "rebuild_components",
     "rebuilt_part",
@@ -276,6 +278,10 @@ class Component(Generic[_S]):
     """Points of a job for the priority term ``qos``."""
     charge_factor: Callable[["EngineState | PlanSnapshot", JobFacts], float] | None = None
     """Factor of the cost of a job; 1: the usual cost."""
+    node_order: Callable[["EngineState | PlanSnapshot", JobFacts], str] | None = None
+    """The name of the order of nodes that is preferred for a job (``Plan.set_node_orders``); empty: none."""
+    after_placement: Callable[["EngineState", "JobRecord"], None] | None = None
+    """Called when a job was placed and no reader has seen it yet: it may move to other nodes at its start."""
     before_placement: Callable[["EngineState", "JobRecord"], None] | None = None
     """Called before an unplaced job is placed: the component chooses among alternatives of its request."""
     variants_in_what_if: Callable[["PlanSnapshot", JobFacts], Sequence[JobFacts]] | None = None
@@ -614,6 +620,29 @@ def choose_alternatives(state: "EngineState", record: "JobRecord") -> None:
 def _choices() -> tuple[Callable[["EngineState", "JobRecord"], None], ...]:
     """The functions ``before_placement`` of all components: they are called for each job that is placed."""
     return tuple(one.before_placement for one in components() if one.before_placement is not None)
+
+
+def node_order(known: "EngineState | PlanSnapshot", facts: JobFacts) -> str:
+    """The name of the order of nodes that is preferred for a job; empty: none."""
+    return next((name for find in _node_orders() if (name := find(known, facts))), "")
+
+
+@cache
+def _node_orders() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], str], ...]:
+    """The functions ``node_order`` of all components: they are called for each job that is read."""
+    return tuple(one.node_order for one in components() if one.node_order is not None)
+
+
+def rearrange_nodes(state: "EngineState", record: "JobRecord") -> None:
+    """Let components move a job that was placed just now to other nodes at its start."""
+    for arranges in _arrangements():
+        arranges(state, record)
+
+
+@cache
+def _arrangements() -> tuple[Callable[["EngineState", "JobRecord"], None], ...]:
+    """The functions ``after_placement`` of all components: they are called for each job that is placed."""
+    return tuple(one.after_placement for one in components() if one.after_placement is not None)
 
 
 def variants_in_what_if(published: "PlanSnapshot", facts: JobFacts) -> Sequence[JobFacts]:

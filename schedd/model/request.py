@@ -85,6 +85,8 @@ class Request:
     together: NodeSets | None = None
     avoids: frozenset[str] = frozenset()
     """Names of nodes that are temporarily excluded after failed starts."""
+    node_order: str = ""
+    """Name of the order in which nodes with the same start are preferred; empty: by scarcity only."""
 
     def __post_init__(self) -> None:
         if not self.chunks:

@@ -111,6 +111,30 @@ class PlanContents:
             (take.row, chunks[take.chunk]) for take in self.takes(slot) if take.chunk < len(chunks)
         )
 
+    def usable_rows(self, rows: Ints) -> Ints:
+        """Return those of these rows on which jobs may be placed, in their order."""
+        found: Ints = rows[self.slabs.tb.rows[rows, at.USABLE] > 0]
+        return found
+
+    def free_amounts(self, rows: Ints, start: int, end: int) -> Ints:
+        """Return the least free amounts of (n,) rows over ``[start, end)``, (resources, n)."""
+        tb = self.slabs.tb
+        lengths = tb.rows[rows, at.LEN]
+        ends = np.cumsum(lengths)
+        firsts = ends - lengths
+        entries = np.repeat(tb.rows[rows, at.OFF] - firsts, lengths) + np.arange(int(lengths.sum()))
+        times = tb.T[entries]
+        until = np.append(times[1:], at.FAR)
+        until[ends - 1] = at.FAR
+        apart = (times >= end) | (until <= start)
+        free = np.where(apart, at.FAR, tb.F[:, entries])
+        found: Ints = np.minimum.reduceat(free, firsts, axis=1)
+        return found
+
+    def node_ranks(self, order: str) -> Mapping[str, int]:
+        """Return the ranks of an order of nodes, by name of node; empty: there is no such order."""
+        return self.shapes.node_ranks(order)
+
     def request(self, slot: int) -> Request:
         """Return the request of a job's slot; equal shapes share the first request: see ``shape_key``."""
         return self.shapes.requests[int(self.slabs.tb.jobs[at.SHAPE, slot])]

@@ -1,6 +1,6 @@
 """Rows of the plan: nodes, pools (limits, licences, quotas) and the demand for pools."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -117,6 +117,11 @@ class Machine:
     def spare_scarce(self, spares: bool) -> None:
         """Switch the costs of nodes on or off."""
         if self._shapes.spare_scarce(spares):
+            self._repairs.discard_partial_searches()
+
+    def set_node_orders(self, orders: Mapping[str, Mapping[str, int]]) -> None:
+        """Set the orders of nodes, by name: see ``Shapes.set_node_orders``."""
+        if self._shapes.set_node_orders(orders):
             self._repairs.discard_partial_searches()
 
     def _mark_lower_tiers(self, tiers: Ints) -> None:

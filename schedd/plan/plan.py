@@ -90,6 +90,14 @@ class Plan(PlanContents):
         """Switch these costs on or off; without them, the node left with the fewest cpus is used."""
         self._machine.spare_scarce(spares)
 
+    def set_node_orders(self, orders: Mapping[str, Mapping[str, int]]) -> None:
+        """Set the orders of nodes: by name (``Request.node_order``), the rank of each node by its name.
+
+        Of the nodes that allow a job with this order the same start, those of the lowest rank are used.
+        Placed jobs keep their placements.
+        """
+        self._machine.set_node_orders(orders)
+
     def protect_tiers(self, keep: bool) -> None:
         """Forbid or allow repair to move jobs to slower nodes."""
         ctl = self.slabs.tb.ctl

@@ -24,12 +24,14 @@ def save_request(request: Request) -> list[Any]:
         request.notes,
         passes,
         together,
-    ] + ([sorted(request.avoids)] if request.avoids else [])
+        *([sorted(request.avoids)] if request.avoids or request.node_order else []),
+        *([request.node_order] if request.node_order else []),
+    ]
 
 
 def load_request(saved: list[Any]) -> Request:
     """Return the request that ``save_request`` saved. Raises ValueError and TypeError for anything else."""
-    chunks, place, exclusive, walltime, notes, passes, together, *avoids = saved
+    chunks, place, exclusive, walltime, notes, passes, together, *rest = saved
     return Request(
         tuple(
             Chunk(
@@ -49,7 +51,8 @@ def load_request(saved: list[Any]) -> Request:
         tuple(notes),
         frozenset(passes),
         _load_sets(*together) if together is not None else None,
-        frozenset(*avoids),
+        frozenset(*rest[:1]),
+        *rest[1:],
     )
 
 

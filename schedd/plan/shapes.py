@@ -76,8 +76,8 @@ class _NodeClass:
     capacity: tuple[int, ...]
 
 
-_SetKey = tuple[tuple[int, ...], Features, frozenset[str], tuple[int, ...]]
-_ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str], NodeSets | None, frozenset[str]]
+_SetKey = tuple[tuple[int, ...], Features, frozenset[str], tuple[int, ...], str]
+_ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str], NodeSets | None, frozenset[str], str]
 
 
 def shape_key(request: Request) -> _ShapeKey:
@@ -89,6 +89,7 @@ def shape_key(request: Request) -> _ShapeKey:
         request.passes,
         request.together,
         request.avoids,
+        request.node_order,
     )
 
 
@@ -96,10 +97,16 @@ def _load_node_classes(saved: list[Any]) -> dict[_NodeClass, list[int]]:
     return {_NodeClass(frozenset(features), tuple(amounts)): list(rows) for features, amounts, rows in saved}
 
 
+_LATER_SET_FIELDS: Final[tuple[Any, ...]] = ([], [], "")
+"""Fields that older saved sets lack."""
+
+
 def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
     return {
-        (tuple(classes), tuple(map(frozenset, features)), frozenset(avoids), tuple(costs)): (first, n)
-        for classes, features, first, n, avoids, costs in (((*one, [], [])[:6]) for one in saved)
+        (tuple(classes), tuple(map(frozenset, features)), frozenset(avoids), tuple(costs), order): (first, n)
+        for classes, features, first, n, avoids, costs, order in (
+            (*one, *_LATER_SET_FIELDS[len(one) - 4 :]) for one in saved
+        )
     }
 
 
@@ -114,8 +121,8 @@ _NODE_CLASSES: Final = FieldRule(
 _SETS: Final = FieldRule(
     dict,
     lambda sets: [
-        [classes, [sorted(names) for names in features], first, n, sorted(avoids), costs]
-        for (classes, features, avoids, costs), (first, n) in sets.items()
+        [classes, [sorted(names) for names in features], first, n, sorted(avoids), costs, order]
+        for (classes, features, avoids, costs, order), (first, n) in sets.items()
     ],
     _load_sets,
 )
@@ -126,6 +133,7 @@ _REQUESTS: Final = FieldRule(list, load=lambda saved: list(map(load_request, sav
 NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "size"})
 """Default units of resources."""
 
+_LAST_RANK: Final = 1 << 30
 _KEPT = 4096
 """Number of unused shapes that are retained, since users repeat requests."""
 
@@ -147,6 +155,8 @@ class Shapes:
     """By number of chunks: unused shapes that may be overwritten."""
     requests: list[Request] = declared(_REQUESTS, make=list)
     _scarcity: Scarcity = declared(_SCARCITY, make=Scarcity)
+    _node_orders: Mapping[str, Mapping[str, int]] = declared(_REPLACED, make=dict)
+    """By name of an order: the ranks of nodes, lowest first."""
     _class_list: list[tuple[tuple[int, ...], frozenset[str]]] = declared(_FOLLOWS, make=list)
     """Capacity and properties of each class, in the order of ``_node_classes``."""
 
@@ -220,6 +230,22 @@ class Shapes:
         self._scarcity.spares = spares
         self._describe_all()
         return True
+
+    def set_node_orders(self, orders: Mapping[str, Mapping[str, int]]) -> bool:
+        """Set the orders of nodes: by name, the ranks of nodes. Return whether they changed.
+
+        Of the nodes that allow a job with such an order the same start, one of the lowest rank is used. Nodes
+        without a rank come last.
+        """
+        if orders == self._node_orders:
+            return False
+        self._node_orders = orders
+        self._describe_all()
+        return True
+
+    def node_ranks(self, order: str) -> Mapping[str, int]:
+        """Return the ranks of an order of nodes, by name of node; empty: there is no such order."""
+        return self._node_orders.get(order, {})
 
     @property
     def weights(self) -> Mapping[str, int]:
@@ -360,7 +386,7 @@ class Shapes:
         rows = []
         mixed = len(request.chunks) > 1 and request.place is Place.FREE
         for chunk in _merged(request):
-            set_at, n = self._row_set(chunk, request.avoids)
+            set_at, n = self._row_set(chunk, request.avoids, request.node_order)
             per_node = 1 if request.place is Place.SCATTER else chunk.count
             if mixed:
                 per_node = max(per_node, 2)  # one unit, but units of other chunks may share the node
@@ -458,10 +484,13 @@ class Shapes:
             amounts.append(("vmem", chunk.vmem))
         return [(name, n) for name, n in amounts if n > 0]
 
-    def _row_set(self, chunk: Chunk, avoids: frozenset[str] = frozenset()) -> tuple[int, int]:
+    def _row_set(
+        self, chunk: Chunk, avoids: frozenset[str] = frozenset(), order: str = ""
+    ) -> tuple[int, int]:
         """Return the row set (first index, length) of the nodes that could hold a unit when empty and up,
-        without nodes that the request ``avoids``.
+        without nodes that the request ``avoids``. The ranks of the ``order`` precede the costs of scarcity.
         """
+        ranks = self._node_orders.get(order) if order else None
         named = self._amounts(chunk)
         amounts = [(self.columns.get(name, -1), need) for name, need in named]
         by_name = self._names_nodes(chunk)
@@ -477,7 +506,10 @@ class Shapes:
         # the names too.
         classes = tuple(fit)
         costs = self._scarcity.costs(self._scarcity.request_key(named, chunk.features), classes)
-        key: _SetKey = (classes, chunk.features if by_name else (), avoids, costs)
+        key: _SetKey = (
+            *(classes, chunk.features if by_name else (), avoids, costs),
+            order if ranks is not None else "",
+        )
         found = self._sets.get(key)
         if found is None:
             members = list(self._node_classes.items())
@@ -489,10 +521,19 @@ class Shapes:
                 if not by_name or matches(chunk.features, members[i][0].features | {names[row]})
                 if names[row] not in avoids
             )
+            if ranks is not None:
+                rows = _rank_rows(rows, {row: ranks.get(names[row], _LAST_RANK) for row, _ in rows})
             table = np.array(rows, np.int64).reshape(-1, 2)
             found = (self._slabs.add_set(table[:, 0], table[:, 1]), len(rows))
             self._sets[key] = found
         return found
+
+
+def _rank_rows(rows: list[tuple[int, int]], ranks: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Return (row, cost) pairs with costs from 0 on in the order of rank, then of the former cost."""
+    pairs = sorted({(ranks[row], cost) for row, cost in rows})
+    costs = {pair: i for i, pair in enumerate(pairs)}
+    return [(row, costs[ranks[row], cost]) for row, cost in rows]
 
 
 def _merged(request: Request) -> Sequence[Chunk]:

@@ -112,6 +112,26 @@ def test_partitions_of_nodes_and_lists_of_users_become_partitions() -> None:
     assert "puts nodes into big:" in found["ACCOUNTCFG[bio] PLIST"].message
 
 
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("NODEALLOCATIONPOLICY CONTIGUOUS", {"arrange": "contiguous"}),
+        ("NODEALLOCATIONPOLICY MINRESOURCE", {"expression": "-mem"}),
+        ("PARCFG[ALL] NODEALLOCATIONPOLICY=FASTEST", {"expression": "speed"}),
+        (
+            "NODEALLOCATIONPOLICY PRIORITY\nNODECFG[n1] PRIORITY=10\nNODECFG[n2] PRIORITY=-5",
+            {"prefer": {"n1": 10, "n2": -5}},
+        ),
+        ("NODEALLOCATIONPOLICY CPULOAD", None),
+        ("NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='LOAD'", None),
+    ],
+)
+def test_the_order_of_nodes_becomes_a_node_choice(text: str, choice: dict[str, object] | None) -> None:
+    done = import_maui(text)
+    assert done.site.get("node_choice") == choice
+    settings_in(done.toml("main"))
+
+
 # ---- priorities ---------------------------------------------------------------------------------
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from random import Random
 from typing import Any
 
@@ -41,11 +41,13 @@ def _plan(seed: int) -> Plan:
     for name in ("a", "b", "idle"):
         plan.set_pool(name, 9, 0)
     plan.limit_pool("a", 10, 50, -3, 0)
+    plan.set_node_orders({"site": {"n1": 1, "n3": 0}})
     slots = []
     for i in range(60):
         count = rng.choice([1, 1, 2, 3])
         chunk = Chunk(count, rng.randint(1, 8), rng.choice([0, 4]), resources=(("scratch", i % 2),))
         request = Request((chunk,), rng.choice(list(Place)), together=NodeSets(by="rack", wait=5))
+        request = replace(request, node_order="site" if i % 3 else "")
         if plan.find_unmet_requirement(request) is not None:
             continue
         pools = {name: 1 for name in ("a", "b") if rng.random() < 0.3}

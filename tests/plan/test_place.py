@@ -1,5 +1,6 @@
 """Searches agree with the reference planner."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -132,14 +133,31 @@ ONE_KIND = st.lists(
 )
 
 
-@given(clusters(), ONE_KIND, st.booleans())
+RANKS = st.lists(st.integers(0, 2), max_size=8)
+"""Ranks of the first nodes; empty: no order."""
+
+
+def set_order(plan: Plan, cluster: list[Node], ranks: list[int]) -> str:
+    """Give the plan an order of nodes; returns its name."""
+    named = {node.name: rank for node, rank in zip(cluster, ranks, strict=False)}
+    plan.set_node_orders({"site": named} if ranks else {})
+    return "site" if ranks else ""
+
+
+def rank_in(ranks: list[int], i: int) -> int:
+    """The rank of a node; nodes without one come last."""
+    return ranks[i] if i < len(ranks) else 10 if ranks else 0
+
+
+@given(clusters(), ONE_KIND, st.booleans(), RANKS)
 @settings(max_examples=150)
 def test_single_unit_goes_to_the_cheapest_then_tightest_node(
-    cluster: list[Node], jobs: list[Any], weighed: bool
+    cluster: list[Node], jobs: list[Any], weighed: bool, ranks: list[int]
 ) -> None:
     mirror = Mirror(Plan(cluster, 0))
+    order = set_order(mirror.plan, cluster, ranks)
     for request, duration, ready in jobs:
-        slot = mirror.new(request, duration, ready)
+        slot = mirror.new(replace(request, node_order=order), duration, ready)
         if weighed:
             mirror.weigh()
         ref = mirror.reference()
@@ -148,18 +166,20 @@ def test_single_unit_goes_to_the_cheapest_then_tightest_node(
             continue
         (chunk,) = request.chunks
         room = [room_at(ref, node, chunk, start, start + duration) for node in cluster]
-        fits = [(ref.cost(chunk, node), room[i], i) for i, node in enumerate(cluster) if room[i] >= 0]
+        cost = [(rank_in(ranks, i), ref.cost(chunk, node)) for i, node in enumerate(cluster)]
+        fits = [(*cost[i], room[i], i) for i in range(len(cluster)) if room[i] >= 0]
         assert mirror.plan.takes(slot)[0].row == min(fits)[-1]
 
 
-@given(clusters(), ONE_KIND, st.booleans())
+@given(clusters(), ONE_KIND, st.booleans(), RANKS)
 @settings(max_examples=150)
 def test_scattered_units_go_to_the_cheapest_nodes(
-    cluster: list[Node], jobs: list[Any], weighed: bool
+    cluster: list[Node], jobs: list[Any], weighed: bool, ranks: list[int]
 ) -> None:
     mirror = Mirror(Plan(cluster, 0))
+    order = set_order(mirror.plan, cluster, ranks)
     for request, duration, ready in jobs:
-        slot = mirror.new(request, duration, ready)
+        slot = mirror.new(replace(request, node_order=order), duration, ready)
         if weighed:
             mirror.weigh()
         ref = mirror.reference()
@@ -168,20 +188,22 @@ def test_scattered_units_go_to_the_cheapest_nodes(
             continue
         (chunk,) = request.chunks
         room = [room_at(ref, node, chunk, start, start + duration) for node in cluster]
-        fits = [(ref.cost(chunk, node), room[i], i) for i, node in enumerate(cluster) if room[i] >= 0]
+        cost = [(rank_in(ranks, i), ref.cost(chunk, node)) for i, node in enumerate(cluster)]
+        fits = [(*cost[i], room[i], i) for i in range(len(cluster)) if room[i] >= 0]
         assert {take.row for take in mirror.plan.takes(slot)} == {i for *_, i in sorted(fits)[: chunk.count]}
 
 
-@given(clusters(), JOBS)
-def test_node_costs_delay_no_equal_units(cluster: list[Node], jobs: list[Any]) -> None:
+@given(clusters(), JOBS, RANKS)
+def test_node_costs_delay_no_equal_units(cluster: list[Node], jobs: list[Any], ranks: list[int]) -> None:
     """Each job on top of the same others, placed by either rule."""
     plan = Plan(cluster, 0)
+    order = set_order(plan, cluster, ranks)
     for request, duration, ready in jobs:
         if len(request.chunks) > 1 and request.place is Place.FREE:
             continue  # first fit is not monotonous
         other = plan.fork()
         other.spare_scarce(False)
-        slot = plan.add_job(request, duration, ready)
+        slot = plan.add_job(replace(request, node_order=order), duration, ready)
         assert other.add_job(request, duration, ready) == slot
         assert plan.place(slot, 0) == other.place(slot, 0)
 

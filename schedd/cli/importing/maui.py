@@ -12,7 +12,7 @@ from schedd.cli.importing.maui_entries import MauiEntry, parse_entries
 from schedd.cli.importing.maui_fair_share import FAIR_SHARE, translate_fair_share
 from schedd.cli.importing.maui_limits import CREDENTIALS, NO_PREEMPTOR, translate_credential
 from schedd.cli.importing.maui_node_sets import NODE_SETS, translate_node_sets
-from schedd.cli.importing.maui_nodes import translate_nodes
+from schedd.cli.importing.maui_nodes import translate_node_order, translate_nodes
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
 from schedd.cli.importing.maui_partitions import translate_partitions
 from schedd.cli.importing.maui_qos import translate_qos
@@ -60,9 +60,10 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
     levels = translate_qos(weights, entries, done)
     scale_to_bounds(done)
     preempts = _may_preempt(entries)
+    nodes = [entry for entry in entries if entry.name == "NODECFG"]
     for entry in entries:
         if entry.name != "QOSCFG" or entry.index in levels:
-            _translate_entry(entry, done, preempts=preempts)
+            _translate_entry(entry, done, nodes, preempts=preempts)
     translate_nodes(entries, done)
     translate_partitions(entries, done)
     translate_node_sets(entries, done)
@@ -108,7 +109,9 @@ def _may_preempt(entries: Iterable[MauiEntry]) -> bool:
     )
 
 
-def _translate_entry(entry: MauiEntry, done: ImportResult, *, preempts: bool) -> None:
+def _translate_entry(
+    entry: MauiEntry, done: ImportResult, nodes: Sequence[MauiEntry], *, preempts: bool
+) -> None:
     name, value = entry.name, entry.value.upper()
     if name in _ELSEWHERE or name == "JOBNODEMATCHPOLICY":
         return
@@ -118,6 +121,8 @@ def _translate_entry(entry: MauiEntry, done: ImportResult, *, preempts: bool) ->
         translate_credential(entry, done, preempts=preempts)
     elif name == "ALLOWMULTIREQNODEUSE":
         pass  # with the rule for units
+    elif name == "NODEALLOCATIONPOLICY" and translate_node_order(entry, nodes, done):
+        pass
     elif name == "NODEACCESSPOLICY":
         _translate_access_policy(entry, done)
     elif name == "JOBMAXOVERRUN":

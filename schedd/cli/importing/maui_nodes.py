@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from schedd.cli.importing.maui_entries import MauiEntry
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict
 
-__all__ = ["translate_nodes"]
+__all__ = ["translate_node_order", "translate_nodes"]
+
+_LONGEST_PRIORITY = 10
 
 _NO_LIMITS = (
     "there are no limits of single nodes; where it says how many processors a node may give, set np of the "
@@ -43,6 +45,44 @@ _ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
 }
 
 
+_ORDERS: Mapping[str, tuple[str, str]] = {
+    "CONTIGUOUS": ("arrange", "contiguous"),
+    "MINRESOURCE": ("expression", "-mem"),
+    "FASTEST": ("expression", "speed"),
+}
+"""By value of NODEALLOCATIONPOLICY: a setting of node_choice, and its value."""
+
+
+def translate_node_order(entry: MauiEntry, entries: Sequence[MauiEntry], done: ImportResult) -> bool:
+    """Translate NODEALLOCATIONPOLICY. Return whether there is an equivalent."""
+    policy = entry.value.upper()
+    if policy in _ORDERS:
+        setting, value = _ORDERS[policy]
+        done.table("node_choice")[setting] = value
+        message = f'node_choice.{setting} = "{value}", among nodes that allow the same start'
+    elif policy == "PRIORITY":
+        points = _node_priorities(entries)
+        if not points:
+            return False
+        done.table("node_choice")["prefer"] = points
+        message = "node_choice.prefer, with the PRIORITY of NODECFG, among nodes that allow the same start"
+    else:
+        return False
+    done.note(Verdict.TRANSLATED, entry.line, entry.setting, message)
+    return True
+
+
+def _node_priorities(entries: Sequence[MauiEntry]) -> dict[str, float]:
+    """The PRIORITY of single nodes, by name."""
+    found = {}
+    for entry in entries:
+        if entry.name == "NODECFG" and entry.index.upper() not in ("", "DEFAULT"):
+            for name, _, value in entry.attributes():
+                if name == "PRIORITY" and value.lstrip("+-").isdecimal() and len(value) < _LONGEST_PRIORITY:
+                    found[entry.index] = float(value)
+    return found
+
+
 def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
     """All NODECFG parameters."""
     scaled = {
@@ -50,6 +90,7 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
         for entry in entries
         if entry.name in ("USEMACHINESPEED", "USEMACHINESPEEDFORFS")
     }
+    ordered = any(one.name == "NODEALLOCATIONPOLICY" and one.value.upper() == "PRIORITY" for one in entries)
     for entry in entries:
         if entry.name != "NODECFG":
             continue
@@ -66,6 +107,8 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
                 _speed(entry, setting, value, scaled, done)
             elif name == "ACCESS" and value.upper() == "SHARED":
                 done.note(Verdict.NO_MATTER, entry.line, setting, "nodes are shared")
+            elif name == "PRIORITY" and ordered and entry.index in _node_priorities([entry]):
+                done.note(Verdict.TRANSLATED, entry.line, setting, "node_choice.prefer")
             elif name in _ATTRIBUTES:
                 done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
             else:

@@ -273,16 +273,20 @@ def as_planned_request(
     gates: Mapping[str, Access],
     node_sets: NodeSets | None,
     nodes: Features = (),
+    node_order: str = "",
 ) -> Request:
     """The request with the gates that are open to the job, and the site's sets of nodes.
 
-    ``nodes``: names and features to which the job is restricted.
+    ``nodes``: names and features to which the job is restricted. ``node_order``: the order of nodes that the
+    site prefers for it.
     """
     if nodes:
         chunks = tuple(replace(one, features=(*one.features, *nodes)) for one in request.chunks)
         request = replace(request, chunks=chunks)
     if gates:
         request = replace(request, passes=open_gates(gates, facts))
+    if node_order:
+        request = replace(request, node_order=node_order)
     if node_sets is not None and request.together is None and request.units > 1:
         request = replace(request, together=node_sets)
     return request

@@ -21,6 +21,7 @@ from schedd.engine.component import (
     job_restriction,
     job_scopes,
     measured_draws,
+    node_order,
 )
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import hash_array
@@ -483,7 +484,8 @@ class EngineState:
         """The request with the gates open to the job, the site's sets of nodes, and the job's restriction."""
         restriction = job_restriction(self, facts)
         nodes = restriction.nodes if restriction is not None else ()
-        return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes)
+        order = node_order(self, facts)
+        return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes, order)
 
     def gather_limits(self) -> None:
         """Collect the limits of all components."""

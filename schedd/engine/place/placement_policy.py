@@ -1,5 +1,6 @@
 """Placement of an arriving or replanned job by the site's placement policy."""
 
+from schedd.engine.component import rearrange_nodes
 from schedd.engine.facts.records import Cause, JobRecord, PlacementChoice
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.dependencies import last_starts
@@ -27,6 +28,7 @@ def place_by_site_policy(
     if placement is Placing.FIRST_GAP or (plan.tiers == 1 and not edf):
         start = plan.place(slot, now, now + HORIZON)
         if start >= 0:
+            rearrange_nodes(state, record)
             move_to_better_nodes(state, record, placed_now=True)
         return start, None
     state.describe(record)
@@ -40,6 +42,7 @@ def place_by_site_policy(
     found = choose_placement(plan, slot, columns, now, now + HORIZON, weights, others)
     if found is None:
         return -1, None
+    rearrange_nodes(state, record)
     if len(found.moves):
         state.next_due = None
         words = f"job {record.id} with an earlier deadline goes before"

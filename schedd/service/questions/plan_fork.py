@@ -20,6 +20,7 @@ from schedd.engine.component import (
     job_refusal,
     job_restriction,
     job_scopes,
+    node_order,
     variants_in_what_if,
 )
 from schedd.engine.facts.job_requests import (
@@ -285,6 +286,7 @@ class PlanFork:
             plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
             self.columns, CriterionWeights(parse_criteria(criteria)) if best else None,
             restriction=job_restriction(self.published, facts), scopes=job_scopes(self.published, facts),
+            node_order=node_order(self.published, facts),
         )  # fmt: skip
 
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
@@ -384,10 +386,12 @@ class _Trial:
     """The nodes and times to which the job is restricted."""
     scopes: frozenset[str] = frozenset()
     """The labels of the job, for limits."""
+    node_order: str = ""
+    """The order of nodes that is preferred for the job."""
 
     def _as_planned(self, request: Request) -> Request:
         nodes = self.restriction.nodes if self.restriction is not None else ()
-        return as_planned_request(request, self.facts, self.gates, self.node_sets, nodes)
+        return as_planned_request(request, self.facts, self.gates, self.node_sets, nodes, self.node_order)
 
     @contextmanager
     def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:

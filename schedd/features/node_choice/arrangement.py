@@ -1,0 +1,72 @@
+"""Arrangement of the units of a job on nodes with room at its start. Pure."""
+
+from collections.abc import Sequence
+from heapq import heapify, heapreplace
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["contiguous_nodes", "first_nodes", "spread_units"]
+
+Ints = npt.NDArray[np.int64]
+
+
+def spread_units(units: Ints, free: Ints, need: int, ranks: Ints, count: int) -> Ints:
+    """Return how many of ``count`` units go to each node: each unit to the node that has the most cpus free
+    then, of the lowest rank that has room.
+
+    ``units``: how many fit on each node, ``free``: its free cpus, ``need``: cpus of a unit. All are (n,).
+    """
+    found = np.zeros_like(units)
+    left = count
+    for rank in np.unique(ranks[units > 0]).tolist():
+        heap = [(-int(free[i]), i) for i in np.flatnonzero((ranks == rank) & (units > 0)).tolist()]
+        heapify(heap)
+        while heap and left:
+            most, i = heap[0]
+            found[i] += 1
+            left -= 1
+            # A full node sinks below all others.
+            heapreplace(heap, (most + max(need, 1) if found[i] < units[i] else 1 << 60, i))
+            if heap[0][0] == 1 << 60:
+                break
+        if not left:
+            break
+    return found
+
+
+def first_nodes(units: Ints, order: Sequence[int], count: int) -> list[int]:
+    """Return the first nodes of an order that have room for ``count`` units together."""
+    found, left = [], count
+    for i in order:
+        if left <= 0:
+            break
+        if units[i] > 0:
+            found.append(i)
+            left -= int(units[i])
+    return found
+
+
+def contiguous_nodes(units: Ints, ranks: Ints, count: int) -> list[int]:
+    """Return nodes with room for ``count`` units: all of the lowest ranks, and of the last rank that is needed
+    those that lie closest together, of these the first. Nodes are in the order of their position; empty: there
+    is too little room.
+    """
+    if int(units.sum()) < count:
+        return []
+    last_rank = next(rank for rank in np.unique(ranks).tolist() if int(units[ranks <= rank].sum()) >= count)
+    before = np.flatnonzero((units > 0) & (ranks < last_rank)).tolist()
+    left = count - int(units[ranks < last_rank].sum())
+    at = np.flatnonzero((units > 0) & (ranks == last_rank)).tolist()
+    best, span = at, at[-1] - at[0]
+    last = room = 0
+    for first in range(len(at)):
+        while last < len(at) and room < left:
+            room += int(units[at[last]])
+            last += 1
+        if room < left:
+            break
+        if at[last - 1] - at[first] < span or first == 0:
+            best, span = at[first:last], at[last - 1] - at[first]
+        room -= int(units[at[first]])
+    return sorted([*before, *best])

@@ -1,0 +1,18 @@
+"""What node choice adds to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import Component
+from schedd.features.node_choice.rules import arrange_job, node_order, order_nodes
+from schedd.features.node_choice.state import NodeChoiceState, publish_node_choice
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="node_choice",
+    state=NodeChoiceState,
+    nodes_replaced=order_nodes,
+    node_order=node_order,
+    after_placement=arrange_job,
+    published=publish_node_choice,
+)

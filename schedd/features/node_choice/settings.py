@@ -1,0 +1,67 @@
+"""Settings of node choice: ``[clusters.NAME.site.node_choice]``."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, Field
+
+from schedd.features.formula.expression import MAX_LENGTH, parse_formula
+from schedd.policy.feature_settings import FeatureSettings
+from schedd.wire.section import Section
+
+__all__ = ["SETTINGS", "Arrangement", "NodeChoiceSettings", "NodePreferences"]
+
+Arrangement = Literal["pack", "spread", "contiguous", "least_memory"]
+_Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
+
+
+def _checked(text: str) -> str:
+    if text.strip():
+        parse_formula(text)  # raises a ValueError with column and remedy
+    return text
+
+
+class NodePreferences(Section):
+    """Which of the nodes that are free at the start of a job it gets. No job starts later because of it. See
+    docs/administrators/partitions.md.
+    """
+
+    prefer: dict[_Name, Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """Points of nodes by name or property, `{ epyc = 10, old = -5 }`; the points of a node are the sum, and
+    nodes with more points are used first. Among equal ones those that waste the least scarce resources."""
+    expression: Annotated[str, Field(max_length=MAX_LENGTH), AfterValidator(_checked)] = ""
+    """Points of a node by a formula, added to `prefer`: `"(gpus == 0) * 100 - cpus"`."""
+    arrange: Arrangement = "pack"
+    """Among nodes with equal points: `pack`, those left with the fewest cpus; `spread`, those with the most
+    free cpus; `contiguous`, neighbours in the server's list; `least_memory`, those with the least free
+    memory."""
+
+
+class NodeChoiceSettings(NodePreferences):
+    """Which of the nodes that are free at the start of a job it gets. No job starts later because of it. See
+    docs/administrators/partitions.md.
+    """
+
+    partitions: dict[_Name, NodePreferences] = Field(default_factory=dict)
+    """For the jobs of a partition, in place of the above:
+    `[clusters.main.site.node_choice.partitions.gpu]`."""
+
+
+def _check_site(plain: Mapping[str, Any]) -> None:
+    """Raise ValueError for the node choice of a partition that does not exist."""
+    sets = (plain.get("partitions") or {}).get("sets") or {}
+    for name in (plain.get("node_choice") or {}).get("partitions") or ():
+        if name not in sets:
+            raise ValueError(f"node_choice.partitions: there is no partition {name!r} in partitions.sets")
+
+
+SETTINGS: Final = FeatureSettings(
+    table="node_choice",
+    model=NodeChoiceSettings,
+    about="Choice among free nodes: `[clusters.main.site.node_choice]`.",
+    heading="Node choice",
+    check=_check_site,
+    tables={"partitions.PARTITION": NodePreferences},
+)

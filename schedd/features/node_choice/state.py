@@ -1,0 +1,33 @@
+"""What the engine knows of node choice: nothing that lasts; readers get the settings in force."""
+
+from dataclasses import dataclass
+
+from schedd.engine.facts.state import EngineState
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.node_choice.settings import NodeChoiceSettings
+
+__all__ = ["NodeChoiceState", "PublishedNodeChoice", "node_choice_settings", "publish_node_choice"]
+
+
+@dataclass(slots=True)
+class NodeChoiceState:
+    """The component's part of the engine's state: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedNodeChoice:
+    """What other threads may read of the component."""
+
+    settings: NodeChoiceSettings
+
+
+def node_choice_settings(known: EngineState | PlanSnapshot) -> NodeChoiceSettings:
+    """The settings in force."""
+    if isinstance(known, EngineState):
+        return known.site.part(NodeChoiceSettings)
+    return known.part(PublishedNodeChoice).settings
+
+
+def publish_node_choice(state: EngineState) -> PublishedNodeChoice:
+    """A value for other threads."""
+    return PublishedNodeChoice(state.site.part(NodeChoiceSettings))
