@@ -48,9 +48,10 @@ def first_nodes(units: Ints, order: Sequence[int], count: int) -> list[int]:
 
 
 def contiguous_nodes(units: Ints, ranks: Ints, count: int) -> list[int]:
-    """Return nodes with room for ``count`` units: all of the lowest ranks, and of the last rank that is needed
-    those that lie closest together, of these the first. Nodes are in the order of their position; empty: there
-    is too little room.
+    """Return nodes with room for ``count`` units; empty: there is too little room.
+
+    All nodes of the lowest ranks are used, and of the last rank that is needed those that lie closest
+    together, of these the first. Nodes are in the order of their position.
     """
     if int(units.sum()) < count:
         return []
