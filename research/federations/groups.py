@@ -290,7 +290,7 @@ class _Groups(Field):
         ran = [number for number in jobs if number not in self._withdrawn]
         whys = [one.why.partition(":")[0] for one in group.rounds if one.text == "moved"]
         starts = {self._start[number] for number in ran}
-        if len(starts) != 1 or len(ran) != len(group.parts) or group.promised is None:
+        if len(starts) != 1 or len(ran) != len(group.components) or group.promised is None:
             raise ReplayDefectError(f"group {group.id}: parts began at {sorted(starts)}")
         return GroupRan(
             promised=group.promised[0] - self._offset,

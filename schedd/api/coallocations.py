@@ -1,4 +1,4 @@
-"""Groups over HTTP: parts at several clusters that start at the same moment, or none of them."""
+"""Co-allocations over HTTP: jobs at several clusters with a common start; all start, or none."""
 
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -24,7 +24,7 @@ _READ_PROBLEMS = ("no-token", "not-ready", "invalid")
 
 
 class ComponentRequest(FederatedRequest):
-    """A part of a group: a job. It starts with the others; an ``optional`` one may be left out."""
+    """A component of a co-allocation: a job with the common start. An ``optional`` one may be left out."""
 
     script: Annotated[str, Field(min_length=1, max_length=1 << 20, pattern=r"^[^\x00]+$")]
     attributes: TextMap = Field(default_factory=dict)
@@ -53,7 +53,7 @@ class ComponentRequest(FederatedRequest):
     @model_validator(mode="after")
     def _refuse_owner(self) -> "ComponentRequest":
         if self.owner:
-            raise ValueError("the owner is the group's, not a part's")
+            raise ValueError("the owner is the co-allocation's, not a component's")
         return self
 
     @property
@@ -68,43 +68,41 @@ class ComponentRequest(FederatedRequest):
 
 
 class CoAllocationRequest(BaseModel):
-    """Parts that start at the same moment, each at some cluster; all or none."""
+    """Components with a common start, each at some cluster; all start, or none."""
 
     model_config = ConfigDict(extra="forbid")
 
-    parts: Annotated[list[ComponentRequest], Field(min_length=1, max_length=32)]
+    components: Annotated[list[ComponentRequest], Field(min_length=1, max_length=32)]
     ready: Annotated[int, Field(description="They start then or later.", ge=0, lt=1 << 36)] = 0
     deadline: Annotated[int | None, Field(description="They have ended by then.", ge=0, lt=1 << 36)] = None
     overhead: Annotated[
         int, Field(description="Percentage by which it runs longer on several clusters.", ge=0, le=1_000)
     ] = 0
-    remap: Annotated[bool, Field(description="Parts may change their clusters while they wait.")] = True
+    remap: Annotated[bool, Field(description="Components may change their clusters while they wait.")] = True
     most: Annotated[int, Field(description="Maximum number of clusters; 0: no limit.", ge=0, le=32)] = 0
     owner: Annotated[str, Field(description="Only an admin may name another user.", max_length=200)] = ""
     key: Annotated[
         str,
-        Field(
-            description="The sender's name for this: the same key again is the same group.", max_length=200
-        ),
+        Field(description="Idempotency key: the same key again is the same co-allocation.", max_length=200),
     ] = ""
 
     @model_validator(mode="after")
     def _check_components(self) -> "CoAllocationRequest":
-        if all(part.optional for part in self.parts):
-            raise ValueError("one part at least must not be optional")
-        if any(part.units for part in self.parts):
-            if len(self.parts) > 1:
-                raise ValueError("parts: a divided part (cores) must be the only one")
+        if all(component.optional for component in self.components):
+            raise ValueError("at least one component must not be optional")
+        if any(component.units for component in self.components):
+            if len(self.components) > 1:
+                raise ValueError("components: a divided component (cores) must be the only one")
             if not self.most:
                 raise ValueError("most: over how many clusters may it be divided at most?")
-        longest = max(part.walltime for part in self.parts)
+        longest = max(component.walltime for component in self.components)
         if self.deadline is not None and self.deadline < self.ready + longest:
             raise ValueError(f"deadline: it runs for {longest} s from {self.ready} on, and ends after that")
         return self
 
 
 def add_coallocation_routes(app: FastAPI) -> None:
-    """Serve groups, too."""
+    """Add the routes of co-allocations."""
     route = app.add_api_route
     body = ("not-allowed", "bad-request", "too-large")
     route(
@@ -120,7 +118,7 @@ def add_coallocation_routes(app: FastAPI) -> None:
         status_code=201,
         responses=problem_responses(*_READ_PROBLEMS, *body),
     )
-    one = "/v1/federation/coallocations/{group}"
+    one = "/v1/federation/coallocations/{coallocation}"
     route(
         one, _get_coallocation, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-job")
     )
@@ -135,7 +133,7 @@ def add_coallocation_routes(app: FastAPI) -> None:
 def _list_coallocations(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> CoAllocationsView:
-    """Groups of the caller; of all, for a reader or an admin."""
+    """Co-allocations of the caller; all of them for a reader or an admin."""
     rows = [
         coallocation_row(federation, one)
         for one in list(federation.coallocations.by_id.values())
@@ -150,42 +148,44 @@ async def _submit_coallocation(
     """Submit a co-allocation to the federation. The response comes when it is durable. Its start is published
     when all components are booked; it is moved only to end earlier.
     """
-    parts = []
+    components = []
     owner = ""
-    for part in body.parts:
-        owner = resolve_owner(federation, caller, part.model_copy(update={"owner": body.owner}))
+    for component in body.components:
+        owner = resolve_owner(federation, caller, component.model_copy(update={"owner": body.owner}))
         submission = {
-            "script": part.script,
-            "resources": part.requested_resources,
-            "attributes": part.attributes,
-            "variables": part.variables,
-            "queues": part.queues,
+            "script": component.script,
+            "resources": component.requested_resources,
+            "attributes": component.attributes,
+            "variables": component.variables,
+            "queues": component.queues,
             **claimed_users(caller, owner),
         }
-        parts.append(
+        components.append(
             {
                 "submission": submission,
-                "walltime": part.walltime,
-                "clusters": part.clusters,
-                "optional": part.optional,
+                "walltime": component.walltime,
+                "clusters": component.clusters,
+                "optional": component.optional,
             }
         )
     options = body.model_dump(include={"ready", "deadline", "overhead", "remap", "most"})
-    options["units"] = body.parts[0].units
-    group = await run_in_threadpool(
-        partial(federation.coallocation_operations.submit, owner, tuple(parts), options, body.key)
+    options["units"] = body.components[0].units
+    coallocation = await run_in_threadpool(
+        partial(federation.coallocation_operations.submit, owner, tuple(components), options, body.key)
     )
-    return coallocation_row(federation, group)
+    return coallocation_row(federation, coallocation)
 
 
-def _get_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> CoAllocationView:
-    """One group: when it starts, where its parts are, each move, and what went wrong."""
-    return coallocation_row(federation, _find_coallocation(federation, caller, group))
+def _get_coallocation(federation: LeadingFederation, caller: Caller, coallocation: str) -> CoAllocationView:
+    """One co-allocation: its start, its components and their clusters, each move, and failures."""
+    return coallocation_row(federation, _find_coallocation(federation, caller, coallocation))
 
 
-async def _cancel_coallocation(federation: LeadingFederation, caller: Caller, group: str) -> CoAllocationView:
+async def _cancel_coallocation(
+    federation: LeadingFederation, caller: Caller, coallocation: str
+) -> CoAllocationView:
     """Cancel a co-allocation: its jobs are deleted. A started one goes on; `qdel` at each cluster ends it."""
-    found = _find_coallocation(federation, caller, group)
+    found = _find_coallocation(federation, caller, coallocation)
     if caller.role == "reader":
         raise ProblemError("not-allowed", f"{caller.name} may only read")
     return coallocation_row(
@@ -193,71 +193,75 @@ async def _cancel_coallocation(federation: LeadingFederation, caller: Caller, gr
     )
 
 
-def _is_coallocation_visible(caller: Bearer, group: CoAllocation) -> bool:
-    return caller.role != "user" or caller.name == group.owner
+def _is_coallocation_visible(caller: Bearer, coallocation: CoAllocation) -> bool:
+    return caller.role != "user" or caller.name == coallocation.owner
 
 
 def _find_coallocation(federation: FederationState, caller: Bearer, name: str) -> CoAllocation:
-    group = federation.coallocations.by_id.get(name)
-    if group is None or not _is_coallocation_visible(caller, group):
-        raise ProblemError("unknown-job", f"the federation has no group {name[:40]}")
-    return group
+    coallocation = federation.coallocations.by_id.get(name)
+    if coallocation is None or not _is_coallocation_visible(caller, coallocation):
+        raise ProblemError("unknown-job", f"the federation has no co-allocation {name[:40]}")
+    return coallocation
 
 
-def coallocation_row(federation: FederationState, group: CoAllocation) -> CoAllocationView:
-    """A group as its owner sees it."""
-    one = group.committed or (group.rounds[-1] if group.over and group.rounds else None)
-    placed = {place.part: place for place in one.places} if one is not None else {}
-    parts = []
-    for i, part in enumerate(group.parts):
+def coallocation_row(federation: FederationState, coallocation: CoAllocation) -> CoAllocationView:
+    """Return a co-allocation as its owner sees it."""
+    one = coallocation.committed or (
+        coallocation.rounds[-1] if coallocation.over and coallocation.rounds else None
+    )
+    placed = {place.component: place for place in one.places} if one is not None else {}
+    components = []
+    for i, component in enumerate(coallocation.components):
         place = placed.get(i)
-        if group.options.units and place is None and placed:
+        if coallocation.options.units and place is None and placed:
             continue  # a scale_unit that it does not need
         copy = (
-            group.component_job(place) if place is not None and place.attempt <= len(group.attempts) else None
+            coallocation.component_job(place)
+            if place is not None and place.attempt <= len(coallocation.attempts)
+            else None
         )
-        parts.append(
+        components.append(
             ComponentView(
-                part=i + 1,
-                resources=scale_unit(part.submission.get("resources", {}), place.units if place else 0),
-                optional=part.optional,
+                component=i + 1,
+                resources=scale_unit(component.submission.get("resources", {}), place.units if place else 0),
+                optional=component.optional,
                 cluster=place.cluster if place is not None else "",
-                **_component_values(federation, group, copy),
+                **_component_values(federation, coallocation, copy),
             )
         )
     return CoAllocationView(
-        id=group.id,
-        owner=group.owner,
-        submitted=group.submitted,
-        state=_coallocation_state(group),
+        id=coallocation.id,
+        owner=coallocation.owner,
+        submitted=coallocation.submitted,
+        state=_coallocation_state(coallocation),
         start=one.start if one is not None else None,
         end=one.end if one is not None else None,
-        displayed_start=group.promised[0] if group.promised is not None else None,
-        published_end=group.promised[1] if group.promised is not None else None,
-        moves=group.moves,
-        cores=_total_cores(group),
-        parts=parts if placed or not group.options.units else parts[:1],
-        rounds=[_round_row(one) for one in group.rounds],
-        over=group.over,
-        over_at=group.over_at or None,
-        cancelled=group.cancelled,
-        text=group.text or group.abort_reason or _waiting_reason(federation, group),
+        displayed_start=coallocation.promised[0] if coallocation.promised is not None else None,
+        published_end=coallocation.promised[1] if coallocation.promised is not None else None,
+        moves=coallocation.moves,
+        cores=_total_cores(coallocation),
+        components=components if placed or not coallocation.options.units else components[:1],
+        rounds=[_round_row(one) for one in coallocation.rounds],
+        over=coallocation.over,
+        over_at=coallocation.over_at or None,
+        cancelled=coallocation.cancelled,
+        text=coallocation.text or coallocation.abort_reason or _waiting_reason(federation, coallocation),
     )
 
 
-def _total_cores(group: CoAllocation) -> int | None:
+def _total_cores(coallocation: CoAllocation) -> int | None:
     """Total cores of a divided co-allocation."""
-    units = group.options.units
-    return units * unit_cores(group.parts[0].submission.get("resources", {})) if units else None
+    units = coallocation.options.units
+    return units * unit_cores(coallocation.components[0].submission.get("resources", {})) if units else None
 
 
 def _component_values(
-    federation: FederationState, group: CoAllocation, copy: ComponentJob | None
+    federation: FederationState, coallocation: CoAllocation, copy: ComponentJob | None
 ) -> dict[str, Any]:
     if copy is None:
         return {}
     seen = federation.clusters[copy.cluster].transfers if copy.cluster in federation.clusters else {}
-    there = seen.get(component_transfer_name(federation.coallocation_operations.rules, group, copy))
+    there = seen.get(component_transfer_name(federation.coallocation_operations.rules, coallocation, copy))
     return {
         "job": copy.server_job,
         "phase": copy.phase,
@@ -273,31 +277,31 @@ def _round_row(one: PlacementRound) -> RoundView:
         number=one.number,
         start=one.start,
         end=one.end,
-        clusters={str(place.part + 1): place.cluster for place in one.places},
-        units={str(place.part + 1): place.units for place in one.places if place.units},
+        clusters={str(place.component + 1): place.cluster for place in one.places},
+        units={str(place.component + 1): place.units for place in one.places if place.units},
         phase=one.phase,
         since=one.since,
         why=one.why,
-        plans={str(part + 1): plan for part, plan in one.plans.items()},
+        plans={str(component + 1): plan for component, plan in one.plans.items()},
         text=one.text,
     )
 
 
-def _coallocation_state(group: CoAllocation) -> str:
+def _coallocation_state(coallocation: CoAllocation) -> str:
     """In a word."""
-    if group.over:
-        return group.over
-    if group.abort_reason:
+    if coallocation.over:
+        return coallocation.over
+    if coallocation.abort_reason:
         return "being deleted"
-    if group.started_at:
+    if coallocation.started_at:
         return "running"
-    if group.release_requested_at:
+    if coallocation.release_requested_at:
         return "starting"
-    return "planned" if group.committed is not None else "seeking a start"
+    return "planned" if coallocation.committed is not None else "seeking a start"
 
 
-def _waiting_reason(federation: FederationState, group: CoAllocation) -> str:
-    if group.committed is not None or group.over:
+def _waiting_reason(federation: FederationState, coallocation: CoAllocation) -> str:
+    if coallocation.committed is not None or coallocation.over:
         return ""
-    dropped = [one.text for one in group.rounds if one.phase in ("dropped", "cleared") and one.text]
-    return federation.coallocation_operations.notes.get(group.id, dropped[-1] if dropped else "")
+    dropped = [one.text for one in coallocation.rounds if one.phase in ("dropped", "cleared") and one.text]
+    return federation.coallocation_operations.notes.get(coallocation.id, dropped[-1] if dropped else "")

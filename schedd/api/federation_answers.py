@@ -308,7 +308,7 @@ class FederatedWhatIfResult:
 class ComponentView:
     """A component of a co-allocation, with its job at the cluster."""
 
-    part: int
+    component: int
     resources: Mapping[str, str]
     optional: bool
     cluster: str
@@ -350,7 +350,7 @@ class CoAllocationView:
     published_end: int | None
     moves: int
     cores: int | None
-    parts: Sequence[ComponentView]
+    components: Sequence[ComponentView]
     rounds: Sequence[RoundView]
     over: ItemOutcome
     over_at: int | None

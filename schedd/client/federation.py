@@ -74,7 +74,7 @@ class FederationClient:
         return cast("FederatedJobView", self._http.request("DELETE", f"/v1/federation/jobs/{name}"))
 
     def coallocations(self, *, over: bool = True) -> list[CoAllocationView]:
-        """Groups that the caller may see."""
+        """Return the co-allocations that the caller may see."""
         query = {"state": "all" if over else "open"}
         return cast(
             "list[CoAllocationView]",
@@ -86,13 +86,13 @@ class FederationClient:
         return cast("CoAllocationView", self._http.request("GET", f"/v1/federation/coallocations/{name}"))
 
     def submit_coallocation(self, body: Mapping[str, Any]) -> CoAllocationView:
-        """Hand a group over: ``parts``, and so on."""
+        """Submit a co-allocation: ``components`` and further fields of the request."""
         return cast(
             "CoAllocationView", self._http.request("POST", "/v1/federation/coallocations", body=dict(body))
         )
 
     def cancel_coallocation(self, name: str) -> CoAllocationView:
-        """Take a group back."""
+        """Withdraw a co-allocation."""
         return cast("CoAllocationView", self._http.request("DELETE", f"/v1/federation/coallocations/{name}"))
 
     def offer_bag(self, body: Mapping[str, Any]) -> BagOfferView:

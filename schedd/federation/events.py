@@ -125,11 +125,11 @@ class JobSubmitted(SubmissionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationSubmitted(SubmissionEvent):
-    """A co-allocation was submitted. ``parts`` and ``options`` have the fields of ``Component`` and
-    ``CoAllocationOptions``. A divided request has one entry in ``parts``.
+    """A co-allocation was submitted. ``components`` and ``options`` have the fields of ``Component`` and
+    ``CoAllocationOptions``. A divided request has one entry in ``components``.
     """
 
-    parts: tuple[Mapping[str, Any], ...]
+    components: tuple[Mapping[str, Any], ...]
     options: Mapping[str, Any]
     type: Literal["coallocation_submitted"] = "coallocation_submitted"
 
@@ -360,7 +360,7 @@ class ComponentPlace:
     ``units`` are the units of a divided request, otherwise 0.
     """
 
-    part: int
+    component: int
     cluster: str
     user: str
     attempt: int
@@ -394,7 +394,7 @@ class PlaceBooked(RoundEvent):
     its plan.
     """
 
-    part: int
+    component: int
     plan: int
     type: Literal["place_booked"] = "place_booked"
 
@@ -410,7 +410,7 @@ class RoundCommitted(RoundEvent):
 class PlaceConfirmed(RoundEvent):
     """The booking of the place is confirmed and does not expire any more."""
 
-    part: int
+    component: int
     type: Literal["place_confirmed"] = "place_confirmed"
 
 
@@ -418,7 +418,7 @@ class PlaceConfirmed(RoundEvent):
 class PlaceArmed(RoundEvent):
     """The booking is armed: its component may start."""
 
-    part: int
+    component: int
     type: Literal["place_armed"] = "place_armed"
 
 

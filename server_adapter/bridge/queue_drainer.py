@@ -350,11 +350,11 @@ class QueueDrainer:
             self._ledger.record(job.id, body=body, seen=_fingerprint(kept))
             row = await self._post_job(body)
             if row["cancelled"] and not row["over"]:
-                raise httpx2.HTTPError(f"{row['id']} is being taken back there")  # it may run yet
+                raise httpx2.HTTPError(f"{row['id']} is being withdrawn there")  # it may run yet
             if row["over"] not in _NEVER_RAN:
                 _log.info("job %s goes to the federation as %s", job.id, row["id"])
                 return str(row["id"])
-        raise DrainError(f"it was taken back from the federation {_NAMES} times")
+        raise DrainError(f"it was withdrawn from the federation {_NAMES} times")
 
     async def _post_job(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Post a job; return it as stored there. Raises `DrainError` if it is refused, else

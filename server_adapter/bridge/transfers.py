@@ -193,7 +193,7 @@ class TransferExecutor:
         if decision.submission is None:
             return _StepOutcome(False, text="the decision has no job in it")
         if transfer in self._gone:
-            return _StepOutcome(False, text="it was taken back")
+            return _StepOutcome(False, text="it was withdrawn")
         # An earlier process of this adapter, or a try with a lost answer, may have submitted it.
         if transfer in self._tried or decision.time < self._began + _MARGIN:
             job = await server.find_marked(transfer)

@@ -208,11 +208,14 @@ class LiveFederation:
         with self.client() as client:
             return client.submit(body)
 
-    async def submit_coallocation(self, key: str, *parts: dict[str, Any], **body: Any) -> CoAllocationView:
+    async def submit_coallocation(
+        self, key: str, *components: dict[str, Any], **body: Any
+    ) -> CoAllocationView:
         """Repeat until the bag is accepted."""
         asked = {
-            "parts": [
-                {"script": "sleep 3", "request": "nodes=1:ppn=4,walltime=60", **part} for part in parts
+            "components": [
+                {"script": "sleep 3", "request": "nodes=1:ppn=4,walltime=60", **component}
+                for component in components
             ],
             "key": key,
             **body,

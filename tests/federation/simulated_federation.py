@@ -336,8 +336,8 @@ class SimulatedFederation:
         groups = [self.federation.coallocations[name] for name in self.federation.coallocations.open]
         return any(one.committed and not one.started_at and one.committed.start <= soon for one in groups)
 
-    def submit(self, *parts: Mapping[str, Any], owner: str = "ann@org", **options: Any) -> str:
-        """A group; each part is nodes or resources, and perhaps ``clusters`` and ``optional``."""
+    def submit(self, *components: Mapping[str, Any], owner: str = "ann@org", **options: Any) -> str:
+        """A group; each component is nodes or resources, and perhaps ``clusters`` and ``optional``."""
         made = tuple(
             {
                 "submission": {
@@ -348,7 +348,7 @@ class SimulatedFederation:
                 "clusters": tuple(one.get("clusters", ())),
                 "optional": one.get("optional", False),
             }
-            for one in parts
+            for one in components
         )
         return self.federation.coallocation_operations.submit(owner, made, options).id
 
@@ -389,14 +389,14 @@ class SimulatedFederation:
         return self.federation.coallocations[name]
 
     def starts(self, name: str) -> dict[int, list[int]]:
-        """By part, when its jobs were started, in seconds after the beginning."""
+        """By component, when its jobs were started, in seconds after the beginning."""
         found: dict[int, list[int]] = {}
         for provider in self.clusters.values():
             for transfer, moment in provider.started().items():
                 _, group, copy = transfer.split(".")
                 if group == name:
-                    part = self.group(name).attempts[int(copy) - 1].part
-                    found.setdefault(part, []).append(moment - T)
+                    component = self.group(name).attempts[int(copy) - 1].component
+                    found.setdefault(component, []).append(moment - T)
         return found
 
     def busy(self, cluster: str, count: int, walltime: int, **more: Any) -> None:

@@ -440,7 +440,7 @@ def test_commands_offer_submit_show_and_cancel_a_bag(
     assert shell("bag", "list") == 0
     assert re.search(rf"{name} +ann@org +waiting +0/10 ", capsys.readouterr().out)
     assert shell("bag", "cancel", name) == 0
-    assert capsys.readouterr().out.endswith(f"bag {name}: taken back\n")
+    assert capsys.readouterr().out.endswith(f"bag {name}: withdrawn\n")
     assert shell("bag", "show", "999") == 3
 
 

@@ -276,7 +276,7 @@ def test_cancellation_reaches_the_cluster_after_reconnection(
     simulation.go(20)
     row = booking_row(simulation.federation, simulation.booking(name))
     assert (row.state, row.over, simulation.booked()) == ("being given back", "", {name: [("a", 500)]})
-    assert row.text == "taken back by ann@org; it is given back once a answers: it does not answer"
+    assert row.text == "withdrawn by ann@org; it is given back once a answers: it does not answer"
     simulation.begin()  # the federation is killed meanwhile
     simulation.cut = set()
     simulation.go(8)

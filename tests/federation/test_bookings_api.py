@@ -51,7 +51,7 @@ def test_api_books_shows_freezes_and_cancels(harness: BookingHarness, ann: TestC
     again = ann.post(f"{HERE}/exam/freeze")
     assert (again.status_code, "exam is frozen" in again.text) == (409, True)
     gone = ann.delete(f"{HERE}/exam").json()
-    assert (gone["state"], gone["over"], gone["text"]) == ("cancelled", "cancelled", "taken back by ann@org")
+    assert (gone["state"], gone["over"], gone["text"]) == ("cancelled", "cancelled", "withdrawn by ann@org")
     assert ann.delete(f"{HERE}/exam").json()["over"] == "cancelled"
     assert harness.simulation.booked() == {}
     assert ann.get(HERE, params={"state": "open"}).json() == {"bookings": []}
@@ -134,7 +134,7 @@ def test_users_list_own_bookings_and_admins_list_all(harness: BookingHarness, an
     assert request_booking(bob, "for-ann", deadline=T + 9_000, owner="ann@org").status_code == 403
     made = request_booking(carol, "for-ann", deadline=T + 9_000, owner="ann@org").json()
     assert (made["owner"], made["attempts"][0]["user"]) == ("ann@org", "ann")
-    assert carol.delete(f"{HERE}/exam").json()["text"] == "taken back by carol"
+    assert carol.delete(f"{HERE}/exam").json()["text"] == "withdrawn by carol"
     nobody = TestClient(harness.app).get(HERE)
     assert nobody.status_code == 401
 

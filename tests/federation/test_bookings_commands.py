@@ -145,7 +145,7 @@ def test_command_names_an_unreachable_cluster(
     code, out, _ = run(*book, "cancel", "exam")
     assert code == 0
     assert out == (
-        "booking exam: taken back by ann@org; it is given back once b answers: it does not answer\n"
+        "booking exam: withdrawn by ann@org; it is given back once b answers: it does not answer\n"
     )
 
 

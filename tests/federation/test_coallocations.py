@@ -99,7 +99,7 @@ def test_select_components_go_to_openpbs(tmp_path: Path) -> None:
         apart = simulation.submit({**chunk, "clusters": ["a"]})
         simulation.go(5)
         assert (
-            "part 1 cannot go to a: its server does not know select"
+            "component 1 cannot go to a: its server does not know select"
             in simulation.federation.coallocation_operations.notes[apart]
         )
     finally:
@@ -152,7 +152,7 @@ def test_components_stay_at_clusters_without_remap(simulation: SimulatedFederati
     after = simulation.group(name).committed
     assert before is not None
     assert after is not None
-    assert {p.part: p.cluster for p in before.places} == {p.part: p.cluster for p in after.places}
+    assert {p.component: p.cluster for p in before.places} == {p.component: p.cluster for p in after.places}
 
 
 def test_failed_component_deletes_all_with_a_reason(
@@ -164,7 +164,7 @@ def test_failed_component_deletes_all_with_a_reason(
     simulation.go(200)
     group = simulation.group(name)
     assert (group.over, group.settled) == ("failed", True)
-    assert group.text.startswith("part 2 did not start at b within 60 s")
+    assert group.text.startswith("component 2 did not start at b within 60 s")
     assert simulation.starts(name)[0] == [61]  # the other ran until then
     for provider in simulation.clusters.values():
         assert not any(job.state == "R" for job in provider.server.jobs.values())
@@ -179,9 +179,9 @@ def test_component_beyond_maximum_skew_does_not_start(tmp_path: Path) -> None:
     simulation.clusters["b"].refuses = "a node is busy"
     simulation.go(30)
     group = simulation.group(name)
-    assert simulation.starts(name) == {0: [61]}, "the other part was deleted, not run for a minute"
+    assert simulation.starts(name) == {0: [61]}, "the other component was deleted, not run for a minute"
     assert (group.over, group.settled) == ("failed", True)
-    assert group.text.startswith("part 2 did not start at b: it could not be started within 2 s of")
+    assert group.text.startswith("component 2 did not start at b: it could not be started within 2 s of")
     assert group.text.endswith("a node is busy"), group.text
     simulation.close()
 
@@ -194,7 +194,7 @@ def test_late_release_moves_the_coallocation_before_any_start(tmp_path: Path) ->
     simulation.go(36)
     assert simulation.starts(name) == {}
     (dropped, *_) = simulation.group(name).rounds
-    assert dropped.text == "the hold of part 2 at b was not released in time"
+    assert dropped.text == "the hold of component 2 at b was not released in time"
     simulation.clusters["b"].deaf = False
     simulation.go(400)
     group, starts = simulation.group(name), simulation.starts(name)
@@ -260,12 +260,12 @@ def test_unreachable_cluster_moves_the_coallocation_before_any_start(
 def test_restarted_federation_polls_clusters_before_an_abort(
     simulation: SimulatedFederation,
 ) -> None:
-    """It was away when the parts started, and one cluster does not answer at once."""
+    """It was away when the components started, and one cluster does not answer at once."""
     name = simulation.submit({**WHOLE, "clusters": ["a"]}, {**WHOLE, "clusters": ["b"]})
     while not simulation.group(name).armed_at:
         simulation.go(1)
     for provider in simulation.clusters.values():
-        provider.at(61 + 76)  # longer than the limit, shorter than parts run without word
+        provider.at(61 + 76)  # longer than the limit, shorter than components run without word
     simulation.cut = {"b"}
     simulation.begin()
     simulation.go(5)
@@ -335,7 +335,7 @@ def test_release_needs_a_committed_round_and_happens_once(simulation: SimulatedF
         CoAllocationReleaseRequested(job=name, time=T),
         RoundProposed(job=name, time=T, number=2, start=T, length=5, places=(), why=""),
         RoundCommitted(job=name, time=T, number=1),
-        PlaceBooked(job=name, time=T, number=1, part=0, plan=1),
+        PlaceBooked(job=name, time=T, number=1, component=0, plan=1),
     ):
         with pytest.raises(ImpossibleError):
             simulation.federation.coallocations.apply(event)
@@ -363,12 +363,12 @@ def play(directory: Path, seed: int) -> None:
         )
     simulation.loss, simulation.death = 0.1, 0.02
     for _ in range(3):
-        parts = [
+        components = [
             {"nodes": chance.choice(["1:ppn=4", "2:ppn=4", "2:ppn=2"]), "optional": chance.random() < 0.15}
             for _ in range(chance.randint(1, 3))
         ]
-        parts[0]["optional"] = False
-        names.append(simulation.submit(*parts, overhead=chance.choice([0, 20])))
+        components[0]["optional"] = False
+        names.append(simulation.submit(*components, overhead=chance.choice([0, 20])))
         simulation.go(chance.randint(5, 60), 2)
         simulation.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
         simulation.busy(chance.choice("abc"), 1, chance.randint(50, 300))
@@ -381,7 +381,7 @@ def play(directory: Path, seed: int) -> None:
         assert group.over in ("ended", "failed"), (seed, group)
         assert group.settled, (seed, group)
         if group.over == "ended":
-            must = {i for i, one in enumerate(group.parts) if not one.optional}
+            must = {i for i, one in enumerate(group.components) if not one.optional}
             assert must <= set(starts), (seed, group, starts)
             assert all(len(one) == 1 for one in starts.values()), (seed, starts)
             moments = {one[0] for one in starts.values()}
@@ -427,7 +427,8 @@ def outage(directory: Path, seed: int) -> str:
     group, starts = simulation.group(name), simulation.starts(name)
     assert group.settled, (seed, group)
     whole = all(
-        any(moment >= group.release_requested_at - T for moment in starts.get(part, ())) for part in range(3)
+        any(moment >= group.release_requested_at - T for moment in starts.get(component, ()))
+        for component in range(3)
     )
     found = "none" if not starts else "all" if whole else "some"
     if group.over == "ended":

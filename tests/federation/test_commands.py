@@ -136,10 +136,10 @@ def test_federation_command_shows_clusters_and_report(
     assert south.split()[0] == "south"
     assert shell("federation", "report") == 0
     shown = capsys.readouterr().out
-    assert [part.splitlines()[0] for part in shown.split("\n\n")] == [
+    assert [section.splitlines()[0] for section in shown.split("\n\n")] == [
         "jobs",
         "arrays",
-        "groups",
+        "co-allocations",
         "bags",
         "bookings",
     ]
@@ -197,7 +197,7 @@ def test_cancel_command_withdraws_a_job(
 ) -> None:
     assert shell("cancel", "2", "9", "3") == 3, "there is no job 9, and 3 is not ours"
     shown = capsys.readouterr()
-    assert shown.out.splitlines()[-1] == "job 2: taken back"
+    assert shown.out.splitlines()[-1] == "job 2: withdrawn"
     assert shown.err.count("the federation has no job") == 2
     assert shell("cancel", "2") == 0
     assert shell("showq", "--federation") == 0
@@ -240,11 +240,11 @@ def test_commands_without_a_federation_fail_with_a_hint(
 def group_file(tmp_path: Path) -> Path:
     (tmp_path / "b.sh").write_text("#!/bin/sh\necho b\n")
     asks = "nodes=1:ppn=4,walltime=100"
-    parts = [
+    components = [
         {"request": asks, "script": "sleep 1"},
         {"request": asks, "script_file": "b.sh", "clusters": ["south"], "optional": True},
     ]
-    (tmp_path / "group.json").write_text(json.dumps({"parts": parts, "overhead": 20}))
+    (tmp_path / "group.json").write_text(json.dumps({"components": components, "overhead": 20}))
     return tmp_path / "group.json"
 
 
@@ -255,12 +255,12 @@ def test_commands_submit_show_and_cancel_a_coallocation(
     group_file: Path,
 ) -> None:
     assert shell("coallocate") == 0
-    assert capsys.readouterr().out == "there are no groups\n"
+    assert capsys.readouterr().out == "there are no co-allocations\n"
     assert shell("coallocate", "submit", str(group_file), "--key", "g") == 0
     name = capsys.readouterr().out.split()[-1]  # the federation's own log is before it
     assert shell("coallocate", "submit", str(group_file), "--key", "g") == 0
-    assert capsys.readouterr().out.strip() == name, "the same key is the same group"
-    assert harness.federation.coallocations[name].parts[1].submission["script"] == "#!/bin/sh\necho b\n"
+    assert capsys.readouterr().out.strip() == name, "the same key is the same co-allocation"
+    assert harness.federation.coallocations[name].components[1].submission["script"] == "#!/bin/sh\necho b\n"
     assert shell("coallocate", "show", name) == 1, "it has no start yet"
     assert "seeking a start" in capsys.readouterr().out
     now = harness.now
@@ -270,7 +270,7 @@ def test_commands_submit_show_and_cancel_a_coallocation(
         [RoundProposed(**about, start=now + 60, length=120, places=places, why="the first")]
     )
     for i, plan in enumerate((17, 18)):
-        harness.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=plan)])
+        harness.federation.coallocation_operations.commit([PlaceBooked(**about, component=i, plan=plan)])
     harness.federation.coallocation_operations.commit(
         [RoundCommitted(**about), AttemptHeld(job=name, time=now, attempt=2, server_job="8.south")]
     )
@@ -285,7 +285,7 @@ def test_commands_submit_show_and_cancel_a_coallocation(
     (row,) = json.loads(capsys.readouterr().out)["coallocations"]
     assert (row["id"], row["start"], row["rounds"][0]["plans"]) == (name, now + 60, {"1": 17, "2": 18})
     assert shell("coallocate", "cancel", name) == 0
-    assert capsys.readouterr().out.endswith(f"group {name}: taken back\n")
+    assert capsys.readouterr().out.endswith(f"co-allocation {name}: withdrawn\n")
     assert shell("coallocate", "show", "999") == 3
     assert "999" in capsys.readouterr().err
 
@@ -300,12 +300,12 @@ def test_divide_command_submits_cores_on_any_clusters(
     assert shell(*words, str(script)) == 0
     name = capsys.readouterr().out.split()[-1]
     assert shell(*words, str(script)) == 0
-    assert capsys.readouterr().out.strip() == name, "the same key is the same group"
+    assert capsys.readouterr().out.strip() == name, "the same key is the same co-allocation"
     group = harness.federation.coallocations[name]
     options = group.options
     assert (options.units, options.most, options.overhead, options.remap) == (3, 2, 20, False)
-    assert group.parts[0].clusters == ("south", "north")
-    assert group.parts[0].submission["script"] == "#!/bin/sh\nmpirun ./a\n"
+    assert group.components[0].clusters == ("south", "north")
+    assert group.components[0].submission["script"] == "#!/bin/sh\nmpirun ./a\n"
     now = harness.now
     places = (ComponentPlace(0, "north", "ann", 1, 2), ComponentPlace(1, "south", "ann", 2, 1))
     about: dict[str, Any] = {"job": name, "time": now, "number": 1}
@@ -313,7 +313,7 @@ def test_divide_command_submits_cores_on_any_clusters(
         [RoundProposed(**about, start=now + 60, length=120, places=places, why="x")]
     )
     for i in (0, 1):
-        harness.federation.coallocation_operations.commit([PlaceBooked(**about, part=i, plan=1)])
+        harness.federation.coallocation_operations.commit([PlaceBooked(**about, component=i, plan=1)])
     harness.federation.coallocation_operations.commit([RoundCommitted(**about)])
     assert shell("coallocate", "show", name) == 0
     shown = capsys.readouterr().out
@@ -328,9 +328,9 @@ def test_divide_command_submits_cores_on_any_clusters(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "not a group"),
-        ('{"parts": 5}', "not a group"),
-        ('{"parts": [{"script_file": "no.sh"}]}', "no.sh"),
+        ("{", "not a co-allocation"),
+        ('{"components": 5}', "not a co-allocation"),
+        ('{"components": [{"script_file": "no.sh"}]}', "no.sh"),
     ],
 )
 def test_invalid_coallocation_file_is_explained(

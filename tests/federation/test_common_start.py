@@ -1,4 +1,4 @@
-"""Where the parts of a group go: one search over what plans say, without a federation."""
+"""Where the components of a group go: one search over what plans say, without a federation."""
 
 from collections.abc import Iterable, Mapping
 from itertools import product
@@ -21,20 +21,20 @@ class ComponentPlans:
 
     def query(self, asked: Iterable[tuple[str, tuple[int, ...], int]], after: int) -> dict[Any, int | None]:
         found: dict[Any, int | None] = {}
-        for name, parts, _ in asked:
+        for name, components, _ in asked:
             self.asked += 1
-            fits = sum(self.sizes[i] for i in parts) <= self.nodes[name]
-            found[name, parts] = max(after, self.free.get(name, 0)) if fits else None
+            fits = sum(self.sizes[i] for i in components) <= self.nodes[name]
+            found[name, components] = max(after, self.free.get(name, 0)) if fits else None
         return found
 
     def find_common_start(
         self, sizes: list[int], allowed: Mapping[int, tuple[str, ...]], first: int = 0
     ) -> CommonStart | None:
         self.sizes = sizes
-        parts = [Component({"resources": {"nodes": str(size)}}, 60) for size in sizes]
+        components = [Component({"resources": {"nodes": str(size)}}, 60) for size in sizes]
         every = tuple(self.nodes)
         names = {i: allowed.get(i, every) for i in range(len(sizes))}
-        return find_common_start(parts, CoAllocationOptions(), names, self.query, 100, first=first)
+        return find_common_start(components, CoAllocationOptions(), names, self.query, 100, first=first)
 
 
 def test_flexible_component_yields_to_restricted_component() -> None:

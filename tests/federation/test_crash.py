@@ -211,8 +211,8 @@ async def test_three_hundred_jobs_and_twenty_coallocations_with_ten_kills(tmp_pa
             if number % 15 == 7:
                 count = chance.choice([2, 3])
                 places = chance.sample("abc", count)
-                parts = [{"clusters": [name]} if chance.random() < 0.6 else {} for name in places]
-                await live.submit_coallocation(f"g{number}", *parts, overhead=chance.choice([0, 20]))
+                components = [{"clusters": [name]} if chance.random() < 0.6 else {} for name in places]
+                await live.submit_coallocation(f"g{number}", *components, overhead=chance.choice([0, 20]))
             if number % 30 == 15:
                 await live.restart()
             if number == 100:
@@ -235,19 +235,19 @@ async def test_three_hundred_jobs_and_twenty_coallocations_with_ten_kills(tmp_pa
         moved = sum(row["moves"] for row in rows)
         whole = [row for row in groups if row["over"] == "ended"]
         spreads = sorted(max(starts[row["id"]]) - min(starts[row["id"]]) for row in whole)
-        parts_at = Counter(part["cluster"] for row in whole for part in row["parts"])
+        parts_at = Counter(component["cluster"] for row in whole for component in row["components"])
         words = (
             f"ended {len(rows)}, by cluster {dict(where)}, attempts {dict(phases)}, moved {moved}\n"
-            f"groups {dict(Counter(row['over'] for row in groups))}, parts by cluster {dict(parts_at)}, "
-            f"of {dict(Counter(len(row['parts']) for row in whole))} parts, "
-            f"clusters {dict(Counter(len({p['cluster'] for p in row['parts']}) for row in whole))}, "
+            f"groups {dict(Counter(row['over'] for row in groups))}, components by cluster {dict(parts_at)}, "
+            f"of {dict(Counter(len(row['components']) for row in whole))} components, "
+            f"clusters {dict(Counter(len({p['cluster'] for p in row['components']}) for row in whole))}, "
             f"moves {sum(row['moves'] for row in groups)}, apart {spreads[:1]} to {spreads[-1:]}, "
             f"others {[row['text'] for row in groups if row not in whole]}\n"
         )
         (tmp_path / "record").write_text(words)
         assert set(where) == set("abc"), words
         for row in whole:
-            assert runs[row["id"]] == len(row["parts"]) == len(starts[row["id"]]), row
+            assert runs[row["id"]] == len(row["components"]) == len(starts[row["id"]]), row
         assert all(row["text"] for row in groups if row not in whole), words
         assert all(spread <= 2 for spread in spreads), words
         assert len(whole) >= 18, words
@@ -270,9 +270,9 @@ async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
         rows = await live.groups_over(3)
         assert [row["over"] for row in rows] == ["ended"] * 3, rows
         starts = live.starts()
-        pieces = [part for row in rows if row["id"] == third["id"] for part in row["parts"]]
-        assert sorted(part["resources"]["nodes"] for part in pieces) == ["1:ppn=4", "2:ppn=4"]
-        assert {part["cluster"] for part in pieces} == {"a", "b"}
+        pieces = [component for row in rows if row["id"] == third["id"] for component in row["components"]]
+        assert sorted(component["resources"]["nodes"] for component in pieces) == ["1:ppn=4", "2:ppn=4"]
+        assert {component["cluster"] for component in pieces} == {"a", "b"}
         assert {name: len(starts[name]) for name in starts} == {row["id"]: 2 for row in rows}
         for row in rows:
             assert max(starts[row["id"]]) - min(starts[row["id"]]) <= 2
@@ -292,11 +292,11 @@ async def test_coallocations_with_kills_a_cut_and_a_failing_component(
     async with LiveFederation(tmp_path, "abc", f"threshold = 5\nrecheck = 1\n{settings}") as live:
         count = 0
         for number in range(12):
-            parts: list[dict[str, Any]] = [{} for _ in range(chance.choice([2, 2, 3]))]
-            for part, cluster in zip(parts, chance.sample("abc", len(parts)), strict=True):
+            components: list[dict[str, Any]] = [{} for _ in range(chance.choice([2, 2, 3]))]
+            for component, cluster in zip(components, chance.sample("abc", len(components)), strict=True):
                 if chance.random() < 0.6:
-                    part["clusters"] = [cluster]
-            await live.submit_coallocation(f"g{number}", *parts, overhead=chance.choice([0, 20]))
+                    component["clusters"] = [cluster]
+            await live.submit_coallocation(f"g{number}", *components, overhead=chance.choice([0, 20]))
             for job in range(5):
                 await live.submit(f"j{number}.{job}")
                 count += 1
@@ -321,9 +321,9 @@ async def test_coallocations_with_kills_a_cut_and_a_failing_component(
         (tmp_path / "record").write_text(f"{dict(over)}, moves {moves}, spreads {spreads}")
         runs = live.runs()
         for row in rows:
-            placed = [part for part in row["parts"] if part["cluster"]]
+            placed = [component for component in row["components"] if component["cluster"]]
             if row["over"] == "ended":
-                assert (runs[row["id"]], len(placed)) == (len(row["parts"]), len(row["parts"])), row
+                assert (runs[row["id"]], len(placed)) == (len(row["components"]), len(row["components"])), row
                 assert spreads[row["id"]] <= 2, row
             else:
                 assert "did not start" in row["text"], row

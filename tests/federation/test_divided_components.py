@@ -344,28 +344,28 @@ PART: dict[str, Any] = {"script": "sleep 1", "request": "nodes=1:ppn=4,walltime=
 
 def test_api_submits_and_shows_divided_cores(harness: FederationHarness) -> None:
     ann = harness.client("ann@org")
-    made = ann.post(GROUPS, json={"parts": [PART], "most": 2, "key": "g"})
+    made = ann.post(GROUPS, json={"components": [PART], "most": 2, "key": "g"})
     assert made.status_code == 201, made.text
     row = made.json()
-    assert (row["cores"], row["state"], len(row["parts"])) == (12, "seeking a start", 1)
+    assert (row["cores"], row["state"], len(row["components"])) == (12, "seeking a start", 1)
     harness.log.close()
     harness.begin()
     group = harness.federation.coallocations[row["id"]]
-    assert (group.options.units, len(group.parts)) == (3, 2)
+    assert (group.options.units, len(group.components)) == (3, 2)
     assert ann.get(f"{GROUPS}/{row['id']}").json()["cores"] == 12
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"parts": [PART]}, "over how many clusters"),
-        ({"parts": [PART, PART], "most": 2}, "must be the only one"),
-        ({"parts": [{**PART, "cores": 10}], "most": 2}, "cannot be divided into units of 4"),
-        ({"parts": [{**PART, "cores": 0}], "most": 2}, "greater than or equal to 1"),
-        ({"parts": [{**PART, "request": "nodes=3:ppn=4"}], "most": 2}, "asks for one unit"),
-        ({"parts": [{**PART, "request": "nodes=1:ppn=4,mem=1gb"}], "most": 2}, "and not mem"),
-        ({"parts": [{**PART, "optional": True}], "most": 2}, "must not be optional"),
-        ({"parts": [PART], "most": 33}, "less than or equal to 32"),
+        ({"components": [PART]}, "over how many clusters"),
+        ({"components": [PART, PART], "most": 2}, "must be the only one"),
+        ({"components": [{**PART, "cores": 10}], "most": 2}, "cannot be divided into units of 4"),
+        ({"components": [{**PART, "cores": 0}], "most": 2}, "greater than or equal to 1"),
+        ({"components": [{**PART, "request": "nodes=3:ppn=4"}], "most": 2}, "asks for one unit"),
+        ({"components": [{**PART, "request": "nodes=1:ppn=4,mem=1gb"}], "most": 2}, "and not mem"),
+        ({"components": [{**PART, "optional": True}], "most": 2}, "must not be optional"),
+        ({"components": [PART], "most": 33}, "less than or equal to 32"),
     ],
 )
 def test_indivisible_request_is_refused(harness: FederationHarness, body: dict[str, Any], said: str) -> None:

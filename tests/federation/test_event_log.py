@@ -109,7 +109,7 @@ def test_old_items_are_dropped_in_steps_between_requests(
     events: list[FederationEvent] = []
     for number in range(1, 1_001):
         events += [submitted(str(number)), ItemCancelled(job=str(number), time=6, by="ann@org")]
-        events.append(ItemEnded(how="refused", job=str(number), time=7, text="taken back"))
+        events.append(ItemEnded(how="refused", job=str(number), time=7, text="withdrawn"))
     harness.now = 1_000  # young enough to be read
     harness.log.append(events)
     again(harness)

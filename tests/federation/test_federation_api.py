@@ -349,9 +349,11 @@ def test_select_is_refused_without_openpbs(harness: FederationHarness) -> None:
     answer = harness.client("ann@org").post(HERE, json=BY_SELECT)
     assert answer.status_code == 422
     assert answer.json()["errors"][0]["allowed"].startswith("nodes=")
-    part = {"script": "x", "request": "select=1:ncpus=1"}
+    component = {"script": "x", "request": "select=1:ncpus=1"}
     assert (
-        harness.client("ann@org").post("/v1/federation/coallocations", json={"parts": [part]}).status_code
+        harness.client("ann@org")
+        .post("/v1/federation/coallocations", json={"components": [component]})
+        .status_code
         == 422
     )
 
@@ -362,12 +364,16 @@ PART = {"script": "sleep 1", "request": "nodes=1:ppn=4,walltime=100"}
 
 def test_coallocation_is_stored_before_the_reply_and_shown_to_its_owner(harness: FederationHarness) -> None:
     ann = harness.client("ann@org")
-    body = {"parts": [PART, {**PART, "clusters": ["north"], "optional": True}], "overhead": 20, "key": "g"}
+    body = {
+        "components": [PART, {**PART, "clusters": ["north"], "optional": True}],
+        "overhead": 20,
+        "key": "g",
+    }
     made = ann.post(GROUPS, json=body)
     assert made.status_code == 201, made.text
     row = made.json()
     assert (row["owner"], row["state"], row["start"]) == ("ann@org", "seeking a start", None)
-    assert [one["optional"] for one in row["parts"]] == [False, True]
+    assert [one["optional"] for one in row["components"]] == [False, True]
     assert ann.post(GROUPS, json=body).json()["id"] == row["id"]
     harness.log.close()
     harness.begin()
@@ -382,13 +388,13 @@ def test_coallocation_is_stored_before_the_reply_and_shown_to_its_owner(harness:
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ({"parts": []}, "at least 1"),
-        ({"parts": [{**PART, "optional": True}]}, "must not be optional"),
-        ({"parts": [{**PART, "clusters": ["west"]}]}, "no cluster west"),
-        ({"parts": [{**PART, "owner": "bob@org"}]}, "the owner is the group's"),
-        ({"parts": [PART], "deadline": 50}, "it runs for 100 s"),
-        ({"parts": [{**PART, "attributes": {"User_List": "x"}}]}, "cannot be handed over"),
-        ({"parts": [{**PART, "request": "nodes=1:ppn=x"}]}, "ppn"),
+        ({"components": []}, "at least 1"),
+        ({"components": [{**PART, "optional": True}]}, "must not be optional"),
+        ({"components": [{**PART, "clusters": ["west"]}]}, "no cluster west"),
+        ({"components": [{**PART, "owner": "bob@org"}]}, "the owner is the co-allocation's"),
+        ({"components": [PART], "deadline": 50}, "it runs for 100 s"),
+        ({"components": [{**PART, "attributes": {"User_List": "x"}}]}, "cannot be handed over"),
+        ({"components": [{**PART, "request": "nodes=1:ppn=x"}]}, "ppn"),
     ],
 )
 def test_invalid_coallocation_is_refused(harness: FederationHarness, body: dict[str, Any], said: str) -> None:

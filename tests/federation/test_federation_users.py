@@ -134,9 +134,9 @@ def test_newest_token_applies_to_waiting_jobs(provider_harness: FederationHarnes
 def test_coallocation_runs_under_user_names_from_the_token(
     provider_harness: FederationHarness, provider: Any
 ) -> None:
-    part = {"request": "nodes=1:ppn=4,walltime=100", "script": "sleep 1"}
+    component = {"request": "nodes=1:ppn=4,walltime=100", "script": "sleep 1"}
     ann = client(provider_harness, token(provider, south="a.smith"))
-    made = ann.post("/v1/federation/coallocations", json={"parts": [part, part]})
+    made = ann.post("/v1/federation/coallocations", json={"components": [component, component]})
     assert (made.status_code, made.json()["owner"]) == (201, "ann@org")
     assert provider_harness.federation.cluster_users("ann@org") == {"north": "ann", "south": "a.smith"}
 

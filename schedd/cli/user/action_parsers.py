@@ -1,4 +1,4 @@
-"""Acts of the commands that ask a federation about things it has, bags and groups; how answers are shown."""
+"""Acts of the commands on bags, bookings and co-allocations of a federation; output of answers."""
 
 import argparse
 from collections.abc import Callable, Mapping

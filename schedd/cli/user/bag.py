@@ -107,7 +107,7 @@ def _cancel_text(one: BagView) -> str:
     if one["over"] and not one["cancelled"]:
         return f"bag {one['id']}: it had {one['over']}"
     left = f", {one['running']} tasks run on" if one["running"] else ""
-    return f"bag {one['id']}: taken back{left}"
+    return f"bag {one['id']}: withdrawn{left}"
 
 
 def _submit_bag(args: argparse.Namespace, now: int) -> bool:

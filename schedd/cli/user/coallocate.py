@@ -1,4 +1,4 @@
-"""``schedd coallocate``: groups of jobs that start at the same moment at several clusters of a federation."""
+"""``schedd coallocate``: jobs with a common start at several clusters of a federation."""
 
 import argparse
 import json
@@ -23,13 +23,13 @@ from schedd.client.answers import CoAllocationView
 __all__ = ["make_parser", "run"]
 
 _FILE = """the file:
-  {"parts": [{"request": "nodes=4:ppn=8,walltime=2:00:00", "script": "…"},
-             {"request": "nodes=2:ppn=8,walltime=2:00:00", "script_file": "b.sh",
-              "clusters": ["north"], "optional": true}],
+  {"components": [{"request": "nodes=4:ppn=8,walltime=2:00:00", "script": "…"},
+                  {"request": "nodes=2:ppn=8,walltime=2:00:00", "script_file": "b.sh",
+                   "clusters": ["north"], "optional": true}],
    "overhead": 20, "remap": true, "most": 2, "deadline": 1800000000}
 
-a part with "cores" is divided over up to "most" clusters as these have room;
-it asks for one unit, nodes=1:ppn=P. The same by options:
+a component with "cores" is divided over up to "most" clusters as these have room;
+its request is one unit, nodes=1:ppn=P. The same by options:
   schedd coallocate divide --cores 96 --most 3 -l nodes=1:ppn=8,walltime=2:00:00 job.sh"""
 
 
@@ -39,10 +39,12 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
         "Submit a co-allocation to the federation: components that start at the same moment, each at "
         "some cluster, or none of them. The start is moved only to end earlier than published."
     )
-    found, add = make_action_parser(name, about, _FILE, {}, "groups")
-    submit = add("submit", "hand a group over")
-    submit.add_argument("file", metavar="FILE", help="the group as JSON")
-    submit.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
+    found, add = make_action_parser(name, about, _FILE, {}, "co-allocations")
+    submit = add("submit", "submit a co-allocation")
+    submit.add_argument("file", metavar="FILE", help="the co-allocation as JSON")
+    submit.add_argument(
+        "--key", default="", help="idempotency key: the same key again is the same co-allocation"
+    )
     divide = add("divide", "submit a job over N cores of any clusters, which start at the same moment")
     divide.add_argument("script", metavar="SCRIPT", help="what each cluster runs on its cores; - reads it")
     divide.add_argument("--cores", type=int, required=True, metavar="N", help="total number of cores")
@@ -63,9 +65,13 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
         help="percentage by which it runs longer on several clusters",
     )
     divide.add_argument("--no-remap", action="store_true", help="it keeps its clusters while it waits")
-    divide.add_argument("--key", default="", help="idempotency key: the same key again is the same group")
+    divide.add_argument(
+        "--key", default="", help="idempotency key: the same key again is the same co-allocation"
+    )
     add_named_actions(
-        add, "group", {"show": "show where its parts are, and how it moved", "cancel": "take it back"}
+        add,
+        "coallocation",
+        {"show": "show its components, their clusters and every move", "cancel": "withdraw it"},
     )
     return found
 
@@ -84,21 +90,23 @@ def _run_action(args: argparse.Namespace) -> bool:
             case "divide":
                 done = federation.submit_coallocation(_divided_request(args))
             case "show":
-                done = federation.coallocation(args.group)
+                done = federation.coallocation(args.coallocation)
             case "cancel":
-                done = federation.cancel_coallocation(args.group)
+                done = federation.cancel_coallocation(args.coallocation)
             case _:
                 found = federation.coallocations(over=False)
                 print_answer(
                     args,
                     {"coallocations": found},
-                    lambda: _coallocations_table(found, now) if found else "there are no groups",
+                    lambda: _coallocations_table(found, now) if found else "there are no co-allocations",
                 )
                 return True
     words = {
         "submit": lambda: done["id"],
         "divide": lambda: done["id"],
-        "cancel": lambda: f"group {done['id']}: {'it had ' + done['over'] if done['over'] else 'taken back'}",
+        "cancel": lambda: (
+            f"co-allocation {done['id']}: {'it had ' + done['over'] if done['over'] else 'withdrawn'}"
+        ),
         "show": lambda: _coallocation_text(done, now),
     }
     print_answer(args, done, words[args.act])
@@ -108,31 +116,31 @@ def _run_action(args: argparse.Namespace) -> bool:
 def _read_file(file: Path) -> dict[str, Any]:
     """The co-allocation of a file; scripts may be in separate files. Raises ClientError."""
     try:
-        group = json.loads(file.read_text(encoding="utf-8"))
-        for part in group["parts"]:
-            if "script_file" in part:
-                part["script"] = (file.parent / part.pop("script_file")).read_text(encoding="utf-8")
+        request = json.loads(file.read_text(encoding="utf-8"))
+        for component in request["components"]:
+            if "script_file" in component:
+                component["script"] = (file.parent / component.pop("script_file")).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{file}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ClientError(f"{file}: not a group: {error!r}; see schedd coallocate --help") from None
-    return dict(group)
+        raise ClientError(f"{file}: not a co-allocation: {error!r}; see schedd coallocate --help") from None
+    return dict(request)
 
 
 def _divided_request(args: argparse.Namespace) -> dict[str, Any]:
-    """The group that ``divide`` says. Raises ClientError."""
+    """Return the co-allocation of the arguments of ``divide``. Raises ClientError."""
     try:
         script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{args.script}: {error}") from None
-    part = {
+    component = {
         "request": args.request,
         "cores": args.cores,
         "script": script,
         "clusters": [name for name in args.only.split(",") if name],
     }
     return {
-        "parts": [part],
+        "components": [component],
         "most": args.most,
         "overhead": args.overhead,
         "remap": not args.no_remap,
@@ -147,12 +155,15 @@ def _coallocations_table(found: Sequence[CoAllocationView], now: int) -> str:
             one["owner"],
             one["state"],
             format_optional_time(one["start"], now),
-            ", ".join(sorted({part["cluster"] for part in one["parts"] if part["cluster"]})) or "-",
+            ", ".join(
+                sorted({component["cluster"] for component in one["components"] if component["cluster"]})
+            )
+            or "-",
             one["text"],
         )
         for one in found
     ]
-    return format_table(("GROUP", "OWNER", "STATE", "START", "CLUSTERS", "WHY"), lines, last=20)
+    return format_table(("CO-ALLOCATION", "OWNER", "STATE", "START", "CLUSTERS", "WHY"), lines, last=20)
 
 
 def _coallocation_text(one: CoAllocationView, now: int) -> str:
@@ -168,22 +179,22 @@ def _coallocation_text(one: CoAllocationView, now: int) -> str:
         rows.append(("first published", period))
     if one["text"]:
         rows.append(("why", one["text"]))
-    parts = [
+    components = [
         (
-            str(part["part"]) + (" (optional)" if part["optional"] else ""),
-            part["cluster"] or "-",
-            part["job"] or "-",
-            part["state"] or part["phase"] or "-",
-            format_optional_time(part["started"], now),
-            ",".join(f"{name}={value}" for name, value in part["resources"].items()),
+            str(component["component"]) + (" (optional)" if component["optional"] else ""),
+            component["cluster"] or "-",
+            component["job"] or "-",
+            component["state"] or component["phase"] or "-",
+            format_optional_time(component["started"], now),
+            ",".join(f"{name}={value}" for name, value in component["resources"].items()),
         )
-        for part in one["parts"]
+        for component in one["components"]
     ]
     moves = [
         (
             str(turn["number"]),
             format_optional_time(turn["start"], now),
-            ", ".join(f"{part}: {cluster}" for part, cluster in turn["clusters"].items()),
+            ", ".join(f"{component}: {cluster}" for component, cluster in turn["clusters"].items()),
             turn["phase"],
             turn["why"] + (f"; {turn['text']}" if turn["text"] else ""),
         )
@@ -191,9 +202,11 @@ def _coallocation_text(one: CoAllocationView, now: int) -> str:
     ]
     return "\n\n".join(
         (
-            f"group {one['id']}: {one['owner']}",
+            f"co-allocation {one['id']}: {one['owner']}",
             format_rows(rows),
-            format_table(("PART", "CLUSTER", "JOB THERE", "STATE", "STARTED", "ASKS FOR"), parts, last=30),
+            format_table(
+                ("COMPONENT", "CLUSTER", "JOB THERE", "STATE", "STARTED", "ASKS FOR"), components, last=30
+            ),
             format_table(("ROUND", "START", "PLACES", "STATE", "WHY"), moves, last=34),
         )
     )

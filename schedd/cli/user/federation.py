@@ -62,7 +62,7 @@ def _cluster_cells(one: FederatedClusterView) -> tuple[str, ...]:
 
 
 def _report_text(found: Mapping[str, Any]) -> str:
-    jobs, arrays, groups, bags = (found[name] for name in ("jobs", "arrays", "coallocations", "bags"))
+    jobs, arrays, coallocations, bags = (found[name] for name in ("jobs", "arrays", "coallocations", "bags"))
     parts = (
         (
             "jobs",
@@ -73,7 +73,7 @@ def _report_text(found: Mapping[str, Any]) -> str:
             ],
         ),
         ("arrays", [("ended", str(arrays["ended"])), *_stretch_rows(arrays["stretch"])]),
-        ("groups", list(_coallocation_rows(groups))),
+        ("co-allocations", list(_coallocation_rows(coallocations))),
         (
             "bags",
             [

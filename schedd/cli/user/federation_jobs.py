@@ -98,7 +98,7 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
             if args.json:
                 show_json(job)
             else:
-                done = f"it had {job['over']}" if job["over"] and not job["cancelled"] else "taken back"
+                done = f"it had {job['over']}" if job["over"] and not job["cancelled"] else "withdrawn"
                 print(f"job {job['id']}: {done}")
             return True
 

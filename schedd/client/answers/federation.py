@@ -161,7 +161,7 @@ class FederatedWhatIfResult(TypedDict):
 class ComponentView(TypedDict):
     """A component of a co-allocation, with its job at the cluster."""
 
-    part: int
+    component: int
     resources: dict[str, str]
     optional: bool
     cluster: str
@@ -201,7 +201,7 @@ class CoAllocationView(TypedDict):
     published_end: int | None
     moves: int
     cores: int | None
-    parts: list[ComponentView]
+    components: list[ComponentView]
     rounds: list[RoundView]
     over: Literal["", "ended", "deleted", "cancelled", "lost", "refused", "failed"]
     over_at: int | None

@@ -1,4 +1,4 @@
-"""Jobs that a federation hands over to a cluster: submitted on hold, then let run, or taken back."""
+"""Jobs that a federation hands over to a cluster: submitted on hold, then let run, or withdrawn."""
 
 import re
 import secrets
@@ -389,7 +389,9 @@ async def withdraw_transfer(
     cluster: Cluster,
     name: _TransferName,
     caller: Federation,
-    forced: Annotated[bool, Query(description="Though it may run: a group's part is then deleted.")] = False,
+    forced: Annotated[
+        bool, Query(description="Though it may run: a component of a co-allocation is then deleted.")
+    ] = False,
 ) -> Response:
     """Withdraw the job, unless it runs. Needs the role `federation`.
 
@@ -400,7 +402,8 @@ async def withdraw_transfer(
         record = cluster.published.part(PublishedTransfers).transfers.get(name)
         if forced and record is not None and not record.booked:
             raise ProblemError(
-                "not-allowed", f"transfer {name} is no part of a group: it is not deleted by force"
+                "not-allowed",
+                f"transfer {name} is no component of a co-allocation: it is not deleted by force",
             )
         event = TransferWithdrawal(
             id=_event_id(), time=cluster.now(), transfer=name, by=caller.name, forced=forced

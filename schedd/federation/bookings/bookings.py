@@ -155,7 +155,7 @@ class FederationBooking(FederationItem[BookingAttempt]):
             case ItemCancelled():
                 if self.over or self.cancelled:
                     raise ImpossibleError(f"booking {self.id} is {self.over or 'cancelled'} already")
-                words = f"taken back by {event.by}"
+                words = f"withdrawn by {event.by}"
                 cancelled = replace(self, cancelled=True, text=words)
                 return _end_if_withdrawn(cancelled.withdraw_attempts(event.time, words), event.time)
             case AttemptEvent():

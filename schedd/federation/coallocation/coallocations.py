@@ -107,7 +107,7 @@ class ComponentJob(Attempt):
     ``ComponentPlace``.
     """
 
-    part: int
+    component: int
     length: int
     units: int = 0
     server_job: str = ""
@@ -121,11 +121,11 @@ class CoAllocation(FederationItem[ComponentJob]):
     """State of one co-allocation. Its attempts are the component jobs.
 
     ``promised`` is the first committed (start, end); later rounds are no later, unless a cluster loses a
-    booking. ``release_requested_at``, ``armed_at`` and ``started_at`` are times, or 0. The ``parts`` of a
-    divided request are its possible components, all equal; a round uses some of them.
+    booking. ``release_requested_at``, ``armed_at`` and ``started_at`` are times, or 0. A divided request has
+    all its possible ``components``, which are equal; a round uses some of them.
     """
 
-    parts: tuple[Component, ...]
+    components: tuple[Component, ...]
     options: CoAllocationOptions
     rounds: tuple[PlacementRound, ...] = ()
     promised: tuple[int, int] | None = None
@@ -146,16 +146,18 @@ class CoAllocation(FederationItem[ComponentJob]):
     @classmethod
     def create(cls, event: CoAllocationSubmitted) -> Self:
         """Return the new co-allocation of a submission."""
-        parts = tuple(Component(**{**one, "clusters": tuple(one.get("clusters", ()))}) for one in event.parts)
+        components = tuple(
+            Component(**{**one, "clusters": tuple(one.get("clusters", ()))}) for one in event.components
+        )
         options = CoAllocationOptions(**event.options)
         if options.units:
-            parts *= max(1, options.most)
+            components *= max(1, options.most)
         return cls(
             id=event.job,
             owner=event.owner,
             submitted=event.time,
             key=event.key,
-            parts=parts,
+            components=components,
             options=options,
         )
 
@@ -243,7 +245,7 @@ class CoAllocation(FederationItem[ComponentJob]):
         current = new is not None and new.number == event.number and not self.release_requested_at
         self.require(current, event)
         assert new is not None
-        self.require(all(one.part in new.plans for one in new.places), event)
+        self.require(all(one.component in new.plans for one in new.places), event)
         rounds = list(self.rounds)
         rounds[new.number - 1] = replace(
             new, phase="committed", since=event.time, text="moved" if before else ""
@@ -256,7 +258,7 @@ class CoAllocation(FederationItem[ComponentJob]):
                 jobs.append(
                     ComponentJob(
                         number=place.attempt,
-                        part=place.part,
+                        component=place.component,
                         cluster=place.cluster,
                         user=place.user,
                         length=new.length,
@@ -282,13 +284,13 @@ class CoAllocation(FederationItem[ComponentJob]):
         match event:
             case PlaceBooked():
                 self.require(one.phase == "proposed", event)
-                one = replace(one, plans={**one.plans, event.part: event.plan})
+                one = replace(one, plans={**one.plans, event.component: event.plan})
             case PlaceConfirmed():
                 self.require(one.phase == "committed", event)
-                one = replace(one, confirmed=one.confirmed | {event.part})
+                one = replace(one, confirmed=one.confirmed | {event.component})
             case PlaceArmed():
                 self.require(one.phase == "committed" and bool(self.armed_at), event)
-                one = replace(one, armed=one.armed | {event.part})
+                one = replace(one, armed=one.armed | {event.component})
             case RoundDropped():
                 # Before arming no component can have started, so another round may follow.
                 free = not self.armed_at and not self.abort_reason

@@ -41,9 +41,9 @@ class CommonStart:
     units: Mapping[int, int] = field(default_factory=dict)
 
 
-def merge_requests(parts: Sequence[Component], seconds: int) -> dict[str, str] | None:
+def merge_requests(components: Sequence[Component], seconds: int) -> dict[str, str] | None:
     """Return one request for several components at one cluster, or None if they cannot be merged."""
-    asked = [one.submission.get("resources", {}) for one in parts]
+    asked = [one.submission.get("resources", {}) for one in components]
     if len(asked) == 1:
         return {**asked[0], "walltime": format_walltime(seconds)}
     if all("select" in one for one in asked):
@@ -63,7 +63,7 @@ def merge_requests(parts: Sequence[Component], seconds: int) -> dict[str, str] |
 
 
 def find_common_start(
-    parts: Sequence[Component],
+    components: Sequence[Component],
     options: CoAllocationOptions,
     allowed: Mapping[int, Sequence[str]],
     ask: CommonStartQuery,
@@ -77,10 +77,10 @@ def find_common_start(
     ``allowed`` lists the possible clusters by component. The search fills one cluster before it uses the next
     (section 2.3 of the thesis). ``first`` rotates the order of the clusters, so that co-allocations differ.
     """
-    length = max(one.walltime for one in parts)
+    length = max(one.walltime for one in components)
     longer = length + length * options.overhead // 100
-    must = [i for i, one in enumerate(parts) if not one.optional]
-    wished = [i for i, one in enumerate(parts) if one.optional]
+    must = [i for i, one in enumerate(components) if not one.optional]
+    wished = [i for i, one in enumerate(components) if one.optional]
     names = sorted({name for one in allowed.values() for name in one})
     if not names or any(not allowed[i] for i in must):
         return None
@@ -172,17 +172,17 @@ def _place_required(
     """Place the components in ``left`` by backtracking: clusters in use first, then the others in order."""
     if not left:
         return dict(placed)
-    part, used = left[0], set(placed.values())
+    component, used = left[0], set(placed.values())
     for name in sorted(names, key=lambda one: one not in used):
-        if name not in allowed[part] or not free(name, (part,)):
+        if name not in allowed[component] or not free(name, (component,)):
             continue
         if name in used:
-            there = tuple(sorted([*(i for i, where in placed.items() if where == name), part]))
+            there = tuple(sorted([*(i for i, where in placed.items() if where == name), component]))
             if not free(name, there):
                 continue
         elif len(used) >= most:
             continue
-        found = _place_required(left[1:], {**placed, part: name}, most, allowed, names, free)
+        found = _place_required(left[1:], {**placed, component: name}, most, allowed, names, free)
         if found is not None:
             return found
     return None

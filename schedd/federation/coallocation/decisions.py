@@ -91,21 +91,21 @@ class ComponentClusterView:
 
 @dataclass(frozen=True, slots=True)
 class CoAllocationCall:
-    """A request to a cluster. ``number`` is the round, ``part`` the component."""
+    """A request to a cluster. ``number`` is that of the round, ``component`` that of the component."""
 
     cluster: str
     kind: Literal["book", "confirm", "arm", "keep", "unbook", "submit", "release", "withdraw"]
     name: str
     number: int = 0
-    part: int = -1
+    component: int = -1
     attempt: int = 0
     body: Mapping[str, Any] | None = None
     forced: bool = False
 
 
-def booking_name(rules: CoAllocationRules, group: CoAllocation, number: int, part: int) -> str:
+def booking_name(rules: CoAllocationRules, group: CoAllocation, number: int, component: int) -> str:
     """Return the unique name of a place's booking."""
-    return f"{rules.name}.{group.id}.r{number}.{part}"
+    return f"{rules.name}.{group.id}.r{number}.{component}"
 
 
 def component_transfer_name(rules: CoAllocationRules, group: CoAllocation, copy: ComponentJob | int) -> str:
@@ -125,8 +125,8 @@ def pending_calls(group: CoAllocation, rules: CoAllocationRules, now: int) -> It
             yield from _committed_calls(group, rules, one)
         elif one.phase == "dropped":
             for place in one.places:
-                name = booking_name(rules, group, one.number, place.part)
-                yield CoAllocationCall(place.cluster, "unbook", name, one.number, place.part)
+                name = booking_name(rules, group, one.number, place.component)
+                yield CoAllocationCall(place.cluster, "unbook", name, one.number, place.component)
     for copy in group.attempts:
         name = component_transfer_name(rules, group, copy)
         if copy.phase == "submitting":
@@ -148,15 +148,15 @@ def _booking_call(
     deadlocks between co-allocations.
     """
     before = group.committed
-    for place in sorted(one.places, key=lambda place: (place.cluster, place.part)):
-        if place.part in one.plans:
+    for place in sorted(one.places, key=lambda place: (place.cluster, place.component)):
+        if place.component in one.plans:
             continue
         instead = ""
         if before is not None and any(
-            (old.part, old.cluster) == (place.part, place.cluster) for old in before.places
+            (old.component, old.cluster) == (place.component, place.cluster) for old in before.places
         ):
-            instead = booking_name(rules, group, before.number, place.part)
-        asked = scale_unit(group.parts[place.part].submission.get("resources", {}), place.units)
+            instead = booking_name(rules, group, before.number, place.component)
+        asked = scale_unit(group.components[place.component].submission.get("resources", {}), place.units)
         body = {
             "resources": {name: value for name, value in asked.items() if name.lower() != "walltime"},
             "duration": one.length + rules.limit,
@@ -169,8 +169,8 @@ def _booking_call(
             "instead": instead,
             **({"late": rules.max_skew} if rules.max_skew else {}),
         }
-        name = booking_name(rules, group, one.number, place.part)
-        yield CoAllocationCall(place.cluster, "book", name, one.number, place.part, place.attempt, body)
+        name = booking_name(rules, group, one.number, place.component)
+        yield CoAllocationCall(place.cluster, "book", name, one.number, place.component, place.attempt, body)
         return
 
 
@@ -178,17 +178,17 @@ def _committed_calls(
     group: CoAllocation, rules: CoAllocationRules, one: PlacementRound
 ) -> Iterator[CoAllocationCall]:
     for place in one.places:
-        name = booking_name(rules, group, one.number, place.part)
-        if place.part not in one.confirmed and not group.over:
-            yield CoAllocationCall(place.cluster, "confirm", name, one.number, place.part)
-        if group.armed_at and not group.abort_reason and place.part not in one.armed and not group.over:
-            yield CoAllocationCall(place.cluster, "arm", name, one.number, place.part)
+        name = booking_name(rules, group, one.number, place.component)
+        if place.component not in one.confirmed and not group.over:
+            yield CoAllocationCall(place.cluster, "confirm", name, one.number, place.component)
+        if group.armed_at and not group.abort_reason and place.component not in one.armed and not group.over:
+            yield CoAllocationCall(place.cluster, "arm", name, one.number, place.component)
         if group.started_at and group.component_job(place).phase == "started":
-            yield CoAllocationCall(place.cluster, "keep", name, one.number, place.part)
+            yield CoAllocationCall(place.cluster, "keep", name, one.number, place.component)
 
 
 def _submission(group: CoAllocation, copy: ComponentJob) -> dict[str, Any]:
-    given = group.parts[copy.part].submission
+    given = group.components[copy.component].submission
     body = {name: given[name] for name in _SENT if name in given}
     resources = {
         **scale_unit(given.get("resources", {}), copy.units),
@@ -202,9 +202,9 @@ def _submission(group: CoAllocation, copy: ComponentJob) -> dict[str, Any]:
 
 def _division_variables(group: CoAllocation, copy: ComponentJob) -> dict[str, str]:
     """Return the environment variables of a divided request's component job."""
-    cores = unit_cores(group.parts[copy.part].submission.get("resources", {}))
+    cores = unit_cores(group.components[copy.component].submission.get("resources", {}))
     return {
-        "SCHEDD_PIECE": str(copy.part + 1),
+        "SCHEDD_PIECE": str(copy.component + 1),
         "SCHEDD_PIECE_CORES": str(copy.units * cores),
         "SCHEDD_ALL_CORES": str(group.options.units * cores),
     }
@@ -234,7 +234,7 @@ def _observe_component(
     match copy.phase:
         case "submitting" if seen.phase in ("refused", "withdrawn"):
             return AttemptRefused(
-                job=job, time=now, attempt=number, text=seen.text or "it was taken back there"
+                job=job, time=now, attempt=number, text=seen.text or "it was withdrawn there"
             )
         case "submitting" if seen.job:
             return AttemptHeld(job=job, time=now, attempt=number, server_job=seen.job)
@@ -269,7 +269,7 @@ def decide(
     if group.release_requested_at:
         return _decide_starting(group, rules, looks, now)
     if group.cancelled:
-        return [ItemEnded(job=group.id, time=now, how="cancelled", text="it was taken back")]
+        return [ItemEnded(job=group.id, time=now, how="cancelled", text="it was withdrawn")]
     proposed = group.proposed
     if proposed is not None:
         return _decide_proposed(group, proposed, rules, now)
@@ -283,7 +283,7 @@ def _decide_proposed(
     group: CoAllocation, one: PlacementRound, rules: CoAllocationRules, now: int
 ) -> list[FederationEvent]:
     """Commit a booked round. Drop a round if its first bookings may expire before it is complete."""
-    if all(place.part in one.plans for place in one.places):
+    if all(place.component in one.plans for place in one.places):
         if now >= one.since + rules.expiry // 2:
             why = "its bookings may be given up before they are confirmed"
             return [RoundDropped(job=group.id, time=now, number=one.number, why=why)]
@@ -324,13 +324,13 @@ def _round_failure(
     for place in one.places:
         copy = group.component_job(place)
         if copy.phase in ("refused", "withdrawn", "ended", "withdrawing"):
-            if group.parts[place.part].optional:
+            if group.components[place.component].optional:
                 continue
-            return f"part {place.part + 1} is not at {place.cluster}: {copy.text or copy.phase}"
+            return f"component {place.component + 1} is not at {place.cluster}: {copy.text or copy.phase}"
         look = looks.get(place.cluster)
-        name = booking_name(rules, group, one.number, place.part)
+        name = booking_name(rules, group, one.number, place.component)
         if look is not None and look.bookings is not None and name not in look.bookings:
-            return f"{place.cluster} does not keep the cores for part {place.part + 1} any more"
+            return f"{place.cluster} does not keep the cores for component {place.component + 1} any more"
     return ""
 
 
@@ -339,14 +339,16 @@ def _unready_component(
 ) -> str:
     for place in one.places:
         copy, look = group.component_job(place), looks.get(place.cluster)
-        if group.parts[place.part].optional:
+        if group.components[place.component].optional:
             continue
         if look is None or look.away:
             return f"{place.cluster} does not answer: {look.away if look is not None else 'it is not known'}"
         if copy.phase != "held":
-            return f"part {place.part + 1} was not submitted at {place.cluster} in time"
-        if place.part not in one.confirmed:
-            return f"the booking of part {place.part + 1} at {place.cluster} was not confirmed in time"
+            return f"component {place.component + 1} was not submitted at {place.cluster} in time"
+        if place.component not in one.confirmed:
+            return (
+                f"the booking of component {place.component + 1} at {place.cluster} was not confirmed in time"
+            )
     return ""
 
 
@@ -355,7 +357,7 @@ def _decide_starting(
 ) -> list[FederationEvent]:
     """Decide after the release request: the co-allocation starts or is aborted."""
     one = group.committed
-    assert one is not None, "a group that is let go keeps its round until it is over"
+    assert one is not None, "a released co-allocation keeps its round until it ends"
     if group.abort_reason:
         if all(copy.phase in ("withdrawn", "refused", "ended") for copy in group.attempts):
             return [ItemEnded(job=group.id, time=now, how="failed", text=group.abort_reason)]
@@ -368,9 +370,9 @@ def _decide_starting(
             return [ItemEnded(job=group.id, time=now, how="ended", text="")]
         return []
     if group.cancelled:
-        return [CoAllocationAborted(job=group.id, time=now, why="it was taken back")]
+        return [CoAllocationAborted(job=group.id, time=now, why="it was withdrawn")]
     missing = [(place, copy) for place, copy in places if not _has_started(copy)]
-    must = [(place, copy) for place, copy in missing if not group.parts[place.part].optional]
+    must = [(place, copy) for place, copy in missing if not group.components[place.component].optional]
     if not must and (not missing or now >= one.start + rules.limit):
         back: list[FederationEvent] = [
             WithdrawalRequested(
@@ -381,7 +383,7 @@ def _decide_starting(
         ]
         return [*back, CoAllocationStarted(job=group.id, time=now)]
     lost = [(place, copy) for place, copy in must if copy.phase not in ("held", "started")]
-    unheard = [place for place, _ in must if place.part not in one.armed]
+    unheard = [place for place, _ in must if place.component not in one.armed]
     if unheard and one.start - _decision_margin_s(rules) <= now < one.start:
         names = ", ".join(sorted({place.cluster for place in unheard}))
         return [
@@ -414,7 +416,7 @@ def _decide_releasing(
     if not why and late and now >= one.start - _decision_margin_s(rules):
         why = late
     if group.cancelled or why:
-        words = why or "it was taken back"
+        words = why or "it was withdrawn"
         return [RoundDropped(job=group.id, time=now, number=one.number, why=words)]
     # Arm as late as possible: a cluster that fails after this may start its component without the others.
     return [] if late or now < one.start - rules.arming else [CoAllocationArmed(job=group.id, time=now)]
@@ -429,13 +431,13 @@ def _held_component(
     """Return which required component is not known to be released, or an empty string."""
     for place in one.places:
         copy, look = group.component_job(place), looks.get(place.cluster)
-        if group.parts[place.part].optional:
+        if group.components[place.component].optional:
             continue
         if look is None or look.away:
             return f"{place.cluster} does not answer: {look.away if look is not None else 'it is not known'}"
         seen = look.transfers.get(component_transfer_name(rules, group, copy))
         if seen is None or seen.phase != "released":
-            return f"the hold of part {place.part + 1} at {place.cluster} was not released in time"
+            return f"the hold of component {place.component + 1} at {place.cluster} was not released in time"
     return ""
 
 
@@ -468,7 +470,7 @@ def _missing_component(
     looks: Mapping[str, ComponentClusterView],
 ) -> str:
     """Return which component did not start, and the known reason."""
-    what = f"part {place.part + 1} did not start at {place.cluster}"
+    what = f"component {place.component + 1} did not start at {place.cluster}"
     if copy.phase not in ("held", "started"):
         return f"{what}: {copy.text or copy.phase}"
     look = looks.get(place.cluster)
@@ -489,8 +491,8 @@ def excluded_placements(group: CoAllocation) -> frozenset[tuple[int, str]]:
     """
     if group.options.units:
         refused = {copy.cluster for copy in group.attempts if copy.phase == "refused"}
-        return frozenset((i, cluster) for cluster in refused for i in range(len(group.parts)))
-    return frozenset((copy.part, copy.cluster) for copy in group.attempts if copy.phase == "refused")
+        return frozenset((i, cluster) for cluster in refused for i in range(len(group.components)))
+    return frozenset((copy.component, copy.cluster) for copy in group.attempts if copy.phase == "refused")
 
 
 def may_move(group: CoAllocation, rules: CoAllocationRules, now: int) -> bool:
@@ -514,21 +516,23 @@ def propose_round(
     before = group.committed
     places: list[ComponentPlace] = []
     copies = len(group.attempts)
-    for part, cluster in sorted(found.places.items()):
-        units = found.units.get(part, 0)
-        wanted = (part, cluster, found.length, units)
+    for component, cluster in sorted(found.places.items()):
+        units = found.units.get(component, 0)
+        wanted = (component, cluster, found.length, units)
         known = next(
             (
                 copy
                 for copy in group.attempts
-                if (copy.part, copy.cluster, copy.length, copy.units) == wanted
+                if (copy.component, copy.cluster, copy.length, copy.units) == wanted
                 and copy.phase in ("submitting", "held")
             ),
             None,
         )
         if known is None:
             copies += 1
-        places.append(ComponentPlace(part, cluster, users[cluster], known.number if known else copies, units))
+        places.append(
+            ComponentPlace(component, cluster, users[cluster], known.number if known else copies, units)
+        )
     if before is not None and (before.start, before.length) == (found.start, found.length):
         return None
     return RoundProposed(

@@ -136,8 +136,10 @@ def _place_at(
 def renumber_components(group: CoAllocation, found: CommonStart) -> CommonStart:
     """Renumber the components so that each keeps the number that it has at its cluster."""
     before = group.committed
-    kept = {place.cluster: place.part for place in before.places} if before is not None else {}
-    free = (i for i in range(len(group.parts)) if i not in kept.values() or _leaves_cluster(i, kept, found))
+    kept = {place.cluster: place.component for place in before.places} if before is not None else {}
+    free = (
+        i for i in range(len(group.components)) if i not in kept.values() or _leaves_cluster(i, kept, found)
+    )
     numbers = {cluster: kept[cluster] if cluster in kept else next(free) for cluster in found.places.values()}
     places = {numbers[cluster]: cluster for cluster in found.places.values()}
     units = {numbers[cluster]: found.units[i] for i, cluster in found.places.items()}

@@ -127,7 +127,7 @@ def _observe_attempt(
         case "submitting" if seen.phase == _REFUSED:
             return AttemptRefused(**about, text=seen.text or "refused")
         case "submitting" if seen.phase == "withdrawn":
-            return AttemptRefused(**about, text="it was taken back there")
+            return AttemptRefused(**about, text="it was withdrawn there")
         case "submitting" if seen.job:
             return AttemptHeld(**about, server_job=seen.job)
         case "held" | "releasing" | "released" if seen.end:

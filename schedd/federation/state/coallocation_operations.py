@@ -33,7 +33,7 @@ class CoAllocationOperations(ItemOperations[CoAllocation]):
         """
 
     def submit(
-        self, owner: str, parts: tuple[Mapping[str, Any], ...], options: Mapping[str, Any], key: str = ""
+        self, owner: str, components: tuple[Mapping[str, Any], ...], options: Mapping[str, Any], key: str = ""
     ) -> CoAllocation:
         """Submit a co-allocation. Return the existing one for a known ``key``. Raises StoreError."""
         with self._lock.request():
@@ -42,7 +42,7 @@ class CoAllocationOperations(ItemOperations[CoAllocation]):
                 return known
             return self._submit(
                 lambda number, now: CoAllocationSubmitted(
-                    job=number, time=now, owner=owner, parts=parts, options=options, key=key
+                    job=number, time=now, owner=owner, components=components, options=options, key=key
                 )
             )
 

@@ -201,7 +201,7 @@ class LoggedState:
             case BookingSubmitted():
                 users = event.users
             case CoAllocationSubmitted():
-                users = event.parts[0]["submission"].get("users")
+                users = event.components[0]["submission"].get("users")
             case JobSubmitted() | BagSubmitted():
                 users = event.submission.get("users")
             case _:

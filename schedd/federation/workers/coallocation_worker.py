@@ -77,7 +77,7 @@ class CoAllocationWorker(ThreadedWork):
         stopping: threading.Event,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(federation.supervisor, "groups")
+        super().__init__(federation.supervisor, "co-allocations")
         self._federation = federation
         self._tokens = tokens
         self._stopping = stopping
@@ -108,7 +108,7 @@ class CoAllocationWorker(ThreadedWork):
         try:
             self.process(name, plan=plan)
         except (StoreError, ImpossibleError) as error:
-            _log.error("a co-allocation was not processed", group=name, why=str(error))
+            _log.error("a co-allocation was not processed", coallocation=name, why=str(error))
         except Exception as error:  # continue with the others
             self._failures.note(error)
 
@@ -134,7 +134,7 @@ class CoAllocationWorker(ThreadedWork):
             self._planned.pop(name, None)
         elif plan and not group.cancelled and group.proposed is None:
             self._plan(group)
-        for _ in range(len(group.parts) + 1):  # a booked place leads to the next one
+        for _ in range(len(group.components) + 1):  # a booked place leads to the next one
             group = federation.coallocations[name]
             asked = list(pending_calls(group, federation.coallocation_operations.rules, self._now()))
             if not asked:
@@ -227,7 +227,7 @@ class CoAllocationWorker(ThreadedWork):
         bounds: dict[str, Any] = {"ends_before": ends_before, "first": int(group.id)}
         if not group.options.units:
             return find_common_start(
-                group.parts,
+                group.components,
                 group.options,
                 allowed,
                 lambda asked, after: self._query_starts(group, users, asked, after),
@@ -237,7 +237,7 @@ class CoAllocationWorker(ThreadedWork):
         names = sorted({name for some in allowed.values() for name in some})
         found = find_divided_start(
             group.options,
-            group.parts[0].walltime,
+            group.components[0].walltime,
             names,
             lambda asked, after: self._query_unit_starts(group, users, asked, after),
             after,
@@ -256,19 +256,19 @@ class CoAllocationWorker(ThreadedWork):
         seen, without = self._federation.clusters, excluded_placements(group)
         fixed: dict[int, str] = {}
         if moving and not group.options.remap and group.committed is not None:
-            fixed = {place.part: place.cluster for place in group.committed.places}
+            fixed = {place.component: place.cluster for place in group.committed.places}
             if group.options.units:  # unused components have no cluster
-                fixed = dict.fromkeys(range(len(group.parts)), "") | fixed
+                fixed = dict.fromkeys(range(len(group.components)), "") | fixed
         found = {}
-        for i, part in enumerate(group.parts):
-            names = part.clusters or tuple(seen)
+        for i, component in enumerate(group.components):
+            names = component.clusters or tuple(seen)
             found[i] = tuple(
                 name
                 for name in names
                 if name in seen
                 and not seen[name].away
                 and name in users
-                and not self._federation.unsupported_reason(name, part.submission.get("resources", {}))
+                and not self._federation.unsupported_reason(name, component.submission.get("resources", {}))
                 and (i, name) not in without
                 and fixed.get(i, name) == name
             )
@@ -279,19 +279,19 @@ class CoAllocationWorker(ThreadedWork):
         away = [f"{name} does not answer ({one.away})" for name, one in seen.items() if one.away]
         strangers = [f"{group.owner} has no user at {name}" for name in seen if name not in users]
         strangers += [
-            f"part {i} cannot go to {name}: {why}"
+            f"component {i} cannot go to {name}: {why}"
             for name in self._federation.settings.clusters
-            for i, part in enumerate(group.parts, 1)
-            if (not part.clusters or name in part.clusters)
-            and (why := self._federation.unsupported_reason(name, part.submission.get("resources", {})))
+            for i, component in enumerate(group.components, 1)
+            if (not component.clusters or name in component.clusters)
+            and (why := self._federation.unsupported_reason(name, component.submission.get("resources", {})))
         ]
         refused = [
-            f"{copy.cluster} refused part {copy.part + 1}: {copy.text}"
+            f"{copy.cluster} refused component {copy.component + 1}: {copy.text}"
             for copy in group.attempts
             if copy.phase == "refused"
         ]
         words = "; ".join([*refused, *away, *strangers, *self._too_few(group)])
-        return f"no moment was found at which all parts can start{': ' + words if words else ''}"
+        return f"no moment was found at which all components can start{': ' + words if words else ''}"
 
     def _too_few(self, group: CoAllocation) -> list[str]:
         """Return a message if the clusters together have too few cores for a divided request and all disclose
@@ -302,7 +302,7 @@ class CoAllocationWorker(ThreadedWork):
             return []
         there = [self._federation.clusters[name].cpus for name in self._federation.settings.clusters]
         most = sum(sorted(there)[-options.most :])
-        wanted = options.units * unit_cores(group.parts[0].submission.get("resources", {}))
+        wanted = options.units * unit_cores(group.components[0].submission.get("resources", {}))
         if not all(there) or most >= wanted:
             return []
         return [f"it wants {wanted} cores, and {options.most} clusters have {most} at most"]
@@ -322,7 +322,8 @@ class CoAllocationWorker(ThreadedWork):
             lambda one: self._query_merged_start(group, users, one, after), questions
         )
         return {
-            (cluster, parts): start for (cluster, parts, _), start in zip(questions, answers, strict=True)
+            (cluster, components): start
+            for (cluster, components, _), start in zip(questions, answers, strict=True)
         }
 
     def _query_unit_starts(
@@ -336,7 +337,7 @@ class CoAllocationWorker(ThreadedWork):
         questions = list(asked)
         if not questions:
             return {}
-        given = group.parts[0].submission.get("resources", {})
+        given = group.components[0].submission.get("resources", {})
         limit = self._federation.coallocation_operations.rules.limit
 
         def query(one: tuple[str, int, int]) -> int | None:
@@ -354,11 +355,11 @@ class CoAllocationWorker(ThreadedWork):
         asked: tuple[str, tuple[int, ...], int],
         after: int,
     ) -> int | None:
-        cluster, parts, seconds = asked
+        cluster, components, seconds = asked
         limit = self._federation.coallocation_operations.rules.limit
-        resources = merge_requests([group.parts[i] for i in parts], seconds + limit)
+        resources = merge_requests([group.components[i] for i in components], seconds + limit)
         return (
-            self._query_start(group, users, cluster, parts, resources, after)
+            self._query_start(group, users, cluster, components, resources, after)
             if resources is not None
             else None
         )
@@ -368,7 +369,7 @@ class CoAllocationWorker(ThreadedWork):
         group: CoAllocation,
         users: Mapping[str, str],
         cluster: str,
-        parts: tuple[int, ...],
+        components: tuple[int, ...],
         resources: Mapping[str, str],
         after: int,
     ) -> int | None:
@@ -377,11 +378,11 @@ class CoAllocationWorker(ThreadedWork):
         own: list[str] = []
         if before is not None:
             own = [
-                booking_name(rules, group, before.number, place.part)
+                booking_name(rules, group, before.number, place.component)
                 for place in before.places
                 if place.cluster == cluster
             ]
-        queues = {group.parts[i].submission.get("queues", {}).get(cluster, "") for i in parts}
+        queues = {group.components[i].submission.get("queues", {}).get(cluster, "") for i in components}
         try:
             with self._client(cluster) as client:
                 answer = client.what_if(
@@ -392,7 +393,7 @@ class CoAllocationWorker(ThreadedWork):
                     bookings=own,
                 )
         except ClientError as error:
-            _log.info("a plan could not be queried", cluster=cluster, group=group.id, why=str(error))
+            _log.info("a plan could not be queried", cluster=cluster, coallocation=group.id, why=str(error))
             return None
         return answer["planned_start"]
 
@@ -426,14 +427,22 @@ class CoAllocationWorker(ThreadedWork):
                 if done["start"] != body["start"]:
                     raise Refused("no-room", 409, f"{call.cluster} booked another start")
                 plan = self._federation.generations.get(call.cluster, 0)
-                take([PlaceBooked(job=group.id, time=now, number=call.number, part=call.part, plan=plan)])
+                take(
+                    [
+                        PlaceBooked(
+                            job=group.id, time=now, number=call.number, component=call.component, plan=plan
+                        )
+                    ]
+                )
             case "confirm":
                 done = client.do_with_booking(call.name, "confirm")
                 if done["confirmed"]:
-                    take([PlaceConfirmed(job=group.id, time=now, number=call.number, part=call.part)])
+                    take(
+                        [PlaceConfirmed(job=group.id, time=now, number=call.number, component=call.component)]
+                    )
             case "arm":
                 client.do_with_booking(call.name, "arm")
-                take([PlaceArmed(job=group.id, time=now, number=call.number, part=call.part)])
+                take([PlaceArmed(job=group.id, time=now, number=call.number, component=call.component)])
             case "keep":
                 client.do_with_booking(call.name, "keep")
             case "unbook":
@@ -450,7 +459,7 @@ class CoAllocationWorker(ThreadedWork):
         _log.info("refused", cluster=call.cluster, what=call.kind, name=call.name, why=error.detail)
         now, take = self._now(), self._federation.coallocation_operations.commit
         if call.kind == "book":
-            why = f"{call.cluster} has no room for part {call.part + 1} then: {error.detail}"
+            why = f"{call.cluster} has no room for component {call.component + 1} then: {error.detail}"
             take([RoundDropped(job=group.id, time=now, number=call.number, why=why)])
         elif call.kind == "unbook" and error.kind in _GONE:
             self._record_withdrawn_booking(group, call)
@@ -462,8 +471,8 @@ class CoAllocationWorker(ThreadedWork):
     def _record_withdrawn_booking(self, group: CoAllocation, call: CoAllocationCall) -> None:
         """Record a cancelled booking. A round is cleared once all its bookings are cancelled."""
         done = self._cleared.setdefault((group.id, call.number), set())
-        done.add(call.part)
-        if done >= {place.part for place in group.rounds[call.number - 1].places}:
+        done.add(call.component)
+        if done >= {place.component for place in group.rounds[call.number - 1].places}:
             self._cleared.pop((group.id, call.number), None)
             self._federation.coallocation_operations.commit(
                 [RoundCleared(job=group.id, time=self._now(), number=call.number)]
@@ -487,5 +496,5 @@ def _round_reason(group: CoAllocation, found: CommonStart) -> str:
     before = group.committed
     if before is None:
         return "the earliest common start"
-    kept = {place.part: place.cluster for place in before.places} == dict(found.places)
+    kept = {place.component: place.cluster for place in before.places} == dict(found.places)
     return f"{'shift' if kept else 'remap'}: it ends {before.end - found.start - found.length} s earlier"

@@ -198,7 +198,7 @@ def test_a_job_is_withdrawn_before_it_runs_and_not_after(tmp_path: Path) -> None
         assert all(job.state is JobState.COMPLETE for job in counter.server.cluster.jobs.values())
         assert (await counter.do("withdraw", first.server_job)).done  # once more
         late = await counter.do("submit")
-        assert (late.done, late.text) == (False, "it was taken back")
+        assert (late.done, late.text) == (False, "it was withdrawn")
 
     async def running(counter: TorqueTransferHarness) -> None:
         first = await counter.do("submit")

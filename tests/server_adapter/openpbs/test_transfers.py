@@ -164,7 +164,7 @@ async def test_a_job_is_withdrawn_before_it_runs_and_not_after(counter: OpenPBST
     assert (await counter.do("withdraw", first.server_job)).done
     assert (await counter.do("withdraw", first.server_job)).done  # once more
     late = await counter.do("submit")
-    assert (late.done, late.text) == (False, "it was taken back")
+    assert (late.done, late.text) == (False, "it was withdrawn")
 
 
 async def test_a_job_that_runs_stays_and_is_deleted_by_force_alone(counter: OpenPBSTransferHarness) -> None:
