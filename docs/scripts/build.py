@@ -1,11 +1,10 @@
-"""Write the generated references and the types of schedd/client/answers, and check the documents' links."""
+"""Write the generated references, and check the documents' links."""
 
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs.scripts.answers import write_modules
 from schedd.cli.config import ADAPTER_SECTIONS
 from schedd.cli.manual import reference
 from schedd.service.settings.reference import by_feature, needed
@@ -70,7 +69,6 @@ def settings_page(text: str) -> str:
 
 def main() -> int:
     """Prints what is broken; the exit code is 1 if anything is."""
-    write_modules(ROOT / "schedd" / "client" / "answers")  # first: the commands need them
     (ROOT / "docs" / "reference" / "commands.md").write_text(commands_page(), "utf-8")
     page = ROOT / "docs" / "reference" / "configuration.md"
     page.write_text(settings_page(page.read_text("utf-8")), "utf-8")

@@ -123,10 +123,10 @@ class _Tender(CoAllocationWorker):
 class _Wire(EngineWire):
     """What was asked of the plan as it is counts until it changes: parts of one size ask alike."""
 
-    _known: dict[str, dict[str, Any]]
+    _known: dict[str, Any]
     _generation = -1
 
-    def what_if(self, **asked: Any) -> dict[str, Any]:
+    def what_if(self, **asked: Any) -> Any:
         if self._generation != self._engine.state.generation:
             self._known, self._generation = {}, self._engine.state.generation
         key = repr(asked)

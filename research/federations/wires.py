@@ -1,10 +1,12 @@
 """What a federation takes for a client of a cluster's schedd, over an engine in the same process."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any, Self
 
 from schedd.client import Refused
+from schedd.client.json_object import parse_json
 from schedd.dialect import request_family
 from schedd.engine import Engine, publish_snapshot
 from schedd.features.bookings.api import BookingRequest, booking_view
@@ -53,35 +55,37 @@ class EngineWire:
     def _id(self) -> dict[str, Any]:
         return {"id": self._fresh_id(), "time": self._now()}
 
-    def book(self, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    def book(self, name: str, body: Mapping[str, Any]) -> Any:
         """A booking as the federation asks for it. Raises Refused."""
         asked = BookingRequest.model_validate(body)
         self._tell(asked.event(id=self._fresh_id(), now=self._now(), name=name, owner=asked.owner, by="ours"))
         return self._booking(name, wanted=True)
 
-    def _booking(self, name: str, *, wanted: bool = False) -> dict[str, Any]:
+    def _booking(self, name: str, *, wanted: bool = False) -> Any:
         published = publish_snapshot(self._engine.state)
         one = published_bookings(published).get(name)
         if one is None:
             raise Refused("unknown-booking", 404, "there is none")
-        found = asdict(booking_view(published, one))
+        found = _answer(asdict(booking_view(published, one)))
         if wanted and one.phase not in LIVE:
-            raise Refused("no-room", 409, one.text, options=found["options"])
+            raise Refused("no-room", 409, one.text, options=found.options)
         return found
 
-    def do_with_booking(self, name: str, act: Act) -> dict[str, Any]:
+    def do_with_booking(self, name: str, act: Act) -> Any:
         """Confirm or keep it, or give it back. Raises Refused."""
         self._tell(BookingStep(**self._id(), name=name, act=act, by="ours"))
         return self._booking(name)
 
-    def cancel_booking(self, name: str) -> dict[str, Any]:
+    def cancel_booking(self, name: str) -> Any:
         """Give it back. Raises Refused."""
         return self.do_with_booking(name, "cancel")
 
-    def bookings(self) -> list[dict[str, Any]]:
+    def bookings(self) -> Any:
         """All of them."""
         published = publish_snapshot(self._engine.state)
-        return [asdict(booking_view(published, one)) for one in published_bookings(published).values()]
+        return [
+            _answer(asdict(booking_view(published, one))) for one in published_bookings(published).values()
+        ]
 
     def submit_held(self, name: str, body: Mapping[str, Any]) -> None:
         """A job, to be submitted on hold."""
@@ -103,7 +107,7 @@ class EngineWire:
         """Delete it."""
         self._tell(TransferWithdrawal(**self._id(), transfer=name, by="ours", forced=forced))
 
-    def what_if(self, **asked: Any) -> dict[str, Any]:
+    def what_if(self, **asked: Any) -> Any:
         """When a job would start by this plan."""
         fork, state = self._copy(), self._engine.state
         facts = JobFacts(
@@ -122,10 +126,17 @@ class EngineWire:
         ]
         found = fork.what_if(facts, state.now, without_slots=tuple(slots), tasks=tasks)
         known = isinstance(found.answer, StartKnown)
-        return {
+        answer = {
             "planned_start": found.answer.placement.start if isinstance(found.answer, StartKnown) else None,
             "answer": "start_known" if known else "never" if isinstance(found.answer, Never) else "waiting",
             "why": str(found.answer),
             "generation": state.generation,
             "tasks": [{"tasks": one.tasks, "end": one.end} for one in found.many],
+            "cost": None,
         }
+        return _answer(answer)
+
+
+def _answer(values: dict[str, Any]) -> Any:
+    """The answer as the client reads it."""
+    return parse_json(json.dumps(values))

@@ -12,6 +12,7 @@ from schedd.api.federation import Caller, LeadingFederation
 from schedd.api.federation_answers import BalanceView, ClusterBalance
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.client import ClientError
+from schedd.client.json_object import json_members
 from schedd.federation.report import job_figures
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState
@@ -96,10 +97,10 @@ def _query_cluster(federation: FederationState, name: str, since: int, until: in
         return {"why": "it does not disclose its load", "work": None, "cpus": None}
     try:
         with connect_cluster(chosen, tokens[name]) as client:
-            found = client.quality_report(since=since, until=until, cluster=chosen.cluster)["clusters"]
+            found = client.quality_report(since=since, until=until, cluster=chosen.cluster).clusters
     except ClientError as error:
         return {"why": str(error), "work": None, "cpus": None}
-    return {"why": "", **found[0]}
+    return {"why": "", **json_members(found[0])}
 
 
 def _jobs_at(name: str, jobs: Iterable[FederationJob]) -> list[FederationJob]:

@@ -421,13 +421,13 @@ def query_clusters(
                 )
         except ClientError as error:
             return ClusterWhatIf(cluster=name, why=str(error))
-        start, end = answer["planned_start"], answer["planned_end"]
+        start, end = answer.planned_start, answer.planned_end
         if start is not None and end is not None:
-            last = max([end, *(one["end"] for one in answer["tasks"] if tasks)])
+            last = max([end, *(one.end for one in answer.tasks if tasks)])
             end = last - (end - start) + int((end - start) / chosen.speed)
         late = max(0, end - body.deadline) if end is not None and body.deadline is not None else None
         return ClusterWhatIf(
-            cluster=name, start=start, end=end, cost=answer.get("cost"), why=answer["why"], late_by=late
+            cluster=name, start=start, end=end, cost=answer.cost, why=answer.why, late_by=late
         )
 
     if not names:

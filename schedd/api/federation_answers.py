@@ -1,6 +1,6 @@
 """Answers of a federation's HTTP interface. Times are seconds since the epoch.
 
-The client's types are made from these (docs/scripts/answers.py).
+They are the types of the client's answers, too (schedd/client/answers.py).
 """
 
 from collections.abc import Mapping, Sequence

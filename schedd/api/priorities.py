@@ -55,7 +55,7 @@ class PriorityView(SnapshotAnswer):
     """The formula in force; empty: the total is a sum of weighted terms."""
     formula_source: str
     """The setting that holds the formula."""
-    values: tuple[FormulaValue, ...]
+    names: tuple[FormulaValue, ...]
     """The names in the formula with their values for the job."""
     threshold: float | None
     """Jobs whose total is not above this are not planned; null: there is none."""
@@ -104,7 +104,7 @@ def _priority_view(engine: Engine, job: str) -> PriorityView | None:
         terms=found.terms,
         formula=found.formula,
         formula_source=found.formula_source,
-        values=(
+        names=(
             *(FormulaValue(name=name, value=number) for name, number in found.values),
             *(FormulaValue(name=name, value=text) for name, text in found.texts),
         ),

@@ -79,7 +79,7 @@ class EvaluationSample:
     """The plan that was evaluated."""
     jobs: int
     """Jobs that were planned, over which the criteria are."""
-    values: Mapping[str, float]
+    criteria: Mapping[str, float]
     """By criterion, in the units above."""
 
 

@@ -235,9 +235,9 @@ def check_daemon(url: str, cluster: str) -> Iterator[CheckResult]:
             asked = time.time()
             clusters = client.clusters()
             for one in clusters:
-                if cluster in ("", one["name"]):
+                if cluster in ("", one.name):
                     yield from _check_cluster(endpoint, one, asked)
-            if cluster and cluster not in [one["name"] for one in clusters]:
+            if cluster and cluster not in [one.name for one in clusters]:
                 yield CheckResult("daemon", "bad", f"it has no cluster {cluster}", "see `schedd config show`")
     except Unreachable as error:
         yield CheckResult("daemon", "bad", str(error), "systemctl status schedd; is SCHEDD_URL right?")
@@ -260,8 +260,8 @@ def _check_version(client: Client) -> CheckResult:
 
 
 def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterator[CheckResult]:
-    name = one["name"]
-    apart = one["now"] - asked
+    name = one.name
+    apart = one.now - asked
     if abs(apart) > _MAX_CLOCK_DIFFERENCE_S:
         message = f"the clock of {name} is {apart:+.0f} s from this host's"
         yield CheckResult("clock", "warn", message, "chronyc tracking, on both hosts")
@@ -274,26 +274,26 @@ def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterat
     with Client(endpoint._replace(cluster=name), timeout=_TIMEOUT_S) as here:
         for alert in here.alerts():
             yield _convert_alert(name, alert)
-    if one["events_waiting"] > 1_000:
-        message = f"{name}: {one['events_waiting']} events are waiting"
+    if one.events_waiting > 1_000:
+        message = f"{name}: {one.events_waiting} events are waiting"
         yield CheckResult("planner", "warn", message, "`schedd_batch_seconds` shows the slow part")
 
 
 def _check_adapter_contact(one: ClusterView) -> CheckResult:
-    name, heard = one["name"], one["heard"]
+    name, heard = one.name, one.heard
     if heard is None:
         remedy = "systemctl status pbs-adapter, on the server's host; does its token have the role adapter?"
         return CheckResult("adapter", "bad", f"{name}: no contact since this daemon leads", remedy)
-    age = one["now"] - heard
-    if "adapter" in one["stale"]:
+    age = one.now - heard
+    if "adapter" in one.stale:
         remedy = "systemctl status pbs-adapter pbs_server, on the server's host; journalctl -u pbs-adapter"
-        return CheckResult("adapter", "bad", f"{name}: {one['stale']} ({age} s ago)", remedy)
+        return CheckResult("adapter", "bad", f"{name}: {one.stale} ({age} s ago)", remedy)
     return CheckResult("adapter", "good", f"{name}: last contact {age} s ago")
 
 
 def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
     """Check its version and clock (used for timestamps of events); unknown values are skipped."""
-    name, version, ahead = one["name"], one["adapter_version"], one["adapter_ahead"]
+    name, version, ahead = one.name, one.adapter_version, one.adapter_ahead
     if version and version != __version__:
         message = f"{name}: the adapter has version {version}, this program {__version__}"
         yield CheckResult("version", "warn", message, "upgrade the older one, and restart it")
@@ -305,55 +305,55 @@ def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
 
 
 def _check_dispatch(one: ClusterView) -> CheckResult:
-    name = one["name"]
-    if one["trouble"]:
+    name = one.name
+    if one.trouble:
         return CheckResult(
             "planner",
             "bad",
-            f"{name}: {one['trouble']}",
+            f"{name}: {one.trouble}",
             "journalctl -u schedd; docs/administrators/runbook.md",
         )
-    if one["stale"]:
-        return CheckResult("starts", "bad", f"{name}: none, since {one['stale']}", "see the adapter above")
-    if one["paused"]:
-        return CheckResult("starts", "warn", f"{name}: none, paused: {one['paused']}", "schedd resume")
-    if one["mode"] != "scheduler":
-        return CheckResult("starts", "good", f"{name}: none, as configured ({one['halted']})")
-    if one["halted"]:
+    if one.stale:
+        return CheckResult("starts", "bad", f"{name}: none, since {one.stale}", "see the adapter above")
+    if one.paused:
+        return CheckResult("starts", "warn", f"{name}: none, paused: {one.paused}", "schedd resume")
+    if one.mode != "scheduler":
+        return CheckResult("starts", "good", f"{name}: none, as configured ({one.halted})")
+    if one.halted:
         return CheckResult(
             "starts",
             "bad",
-            f"{name}: none, {one['halted']}",
+            f"{name}: none, {one.halted}",
             "docs/administrators/runbook.md, nothing starts",
         )
     return CheckResult("starts", "good", f"{name}: jobs are started when they are due")
 
 
 def _check_server(one: ClusterView) -> Iterator[CheckResult]:
-    name, server = one["name"], one["server"]
-    if one["heard"] is None:
+    name, server = one.name, one.server
+    if one.heard is None:
         return
-    yield CheckResult("server", "good", f"{name}: {server['version'] or 'version unknown'}")
-    if one["mode"] == "scheduler" and not server["scheduling"]:
+    yield CheckResult("server", "good", f"{name}: {server.version or 'version unknown'}")
+    if one.mode == "scheduler" and not server.scheduling:
         remedy = "qmgr -c 'set server scheduling = True'"
         yield CheckResult(
             "server", "bad", f"{name}: its attribute scheduling is False: nothing is started", remedy
         )
-    if "walltime" not in server["defaults"]:
+    if "walltime" not in server.defaults:
         message = f"{name}: no resources_default.walltime: jobs without a walltime are assumed to take long"
         remedy = "qmgr -c 'set server resources_default.walltime = 24:00:00', or on each queue"
         yield CheckResult("server", "warn", message, remedy)
-    held = [f"{key} = {value}" for key, value in sorted(server["limits"].items())]
+    held = [f"{key} = {value}" for key, value in sorted(server.limits.items())]
     if held:
         yield CheckResult("server", "good", f"{name}: its limits are {', '.join(held)}")
-    if not server["open"]:
+    if not server.open:
         message = f"{name}: query_other_jobs is False: users see only their own jobs in schedd, too"
         yield CheckResult("server", "good", message)
-    if not one["nodes"]:
+    if not one.nodes:
         yield CheckResult("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")
 
 
 def _convert_alert(name: str, alert: OpenAlert) -> CheckResult:
-    state: CheckState = "bad" if alert["kind"] in _SEVERE_ALERTS else "warn"
-    remedy = f"docs/reference/monitoring.md, Alerts, {alert['kind']}"
-    return CheckResult("alert", state, f"{name}: {alert['text']}", remedy)
+    state: CheckState = "bad" if alert.kind in _SEVERE_ALERTS else "warn"
+    remedy = f"docs/reference/monitoring.md, Alerts, {alert.kind}"
+    return CheckResult("alert", state, f"{name}: {alert.text}", remedy)

@@ -4,10 +4,10 @@
 
     with Client.from_environment() as client:
         job = client.job("123")
-        print(job["planned_start"], job["why"])
+        print(job.planned_start, job.why)
 
-Responses are the API's JSON as typed dictionaries (``schedd.client.answers``); times are whole seconds since
-the epoch (UTC), memory is KiB. It imports nothing else of schedd.
+Responses are the API's JSON objects; type checkers see them as the API's classes (``schedd.client.answers``).
+Times are whole seconds since the epoch (UTC), memory is KiB. At run time it imports nothing else of schedd.
 """
 
 from schedd.client.client import Client

@@ -68,7 +68,7 @@ class Client(ReadClient):
     def optimise(self) -> SearchView | None:
         """Search for a better plan now and take it over; None when there was nothing to search."""
         found: SearchResult = self._http.request("POST", self._path("/searches"))
-        return found["search"]
+        return found.search
 
     # ---- alternative plans -----------------------------------------------------------------------
 
@@ -95,7 +95,7 @@ class Client(ReadClient):
     def stop_alternatives(self) -> bool:
         """Let the run under way end at once; whether there was one."""
         found: SearchStopped = self._http.request("DELETE", self._path("/alternatives"))
-        return found["stopped"]
+        return found.stopped
 
     def apply_alternative(self, number: int, plan: int, *, tolerance: float = 0.1) -> AppliedPlan:
         """Put a plan of the set ``number`` in force, unless more than this share of jobs moved since."""
@@ -172,7 +172,7 @@ class Client(ReadClient):
     def _booking(self, method: str, name: str, what: str, body: object = None) -> BookingView:
         path = self._path(f"/bookings/{quote(name, safe='')}{what}")
         found: BookingResult = self._http.request(method, path, body=body)
-        return found["booking"]
+        return found.booking
 
     # ---- jobs handed over ------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class Client(ReadClient):
     def _transfer(self, method: str, name: str, what: str, body: object = None) -> TransferView:
         path = self._path(f"/transfers/{quote(name, safe='')}{what}")
         found: TransferResult = self._http.request(method, path, body=body)
-        return found["transfer"]
+        return found.transfer
 
     # ---- policy ----------------------------------------------------------------------------------
 
@@ -249,21 +249,21 @@ class Client(ReadClient):
 
     # ---- holds -----------------------------------------------------------------------------------
 
-    def hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> list[HoldView]:
+    def hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> Sequence[HoldView]:
         """Hold the planning of a node or queue; all that are held then."""
         path = self._path(f"/holds/{kind}/{quote(name, safe='')}")
         found: HoldsView = self._http.request("PUT", path, body={"reason": reason})
-        return found["holds"]
+        return found.holds
 
     def preview_hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> PreviewView:
         """What would follow if it was held."""
         path = self._path(f"/holds/{kind}/{quote(name, safe='')}/preview")
         return cast("PreviewView", self._http.request("POST", path, body={"reason": reason}))
 
-    def release(self, kind: Literal["node", "queue"], name: str) -> list[HoldView]:
+    def release(self, kind: Literal["node", "queue"], name: str) -> Sequence[HoldView]:
         """Plan for a node or queue again; all that are held still."""
         found: HoldsView = self._http.request("DELETE", self._path(f"/holds/{kind}/{quote(name, safe='')}"))
-        return found["holds"]
+        return found.holds
 
 
 def _reservation(what: Reserved) -> dict[str, Any]:

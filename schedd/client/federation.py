@@ -39,10 +39,10 @@ class FederationClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def clusters(self) -> list[FederatedClusterView]:
+    def clusters(self) -> Sequence[FederatedClusterView]:
         """The clusters, and whether they answer."""
         return cast(
-            "list[FederatedClusterView]", self._http.request("GET", "/v1/federation/clusters")["clusters"]
+            "Sequence[FederatedClusterView]", self._http.request("GET", "/v1/federation/clusters")["clusters"]
         )
 
     def report(self) -> FederationReport:
@@ -56,10 +56,12 @@ class FederationClient:
         query = {"since": since, "until": until}
         return cast("BalanceView", self._http.request("GET", "/v1/federation/balance", query))
 
-    def jobs(self, *, over: bool = True) -> list[FederatedJobView]:
+    def jobs(self, *, over: bool = True) -> Sequence[FederatedJobView]:
         """Jobs that the caller may see."""
         query = {"state": "all" if over else "open"}
-        return cast("list[FederatedJobView]", self._http.request("GET", "/v1/federation/jobs", query)["jobs"])
+        return cast(
+            "Sequence[FederatedJobView]", self._http.request("GET", "/v1/federation/jobs", query)["jobs"]
+        )
 
     def job(self, name: str) -> FederatedJobView:
         """One job."""
@@ -73,11 +75,11 @@ class FederationClient:
         """Take a job back."""
         return cast("FederatedJobView", self._http.request("DELETE", f"/v1/federation/jobs/{name}"))
 
-    def coallocations(self, *, over: bool = True) -> list[CoAllocationView]:
+    def coallocations(self, *, over: bool = True) -> Sequence[CoAllocationView]:
         """Return the co-allocations that the caller may see."""
         query = {"state": "all" if over else "open"}
         return cast(
-            "list[CoAllocationView]",
+            "Sequence[CoAllocationView]",
             self._http.request("GET", "/v1/federation/coallocations", query)["coallocations"],
         )
 
@@ -99,10 +101,10 @@ class FederationClient:
         """What the clusters' plans offer for a bag: ``request``, ``tasks``, ``deadline`` and so on."""
         return cast("BagOfferView", self._http.request("POST", "/v1/federation/bag-offers", body=dict(body)))
 
-    def bags(self, *, over: bool = True) -> list[BagView]:
+    def bags(self, *, over: bool = True) -> Sequence[BagView]:
         """Bags that the caller may see."""
         query = {"state": "all" if over else "open"}
-        return cast("list[BagView]", self._http.request("GET", "/v1/federation/bags", query)["bags"])
+        return cast("Sequence[BagView]", self._http.request("GET", "/v1/federation/bags", query)["bags"])
 
     def bag(self, name: str) -> BagView:
         """One bag."""
@@ -116,11 +118,11 @@ class FederationClient:
         """Take back what waits of it."""
         return cast("BagView", self._http.request("DELETE", f"/v1/federation/bags/{name}"))
 
-    def bookings(self, *, over: bool = True) -> list[FederatedBookingView]:
+    def bookings(self, *, over: bool = True) -> Sequence[FederatedBookingView]:
         """Bookings that the caller may see."""
         query = {"state": "all" if over else "open"}
         found = self._http.request("GET", "/v1/federation/bookings", query)
-        return cast("list[FederatedBookingView]", found["bookings"])
+        return cast("Sequence[FederatedBookingView]", found["bookings"])
 
     def booking(self, name: str) -> FederatedBookingView:
         """One booking."""
@@ -154,8 +156,8 @@ class FederationClient:
         clusters: Sequence[str] = (),
         array: str = "",
         deadline: int | None = None,
-    ) -> list[ClusterWhatIf]:
+    ) -> Sequence[ClusterWhatIf]:
         """Where it would start; the earliest end stands first. Of an ``array`` the last end counts."""
         body = {"request": request, "clusters": list(clusters), "array": array, "deadline": deadline}
         found = self._http.request("POST", "/v1/federation/what-if", body=body)
-        return cast("list[ClusterWhatIf]", found["clusters"])
+        return cast("Sequence[ClusterWhatIf]", found["clusters"])

@@ -9,6 +9,7 @@ from urllib.parse import urlencode, urlsplit
 
 from schedd.client.endpoint import ConfigError, Endpoint
 from schedd.client.errors import Refused, Unreachable
+from schedd.client.json_object import JsonObject, parse_json
 
 __all__ = ["HttpConnection", "Query"]
 
@@ -75,7 +76,11 @@ class HttpConnection:
                     name, _, value = text.partition(":")
                     fields[name] = value.removeprefix(" ")
                 elif "data" in fields:
-                    yield fields.get("id", ""), fields.get("event", ""), json.loads(fields["data"])
+                    yield (
+                        fields.get("id", ""),
+                        fields.get("event", ""),
+                        parse_json(fields["data"]),
+                    )
                     fields = {}
         except (OSError, HTTPException) as error:
             raise Unreachable(f"the connection to the daemon was lost: {_error_text(error)}") from None
@@ -125,7 +130,7 @@ class HttpConnection:
 
     def _json(self, answer: HTTPResponse, body: bytes) -> Any:
         try:
-            found = json.loads(body) if body else {}
+            found = parse_json(body) if body else JsonObject()
         except ValueError:
             found = None
         if 200 <= answer.status < 300 and found is not None:

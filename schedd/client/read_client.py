@@ -104,10 +104,10 @@ class ReadClient:
         """Of the daemon's program; needs no token."""
         return str(self._http.request("GET", "/healthz")["version"])
 
-    def clusters(self) -> list[ClusterView]:
+    def clusters(self) -> Sequence[ClusterView]:
         """All clusters of the daemon, and how each is doing."""
         found: ClustersView = self._http.request("GET", "/v1/clusters")
-        return found["clusters"]
+        return found.clusters
 
     def cluster(self) -> ClusterView:
         """The cluster that this client asks about. Raises ClientError when it is not said which."""
@@ -115,11 +115,11 @@ class ReadClient:
             return cast("ClusterView", self._get(""))
         found = self.clusters()
         if len(found) != 1:
-            names = ", ".join(one["name"] for one in found)
+            names = ", ".join(one.name for one in found)
             raise ClientError(
                 f"which cluster? There is {names}; set SCHEDD_CLUSTER, or cluster in client.toml"
             )
-        self._cluster = found[0]["name"]
+        self._cluster = found[0].name
         return found[0]
 
     def _path(self, rest: str) -> str:
@@ -165,7 +165,7 @@ class ReadClient:
         only = ",".join(fields) if fields is not None else None
         page: JobPage
         for page in self._pages("/jobs", {"state": state, "user": user, "queue": queue, "fields": only}):
-            yield from page["jobs"]
+            yield from page.jobs
 
     def job_columns(
         self,
@@ -180,14 +180,14 @@ class ReadClient:
         found: dict[str, list[Any]] = {field: [] for field in fields}
         page: JobColumns
         for page in self._pages("/jobs", query):
-            for field, values in page["jobs"].items():
+            for field, values in page.jobs.items():
                 found[field] += values
         return found
 
-    def users(self) -> list[UserSummary]:
+    def users(self) -> Sequence[UserSummary]:
         """Number of jobs by user; only the caller's if no other jobs are visible."""
         found: UsersView = self._get("/users")
-        return found["users"]
+        return found.users
 
     def cost(self, job_id: str) -> JobCostView:
         """What a job costs and draws as it runs or is planned."""
@@ -210,10 +210,10 @@ class ReadClient:
         query: Query = {"since": since, "until": until, "path": path}
         return cast("FairShareHistory", self._get("/fair-share/history", query))
 
-    def licences(self) -> list[LicenceUse]:
+    def licences(self) -> Sequence[LicenceUse]:
         """Resources of the whole cluster by name, and how far each is in use."""
         found: LicencesView = self._get("/licences")
-        return found["licences"]
+        return found.licences
 
     # ---- the plan --------------------------------------------------------------------------------
 
@@ -221,13 +221,13 @@ class ReadClient:
         """All nodes by name, or only those in this state."""
         page: NodePage
         for page in self._pages("/nodes", {"state": state}):
-            yield from page["nodes"]
+            yield from page.nodes
 
     def bars(self, *, begin: int | None = None, end: int | None = None) -> Iterator[Bar]:
         """What runs or is planned at any time in ``[begin, end)``, by start."""
         page: PlanPage
         for page in self._pages("/plan", {"begin": begin, "end": end}):
-            yield from page["jobs"]
+            yield from page.jobs
 
     def gaps(
         self, *, begin: int | None = None, end: int | None = None, cpus: int = 1, from_begin: bool = False
@@ -238,31 +238,31 @@ class ReadClient:
         only = "true" if from_begin else None
         page: GapsView
         for page in self._pages("/gaps", {"begin": begin, "end": end, "cpus": cpus, "from_begin": only}):
-            yield from page["gaps"]
+            yield from page.gaps
 
-    def reservations(self) -> list[ReservationView]:
+    def reservations(self) -> Sequence[ReservationView]:
         """All that are in force or to come."""
         found: ReservationsView = self._get("/reservations")
-        return found["reservations"]
+        return found.reservations
 
-    def bookings(self) -> list[BookingView]:
+    def bookings(self) -> Sequence[BookingView]:
         """The caller's bookings, or all for callers that see all jobs, by start."""
         found: BookingsView = self._get("/bookings")
-        return found["bookings"]
+        return found.bookings
 
     def booking_orders(self) -> BookingOrdersView:
         """Compare orders of replanning the existing bookings."""
         return cast("BookingOrdersView", self._get("/plan/booking-orders"))
 
-    def holds(self) -> list[HoldView]:
+    def holds(self) -> Sequence[HoldView]:
         """All held nodes and queues."""
         found: HoldsView = self._get("/holds")
-        return found["holds"]
+        return found.holds
 
-    def partitions(self) -> list[PartitionView]:
+    def partitions(self) -> Sequence[PartitionView]:
         """Partitions with their free capacity and jobs."""
         found: PartitionsView = self._get("/partitions")
-        return found["partitions"]
+        return found.partitions
 
     def power(self) -> PowerView:
         """Nodes that are switched off or on their way, and what that saves."""
@@ -303,10 +303,10 @@ class ReadClient:
         """The site's policy in force."""
         return cast("PolicyView", self._get("/policy"))
 
-    def alerts(self) -> list[OpenAlert]:
+    def alerts(self) -> Sequence[OpenAlert]:
         """Open alerts, oldest first."""
         found: AlertsView = self._get("/alerts")
-        return found["alerts"]
+        return found.alerts
 
     def follow(
         self, *, user: str | None = None, job: str | None = None, last: str = ""
@@ -321,17 +321,17 @@ class ReadClient:
 
     # ---- questions -------------------------------------------------------------------------------
 
-    def job_transfers(self, since: int = 0, *, after: int | None = None) -> list[TransferView]:
+    def job_transfers(self, since: int = 0, *, after: int | None = None) -> Sequence[TransferView]:
         """Transfers, except transfers that ended before ``since``; with ``after``, only transfers that may
         have changed after this generation, which was read at ``since``.
         """
         found: TransfersView = self._get("/transfers", {"since": since, "after": after})
-        return found["transfers"]
+        return found.transfers
 
     def job_transfer(self, name: str) -> TransferView:
         """One transfer."""
         found: TransferResult = self._get(f"/transfers/{quote(name, safe='')}")
-        return found["transfer"]
+        return found.transfer
 
     def what_if(
         self,
@@ -410,7 +410,7 @@ class ReadClient:
         """Searches for a better plan, newest first."""
         page: SearchesView
         for page in self._pages("/searches", {"limit": _SEARCHES}):
-            yield from page["searches"]
+            yield from page.searches
 
     def accuracy(
         self, *, since: int | None = None, until: int | None = None, queue: str = "", user: str = ""

@@ -126,8 +126,8 @@ def test_objectives_are_recorded_in_the_history(priced: TestClient, the_app: Fas
     clusters._metrics_samplers[0].sample()
     found = get(priced, "/plan/evaluation/history")
     (one,) = found["evaluations"]
-    assert one["values"]["cost"] == pytest.approx(10)
-    assert one["values"]["energy"] > 0
+    assert one["criteria"]["cost"] == pytest.approx(10)
+    assert one["criteria"]["energy"] > 0
     assert {name: found["units"][name] for name in ("cost", "energy", "lateness", "non_utilisation")} == {
         "cost": "CZK",
         "energy": "kWh",

@@ -68,7 +68,7 @@ def test_the_evaluation_history_is_paged(busy_cluster: TestClient, clusters: Clu
         clusters.metrics_logs["main"].record_metrics(PlanMetricsSample(T - before, 3, 5, {"wait": 7.0}))
     found = get(busy_cluster, path)
     assert [one["time"] for one in found["evaluations"]] == [T - 120, T - 90, T - 60]
-    assert found["evaluations"][0] == {"time": T - 120, "generation": 3, "jobs": 5, "values": {"wait": 7.0}}
+    assert found["evaluations"][0] == {"time": T - 120, "generation": 3, "jobs": 5, "criteria": {"wait": 7.0}}
     assert (found["units"]["wait"], found["units"]["late_jobs"], found["next"]) == ("s", "jobs", None)
     page = get(busy_cluster, path, since=0, limit=2)
     assert ([one["time"] for one in page["evaluations"]], page["next"]) == ([T - 90_000, T - 120], T - 119)

@@ -8,6 +8,7 @@ import pytest
 from schedd.cli.user.command_session import Session
 from schedd.cli.user.ended_job import show_ended_job
 from schedd.client import Refused
+from schedd.client.json_object import JsonObject
 
 UNKNOWN = Refused("unknown-job", 404, "no such job")
 KNOWN: dict[str, Any] = {
@@ -33,7 +34,7 @@ def test_only_ended_jobs_are_reported_as_ended(
     changes: dict[str, Any], stands: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A job queued a moment ago may be in the log and not yet in the plan."""
-    history = {"job": "1.srv", "past": {**KNOWN, **changes}}
+    history = JsonObject(job="1.srv", past=JsonObject(KNOWN, **changes))
     session = SimpleNamespace(client=SimpleNamespace(history=lambda _: history), now=3_000)
     assert not show_ended_job(cast("Session", session), "1", UNKNOWN, as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == f"job 1.srv STDIN: alice, batch, {stands}"

@@ -6,6 +6,7 @@ import pytest
 
 from schedd.cli.user.job_text import describe_link
 from schedd.client.answers import ChainLink
+from schedd.client.json_object import JsonObject
 
 
 @pytest.mark.parametrize(
@@ -17,5 +18,6 @@ from schedd.client.answers import ChainLink
     ],
 )
 def test_verbs_agree_with_the_number_for_jobs(jobs: list[str], said: str) -> None:
-    link: Any = {"kind": "running", "nodes": ["n1"], "jobs": [{"id": job} for job in jobs], "count": 1}
+    held = [JsonObject(id=job) for job in jobs]
+    link: Any = JsonObject(kind="running", nodes=["n1"], jobs=held, count=1)
     assert describe_link(cast("ChainLink", link)) == said

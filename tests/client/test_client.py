@@ -1,15 +1,19 @@
-"""The client agrees with the API, and its types with the API's description."""
+"""The client agrees with the API, and its types with the JSON of the API."""
 
+import ast
 from collections.abc import Iterator
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
-from typing import Any, is_typeddict
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
+from pydantic import TypeAdapter
 
-from docs.scripts.answers import modules
 from schedd.api.app import create_app
 from schedd.client import Client, ClientError, ConfigError, Endpoint, Refused, Unreachable, answers
+from schedd.client.json_object import JsonObject
 from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
@@ -43,21 +47,44 @@ def client(app: FastAPI, clusters: Clusters) -> Iterator[Client]:
         yield found
 
 
-def test_the_types_match_the_description() -> None:
-    folder = Path(answers.__file__).parent
-    there = {path.name: path.read_text("utf-8") for path in folder.glob("*.py")}
-    assert there == modules(), "run `make docs`"
-    assert all(is_typeddict(getattr(answers, name)) for name in answers.__all__)
+def answer_types() -> Iterator[type[Any]]:
+    """The classes that type checkers see as the types of answers."""
+    for one in ast.walk(ast.parse(Path(answers.__file__).read_text("utf-8"))):
+        if isinstance(one, ast.ImportFrom) and one.col_offset:
+            module = import_module(str(one.module))
+            yield from (getattr(module, alias.name) for alias in one.names)
+
+
+def test_types_of_answers_have_the_fields_of_the_json() -> None:
+    kinds = list(answer_types())
+    assert sorted(kind.__name__ for kind in kinds) == sorted(answers.__all__)
+    for kind in kinds:
+        schema = TypeAdapter(kind).json_schema(mode="serialization")
+        assert schema["properties"].keys() == {one.name for one in fields(kind)}, kind
+        for part in (schema, *schema.get("$defs", {}).values()):
+            assert not part.get("properties", {}).keys() & set(dir(JsonObject)), (
+                f"a method has the name: {kind}"
+            )
+
+
+def test_answer_types_stand_for_json_objects_at_run_time() -> None:
+    assert getattr(answers, "JobView") is JsonObject  # noqa: B009
+    with pytest.raises(AttributeError, match="no answer Jobview"):
+        getattr(answers, "Jobview")  # noqa: B009
+    found = JsonObject(name="n1")
+    assert found.name == "n1"
+    with pytest.raises(AttributeError, match="the answer has no cpus"):
+        _ = found.cpus
 
 
 def test_questions_are_answered(client: Client) -> None:
-    assert client.cluster()["name"] == "main"
-    assert [one["name"] for one in client.clusters()] == ["main"]
+    assert client.cluster().name == "main"
+    assert [one.name for one in client.clusters()] == ["main"]
     third = client.job("3")
-    assert (third["id"], third["state"]) == ("3.srv", "planned")
-    assert client.explain("3")["planned_start"] == third["planned_start"]
-    assert client.history("3")["changes"][0]["after"] == third["planned_start"]
-    assert [one["id"] for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
+    assert (third.id, third.state) == ("3.srv", "planned")
+    assert client.explain("3").planned_start == third.planned_start
+    assert client.history("3").changes[0].after == third.planned_start
+    assert [one.id for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
     short: list[Any] = list(client.jobs(state="planned", fields=["id"]))
     assert short == [{"id": f"{i}.srv"} for i in (3, 4, 5)]
     columns = client.job_columns(["state", "id"], queue="batch")
@@ -66,32 +93,30 @@ def test_questions_are_answered(client: Client) -> None:
         ("id", [f"{i}.srv" for i in range(1, 6)]),
     ]
     assert client.job_columns(["id"], user="nobody") == {"id": []}
-    assert [one["name"] for one in client.nodes()] == ["n1", "n2"]
-    assert [bar["job"] for bar in client.bars(end=T + 10)] == ["1.srv", "2.srv"]
-    assert {gap["node"] for gap in client.gaps(cpus=4)} == {"n1", "n2"}
+    assert [one.name for one in client.nodes()] == ["n1", "n2"]
+    assert [bar.job for bar in client.bars(end=T + 10)] == ["1.srv", "2.srv"]
+    assert {gap.node for gap in client.gaps(cpus=4)} == {"n1", "n2"}
     asked = client.what_if(
         "nodes=1:ppn=4,walltime=60", variants=["walltime=30", {"nodes": "2:ppn=4"}], windows=1
     )
-    assert asked["planned_start"] == asked["windows"][0]["first"]
-    assert [one["walltime"] for one in asked["variants"]] == [30, 60]
-    assert client.what_if(job="3")["planned_start"] == third["planned_start"]
-    assert {one["criterion"]: one["unit"] for one in client.evaluation()["criteria"]}["wait"] == "s"
+    assert asked.planned_start == asked.windows[0].first
+    assert [one.walltime for one in asked.variants] == [30, 60]
+    assert client.what_if(job="3").planned_start == third.planned_start
+    assert {one.criterion: one.unit for one in client.evaluation().criteria}["wait"] == "s"
 
 
 def test_evaluation_history_is_read_across_pages(client: Client, clusters: Clusters) -> None:
     for time in range(T, T + 1_600):
         clusters.metrics_logs["main"].record_metrics(PlanMetricsSample(time, 1, 0, {}))
-    found = [one["time"] for one in client.evaluations(since=0)]
+    found = [one.time for one in client.evaluations(since=0)]
     assert found == list(range(T + 160, T + 1_600))  # memory keeps 1,440
-    assert [one["time"] for one in client.evaluations(since=T, until=T + 200)] == list(
-        range(T + 160, T + 200)
-    )
+    assert [one.time for one in client.evaluations(since=T, until=T + 200)] == list(range(T + 160, T + 200))
     assert list(client.searches()) == []
 
 
 def test_lists_are_read_across_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("schedd.client.read_client._PAGE", 2)
-    assert [one["id"] for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
+    assert [one.id for one in client.jobs()] == [f"{i}.srv" for i in range(1, 6)]
     assert client.job_columns(["id"]) == {"id": [f"{i}.srv" for i in range(1, 6)]}
 
 
@@ -102,11 +127,11 @@ def test_plan_changes_are_followed(client: Client, clusters: Clusters) -> None:
     loop = clusters["main"]
     loop.submit([JobDeleted(id=event_id(), time=T, job_id="1.srv")]).result(WAIT)
     last, kind, news = next(events)
-    assert (kind, [line["id"] for line in news["changed"]]) == ("changes", ["3.srv"])
+    assert (kind, [line.id for line in news.changed]) == ("changes", ["3.srv"])
     events.close()
     loop.submit([JobDeleted(id=event_id(), time=T, job_id="3.srv")]).result(WAIT)
     again = client.follow(job="3.srv", last=last)
-    assert next(again)[2]["gone"] == ["3.srv"]
+    assert list(next(again)[2].gone) == ["3.srv"]
     again.close()
 
 
@@ -126,7 +151,7 @@ def test_closed_connection_is_reopened(client: Client) -> None:
     connection = client._http._http
     assert connection.sock is not None
     connection.sock.shutdown(2)
-    assert client.job("1")["id"] == "1.srv"
+    assert client.job("1").id == "1.srv"
 
 
 def test_unreachable_daemon_and_invalid_endpoint_are_reported() -> None:
@@ -149,6 +174,6 @@ def test_several_clusters_need_a_name(app: FastAPI) -> None:
             ):
                 which.job("1")
             with Client(Endpoint(url, token("reader"), "b")) as second:
-                assert second.cluster()["name"] == "b"
+                assert second.cluster().name == "b"
     finally:
         clusters.stop()

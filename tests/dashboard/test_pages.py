@@ -273,7 +273,7 @@ def test_quality_draws_the_criteria_over_time(open_window: Open, site: Dashboard
     page.locator("#criterion").select_option("bounded_slowdown")
     drawn_values = page.evaluate(f"[...{model('values', 'ColumnDataSource')}.data.value]")
     kept = site.get_json(f"/plan/evaluation/history?since={T}")["evaluations"]
-    assert drawn_values == pytest.approx([one["values"]["bounded_slowdown"] for one in kept])
+    assert drawn_values == pytest.approx([one["criteria"]["bounded_slowdown"] for one in kept])
     assert len(kept) == 2
     site.clock.moment += 300
     hold_all_jobs(site)

@@ -7,7 +7,7 @@ import contextlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +15,7 @@ from typing import Any, Self
 from schedd.client import ClientError, Endpoint, Refused
 from schedd.client.answers import BagView, CoAllocationView, FederatedBookingView, FederatedJobView
 from schedd.client.federation import FederationClient
+from schedd.client.json_object import json_members
 from schedd.federation.bookings.decisions import LIVE
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import ProcessHarness, Program, _says_yes, free_port
@@ -243,9 +244,8 @@ class LiveFederation:
 
         def request() -> dict[str, Any]:
             with self.client() as client:
-                return dict(
-                    client.submit_bag({**asked, "deadline": int(time.time()) + seconds, "late": True})
-                )
+                made = client.submit_bag({**asked, "deadline": int(time.time()) + seconds, "late": True})
+                return dict(json_members(made))
 
         while True:
             try:
@@ -262,7 +262,7 @@ class LiveFederation:
 
     def _every_cluster_is_usable(self) -> bool:
         with self.client(CAROL) as client:
-            return all(one["cpus"] and not one["away"] for one in client.clusters())
+            return all(one.cpus and not one.away for one in client.clusters())
 
     async def book(self, name: str, **body: Any) -> FederatedBookingView:
         """Repeat until the outcome of the booking is known."""
@@ -296,12 +296,12 @@ class LiveFederation:
     async def bookings(self) -> dict[str, FederatedBookingView]:
         """By name."""
 
-        def request() -> list[FederatedBookingView]:
+        def request() -> Sequence[FederatedBookingView]:
             with self.client(CAROL) as client:
                 return client.bookings()
 
         try:
-            return {one["name"]: one for one in await asyncio.to_thread(request)}
+            return {one.name: one for one in await asyncio.to_thread(request)}
         except ClientError:
             return {}
 
@@ -313,7 +313,7 @@ class LiveFederation:
                 while found != states:
                     await asyncio.sleep(0.2)
                     rows = await self.bookings()
-                    found = {name: rows[name]["state"] for name in states if name in rows}
+                    found = {name: rows[name].state for name in states if name in rows}
         except TimeoutError:
             raise AssertionError(f"they stand so: {found}") from None
 
@@ -329,22 +329,22 @@ class LiveFederation:
                     found.setdefault(number, []).append((name, one["owner"], one["start"]))
         return found
 
-    async def bags_over(self, count: int, seconds: float = 120) -> list[BagView]:
+    async def bags_over(self, count: int, seconds: float = 120) -> Sequence[BagView]:
         """Return all bags, once this number exists and all are over."""
 
-        def request() -> list[BagView]:
+        def request() -> Sequence[BagView]:
             with self.client(CAROL) as client:
                 return client.bags()
 
-        rows: list[BagView] = []
+        rows: Sequence[BagView] = []
         try:
             async with asyncio.timeout(seconds):
-                while len(rows) < count or not all(row["over"] for row in rows):
+                while len(rows) < count or not all(row.over for row in rows):
                     await asyncio.sleep(0.3)
                     with contextlib.suppress(ClientError):
                         rows = await asyncio.to_thread(request)
         except TimeoutError:
-            raise AssertionError(f"not over: {[row for row in rows if not row['over']]}") from None
+            raise AssertionError(f"not over: {[row for row in rows if not row.over]}") from None
         return rows
 
     def tasks(self) -> dict[str, Counter[int]]:
@@ -358,8 +358,8 @@ class LiveFederation:
                     found.setdefault(mark.group(1), Counter())[job.index] += cluster.runs[name]
         return found
 
-    async def groups(self) -> list[CoAllocationView]:
-        def request() -> list[CoAllocationView]:
+    async def groups(self) -> Sequence[CoAllocationView]:
+        def request() -> Sequence[CoAllocationView]:
             with self.client(CAROL) as client:
                 return client.coallocations()
 
@@ -368,16 +368,16 @@ class LiveFederation:
         except ClientError:
             return []
 
-    async def groups_over(self, count: int, seconds: float = 120) -> list[CoAllocationView]:
+    async def groups_over(self, count: int, seconds: float = 120) -> Sequence[CoAllocationView]:
         """Return all co-allocations, once this number exists and all are over."""
-        rows: list[CoAllocationView] = []
+        rows: Sequence[CoAllocationView] = []
         try:
             async with asyncio.timeout(seconds):
-                while len(rows) < count or not all(row["over"] for row in rows):
+                while len(rows) < count or not all(row.over for row in rows):
                     await asyncio.sleep(0.3)
                     rows = await self.groups()
         except TimeoutError:
-            raise AssertionError(f"not over: {[row for row in rows if not row['over']]}") from None
+            raise AssertionError(f"not over: {[row for row in rows if not row.over]}") from None
         return rows
 
     def starts(self) -> dict[str, list[float]]:
@@ -390,8 +390,8 @@ class LiveFederation:
                     found.setdefault(mark.group(1), []).append(job.started)
         return found
 
-    async def jobs(self) -> list[FederatedJobView]:
-        def request() -> list[FederatedJobView]:
+    async def jobs(self) -> Sequence[FederatedJobView]:
+        def request() -> Sequence[FederatedJobView]:
             with self.client(CAROL) as client:
                 return client.jobs()
 
@@ -400,16 +400,16 @@ class LiveFederation:
         except ClientError:
             return []
 
-    async def until_over(self, count: int, seconds: float = 90) -> list[FederatedJobView]:
+    async def until_over(self, count: int, seconds: float = 90) -> Sequence[FederatedJobView]:
         """Return all jobs, once this number exists and all are over."""
-        rows: list[FederatedJobView] = []
+        rows: Sequence[FederatedJobView] = []
         try:
             async with asyncio.timeout(seconds):
-                while len(rows) < count or not all(row["over"] for row in rows):
+                while len(rows) < count or not all(row.over for row in rows):
                     await asyncio.sleep(0.3)
                     rows = await self.jobs()
         except TimeoutError:
-            left = [row for row in rows if not row["over"]]
+            left = [row for row in rows if not row.over]
             raise AssertionError(f"{len(rows)} of {count} known, not over: {left}") from None
         return rows
 

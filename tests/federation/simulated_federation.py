@@ -194,19 +194,19 @@ class SimulatedConnection(EngineWire):
         state = self._at.engine.state
         return PlanFork(state.plan.fork(), publish_snapshot(state), state.limits.copy(), state.columns)
 
-    def do_with_booking(self, name: str, act: Act) -> dict[str, Any]:
+    def do_with_booking(self, name: str, act: Act) -> Any:
         if act == self._region.lost:
             raise Unreachable("the network is cut")
         return super().do_with_booking(name, act)
 
-    def bookings(self) -> list[dict[str, Any]]:
+    def bookings(self) -> Any:
         self._region.weather(self._at)
         return super().bookings()
 
     def report_bag_end(self, name: str, end: int) -> None:
         self._send(BagEndReported(**self._id(), array=self._at.handed[name], end=end))
 
-    def what_if(self, **asked: Any) -> dict[str, Any]:
+    def what_if(self, **asked: Any) -> Any:
         self._region.weather(self._at)
         with self._at.turn:
             return super().what_if(**asked)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from schedd.cli.user.submit import make_parser, read_submission
+from schedd.client.json_object import JsonObject
 from schedd.federation.events import AttemptRefused, ClusterChosen, JobSubmitted
 from schedd.federation.report import StretchFigures, array_figures, bag_figures
 from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, TransferStatus
@@ -86,10 +87,10 @@ def test_array_question_asks_for_the_end_after_all_tasks(tmp_path: Path) -> None
     asked: list[Any] = []
     real = worker.cluster.what_if
 
-    def what_if(**question: Any) -> dict[str, Any]:
+    def what_if(**question: Any) -> JsonObject:
         asked.append(question["tasks"])
-        ends = [{"tasks": tasks, "end": 1_700_000_160 + 60 * tasks} for tasks in question["tasks"]]
-        return {**real(**question), "tasks": ends}
+        ends = [JsonObject(tasks=tasks, end=1_700_000_160 + 60 * tasks) for tasks in question["tasks"]]
+        return JsonObject(real(**question), tasks=ends)
 
     worker.cluster.what_if = what_if  # type: ignore[method-assign]
     submission = {"script": "x", "resources": {"nodes": "1"}, "attributes": {}, "variables": {}, "queues": {}}
@@ -255,16 +256,16 @@ async def test_array_becomes_a_server_array(tmp_path: Path, family: str) -> None
     async with LiveFederation(tmp_path, "a", openpbs="a" if family == "openpbs" else "") as live:
         row = await live.submit("k1", array="3-7", request="nodes=1:ppn=2,walltime=20")
         (done,) = await live.until_over(1)
-        assert (done["over"], done["tasks"], done["cluster"]) == ("ended", "3-7", "a")
-        assert re.match(r"\d+\[\]", done["server_job"])
-        assert done["standing"] is not None
-        assert (done["standing"]["tasks"], done["standing"]["ended"]) == (5, 5)
-        assert live.tasks() == {row["id"]: Counter({3: 1, 4: 1, 5: 1, 6: 1, 7: 1})}
-        first, last = done["standing"]["first_end"], done["standing"]["last_end"]
+        assert (done.over, done.tasks, done.cluster) == ("ended", "3-7", "a")
+        assert re.match(r"\d+\[\]", done.server_job)
+        assert done.standing is not None
+        assert (done.standing.tasks, done.standing.ended) == (5, 5)
+        assert live.tasks() == {row.id: Counter({3: 1, 4: 1, 5: 1, 6: 1, 7: 1})}
+        first, last = done.standing.first_end, done.standing.last_end
         assert first is not None
         assert last is not None
         assert first <= last
         with live.client() as client:
             report = client.report()
-        assert report["arrays"]["ended"] == 1
-        assert report["arrays"]["stretch"]["stretch_s"] == last - first
+        assert report.arrays.ended == 1
+        assert report.arrays.stretch.stretch_s == last - first

@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from schedd.api import bags
 from schedd.client import ClientError, Refused
+from schedd.client.json_object import JsonObject
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.store import StoreError
 from tests.federation.federation_harness import FederationHarness
@@ -46,17 +47,19 @@ class _Client:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def what_if(self, **asked: Any) -> dict[str, Any]:
+    def what_if(self, **asked: Any) -> JsonObject:
         self.plan.asked.append((self.name, asked))
         if self.name in self.plan.fails:
             raise self.plan.fails[self.name]
         ends = self.plan.ends[self.name]
         found = [(tasks, ends(tasks)) for tasks in asked["tasks"]]
         rows = [
-            {"tasks": tasks, "end": self.plan.harness.now + end} for tasks, end in found if end is not None
+            JsonObject(tasks=tasks, end=self.plan.harness.now + end)
+            for tasks, end in found
+            if end is not None
         ]
         answer = "start_known" if rows else "never"
-        return {"generation": self.plan.generation, "tasks": rows, "answer": answer, "why": "no such nodes"}
+        return JsonObject(generation=self.plan.generation, tasks=rows, answer=answer, why="no such nodes")
 
 
 @pytest.fixture

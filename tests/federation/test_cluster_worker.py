@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from schedd.api.federation import cluster_rows, create_app, job_row
 from schedd.client import Client, Refused, Unreachable
+from schedd.client.json_object import JsonObject
 from schedd.federation.event_log import FederationLog
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import FederationState
@@ -40,38 +41,38 @@ class FakeClusterClient:
         self.nodes = 3
         self.arriving = 0
 
-    def cluster(self) -> dict[str, Any]:
+    def cluster(self) -> JsonObject:
         self._note("cluster")
-        return {
-            "generation": self.generation,
-            "as_of": 1_700_000_000,
-            "stale": "",
-            "nodes": self.nodes,
-            "arriving": self.arriving,
-            "mode": "scheduler",
-            "cpus": 64,
-            "jobs": {"planned": 5},
-            "server": {"family": self.family} if self.family else {},
-        }
+        return JsonObject(
+            generation=self.generation,
+            as_of=1_700_000_000,
+            stale="",
+            nodes=self.nodes,
+            arriving=self.arriving,
+            mode="scheduler",
+            cpus=64,
+            jobs=JsonObject(planned=5),
+            server=JsonObject(family=self.family),
+        )
 
     def job_transfers(self, since: int = 0, *, after: int | None = None) -> list[dict[str, Any]]:
         self._note("transfers", since, after)
         return self.rows
 
-    def what_if(self, **question: Any) -> dict[str, Any]:
+    def what_if(self, **question: Any) -> JsonObject:
         self._note("what_if", question["owner"])
         if self.answers is not None:
             raise self.answers
         known = bool(self.nodes) and not self.arriving
-        return {
-            "planned_start": 1_700_000_100 if known else None,
-            "planned_end": 1_700_000_160 if known else None,
-            "expected_start": None,
-            "why": "room" if known else "never on this cluster: the cluster has no nodes",
-            "answer": "start_known" if known else "never",
-            "cost": 2.5,
-            "generation": self.generation,
-        }
+        return JsonObject(
+            planned_start=1_700_000_100 if known else None,
+            planned_end=1_700_000_160 if known else None,
+            expected_start=None,
+            why="room" if known else "never on this cluster: the cluster has no nodes",
+            answer="start_known" if known else "never",
+            cost=2.5,
+            generation=self.generation,
+        )
 
     def submit_held(self, name: str, body: Any) -> None:
         self._note("submit_held", name, body["user"])

@@ -13,6 +13,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.cli.user.submit import make_parser, read_submission
+from schedd.client.json_object import parse_json
 from schedd.federation.events import AttemptHeld, ComponentPlace, PlaceBooked, RoundCommitted, RoundProposed
 from tests.federation.federation_harness import FederationHarness
 
@@ -172,7 +173,8 @@ def test_federation_command_shows_clusters_and_report(
             **dict.fromkeys(("ended", "cancelled", "lost", "moves"), 1),
         },
     }
-    monkeypatch.setattr("schedd.client.federation.FederationClient.report", lambda _: report)
+    answer = parse_json(json.dumps(report))
+    monkeypatch.setattr("schedd.client.federation.FederationClient.report", lambda _: answer)
     assert shell("federation", "report") == 0
     shown = re.sub(" +", " ", capsys.readouterr().out)
     for words in (

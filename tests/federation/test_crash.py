@@ -34,8 +34,8 @@ async def test_every_job_runs_once_despite_kills_and_cuts(live: LiveFederation) 
     for number in range(count):
         asked = {"request": "select=1:ncpus=2,walltime=60"} if number % 5 == 4 else {}
         job = await live.submit(f"k{number}", **asked)
-        assert (await live.submit(f"k{number}", **asked))["id"] == job["id"]  # sent again, it is the same job
-        made.append(job["id"])
+        assert (await live.submit(f"k{number}", **asked)).id == job.id  # sent again, it is the same job
+        made.append(job.id)
         wire = live.wires[chance.choice("ab")]
         if number % 3 == 0:
             wire.mend()
@@ -57,11 +57,11 @@ async def test_every_job_runs_once_despite_kills_and_cuts(live: LiveFederation) 
     for wire in live.wires.values():
         wire.mend()
     rows = await live.until_over(count)
-    assert sorted(made, key=int) == [row["id"] for row in rows]
-    assert {row["over"] for row in rows} == {"ended"}
+    assert sorted(made, key=int) == [row.id for row in rows]
+    assert {row.over for row in rows} == {"ended"}
     runs = live.runs()
     assert {job: runs[job] for job in made} == dict.fromkeys(made, 1)
-    assert {row["cluster"] for row in rows if "select" in row["resources"]} == {"b"}
+    assert {row.cluster for row in rows if "select" in row.resources} == {"b"}
     owners = Counter(
         job.order.user for house in live.houses.values() for job in house.server.cluster.jobs.values()
     )
@@ -91,16 +91,16 @@ async def test_bag_tasks_run_once_despite_kills_at_each_step(
                 live.houses["c"].adapter.start()
             await live.restart()
         rows = await live.bags_over(len(sizes), 200)
-        assert {row["over"] for row in rows} == {"ended"}, rows
+        assert {row.over for row in rows} == {"ended"}, rows
         ran = live.tasks()
         for row in rows:
             found: Counter[int] = Counter()
-            for share in row["shares"]:
-                found += ran.get(share["job"], Counter())
-            assert found == Counter(range(sizes[row["id"]])), (row, found)
-            assert (row["ended"], row["failed"]) == (14, 0)
+            for share in row.shares:
+                found += ran.get(share.job, Counter())
+            assert found == Counter(range(sizes[row.id])), (row, found)
+            assert (row.ended, row.failed) == (14, 0)
         # Which clusters answered in time, with others killed meanwhile, is chance: not that one had them all.
-        assert len({share["cluster"] for row in rows for share in row["shares"]}) > 1
+        assert len({share.cluster for row in rows for share in row.shares}) > 1
         jobs = [job for house in live.houses.values() for job in house.server.cluster.jobs.values()]
         assert {job.order.user for job in jobs} == {"alice"}
 
@@ -128,27 +128,27 @@ async def test_booking_has_at_most_a_single_cluster_despite_kills(
             for wire in live.wires.values():
                 wire.mend()
             row = await asking
-            assert (await live.book(f"r{number}", **window))["id"] == row["id"], "sent again, it is the same"
+            assert (await live.book(f"r{number}", **window)).id == row.id, "sent again, it is the same"
         names = [f"r{number}" for number in range(6)]
         await live.bookings_as(dict.fromkeys(names, "flexible"))
         rows = await live.bookings()
         kept = await live.is_held(confirmed=True)
-        where = {rows[name]["id"]: [(rows[name]["cluster"], "alice", rows[name]["start"])] for name in names}
+        where = {rows[name].id: [(rows[name].cluster, "alice", rows[name].start)] for name in names}
         assert kept == where
-        assert {rows[name]["cluster"] for name in names} == {"a", "b"}
+        assert {rows[name].cluster for name in names} == {"a", "b"}
         # the federation is killed while one of the clusters is cut off
-        lost, other = (next(n for n in names if rows[n]["cluster"] == cluster) for cluster in "ab")
+        lost, other = (next(n for n in names if rows[n].cluster == cluster) for cluster in "ab")
         live.wires["a"].drop()
         gone = await live.cancel_booking(lost)
-        assert gone["state"] == "being given back", gone
+        assert gone.state == "being given back", gone
         await live.restart()
         await live.cancel_booking(other)
         await live.bookings_as({other: "cancelled", lost: "being given back"})
-        assert [place[0] for place in (await live.is_held())[rows[lost]["id"]]] == ["a"]
+        assert [place[0] for place in (await live.is_held())[rows[lost].id]] == ["a"]
         live.wires["a"].mend()
         await live.bookings_as({other: "cancelled", lost: "cancelled"})
         for name in (lost, other):
-            del where[rows[name]["id"]]
+            del where[rows[name].id]
         assert await live.is_held(confirmed=True) == where
         # Other attempts made in the meantime leave no bookings.
         async with asyncio.timeout(30):
@@ -167,29 +167,29 @@ async def test_job_runs_once_in_its_booking_despite_a_cut(tmp_path: Path) -> Non
             for ahead in (40, 150):  # on a busy machine 40 seconds pass before the booking is made
                 long = {"start": int(time.time()) + ahead, "duration": duration}
                 made[name] = await live.book(f"at-{name}-in-{ahead}", clusters=[name], **long)
-                if made[name]["state"] != "refused":
+                if made[name].state != "refused":
                     break
-            assert (made[name]["state"], made[name]["cluster"]) == ("frozen", name), made[name]
-        inside = max(one["start"] or 0 for one in made.values()) + duration // 2
+            assert (made[name].state, made[name].cluster) == ("frozen", name), made[name]
+        inside = max(one.start or 0 for one in made.values()) + duration // 2
         refused = await live.book("third", start=inside)
-        offers = refused["options"]
-        assert (refused["state"], {one["cluster"] for one in offers}) == ("refused", {"a", "b"}), refused
-        later = next(one for one in offers if one["cluster"] == "b" and one["stretch"] > 0)
-        taken = await live.accept("third", later["option"])
-        assert (taken["state"], taken["cluster"], taken["start"]) == ("frozen", "b", later["start"]), taken
+        offers = refused.options
+        assert (refused.state, {one.cluster for one in offers}) == ("refused", {"a", "b"}), refused
+        later = next(one for one in offers if one.cluster == "b" and one.stretch > 0)
+        taken = await live.accept("third", later.option)
+        assert (taken.state, taken.cluster, taken.start) == ("frozen", "b", later.start), taken
         live.wires["b"].drop()
         short = {"request": "nodes=1:ppn=2,walltime=20"}
-        jobs = {name: await live.submit(f"k{name}", booking=made[name]["name"], **short) for name in "ab"}
+        jobs = {name: await live.submit(f"k{name}", booking=made[name].name, **short) for name in "ab"}
         await live.restart()
         await asyncio.sleep(4)  # longer than it is waited for: others would go elsewhere
         live.wires["b"].mend()
-        rows = {row["id"]: row for row in await live.until_over(2, 400)}
+        rows = {row.id: row for row in await live.until_over(2, 400)}
         starts, runs = live.starts(), live.runs()
         for name, job in jobs.items():
-            row, begin = rows[job["id"]], made[name]["start"]
-            assert (row["over"], row["cluster"], runs[job["id"]]) == ("ended", name, 1), row
+            row, begin = rows[job.id], made[name].start
+            assert (row.over, row.cluster, runs[job.id]) == ("ended", name, 1), row
             assert begin is not None
-            (start,) = starts[job["id"]]
+            (start,) = starts[job.id]
             assert begin <= start < begin + duration, (begin, start)
 
 
@@ -222,33 +222,30 @@ async def test_three_hundred_jobs_and_twenty_coallocations_with_ten_kills(tmp_pa
         groups = await live.groups_over(20, 900)
         rows = await live.until_over(300, 600)
         runs, starts = live.runs(), live.starts()
-        assert {row["over"] for row in rows} == {"ended"}
-        assert {row["id"]: runs[row["id"]] for row in rows} == {row["id"]: 1 for row in rows}
+        assert {row.over for row in rows} == {"ended"}
+        assert {row.id: runs[row.id] for row in rows} == {row.id: 1 for row in rows}
         ended = [
-            one
-            for row in rows
-            for one in row["attempts"]
-            if one["release_requested"] and one["phase"] == "ended"
+            one for row in rows for one in row.attempts if one.release_requested and one.phase == "ended"
         ]
-        where = Counter(one["cluster"] for one in ended)
-        phases = Counter(one["phase"] for row in rows for one in row["attempts"])
-        moved = sum(row["moves"] for row in rows)
-        whole = [row for row in groups if row["over"] == "ended"]
-        spreads = sorted(max(starts[row["id"]]) - min(starts[row["id"]]) for row in whole)
-        parts_at = Counter(component["cluster"] for row in whole for component in row["components"])
+        where = Counter(one.cluster for one in ended)
+        phases = Counter(one.phase for row in rows for one in row.attempts)
+        moved = sum(row.moves for row in rows)
+        whole = [row for row in groups if row.over == "ended"]
+        spreads = sorted(max(starts[row.id]) - min(starts[row.id]) for row in whole)
+        parts_at = Counter(component.cluster for row in whole for component in row.components)
         words = (
             f"ended {len(rows)}, by cluster {dict(where)}, attempts {dict(phases)}, moved {moved}\n"
-            f"groups {dict(Counter(row['over'] for row in groups))}, components by cluster {dict(parts_at)}, "
-            f"of {dict(Counter(len(row['components']) for row in whole))} components, "
-            f"clusters {dict(Counter(len({p['cluster'] for p in row['components']}) for row in whole))}, "
-            f"moves {sum(row['moves'] for row in groups)}, apart {spreads[:1]} to {spreads[-1:]}, "
-            f"others {[row['text'] for row in groups if row not in whole]}\n"
+            f"groups {dict(Counter(row.over for row in groups))}, components by cluster {dict(parts_at)}, "
+            f"of {dict(Counter(len(row.components) for row in whole))} components, "
+            f"clusters {dict(Counter(len({p.cluster for p in row.components}) for row in whole))}, "
+            f"moves {sum(row.moves for row in groups)}, apart {spreads[:1]} to {spreads[-1:]}, "
+            f"others {[row.text for row in groups if row not in whole]}\n"
         )
         (tmp_path / "record").write_text(words)
         assert set(where) == set("abc"), words
         for row in whole:
-            assert runs[row["id"]] == len(row["components"]) == len(starts[row["id"]]), row
-        assert all(row["text"] for row in groups if row not in whole), words
+            assert runs[row.id] == len(row.components) == len(starts[row.id]), row
+        assert all(row.text for row in groups if row not in whole), words
         assert all(spread <= 2 for spread in spreads), words
         assert len(whole) >= 18, words
         running = [job for house in live.houses.values() for job in house.server.cluster.jobs.values()]
@@ -259,7 +256,7 @@ async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
     async with LiveFederation(tmp_path, "ab", f"recheck = 1\n{GROUPS}", openpbs="b") as live:
         two = [{"clusters": ["a"]}, {"clusters": ["b"]}]
         first = await live.submit_coallocation("g1", *two)
-        assert (await live.submit_coallocation("g1", *two))["id"] == first["id"]
+        assert (await live.submit_coallocation("g1", *two)).id == first.id
         await asyncio.sleep(1)
         await live.restart()
         await live.submit_coallocation("g2", {"request": "nodes=2:ppn=4,walltime=60"}, {}, overhead=10)
@@ -268,17 +265,17 @@ async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
         await asyncio.sleep(1)
         await live.restart()
         rows = await live.groups_over(3)
-        assert [row["over"] for row in rows] == ["ended"] * 3, rows
+        assert [row.over for row in rows] == ["ended"] * 3, rows
         starts = live.starts()
-        pieces = [component for row in rows if row["id"] == third["id"] for component in row["components"]]
-        assert sorted(component["resources"]["nodes"] for component in pieces) == ["1:ppn=4", "2:ppn=4"]
-        assert {component["cluster"] for component in pieces} == {"a", "b"}
-        assert {name: len(starts[name]) for name in starts} == {row["id"]: 2 for row in rows}
+        pieces = [component for row in rows if row.id == third.id for component in row.components]
+        assert sorted(component.resources["nodes"] for component in pieces) == ["1:ppn=4", "2:ppn=4"]
+        assert {component.cluster for component in pieces} == {"a", "b"}
+        assert {name: len(starts[name]) for name in starts} == {row.id: 2 for row in rows}
         for row in rows:
-            assert max(starts[row["id"]]) - min(starts[row["id"]]) <= 2
-            assert row["displayed_start"] is not None
-            assert row["start"] is not None
-            assert row["displayed_start"] >= row["start"]
+            assert max(starts[row.id]) - min(starts[row.id]) <= 2
+            assert row.displayed_start is not None
+            assert row.start is not None
+            assert row.displayed_start >= row.start
 
 
 @pytest.mark.soak
@@ -313,21 +310,19 @@ async def test_coallocations_with_kills_a_cut_and_a_failing_component(
         rows = await live.groups_over(12, 600)
         jobs = await live.until_over(count, 300)
         starts = live.starts()
-        spreads = {
-            row["id"]: max(starts[row["id"]]) - min(starts[row["id"]]) for row in rows if row["id"] in starts
-        }
-        over = Counter(row["over"] for row in rows)
-        moves = sum(row["moves"] for row in rows)
+        spreads = {row.id: max(starts[row.id]) - min(starts[row.id]) for row in rows if row.id in starts}
+        over = Counter(row.over for row in rows)
+        moves = sum(row.moves for row in rows)
         (tmp_path / "record").write_text(f"{dict(over)}, moves {moves}, spreads {spreads}")
         runs = live.runs()
         for row in rows:
-            placed = [component for component in row["components"] if component["cluster"]]
-            if row["over"] == "ended":
-                assert (runs[row["id"]], len(placed)) == (len(row["components"]), len(row["components"])), row
-                assert spreads[row["id"]] <= 2, row
+            placed = [component for component in row.components if component.cluster]
+            if row.over == "ended":
+                assert (runs[row.id], len(placed)) == (len(row.components), len(row.components)), row
+                assert spreads[row.id] <= 2, row
             else:
-                assert "did not start" in row["text"], row
-        assert {job["id"]: runs[job["id"]] for job in jobs} == {job["id"]: 1 for job in jobs}
+                assert "did not start" in row.text, row
+        assert {job.id: runs[job.id] for job in jobs} == {job.id: 1 for job in jobs}
         running = [
             job
             for house in live.houses.values()

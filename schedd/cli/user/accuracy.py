@@ -8,6 +8,7 @@ from schedd.cli.user.formatting import format_duration, format_table, format_tim
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError
 from schedd.client.answers import HorizonAccuracy
+from schedd.client.json_object import json_members
 
 __all__ = ["describe_losses", "horizon_cells", "make_parser", "run"]
 
@@ -48,11 +49,11 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
         what = "--since has to be before --until" if until is not None else "--since lies ahead"
         raise ClientError(f"{what}: {format_time(since, now)} to {format_time(end, now)}")
     found = session.client.accuracy(since=since, until=until, queue=args.queue, user=args.user)
-    wanted = [one for one in found["expected"] if args.horizon in (None, one["kind"])]
+    wanted = [one for one in found.expected if args.horizon in (None, one.kind)]
     if args.json:
-        show_json({**found, "expected": wanted})
+        show_json({**json_members(found), "expected": wanted})
         return True
-    if not found["kept"]:
+    if not found.kept:
         print("without a database estimates are not kept")
         return False
     period = f"{format_time(since, now)} to {format_time(end, now)}"
@@ -60,48 +61,48 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
         period += f", jobs in queue {args.queue}"
     if args.user:
         period += f", jobs of {args.user}"
-    if not any(one["figures"]["count"] for one in wanted):
+    if not any(one.figures.count for one in wanted):
         print(f"no expected start published {period} can be compared yet")
         return False
     heads = ("MADE", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
     print(f"expected starts published {period}\n")
     print(
         format_table(
-            heads, [horizon_cells(one) for one in wanted if one["figures"]["count"]], right="2345678", last=5
+            heads, [horizon_cells(one) for one in wanted if one.figures.count], right="2345678", last=5
         )
     )
     print()
     for one in wanted:
-        if (row := describe_losses(one)) and one["lead"] is None:
+        if (row := describe_losses(one)) and one.lead is None:
             print(row)
-    if (first := found["expected_since"]) is not None:
+    if (first := found.expected_since) is not None:
         print(f"only the latest 100,000 count: those published from {format_time(first, now)} on")
-    print(f"broken promises: {found['breaches']}")
+    print(f"broken promises: {found.breaches}")
     return True
 
 
 def horizon_cells(one: HorizonAccuracy) -> tuple[str, ...]:
     """One row of the table."""
-    row, lead = one["figures"], one["lead"]
+    row, lead = one.figures, one.lead
     ahead = "any" if lead is None else "up to 1 h" if lead == 0 else f"{lead // 3600} h or more"
-    errors = (row["median_error"], row["plan_median_error"])
+    errors = (row.median_error, row.plan_median_error)
     return (
-        _KINDS[one["kind"]] if lead is None else "",
+        _KINDS[one.kind] if lead is None else "",
         ahead,
-        str(row["count"]),
-        *(_format_share(part) for part in (row["p50_coverage"], row["p90_coverage"])),
+        str(row.count),
+        *(_format_share(part) for part in (row.p50_coverage, row.p90_coverage)),
         *(format_duration(round(error)) if error is not None else "-" for error in errors),
-        *(f"{part:.2f}" if part is not None else "-" for part in (row["error_ratio"], row["sharpness"])),
+        *(f"{part:.2f}" if part is not None else "-" for part in (row.error_ratio, row.sharpness)),
     )
 
 
 def describe_losses(one: HorizonAccuracy) -> str:
     """The mean pinball loss of both numbers; empty where nothing has started yet."""
-    half, nine = one["figures"]["pinball_50"], one["figures"]["pinball_90"]
+    half, nine = one.figures.pinball_50, one.figures.pinball_90
     if half is None or nine is None:
         return ""
     p50, p90 = format_duration(round(half)), format_duration(round(nine))
-    return f"pinball loss {_KINDS[one['kind']]}: {p50} for 50 %, {p90} for 90 %"
+    return f"pinball loss {_KINDS[one.kind]}: {p50} for 50 %, {p90} for 90 %"
 
 
 def _format_share(part: float | None) -> str:

@@ -20,6 +20,7 @@ from schedd.cli.user.submit import add_script_options, parse_queues, read_script
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BagOfferView, BagView
+from schedd.client.json_object import json_members
 
 __all__ = ["make_parser", "run"]
 
@@ -89,11 +90,11 @@ def _run_action(args: argparse.Namespace) -> bool:
                     _bag_terms(args, args.request or (), _parse_queue_options(args), now)
                 )
                 print_answer(args, offer, lambda: _offer_text(offer, now))
-                return offer["split"] is not None and offer["split"]["met"]
+                return offer.split is not None and offer.split.met
             case "show":
                 done = federation.bag(args.bag)
                 print_answer(args, done, lambda: _bag_text(done, now))
-                return done["deadline_kept"] is not False
+                return done.deadline_kept is not False
             case "cancel":
                 done = federation.cancel_bag(args.bag)
                 print_answer(args, done, lambda: _cancel_text(done))
@@ -104,10 +105,10 @@ def _run_action(args: argparse.Namespace) -> bool:
 
 
 def _cancel_text(one: BagView) -> str:
-    if one["over"] and not one["cancelled"]:
-        return f"bag {one['id']}: it had {one['over']}"
-    left = f", {one['running']} tasks run on" if one["running"] else ""
-    return f"bag {one['id']}: withdrawn{left}"
+    if one.over and not one.cancelled:
+        return f"bag {one.id}: it had {one.over}"
+    left = f", {one.running} tasks run on" if one.running else ""
+    return f"bag {one.id}: withdrawn{left}"
 
 
 def _submit_bag(args: argparse.Namespace, now: int) -> bool:
@@ -137,8 +138,8 @@ def _submit_bag(args: argparse.Namespace, now: int) -> bool:
                 raise
             print(f"schedd bag: {error}", file=sys.stderr)
             return False
-    print_answer(args, done, lambda: done["id"])
-    return done["deadline_kept"] is not False
+    print_answer(args, done, lambda: done.id)
+    return done.deadline_kept is not False
 
 
 def _parse_queue_options(args: argparse.Namespace) -> dict[str, str]:
@@ -164,29 +165,27 @@ def _bag_terms(
 
 
 def _offer_text(one: BagOfferView, now: int) -> str:
-    split = one["split"]
+    split = one.split
     lines = []
     if split is None:
-        lines.append(f"there is no room for {one['tasks']} tasks")
+        lines.append(f"there is no room for {one.tasks} tasks")
     else:
         kept = (
             "by the deadline"
-            if split["met"]
-            else f"{format_duration(split['end'] - one['deadline'])} after the deadline"
+            if split.met
+            else f"{format_duration(split.end - one.deadline)} after the deadline"
         )
-        lines.append(f"offer {one['id']}: {one['tasks']} tasks end {format_time(split['end'], now)}, {kept}")
+        lines.append(f"offer {one.id}: {one.tasks} tasks end {format_time(split.end, now)}, {kept}")
         lines.append(
-            f"to be taken until {format_time(one['expires'], now)}: schedd bag submit --offer {one['id']} …"
+            f"to be taken until {format_time(one.expires, now)}: schedd bag submit --offer {one.id} …"
         )
-    shares = split["shares"] if split is not None else {}
-    names = dict.fromkeys([*(offer["provider"] for offer in one["offers"]), *one["why"]])
+    shares = split.shares if split is not None else {}
+    names = dict.fromkeys([*(offer.provider for offer in one.offers), *one.why])
     table_lines = []
     for name in names:
-        ends = [offer for offer in one["offers"] if offer["provider"] == name]
-        most = max(ends, key=lambda offer: offer["tasks"], default=None)
-        words = (
-            f"{most['tasks']} by {format_time(most['end'], now)}" if most else one["why"].get(name, "nothing")
-        )
+        ends = [offer for offer in one.offers if offer.provider == name]
+        most = max(ends, key=lambda offer: offer.tasks, default=None)
+        words = f"{most.tasks} by {format_time(most.end, now)}" if most else one.why.get(name, "nothing")
         table_lines.append((name, str(shares.get(name, "-")), words))
     return "\n".join(
         [*lines, "", format_table(("CLUSTER", "GETS", "OFFERS AT MOST"), table_lines, right="", last=30)]
@@ -196,11 +195,11 @@ def _offer_text(one: BagOfferView, now: int) -> str:
 def _bags_table(found: Sequence[BagView], now: int) -> str:
     lines = [
         (
-            one["id"],
-            one["owner"],
-            one["state"],
-            f"{one['ended']}/{one['tasks']}",
-            format_optional_time(one["end"], now),
+            one.id,
+            one.owner,
+            one.state,
+            f"{one.ended}/{one.tasks}",
+            format_optional_time(one.end, now),
             _deadline_text(one),
             _cluster_names(one),
         )
@@ -212,51 +211,49 @@ def _bags_table(found: Sequence[BagView], now: int) -> str:
 
 
 def _bag_text(one: BagView, now: int) -> str:
-    asks = ",".join(f"{name}={value}" for name, value in one["resources"].items())
+    asks = ",".join(f"{name}={value}" for name, value in one.resources.items())
     counts = ("waiting", "running", "ended", "failed", "deleted", "without_cluster")
     rows = [
-        ("state", one["state"]),
-        ("tasks", f"{one['tasks']}: " + _format_counts({name: one[name] for name in counts})),  # type: ignore[literal-required]
+        ("state", one.state),
+        ("tasks", f"{one.tasks}: " + _format_counts({name: json_members(one)[name] for name in counts})),
         ("one asks for", asks),
-        ("deadline", f"{format_time(one['deadline'], now)}, {_deadline_text(one)}"),
-        ("expected end", format_optional_time(one["end"], now)),
-        ("published end", format_optional_time(one["published_end"], now)),
+        ("deadline", f"{format_time(one.deadline, now)}, {_deadline_text(one)}"),
+        ("expected end", format_optional_time(one.end, now)),
+        ("published end", format_optional_time(one.published_end, now)),
         ("stretch factor", _format_stretch(one)),
     ]
-    if one["text"]:
-        rows.append(("why", one["text"]))
+    if one.text:
+        rows.append(("why", one.text))
     lines = [
         (
-            share["cluster"],
-            share["server_job"] or "-",
-            share["array"],
-            share["over"] or share["state"] or share["phase"] or "-",
-            str(share["running"]),
-            f"{share['ended']}" + (f" ({share['failed']} failed)" if share["failed"] else ""),
-            format_optional_time(share["end"], now),
-            share["text"],
+            share.cluster,
+            share.server_job or "-",
+            share.array,
+            share.over or share.state or share.phase or "-",
+            str(share.running),
+            f"{share.ended}" + (f" ({share.failed} failed)" if share.failed else ""),
+            format_optional_time(share.end, now),
+            share.text,
         )
-        for share in one["shares"]
+        for share in one.shares
     ]
     heads = ("CLUSTER", "JOB THERE", "TASKS", "STATE", "RUNNING", "ENDED", "END", "WHY")
-    name = f" {one['name']}" if one["name"] else ""
+    name = f" {one.name}" if one.name else ""
     return "\n\n".join(
-        (f"bag {one['id']}{name}: {one['owner']}", format_rows(rows), format_table(heads, lines, last=10))
+        (f"bag {one.id}{name}: {one.owner}", format_rows(rows), format_table(heads, lines, last=10))
     )
 
 
 def _format_stretch(one: BagView) -> str:
     """How far the first end and the last lie apart."""
-    if one["stretch_s"] is None or one["stretch"] is None:
+    if one.stretch_s is None or one.stretch is None:
         return "not known"
-    share = f"{100 * one['stretch']:.1f} % of the response"
-    return f"{format_duration(one['stretch_s'])} from the first end to the last, {share}"
+    share = f"{100 * one.stretch:.1f} % of the response"
+    return f"{format_duration(one.stretch_s)} from the first end to the last, {share}"
 
 
 def _cluster_names(one: BagView) -> str:
-    return (
-        ", ".join(sorted({share["cluster"] for share in one["shares"] if share["over"] != "refused"})) or "-"
-    )
+    return ", ".join(sorted({share.cluster for share in one.shares if share.over != "refused"})) or "-"
 
 
 def _format_counts(found: dict[str, int]) -> str:
@@ -265,4 +262,4 @@ def _format_counts(found: dict[str, int]) -> str:
 
 
 def _deadline_text(one: BagView) -> str:
-    return {True: "kept", False: "not kept", None: "not known"}[one["deadline_kept"]]
+    return {True: "kept", False: "not kept", None: "not known"}[one.deadline_kept]

@@ -11,6 +11,7 @@ from schedd.cli.user.job_text import describe_blocker, describe_change, format_t
 from schedd.cli.user.showstart import job_title, start_rows
 from schedd.client import Client, Refused
 from schedd.client.answers import Explanation, JobView, PriorityView, StartHistory
+from schedd.client.json_object import json_members
 
 __all__ = ["make_parser", "run"]
 
@@ -57,17 +58,17 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         if "[]" in args.job:
             return _show_array(client, args.job, now, as_json=args.json)
         return show_ended_job(session, args.job, error, as_json=args.json)
-    found, history = client.explain(job["id"]), client.history(job["id"], limit=_MOVES)
+    found, history = client.explain(job.id), client.history(job.id, limit=_MOVES)
     priority = _waiting_priority(client, job)
     if args.json:
         show_json({"job": job, "explain": found, "history": history, "priority": priority})
-        return job["planned_start"] is not None
+        return job.planned_start is not None
     print(job_title(job) + "\n")
     print(format_rows([*_request_rows(job, now), *start_rows(job, found, now), *_run_time_rows(client, job)]))
     for text in (_blockers_text(found, now), _formula_text(priority), _moves_text(history, now)):
         if text:
             print("\n" + text)
-    return job["planned_start"] is not None
+    return job.planned_start is not None
 
 
 def _show_array(client: Client, name: str, now: int, *, as_json: bool) -> bool:
@@ -75,114 +76,113 @@ def _show_array(client: Client, name: str, now: int, *, as_json: bool) -> bool:
     found = client.array(name)
     if as_json:
         show_json(found)
-        return found["last_end"] is not None
+        return found.last_end is not None
     counts = ("waiting", "planned", "running", "ended", "failed", "deleted")
-    words = [f"{found[one]} {one}" for one in counts if found[one]]  # type: ignore[literal-required]
-    lines = [("jobs", ", ".join(words)), ("submitted", format_time_and_distance(found["submitted"], now))]
-    if found["first_end"] is not None:
-        lines.append(("first end", format_time_and_distance(found["first_end"], now)))
+    members = json_members(found)
+    words = [f"{members[one]} {one}" for one in counts if members[one]]
+    lines = [("jobs", ", ".join(words)), ("submitted", format_time_and_distance(found.submitted, now))]
+    if found.first_end is not None:
+        lines.append(("first end", format_time_and_distance(found.first_end, now)))
     last = (
-        format_time_and_distance(found["last_end"], now)
-        if found["last_end"] is not None
+        format_time_and_distance(found.last_end, now)
+        if found.last_end is not None
         else "not known: a job has no start"
     )
     lines.append(("last end", last))
-    if found["stretch_s"] is not None and found["stretch"] is not None:
-        share = f"{100 * found['stretch']:.1f} % of the response"
+    if found.stretch_s is not None and found.stretch is not None:
+        share = f"{100 * found.stretch:.1f} % of the response"
         lines.append(
             (
                 "stretch factor",
-                f"{format_duration(found['stretch_s'])} from the first end to the last, {share}",
+                f"{format_duration(found.stretch_s)} from the first end to the last, {share}",
             )
         )
-    print(f"array {found['array']}: {found['owner']}\n")
+    print(f"array {found.array}: {found.owner}\n")
     print(format_rows(lines))
-    return found["last_end"] is not None
+    return found.last_end is not None
 
 
 def _request_rows(job: JobView, now: int) -> Iterator[tuple[str, str]]:
-    letter = job["job_state"]
+    letter = job.job_state
     yield "state", f"{letter}, {_LETTERS.get(letter, 'as the server says')}"
-    asks = ", ".join(f"{name}={value}" for name, value in sorted(job["resources"].items()))
+    asks = ", ".join(f"{name}={value}" for name, value in sorted(job.resources.items()))
     yield "asks for", asks or "nothing in particular"
-    more = [f"group {job['group']}"] if job["group"] else []
-    more += [f"account {job['account']}"] if job["account"] else []
-    more += [f"{_LABELS.get(kind, kind)} {name}" for kind, name in job.get("labels", {}).items()]
-    more += [f"priority {job['priority']}"] if job["priority"] else []
+    more = [f"group {job.group}"] if job.group else []
+    more += [f"account {job.account}"] if job.account else []
+    more += [f"{_LABELS.get(kind, kind)} {name}" for kind, name in job.labels.items()]
+    more += [f"priority {job.priority}"] if job.priority else []
     if more:
         yield "counts for", ", ".join(more)
-    yield "submitted", format_time_and_distance(job["submitted"], now)
-    if job["eligible_since"] is not None and job["eligible_since"] != job["submitted"]:
-        yield "eligible", format_time_and_distance(job["eligible_since"], now)
-    if job["holds"].strip("n"):
-        yield "holds", job["holds"]
-    if job["depend"]:
-        yield "depends on", job["depend"]
+    yield "submitted", format_time_and_distance(job.submitted, now)
+    if job.eligible_since is not None and job.eligible_since != job.submitted:
+        yield "eligible", format_time_and_distance(job.eligible_since, now)
+    if job.holds.strip("n"):
+        yield "holds", job.holds
+    if job.depend:
+        yield "depends on", job.depend
 
 
 def _run_time_rows(client: Client, job: JobView) -> Iterator[tuple[str, str]]:
     """Of a job that says how much it does, and how fast."""
-    if not any(name.removeprefix("x.") == "work_units" for name in job["resources"]):
+    if not any(name.removeprefix("x.") == "work_units" for name in job.resources):
         return
-    found = client.run_time(job["id"])
-    if found["p50"] is not None and found["p90"] is not None:
-        half, most = format_duration(found["p50"]), format_duration(found["p90"])
-        by = "its throughput where it is planned" if found["source"] == "throughput" else "others like it"
+    found = client.run_time(job.id)
+    if found.p50 is not None and found.p90 is not None:
+        half, most = format_duration(found.p50), format_duration(found.p90)
+        by = "its throughput where it is planned" if found.source == "throughput" else "others like it"
         yield (
             "run time",
             f"{half} by {by}; 90 % by {most}",
         )
-    if found["too_short"]:
+    if found.too_short:
         yield "", "longer than its walltime: it would be killed there"
-    for one in found["on"]:
-        where = f"{one['nodes']} nodes: {', '.join(one['some'][:3])}{' …' if one['nodes'] > 3 else ''}"
-        yield f"at {one['rate']:g}/s", f"{format_duration(one['run_time'])} on {where}"
-    ended = found["past"]
-    if ended is not None and ended["median_error"] is not None:
-        yield "so far", f"off by {100 * ended['median_error']:.0f} % in the median of {ended['jobs']} jobs"
+    for one in found.on:
+        where = f"{one.nodes} nodes: {', '.join(one.some[:3])}{' …' if one.nodes > 3 else ''}"
+        yield f"at {one.rate:g}/s", f"{format_duration(one.run_time)} on {where}"
+    ended = found.past
+    if ended is not None and ended.median_error is not None:
+        yield "so far", f"off by {100 * ended.median_error:.0f} % in the median of {ended.jobs} jobs"
 
 
 def _blockers_text(found: Explanation, now: int) -> str:
     """All blockers, where they are more than `start_rows` names."""
-    if found["earliest"] is None or not (found["blockers"] or found["hidden"]):
+    if found.earliest is None or not (found.blockers or found.hidden):
         return ""
-    lines = [f"To start {_format_start(found['earliest'], now)}, these would have to be out of its way:"]
-    lines += [wrap_indented(describe_blocker(one, now)) for one in found["blockers"]]
-    if found["hidden"]:
-        lines.append(f"  jobs of other users: {found['hidden']}")
+    lines = [f"To start {_format_start(found.earliest, now)}, these would have to be out of its way:"]
+    lines += [wrap_indented(describe_blocker(one, now)) for one in found.blockers]
+    if found.hidden:
+        lines.append(f"  jobs of other users: {found.hidden}")
     return "\n".join(lines)
 
 
 def _waiting_priority(client: Client, job: JobView) -> PriorityView | None:
     """The priority of a job that waits; None if it runs, or the daemon had no time to answer."""
-    if job["job_state"] not in ("Q", "H", "W"):
+    if job.job_state not in ("Q", "H", "W"):
         return None
     try:
-        return client.priority(job["id"])
+        return client.priority(job.id)
     except Refused:
         return None
 
 
 def _formula_text(priority: PriorityView | None) -> str:
     """The value by a formula, with the share of each part and the value of each name."""
-    if priority is None or not priority["formula"]:
+    if priority is None or not priority.formula:
         return ""
-    lines = [f"Its value by {priority['formula_source']} is {priority['total']:.6g}:"]
-    if priority["failing"]:
+    lines = [f"Its value by {priority.formula_source} is {priority.total:.6g}:"]
+    if priority.failing:
         lines.append(
-            wrap_indented(f"the formula has no value, which counts as 0: {priority['failing']} has none")
+            wrap_indented(f"the formula has no value, which counts as 0: {priority.failing} has none")
         )
-    lines += [wrap_indented(f"{one['points']:+.6g}  {one['name']}") for one in priority["terms"]]
+    lines += [wrap_indented(f"{one.points:+.6g}  {one.name}") for one in priority.terms]
     values = [
-        f"{one['name']} = {value if isinstance(value := one['value'], str) else f'{value:.6g}'}"
-        for one in priority["values"]
+        f"{one.name} = {value if isinstance(value := one.value, str) else f'{value:.6g}'}"
+        for one in priority.names
     ]
     if values:
         lines.append(wrap_indented(f"with {', '.join(values)}"))
-    if priority["threshold"] is not None:
-        lines.append(
-            wrap_indented(f"jobs with a value of {priority['threshold']:.6g} or less are not planned")
-        )
+    if priority.threshold is not None:
+        lines.append(wrap_indented(f"jobs with a value of {priority.threshold:.6g} or less are not planned"))
     return "\n".join(lines)
 
 
@@ -191,14 +191,14 @@ def _format_start(time: int, now: int) -> str:
 
 
 def _moves_text(history: StartHistory, now: int) -> str:
-    if not history["changes"]:
+    if not history.changes:
         return ""
     lines = ["How its start moved, the latest first:"]
-    for change in history["changes"]:
-        after = format_time(change["after"], now) if change["after"] is not None else "not known"
+    for change in history.changes:
+        after = format_time(change.after, now) if change.after is not None else "not known"
         lines.append(wrap_indented(f"{after}  decided {describe_change(change, now)}"))
-    ended = history["promise_ended"]
+    ended = history.promise_ended
     if ended is not None:
-        when_ended = f"{format_duration(now - ended['time'])} ago: {ended['words']}"
-        lines.append(f"Its promise of {format_time(ended['promised'], now)} ended {when_ended}")
+        when_ended = f"{format_duration(now - ended.time)} ago: {ended.words}"
+        lines.append(f"Its promise of {format_time(ended.promised, now)} ended {when_ended}")
     return "\n".join(lines)

@@ -102,15 +102,13 @@ def _run_action(args: argparse.Namespace) -> bool:
                 )
                 return True
     words = {
-        "submit": lambda: done["id"],
-        "divide": lambda: done["id"],
-        "cancel": lambda: (
-            f"co-allocation {done['id']}: {'it had ' + done['over'] if done['over'] else 'withdrawn'}"
-        ),
+        "submit": lambda: done.id,
+        "divide": lambda: done.id,
+        "cancel": lambda: f"co-allocation {done.id}: {'it had ' + done.over if done.over else 'withdrawn'}",
         "show": lambda: _coallocation_text(done, now),
     }
     print_answer(args, done, words[args.act])
-    return args.act != "show" or done["start"] is not None
+    return args.act != "show" or done.start is not None
 
 
 def _read_file(file: Path) -> dict[str, Any]:
@@ -151,15 +149,13 @@ def _divided_request(args: argparse.Namespace) -> dict[str, Any]:
 def _coallocations_table(found: Sequence[CoAllocationView], now: int) -> str:
     lines = [
         (
-            one["id"],
-            one["owner"],
-            one["state"],
-            format_optional_time(one["start"], now),
-            ", ".join(
-                sorted({component["cluster"] for component in one["components"] if component["cluster"]})
-            )
+            one.id,
+            one.owner,
+            one.state,
+            format_optional_time(one.start, now),
+            ", ".join(sorted({component.cluster for component in one.components if component.cluster}))
             or "-",
-            one["text"],
+            one.text,
         )
         for one in found
     ]
@@ -167,42 +163,42 @@ def _coallocations_table(found: Sequence[CoAllocationView], now: int) -> str:
 
 
 def _coallocation_text(one: CoAllocationView, now: int) -> str:
-    rows = [("cores", str(one["cores"]))] if one["cores"] is not None else []
+    rows = [("cores", str(one.cores))] if one.cores is not None else []
     rows += [
-        ("state", one["state"]),
-        ("start", format_optional_time(one["start"], now)),
-        ("end", format_optional_time(one["end"], now)),
+        ("state", one.state),
+        ("start", format_optional_time(one.start, now)),
+        ("end", format_optional_time(one.end, now)),
     ]
-    if one["displayed_start"] is not None:
-        start, end = one["displayed_start"], one["published_end"]
+    if one.displayed_start is not None:
+        start, end = one.displayed_start, one.published_end
         period = f"{format_optional_time(start, now)} to {format_optional_time(end, now)}"
         rows.append(("first published", period))
-    if one["text"]:
-        rows.append(("why", one["text"]))
+    if one.text:
+        rows.append(("why", one.text))
     components = [
         (
-            str(component["component"]) + (" (optional)" if component["optional"] else ""),
-            component["cluster"] or "-",
-            component["job"] or "-",
-            component["state"] or component["phase"] or "-",
-            format_optional_time(component["started"], now),
-            ",".join(f"{name}={value}" for name, value in component["resources"].items()),
+            str(component.component) + (" (optional)" if component.optional else ""),
+            component.cluster or "-",
+            component.job or "-",
+            component.state or component.phase or "-",
+            format_optional_time(component.started, now),
+            ",".join(f"{name}={value}" for name, value in component.resources.items()),
         )
-        for component in one["components"]
+        for component in one.components
     ]
     moves = [
         (
-            str(turn["number"]),
-            format_optional_time(turn["start"], now),
-            ", ".join(f"{component}: {cluster}" for component, cluster in turn["clusters"].items()),
-            turn["phase"],
-            turn["why"] + (f"; {turn['text']}" if turn["text"] else ""),
+            str(turn.number),
+            format_optional_time(turn.start, now),
+            ", ".join(f"{component}: {cluster}" for component, cluster in turn.clusters.items()),
+            turn.phase,
+            turn.why + (f"; {turn.text}" if turn.text else ""),
         )
-        for turn in one["rounds"]
+        for turn in one.rounds
     ]
     return "\n\n".join(
         (
-            f"co-allocation {one['id']}: {one['owner']}",
+            f"co-allocation {one.id}: {one.owner}",
             format_rows(rows),
             format_table(
                 ("COMPONENT", "CLUSTER", "JOB THERE", "STATE", "STARTED", "ASKS FOR"), components, last=30

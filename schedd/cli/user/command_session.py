@@ -62,7 +62,7 @@ class Session:
     @property
     def now(self) -> int:
         """The present time by the cluster's clock, in seconds."""
-        return self.cluster["now"]
+        return self.cluster.now
 
 
 Command = Callable[[Session, argparse.Namespace], bool]
@@ -140,10 +140,10 @@ def run_with_exit_code(
 
 def cluster_warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
     """Warnings about the plan for every user."""
-    stale, halted = cluster["stale"], cluster["halted"]
+    stale, halted = cluster.stale, cluster.halted
     # An adapter that is to start nothing is what the site chose.
-    halted = "" if acts or cluster["mode"] != "scheduler" else halted
-    if clocks := cluster["clocks"]:
+    halted = "" if acts or cluster.mode != "scheduler" else halted
+    if clocks := cluster.clocks:
         yield f"times may be wrong: {clocks}"
     if stale and stale in halted:
         yield f"no jobs are started, and the plan may be out of date: {stale}"

@@ -13,14 +13,14 @@ _TIMEOUT_S: Final = 2.0
 _MAX_NAMES: Final = 2_000
 
 VALUE_KINDS: Final[dict[str, Callable[[Client], Iterable[str]]]] = {
-    "cluster": lambda client: (one["name"] for one in client.clusters()),
-    "job": lambda client: (one["id"] for one in client.jobs(fields=("id",))),
-    "node": lambda client: (one["name"] for one in client.nodes()),
-    "queue": lambda client: {one["queue"] for one in client.jobs(fields=("queue",))},
-    "held-node": lambda client: (one["name"] for one in client.holds() if one["kind"] == "node"),
-    "held-queue": lambda client: (one["name"] for one in client.holds() if one["kind"] == "queue"),
-    "reservation": lambda client: (one["name"] for one in client.reservations()),
-    "user": lambda client: {one["owner"].partition("@")[0] for one in client.jobs(fields=("owner",))},
+    "cluster": lambda client: (one.name for one in client.clusters()),
+    "job": lambda client: (one.id for one in client.jobs(fields=("id",))),
+    "node": lambda client: (one.name for one in client.nodes()),
+    "queue": lambda client: {one.queue for one in client.jobs(fields=("queue",))},
+    "held-node": lambda client: (one.name for one in client.holds() if one.kind == "node"),
+    "held-queue": lambda client: (one.name for one in client.holds() if one.kind == "queue"),
+    "reservation": lambda client: (one.name for one in client.reservations()),
+    "user": lambda client: {one.owner.partition("@")[0] for one in client.jobs(fields=("owner",))},
 }
 """Request for each kind of name."""
 

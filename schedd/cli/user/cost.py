@@ -33,29 +33,29 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         show_json(found)
     else:
         print(format_rows(list(_rows(found, session.now))))
-        if found["nodes"]:
+        if found.nodes:
             print("\n" + _nodes(found))
-    return found["planned_start"] is not None
+    return found.planned_start is not None
 
 
 def _rows(found: JobCostView, now: int) -> list[tuple[str, str]]:
-    start, unit = found["planned_start"], found["currency"]
-    lines = [("job", found["job"])]
+    start, unit = found.planned_start, found.currency
+    lines = [("job", found.job)]
     if start is None:
         lines.append(("start", "not known, so nothing is known of its cost"))
     else:
         lines.append(("start", format_time_and_distance(start, now)))
-        cost = found["cost"]
+        cost = found.cost
         lines.append(("cost", format_amount(cost, unit) if cost is not None else "the site has no prices"))
-        drawn = found["kwh"]
+        drawn = found.kwh
         lines.append(
             ("energy", format_amount(drawn, "kWh") if drawn is not None else "the site names no watts")
         )
-        if found["loss"]:
-            lines.append(("expected loss", f"{found['loss']:.3g} core-hours, since nodes fail"))
-    if found["limit"] is not None:
-        over = ", less than it costs" if found["over"] else ""
-        lines.append(("limit", format_amount(found["limit"], unit) + over))
+        if found.loss:
+            lines.append(("expected loss", f"{found.loss:.3g} core-hours, since nodes fail"))
+    if found.limit is not None:
+        over = ", less than it costs" if found.over else ""
+        lines.append(("limit", format_amount(found.limit, unit) + over))
     return lines
 
 
@@ -64,13 +64,13 @@ def _nodes(found: JobCostView) -> str:
         ("NODE", "CPUS", "GPUS", "COST", "ENERGY"),
         [
             (
-                one["node"],
-                str(one["cpus"]),
-                str(one["gpus"]),
-                format_amount(one["cost"], found["currency"]),
-                format_amount(one["kwh"], "kWh"),
+                one.node,
+                str(one.cpus),
+                str(one.gpus),
+                format_amount(one.cost, found.currency),
+                format_amount(one.kwh, "kWh"),
             )
-            for one in found["nodes"]
+            for one in found.nodes
         ],
         right="1234",
     )

@@ -23,39 +23,39 @@ def show_ended_job(
     if error.kind != "unknown-job" or error.hint.startswith("did you mean"):
         raise error
     history = session.client.history(wanted)
-    found, now = history["past"], session.now
+    found, now = history.past, session.now
     if found is None:  # it came back this moment
         raise error
     if as_json:
         show_json({"job": None, "explain": None, "history": history})
-        return found["started"] is not None
-    name = f" {found['name']}" if found["name"] else ""
+        return found.started is not None
+    name = f" {found.name}" if found.name else ""
     # The log may know of a job before the plan does, and of its end later than that.
-    stands = "is not in the plan now" if found["ended"] is None else "is over"
-    print(f"job {history['job']}{name}: {found['owner']}, {found['queue']}, {stands}\n")
+    stands = "is not in the plan now" if found.ended is None else "is over"
+    print(f"job {history.job}{name}: {found.owner}, {found.queue}, {stands}\n")
     print(format_rows(list(_job_rows(found, now, briefly=briefly))))
-    if not briefly and found["moments"]:
+    if not briefly and found.moments:
         print("\nWhat happened to it:")
-        for one in found["moments"]:
-            start = [format_time(one["start"], now)] if one["start"] is not None else []
-            kind = [] if one["kind"] == "event" else [f"{one['kind']} {one['decision']}".rstrip()]
-            words = [one["words"]] if one["words"] else []
-            print(wrap_indented(f"{format_time(one['time'], now)}  {': '.join(kind + words + start)}"))
-    return found["started"] is not None
+        for one in found.moments:
+            start = [format_time(one.start, now)] if one.start is not None else []
+            kind = [] if one.kind == "event" else [f"{one.kind} {one.decision}".rstrip()]
+            words = [one.words] if one.words else []
+            print(wrap_indented(f"{format_time(one.time, now)}  {': '.join(kind + words + start)}"))
+    return found.started is not None
 
 
 def _job_rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple[str, str]]:
     if not briefly:
-        asks = ", ".join(f"{name}={value}" for name, value in sorted(found["resources"].items()))
+        asks = ", ".join(f"{name}={value}" for name, value in sorted(found.resources.items()))
         yield "asked for", asks or "nothing in particular"
-    yield "submitted", format_time_and_distance(found["submitted"], now)
-    started, ended, estimate = found["started"], found["ended"], found["displayed_start"]
+    yield "submitted", format_time_and_distance(found.submitted, now)
+    started, ended, estimate = found.started, found.ended, found.displayed_start
     if started is not None:
         yield (
             "started",
-            format_time_and_distance(started, now) + (f", run {found['runs']}" if found["runs"] > 1 else ""),
+            format_time_and_distance(started, now) + (f", run {found.runs}" if found.runs > 1 else ""),
         )
-        yield "on", shorten_list(found["nodes"], _MAX_NODES_SHOWN)
+        yield "on", shorten_list(found.nodes, _MAX_NODES_SHOWN)
         if estimate is not None:
             off = started - estimate
             how = (
@@ -66,11 +66,11 @@ def _job_rows(found: EndedJobView, now: int, *, briefly: bool) -> Iterator[tuple
             yield "estimate", f"{format_time(estimate, now)}: it started {how}"
     else:
         yield "started", "never"
-    if found["promised_start"] is not None:
-        yield "promised", f"at the latest {format_time(found['promised_start'], now)}"
+    if found.promised_start is not None:
+        yield "promised", f"at the latest {format_time(found.promised_start, now)}"
     if ended is None:
         yield "ended", "not noted yet"
     else:
-        how = {"deleted": ", deleted", "gone": ", when the server listed it no more"}.get(found["how"], "")
-        status = f", exit status {found['exit_status']}" if found["exit_status"] is not None else ""
+        how = {"deleted": ", deleted", "gone": ", when the server listed it no more"}.get(found.how, "")
+        status = f", exit status {found.exit_status}" if found.exit_status is not None else ""
         yield "ended", format_time_and_distance(ended, now) + how + status

@@ -1,14 +1,21 @@
 """``schedd federation``: clusters of a federation; outcomes of its jobs, co-allocations and bags."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.action_parsers import print_answer
 from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code
 from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_duration, format_rows, format_table
-from schedd.client.answers import FederatedClusterView
+from schedd.client.answers import (
+    BagFigures,
+    BookingFigures,
+    CoAllocationSearches,
+    FederatedClusterView,
+    FederationReport,
+    JobFigures,
+    StretchFigures,
+)
 
 __all__ = ["make_parser", "run"]
 
@@ -55,79 +62,79 @@ _HEADS = ("CLUSTER", "CPUS", "OUR JOBS", "RUNNING", "WAITING CPU HOURS", "STATE"
 
 
 def _cluster_cells(one: FederatedClusterView) -> tuple[str, ...]:
-    cpus = str(one["cpus"]) if one["cpus"] is not None else "-"
-    hours = f"{one['load'][0] / 3_600:,.1f}"
-    state = one["away"] or one["trouble"] or "answers"
-    return one["name"], cpus, str(one["ours"]), str(one["running"]), hours, state
+    cpus = str(one.cpus) if one.cpus is not None else "-"
+    hours = f"{one.load[0] / 3_600:,.1f}"
+    state = one.away or one.trouble or "answers"
+    return one.name, cpus, str(one.ours), str(one.running), hours, state
 
 
-def _report_text(found: Mapping[str, Any]) -> str:
-    jobs, arrays, coallocations, bags = (found[name] for name in ("jobs", "arrays", "coallocations", "bags"))
+def _report_text(found: FederationReport) -> str:
+    jobs, arrays, bags = found.jobs, found.arrays, found.bags
     parts = (
         (
             "jobs",
             [
-                ("ended", str(jobs["ended"])),
-                ("on more than one cluster", str(jobs["moved"])),
+                ("ended", str(jobs.ended)),
+                ("on more than one cluster", str(jobs.moved)),
                 *_deadline_rows(jobs),
             ],
         ),
-        ("arrays", [("ended", str(arrays["ended"])), *_stretch_rows(arrays["stretch"])]),
-        ("co-allocations", list(_coallocation_rows(coallocations))),
+        ("arrays", [("ended", str(arrays.ended)), *_stretch_rows(arrays.stretch)]),
+        ("co-allocations", list(_coallocation_rows(found.coallocations))),
         (
             "bags",
             [
-                ("ended", str(bags["ended"])),
-                ("with a share that was refused", str(bags["moved"])),
-                ("clusters for each", _format_mean(bags["clusters"])),
+                ("ended", str(bags.ended)),
+                ("with a share that was refused", str(bags.moved)),
+                ("clusters for each", _format_mean(bags.clusters)),
                 *_deadline_rows(bags),
-                *_stretch_rows(bags["stretch"]),
+                *_stretch_rows(bags.stretch),
             ],
         ),
-        ("bookings", list(_booking_rows(found["bookings"]))),
+        ("bookings", list(_booking_rows(found.bookings))),
     )
     return "\n\n".join(f"{name}\n{format_rows(lines)}" for name, lines in parts)
 
 
-def _deadline_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    due = of["deadlines"]
-    if not due["with_deadline"]:
+def _deadline_rows(of: JobFigures | BagFigures) -> Iterator[tuple[str, str]]:
+    due = of.deadlines
+    if not due.with_deadline:
         yield "late", "none had a deadline"
         return
-    yield "late", f"{due['late']} of {due['with_deadline']} with a deadline"
-    yield "work of these", f"{100 * due['late_work']:.1f} %"
-    yield "TWDelay", f"{due['tw_delay']:,.0f}"
+    yield "late", f"{due.late} of {due.with_deadline} with a deadline"
+    yield "work of these", f"{100 * due.late_work:.1f} %"
+    yield "TWDelay", f"{due.tw_delay:,.0f}"
 
 
-def _stretch_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    if of["known"]:
-        text = f"{format_duration(round(of['stretch_s']))}, {100 * of['stretch']:.1f} % of the response"
-        yield "stretch factor", f"{text} (mean of {of['known']})"
+def _stretch_rows(of: StretchFigures) -> Iterator[tuple[str, str]]:
+    if of.stretch_s is not None and of.stretch is not None:
+        text = f"{format_duration(round(of.stretch_s))}, {100 * of.stretch:.1f} % of the response"
+        yield "stretch factor", f"{text} (mean of {of.known})"
     else:
         yield "stretch factor", "not known of any"
 
 
-def _coallocation_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "ended, failed", f"{of['ended']}, {of['failed']}"
-    yield "clusters for each", _format_mean(of["clusters"])
-    yield "shifts, remaps, refused", f"{of['shifts']}, {of['remaps']}, {of['refused']}"
+def _coallocation_rows(of: CoAllocationSearches) -> Iterator[tuple[str, str]]:
+    yield "ended, failed", f"{of.ended}, {of.failed}"
+    yield "clusters for each", _format_mean(of.clusters)
+    yield "shifts, remaps, refused", f"{of.shifts}, {of.remaps}, {of.refused}"
     yield (
         "came to one cluster",
-        _format_share(of["to_one"], of["several"], of["to_one_share"], "planned on several"),
+        _format_share(of.to_one, of.several, of.to_one_share, "planned on several"),
     )
     yield (
         "earlier than published",
-        _format_share(of["earlier"], of["ended"], of["earlier_share"], "that ended"),
+        _format_share(of.earlier, of.ended, of.earlier_share, "that ended"),
     )
-    yield "holes asked for, found", f"{of['gap_searches']}, {of['gaps_found']}"
+    yield "holes asked for, found", f"{of.gap_searches}, {of.gaps_found}"
 
 
-def _booking_rows(of: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "asked for, booked", f"{of['asked']}, {of['booked']}"
-    yield "of these by an offer", str(of["by_offer"])
-    yield "refused", f"{of['refused']}; {of['declined']} times a cluster had no room"
-    yield "ended, cancelled, lost", f"{of['ended']}, {of['cancelled']}, {of['lost']}"
-    yield "moves", str(of["moves"])
+def _booking_rows(of: BookingFigures) -> Iterator[tuple[str, str]]:
+    yield "asked for, booked", f"{of.asked}, {of.booked}"
+    yield "of these by an offer", str(of.by_offer)
+    yield "refused", f"{of.refused}; {of.declined} times a cluster had no room"
+    yield "ended, cancelled, lost", f"{of.ended}, {of.cancelled}, {of.lost}"
+    yield "moves", str(of.moves)
 
 
 def _format_share(some: int, of: int, share: float | None, which: str) -> str:

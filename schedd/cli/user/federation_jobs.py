@@ -10,6 +10,7 @@ from schedd.cli.user.formatting import format_duration, format_rows, format_tabl
 from schedd.client import ClientError, find_endpoint
 from schedd.client.answers import FederatedJobView, TransferAttemptView
 from schedd.client.federation import FederationClient
+from schedd.client.json_object import json_members
 
 __all__ = ["add_federation_option", "cancel_jobs", "connect_federation", "show_job", "show_queue"]
 
@@ -48,7 +49,7 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     """``showq --federation``: the jobs that are not over."""
 
     def ask(args: argparse.Namespace) -> bool:
-        if args.parts or args.queue or args.cluster or args.sort != "start":
+        if args.parts or args.queue or args.cluster or args.sort != found.get_default("sort"):
             raise ClientError("--federation can be combined only with -u and --json")
         with connect_federation(args.url) as federation:
             jobs = [job for job in federation.jobs(over=False) if args.user in (None, _owner_name(job))]
@@ -56,10 +57,10 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
             show_json({"jobs": jobs})
             return True
         now = int(time.time())
-        jobs.sort(key=lambda job: (_planned_start(job) is None, _planned_start(job) or 0, job["submitted"]))
+        jobs.sort(key=lambda job: (_planned_start(job) is None, _planned_start(job) or 0, job.submitted))
         heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "PLANNED START")
         print(format_table(heads, [_job_cells(job, now) for job in jobs]))
-        there = len({job["cluster"] for job in jobs if job["cluster"]})
+        there = len({job.cluster for job in jobs if job.cluster})
         print(f"\n{len(jobs)} jobs on {there} {'cluster' if there == 1 else 'clusters'}")
         return True
 
@@ -78,7 +79,7 @@ def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bo
         if args.json:
             show_json(job)
         else:
-            print(f"job {job['id']}{' ' + job['name'] if job['name'] else ''}: {job['owner']}\n")
+            print(f"job {job.id}{' ' + job.name if job.name else ''}: {job.owner}\n")
             print(format_rows(list(_job_rows(job, int(time.time())))))
             if not briefly:
                 print("\n" + _attempts_table(job, int(time.time())))
@@ -98,8 +99,8 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
             if args.json:
                 show_json(job)
             else:
-                done = f"it had {job['over']}" if job["over"] and not job["cancelled"] else "withdrawn"
-                print(f"job {job['id']}: {done}")
+                done = f"it had {job.over}" if job.over and not job.cancelled else "withdrawn"
+                print(f"job {job.id}: {done}")
             return True
 
         codes.append(run_with_exit_code(found, ask, argv))
@@ -108,89 +109,88 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
 
 def _current_attempt(job: FederatedJobView) -> TransferAttemptView | None:
     """The attempt at the cluster where the job is."""
-    there = [one for one in job["attempts"] if one["cluster"] == job["cluster"]]
+    there = [one for one in job.attempts if one.cluster == job.cluster]
     return there[-1] if there else None
 
 
 def _planned_start(job: FederatedJobView) -> int | None:
     one = _current_attempt(job)
-    return None if one is None or job["over"] else one["planned_start"]
+    return None if one is None or job.over else one.planned_start
 
 
 def _job_state(job: FederatedJobView) -> str:
     one = _current_attempt(job)
-    if job["over"]:
-        return job["over"]
+    if job.over:
+        return job.over
     if one is None:
         return "waits for a cluster"
-    return one["state"] or _PHASE_NAMES.get(one["phase"], one["phase"])
+    return one.state or _PHASE_NAMES.get(one.phase, one.phase)
 
 
 def _owner_name(job: FederatedJobView) -> str:
-    return job["owner"].partition("@")[0]
+    return job.owner.partition("@")[0]
 
 
 def _job_cells(job: FederatedJobView, now: int) -> tuple[str, ...]:
     start = _planned_start(job)
     when = format_time(start, now) if start is not None else "not known"
-    return (job["id"], job["owner"], job["cluster"] or "-", job["server_job"] or "-", _job_state(job), when)
+    return (job.id, job.owner, job.cluster or "-", job.server_job or "-", _job_state(job), when)
 
 
 def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
-    yield "asks for", ", ".join(f"{name}={value}" for name, value in sorted(job["resources"].items()))
+    yield "asks for", ", ".join(f"{name}={value}" for name, value in sorted(job.resources.items()))
     yield (
         "submitted",
-        f"{format_time(job['submitted'], now)}, {format_duration(max(0, now - job['submitted']))} ago",
+        f"{format_time(job.submitted, now)}, {format_duration(max(0, now - job.submitted))} ago",
     )
     yield "state", _job_state(job)
-    if job["over"]:
-        if job["over_at"] is not None:
-            yield "ended", format_time(job["over_at"], now)
-        if job["exit_status"] is not None:
-            yield "exit status", str(job["exit_status"])
-    if job["cluster"]:
-        yield "cluster", f"{job['cluster']}, as job {job['server_job'] or 'not known yet'}"
-    if job["booking"]:
-        yield "booking", job["booking"]
+    if job.over:
+        if job.over_at is not None:
+            yield "ended", format_time(job.over_at, now)
+        if job.exit_status is not None:
+            yield "exit status", str(job.exit_status)
+    if job.cluster:
+        yield "cluster", f"{job.cluster}, as job {job.server_job or 'not known yet'}"
+    if job.booking:
+        yield "booking", job.booking
     start, one = _planned_start(job), _current_attempt(job)
     if start is not None and one is not None:
         yield "planned start", format_time(start, now)
-        if one["promised_start"] is not None:
-            yield "promised", f"at the latest {format_time(one['promised_start'], now)}"
-    elif not job["over"]:
+        if one.promised_start is not None:
+            yield "promised", f"at the latest {format_time(one.promised_start, now)}"
+    elif not job.over:
         yield "planned start", "not known: the cluster does not disclose it, or has no start for it"
-    if job["tasks"]:
+    if job.tasks:
         yield "array", _array_summary(job)
-    if job["moves"]:
-        yield "moved", f"{job['moves']} times from one cluster to another"
-    if job["text"]:
-        yield "why", job["text"]
+    if job.moves:
+        yield "moved", f"{job.moves} times from one cluster to another"
+    if job.text:
+        yield "why", job.text
 
 
 def _array_summary(job: FederatedJobView) -> str:
     """The indices of an array, and how many of its jobs stand where."""
-    counts = job["standing"]
+    counts = job.standing
     if counts is None:
-        return job["tasks"]
-    known = {name: counts[name] for name in ("planned", "running", "ended", "failed", "deleted")}
-    words = [f"{count} {name}" for name, count in known.items() if count]
-    if counts["first_end"] is not None and counts["last_end"] is not None and job["over"]:
-        words.append(
-            f"{format_duration(counts['last_end'] - counts['first_end'])} from the first end to the last"
-        )
-    return ", ".join((f"{job['tasks']}: {counts['tasks']} jobs", *words))
+        return job.tasks
+    known = json_members(counts)
+    states = ("planned", "running", "ended", "failed", "deleted")
+    words = [f"{known[name]} {name}" for name in states if known[name]]
+    if counts.first_end is not None and counts.last_end is not None and job.over:
+        words.append(f"{format_duration(counts.last_end - counts.first_end)} from the first end to the last")
+    return ", ".join((f"{job.tasks}: {counts.tasks} jobs", *words))
 
 
 def _attempts_table(job: FederatedJobView, now: int) -> str:
     lines = [
         (
-            str(one["number"]),
-            one["cluster"],
-            one["server_job"] or "-",
-            _PHASE_NAMES.get(one["phase"], one["phase"]),
-            format_time(one["since"], now),
-            one["text"] or one["why"],
+            str(one.number),
+            one.cluster,
+            one.server_job or "-",
+            _PHASE_NAMES.get(one.phase, one.phase),
+            format_time(one.since, now),
+            one.text or one.why,
         )
-        for one in job["attempts"]
+        for one in job.attempts
     ]
     return format_table(("COPY", "CLUSTER", "JOB THERE", "STATE", "SINCE", "WHY"), lines, last=20)

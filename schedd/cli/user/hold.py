@@ -79,8 +79,6 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     return True
 
 
-def _holds_table(held: list[HoldView], now: int) -> str:
-    lines = [
-        (one["kind"], one["name"], format_time(one["since"], now), one["by"], one["reason"]) for one in held
-    ]
+def _holds_table(held: Sequence[HoldView], now: int) -> str:
+    lines = [(one.kind, one.name, format_time(one.since, now), one.by, one.reason) for one in held]
     return format_table(("KIND", "NAME", "SINCE", "BY", "REASON"), lines, last=12)

@@ -1,6 +1,6 @@
 """Blockers, changes and places of a job in words, with local times."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.formatting import format_duration, format_time, shorten_list
 from schedd.client.answers import (
@@ -61,15 +61,15 @@ def format_due(time: int, now: int) -> str:
 def describe_job_start(job: JobView, now: int) -> StartSentence:
     """The sentence about the start of a job."""
     facts = StartFacts(
-        state=job["state"],
-        started=job["started"],
-        planned=job["displayed_start"],
-        expected=job["expected_start"],
-        expected_by=job["expected_by"],
-        expected_as_of=job["expected_as_of"],
-        promised=job["promised_start"],
-        at_risk=job["at_risk"] is not None,
-        predicted=job.get("predicted", True),  # older daemons do not name it
+        state=job.state,
+        started=job.started,
+        planned=job.displayed_start,
+        expected=job.expected_start,
+        expected_by=job.expected_by,
+        expected_as_of=job.expected_as_of,
+        promised=job.promised_start,
+        at_risk=job.at_risk is not None,
+        predicted=job.predicted,
     )
     return describe_start(facts, now)
 
@@ -77,12 +77,12 @@ def describe_job_start(job: JobView, now: int) -> StartSentence:
 def describe_what_if_start(found: WhatIfVariantResult, now: int) -> StartSentence:
     """The sentence about the start of a hypothetical job."""
     facts = StartFacts(
-        planned=found["planned_start"],
-        expected=found["expected_start"],
-        expected_by=found["expected_by"],
-        expected_as_of=found["expected_as_of"],
-        promised=found["promised_start"],
-        predicted=found.get("predicted", True),
+        planned=found.planned_start,
+        expected=found.expected_start,
+        expected_by=found.expected_by,
+        expected_as_of=found.expected_as_of,
+        promised=found.promised_start,
+        predicted=found.predicted,
     )
     return describe_start(facts, now)
 
@@ -94,21 +94,21 @@ def format_start(sentence: StartSentence, now: int) -> str:
 
 def forecast_age(job: JobView, now: int) -> str:
     """When the forecast of a job was calculated, where it is not of these minutes; else empty."""
-    as_of = job["expected_as_of"]
-    if job["expected_start"] is None or as_of is None or now - as_of <= FORECAST_FRESH_S // 3:
+    as_of = job.expected_as_of
+    if job.expected_start is None or as_of is None or now - as_of <= FORECAST_FRESH_S // 3:
         return ""
     return f"calculated {format_time_and_distance(as_of, now)}"
 
 
-def format_nodes(shares: list[ShareFacts]) -> str:
+def format_nodes(shares: Sequence[ShareFacts]) -> str:
     """`n1 (4 cpus), n2 (4 cpus)`, shortened where there are many."""
-    names = [share["node"] for share in shares]
+    names = [share.node for share in shares]
     return shorten_list(names, 6)
 
 
 def describe_change(change: Change, now: int) -> str:
     """When, by how much and why a planned start moved."""
-    before, after = change["before"], change["after"]
+    before, after = change.before, change.after
     if before is None and after is None:
         how = "still not known"
     elif before is None:
@@ -119,32 +119,32 @@ def describe_change(change: Change, now: int) -> str:
         how = "elsewhere, at the same time"
     else:
         how = f"{format_duration(abs(after - before))} {'earlier' if after < before else 'later'}"
-    return f"{format_time(change['time'], now)}  {how}: {change['words']}"
+    return f"{format_time(change.time, now)}  {how}: {change.words}"
 
 
 def describe_blocker(one: Blocker, now: int) -> str:
     """One blocker in words."""
-    if one["kind"] == "job":
-        until = format_time(one["until"] or now, now)
-        if one["state"] == "planned":
-            does = f"is planned from {format_time(one['start'] or now, now)} to {until} and takes"
+    if one.kind == "job":
+        until = format_time(one.until or now, now)
+        if one.state == "planned":
+            does = f"is planned from {format_time(one.start or now, now)} to {until} and takes"
         else:
             does = f"runs until {until} and holds"
-        by = f"; its value by {one['ranked_by']} is higher" if one["ranked_by"] else ""
-        return f"job {one['name']} {does} {_describe_holdings(one['on'])}{by}"
-    if one["kind"] == "reservation":
-        until = f" until {format_time(one['until'], now)}" if one["until"] is not None else ""
-        others = any("access" in on["what"] for on in one["on"])
+        by = f"; its value by {one.ranked_by} is higher" if one.ranked_by else ""
+        return f"job {one.name} {does} {_describe_holdings(one.on)}{by}"
+    if one.kind == "reservation":
+        until = f" until {format_time(one.until, now)}" if one.until is not None else ""
+        others = any("access" in on.what for on in one.on)
         does = "keeps others off" if others else "keeps free"
-        return f"reservation {one['name']} {does} {shorten_list([on['name'] for on in one['on']])}{until}"
-    return one["words"]
+        return f"reservation {one.name} {does} {shorten_list([on.name for on in one.on])}{until}"
+    return one.words
 
 
-def _describe_holdings(on: list[BlockedResource]) -> str:
+def _describe_holdings(on: Sequence[BlockedResource]) -> str:
     """`cpus of n1, n2; mem of n3`."""
     by_what: dict[tuple[str, ...], list[str]] = {}
     for one in on:
-        by_what.setdefault(tuple(one["what"]), []).append(one["name"])
+        by_what.setdefault(tuple(one.what), []).append(one.name)
     parts = []
     for what, names in by_what.items():
         if not what:
@@ -167,50 +167,50 @@ _RIGHTS = {
 
 def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     """The jobs that hold the nodes of a job until its start, and jobs with precedence, as rows."""
-    if found.get("node_choice"):  # older daemons do not name it
-        yield "its nodes", found["node_choice"]
-    earliest, because = found["earliest"], found["earliest_why"]
+    if found.node_choice:
+        yield "its nodes", found.node_choice
+    earliest, because = found.earliest, found.earliest_why
     if because and earliest is not None:
         yield "not before", f"{format_time(earliest, now)}: {because}"
-    if not found["chain"]:
-        if not because and found["planned_start"] is not None and found["planned_start"] > now:
-            yield "not sooner", found["why"]
+    if not found.chain:
+        if not because and found.planned_start is not None and found.planned_start > now:
+            yield "not sooner", found.why
         return
-    if found["has_room_sooner"]:
-        yield "not sooner", found["why"]
-    ahead = {one["right"]: one["count"] for one in found["ahead"]}
+    if found.has_room_sooner:
+        yield "not sooner", found.why
+    ahead = {one.right: one.count for one in found.ahead}
     count = sum(ahead.values())
     if count:
         rights = ", ".join(f"{n} {_RIGHTS[right][n > 1]}" for right, n in ahead.items())
         yield "ahead", f"{count} queued job{'s' * (count > 1)} on its nodes: {rights}"
     name = "not sooner"
-    links = [link for link in found["chain"] if link["kind"] != "eligible"]
+    links = [link for link in found.chain if link.kind != "eligible"]
     for link in links[:_MAX_LINKS]:
-        yield name, f"{describe_link(link)} until {format_time(link['until'], now)}"
+        yield name, f"{describe_link(link)} until {format_time(link.until, now)}"
         name = "then"
     if len(links) > _MAX_LINKS:
-        yield name, f"{len(links) - _MAX_LINKS} more steps until {format_time(links[-1]['until'], now)}"
+        yield name, f"{len(links) - _MAX_LINKS} more steps until {format_time(links[-1].until, now)}"
 
 
 def describe_link(link: ChainLink) -> str:
     """What keeps a job off its nodes until the end of the link."""
-    on, jobs = shorten_list(link["nodes"]) or "a limit", shorten_list([one["id"] for one in link["jobs"]])
-    if link["kind"] == "running":
+    on, jobs = shorten_list(link.nodes) or "a limit", shorten_list([one.id for one in link.jobs])
+    if link.kind == "running":
         if not jobs:
             return f"a job of another user holds {on}"
-        several = len(link["jobs"]) > 1
+        several = len(link.jobs) > 1
         return f"{'jobs' if several else 'job'} {jobs} {'hold' if several else 'holds'} {on}"
-    if link["kind"] == "queued":
-        if link["count"] == 1 and jobs:
-            right = link["jobs"][0]["right"]
+    if link.kind == "queued":
+        if link.count == 1 and jobs:
+            right = link.jobs[0].right
             return f"job {jobs}, which {_RIGHTS[right or 'placement'][0]}, is planned on {on}"
         named = f" ({jobs})" if jobs else ""
-        many = f"{link['count']} queued jobs are" if link["count"] > 1 else "a queued job is"
+        many = f"{link.count} queued jobs are" if link.count > 1 else "a queued job is"
         return f"{many} planned on {on}{named}"
-    if link["kind"] == "reservation":
-        return f"reservation {link['name']} keeps {on}"
-    if link["kind"] == "limit":
-        return f"no room within the limit: {link['name']},"
-    if link["kind"] == "node":
+    if link.kind == "reservation":
+        return f"reservation {link.name} keeps {on}"
+    if link.kind == "limit":
+        return f"no room within the limit: {link.name},"
+    if link.kind == "node":
         return f"{on} has too little in use"
     return "its nodes are free; the plan is being repaired"

@@ -77,7 +77,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(found)
     else:
-        print(_notices_table(found["notices"]) if found["notices"] else _no_notices_text(found))
+        print(_notices_table(found.notices) if found.notices else _no_notices_text(found))
     return True
 
 
@@ -91,19 +91,19 @@ def _parse_span(option: str, text: str | None) -> int | None:
 
 
 def _no_notices_text(found: NoticesView) -> str:
-    offered = [f"mail to {domain}" for domain in found["domains"]] + [*found["commands"]]
+    offered = [f"mail to {domain}" for domain in found.domains] + [*found.commands]
     return f"you have no notices; this site offers: {', '.join(offered) or 'nothing'}"
 
 
-def _notices_table(found: list[NoticeView]) -> str:
+def _notices_table(found: Sequence[NoticeView]) -> str:
     lines = [
         (
-            str(one["number"]),
-            one["job"] or "all own",
-            format_duration(one["moved"]) if one["moved"] is not None else "-",
-            format_duration(one["ahead"]) if one["ahead"] is not None else "-",
-            "lost" if one["lost"] else "-",
-            one["to"] if one["way"] == "mail" else f"command {one['to']}",
+            str(one.number),
+            one.job or "all own",
+            format_duration(one.moved) if one.moved is not None else "-",
+            format_duration(one.ahead) if one.ahead is not None else "-",
+            "lost" if one.lost else "-",
+            one.to if one.way == "mail" else f"command {one.to}",
         )
         for one in found
     ]

@@ -31,19 +31,19 @@ def _show_objectives(session: Session, args: argparse.Namespace) -> bool:
         return True
     lines = [
         (
-            one["objective"],
+            one.objective,
             _format_value(one),
         )
-        for one in found["objectives"]
+        for one in found.objectives
     ]
     print(format_rows(lines))
     return True
 
 
 def _format_value(one: ObjectiveValue) -> str:
-    if one["value"] is None:
-        return f"not known: {one['why']}"
-    text = format_amount(one["value"], one["unit"])
-    if one["expected"] is None:
+    if one.value is None:
+        return f"not known: {one.why}"
+    text = format_amount(one.value, one.unit)
+    if one.expected is None:
         return text
-    return f"{text}, {format_amount(one['expected'], one['unit'])} expected"
+    return f"{text}, {format_amount(one.expected, one.unit)} expected"

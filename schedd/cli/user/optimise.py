@@ -49,36 +49,34 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
 
 def _search_rows(run: SearchView) -> list[tuple[str, str]]:
     lines = [
-        ("search", f"{run['kind']}, {run['seconds']:.1f} s, {run['tried']} moves tried; {run['ended']}"),
-        ("moved", f"{run['taken']} of {run['jobs']} jobs in the plan"),
+        ("search", f"{run.kind}, {run.seconds:.1f} s, {run.tried} moves tried; {run.ended}"),
+        ("moved", f"{run.taken} of {run.jobs} jobs in the plan"),
     ]
     return lines + criterion_rows(run) + objective_rows(run)
 
 
 def objective_rows(run: SearchView) -> list[tuple[str, str]]:
     """What the plan itself gained or lost by objectives that are no criteria."""
-    named = {one["criterion"] for one in run["criteria"]}
+    named = {one.criterion for one in run.criteria}
     return [
         (
-            one["objective"],
-            f"{format_amount(one['before'], one['unit'])} -> {format_amount(one['after'], one['unit'])}",
+            one.objective,
+            f"{format_amount(one.before, one.unit)} -> {format_amount(one.after, one.unit)}",
         )
-        for one in run["objectives"]
-        if one["objective"] not in named and one["before"] != one["after"]
+        for one in run.objectives
+        if one.objective not in named and one.before != one.after
     ]
 
 
 def criterion_rows(run: SearchView) -> list[tuple[str, str]]:
     """The criteria that a search changed, as rows."""
-    return [
-        (one["criterion"], _format_change(one)) for one in run["criteria"] if one["before"] != one["after"]
-    ]
+    return [(one.criterion, _format_change(one)) for one in run.criteria if one.before != one.after]
 
 
 def _format_change(one: CriterionChange) -> str:
-    if one["unit"] == "s":
-        return f"{format_duration(round(one['before']))} -> {format_duration(round(one['after']))}"
-    return f"{one['before']:.3f} -> {one['after']:.3f}"
+    if one.unit == "s":
+        return f"{format_duration(round(one.before))} -> {format_duration(round(one.after))}"
+    return f"{one.before:.3f} -> {one.after:.3f}"
 
 
 def _searches_table(found: list[SearchView], now: int) -> str:
@@ -86,13 +84,13 @@ def _searches_table(found: list[SearchView], now: int) -> str:
         ("STARTED", "KIND", "SECONDS", "JOBS", "MOVED", "GAIN", "WHY"),
         [
             (
-                format_time(one["started"], now),
-                one["kind"],
-                f"{one['seconds']:.1f}",
-                str(one["jobs"]),
-                str(one["taken"]),
-                f"{100 * one['gain']:.1f} %",
-                one["why"],
+                format_time(one.started, now),
+                one.kind,
+                f"{one.seconds:.1f}",
+                str(one.jobs),
+                str(one.taken),
+                f"{100 * one.gain:.1f} %",
+                one.why,
             )
             for one in found
         ],

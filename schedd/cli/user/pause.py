@@ -29,5 +29,5 @@ def _pause(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(done)
     else:
-        print(f"{session.cluster['name']}: no jobs are started: {done['paused']}")
+        print(f"{session.cluster.name}: no jobs are started: {done.paused}")
     return True

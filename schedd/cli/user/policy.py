@@ -47,11 +47,11 @@ def run(argv: Sequence[str], name: str = "schedd policy") -> int:
 def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.act == "preview":
-        found = client.preview_policy(merge_policy(args.what, client.policy()["site"], args.cluster))
+        found = client.preview_policy(merge_policy(args.what, client.policy().site, args.cluster))
         show_json(found) if args.json else print(_format_policy_preview(found, session.now))
         return True
     if args.act == "set":
-        policy = client.set_policy(merge_policy(args.what, client.policy()["site"], args.cluster))
+        policy = client.set_policy(merge_policy(args.what, client.policy().site, args.cluster))
     else:
         policy = client.withdraw_policy() if args.act == "withdraw" else client.policy()
     show_json(policy) if args.json else print(_format_policy(policy))
@@ -133,15 +133,15 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _format_policy(policy: PolicyView) -> str:
-    version = policy["version"]
+    version = policy.version
     title = f"version {version}, set while the daemon runs" if version else "the settings' policy"
-    return f"{title}\n{json.dumps(policy['site'], indent=2, ensure_ascii=False)}"
+    return f"{title}\n{json.dumps(policy.site, indent=2, ensure_ascii=False)}"
 
 
 def _format_policy_preview(found: PolicyPreview, now: int) -> str:
     text = format_preview(found, now)
-    run = found["search"]
+    run = found.search
     if run is None:
         return text
-    lines = [("moved", f"{run['moved']} of {run['jobs']} jobs"), *criterion_rows(run)]
+    lines = [("moved", f"{run.moved} of {run.jobs} jobs"), *criterion_rows(run)]
     return f"{text}\n\nA search under these criteria, on a copy of the plan:\n{format_rows(lines)}"

@@ -10,30 +10,30 @@ _MAX_JOBS_SHOWN = 10
 
 def format_preview(found: PreviewView, now: int) -> str:
     """A sentence, alerts, and the first jobs that would move."""
-    jobs, broken = _count(found["moves"], "waiting job"), _count(found["broken"], "promise")
+    jobs, broken = _count(found.moves, "waiting job"), _count(found.broken, "promise")
     parts = [f"{jobs} would move, {broken} would be put at risk"]
-    if found["running"]:
-        parts.append(f"running jobs go on there: {shorten_list([one['job'] for one in found['running']], 5)}")
-    for one in found["preempted"][:_MAX_JOBS_SHOWN]:
-        lost = f"{one['lost']:,} core-seconds of work lost"
-        parts.append(f"running job {one['job']} would be preempted for job {one['preemptor']}: {lost}")
-    if len(found["preempted"]) > _MAX_JOBS_SHOWN:
-        parts.append(f"and {len(found['preempted']) - _MAX_JOBS_SHOWN} more would be preempted")
-    parts += found["alerts"]
-    if found["moved"]:
+    if found.running:
+        parts.append(f"running jobs go on there: {shorten_list([one.job for one in found.running], 5)}")
+    for one in found.preempted[:_MAX_JOBS_SHOWN]:
+        lost = f"{one.lost:,} core-seconds of work lost"
+        parts.append(f"running job {one.job} would be preempted for job {one.preemptor}: {lost}")
+    if len(found.preempted) > _MAX_JOBS_SHOWN:
+        parts.append(f"and {len(found.preempted) - _MAX_JOBS_SHOWN} more would be preempted")
+    parts += found.alerts
+    if found.moved:
         lines = [
             (
-                one["job"],
-                one["owner"].partition("@")[0],
-                _format_start(one["before"], now),
-                _format_start(one["after"], now),
-                "at risk" if one["broken"] else "",
+                one.job,
+                one.owner.partition("@")[0],
+                _format_start(one.before, now),
+                _format_start(one.after, now),
+                "at risk" if one.broken else "",
             )
-            for one in found["moved"][:_MAX_JOBS_SHOWN]
+            for one in found.moved[:_MAX_JOBS_SHOWN]
         ]
         parts.append("\n" + format_table(("JOB", "USER", "FROM", "TO", "PROMISE"), lines))
-        if found["moves"] > _MAX_JOBS_SHOWN:
-            parts.append(f"and {found['moves'] - _MAX_JOBS_SHOWN} more")
+        if found.moves > _MAX_JOBS_SHOWN:
+            parts.append(f"and {found.moves - _MAX_JOBS_SHOWN} more")
     return "\n".join(parts)
 
 

@@ -26,7 +26,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     names = named_targets(args)
     if not names:
         raise ClientError("name the target: -w NODE, -q QUEUE; `schedd hold` shows all holds")
-    held: list[HoldView] = []
+    held: Sequence[HoldView] = []
     for kind, name in names:
         held = session.client.release(kind, name)
         if not args.json:

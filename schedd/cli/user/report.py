@@ -10,6 +10,8 @@ from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, r
 from schedd.cli.user.formatting import format_duration, format_table, format_time
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import Client, ClientError, find_endpoint
+from schedd.client.answers import BalanceView, ClusterReports
+from schedd.client.json_object import json_members
 
 __all__ = ["make_parser", "run"]
 
@@ -49,7 +51,7 @@ def _show_report(args: argparse.Namespace) -> bool:
     until = parse_time(args.until, now) if args.until else None
     if since is None and until is not None:
         since = until - _DAY
-    found: Mapping[str, Any]
+    found: BalanceView | ClusterReports
     if args.federation:
         with federation_jobs.connect_federation(args.url) as federation:
             found = federation.balance(since=since, until=until)
@@ -57,13 +59,13 @@ def _show_report(args: argparse.Namespace) -> bool:
         endpoint = find_endpoint()
         with Client(endpoint._replace(url=args.url or endpoint.url, cluster="")) as client:
             found = client.quality_report(since=since, until=until, cluster=args.cluster)
-    rows: list[Mapping[str, Any]] = [one for one in found["clusters"] if args.cluster in ("", one["cluster"])]
+    rows = [json_members(one) for one in found.clusters if args.cluster in ("", one.cluster)]
     if args.cluster and not rows:
         raise ClientError(f"the federation has no cluster {args.cluster}")
     if args.json:
-        show_json({**found, "clusters": rows})
+        show_json({**json_members(found), "clusters": rows})
         return True
-    print(f"{format_time(found['since'], now)} to {format_time(found['until'], now)}\n")
+    print(f"{format_time(found.since, now)} to {format_time(found.until, now)}\n")
     reports = [one for one in rows if not one.get("why")]
     if reports:
         print(format_table(_HEADS, [_cluster_cells(one) for one in reports], right="12345678"))

@@ -29,5 +29,5 @@ def _resume(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(done)
     else:
-        print(f"{session.cluster['name']}: jobs are started")
+        print(f"{session.cluster.name}: jobs are started")
     return True

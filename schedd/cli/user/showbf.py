@@ -65,13 +65,13 @@ def run(argv: Sequence[str], name: str = "showbf") -> int:
 
 
 def _show_free(session: Session, args: argparse.Namespace) -> bool:
-    client, begin = session.client, session.cluster["as_of"]
+    client, begin = session.client, session.cluster.as_of
     gaps: Iterable[Gap] = client.gaps(begin=begin, end=begin + _HORIZON_S, cpus=args.cpus, from_begin=True)
     if args.feature is not None:
-        has = {node["name"] for node in client.nodes() if args.feature in node["properties"]}
+        has = {node.name for node in client.nodes() if args.feature in node.properties}
         if not has:
             raise ClientError(f"no node has the feature {args.feature}")
-        gaps = (gap for gap in gaps if gap["node"] in has)
+        gaps = (gap for gap in gaps if gap.node in has)
     windows = [
         {**line, "walltime": None if line["until"] >= begin + _HORIZON_S else line["until"] - begin}
         for line in free_windows(gaps, begin)
@@ -112,11 +112,11 @@ def free_windows(gaps: Iterable[Gap], begin: int) -> list[dict[str, Any]]:
     until: dict[int, dict[str, int]] = {}
     node, free, reached = "", 0, 0
     for gap in gaps:
-        if gap["node"] != node:
-            node, free, reached = gap["node"], gap["cpus"], begin
-        if gap["start"] != reached:
+        if gap.node != node:
+            node, free, reached = gap.node, gap.cpus, begin
+        if gap.start != reached:
             continue
-        free, reached = min(free, gap["cpus"]), gap["end"]
+        free, reached = min(free, gap.cpus), gap.end
         until.setdefault(reached, {})[node] = free
     found: list[dict[str, Any]] = []
     seen: dict[str, int] = {}

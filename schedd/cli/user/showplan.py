@@ -43,12 +43,12 @@ def run(argv: Sequence[str], name: str = "showplan") -> int:
 def _show_plan(session: Session, args: argparse.Namespace) -> bool:
     if not 0 < args.hours <= 24 * 366:
         raise ClientError(f"--hours {args.hours:g}: more than 0, at most a year")
-    begin = session.cluster["as_of"]
+    begin = session.cluster.as_of
     end = begin + max(1, int(args.hours * 3600))
     bars = list(session.client.bars(begin=begin, end=end))
     pattern = args.node if args.node is not None else "*"
-    nodes = sorted(session.client.nodes(), key=lambda node: natural_key(node["name"]))
-    nodes = [node for node in nodes if fnmatchcase(node["name"], pattern)]
+    nodes = sorted(session.client.nodes(), key=lambda node: natural_key(node.name))
+    nodes = [node for node in nodes if fnmatchcase(node.name, pattern)]
     if args.json:
         show_json({"begin": begin, "end": end, "jobs": bars, "nodes": nodes})
         return True
@@ -63,29 +63,29 @@ def chart(
     bars: list[Bar], nodes: list[NodeView], begin: int, end: int, columns: int, user: str | None = None
 ) -> str:
     """The chart and its legend, for a terminal of this width."""
-    left = min(_NAME, max(len(node["name"]) for node in nodes)) + 1
+    left = min(_NAME, max(len(node.name) for node in nodes)) + 1
     cells = max(10, columns - left)
-    shown = {node["name"] for node in nodes}
+    shown = {node.name for node in nodes}
     marks: dict[str, str] = {}
     holds: dict[str, list[tuple[Bar, int]]] = {name: [] for name in shown}
     for bar in bars:
-        here = [share for share in bar["nodes"] if share["node"] in shown]
-        named = bar["job"] and (user is None or bar["owner"].partition("@")[0] == user)
+        here = [share for share in bar.nodes if share.node in shown]
+        named = bar.job and (user is None or bar.owner.partition("@")[0] == user)
         if here and named and len(marks) < len(_LETTERS):
-            marks[bar["job"]] = _LETTERS[len(marks)]
+            marks[bar.job] = _LETTERS[len(marks)]
         for share in here:
-            holds[share["node"]].append((bar, share["cpus"]))
+            holds[share.node].append((bar, share.cpus))
     lines = _time_scale(begin, end, left, cells)
     for node in nodes:
-        row = [_IDLE if node["state"] == "up" else _DOWN] * cells
+        row = [_IDLE if node.state == "up" else _DOWN] * cells
         most = [0] * cells
-        for bar, cpus in holds[node["name"]]:
-            first = max(0, (bar["start"] - begin) * cells // (end - begin))
-            last = min(cells, max(first + 1, -((begin - bar["end"]) * cells // (end - begin))))
+        for bar, cpus in holds[node.name]:
+            first = max(0, (bar.start - begin) * cells // (end - begin))
+            last = min(cells, max(first + 1, -((begin - bar.end) * cells // (end - begin))))
             for i in range(first, last):
                 if cpus > most[i]:
-                    most[i], row[i] = cpus, marks.get(bar["job"], _OTHER)
-        lines.append(f"{node['name'][: left - 1]:{left}}" + "".join(row))
+                    most[i], row[i] = cpus, marks.get(bar.job, _OTHER)
+        lines.append(f"{node.name[: left - 1]:{left}}" + "".join(row))
     return "\n".join([*lines, "", _legend(bars, marks, begin)])
 
 
@@ -106,15 +106,15 @@ def _time_scale(begin: int, end: int, left: int, cells: int) -> list[str]:
 
 
 def _legend(bars: list[Bar], marks: dict[str, str], begin: int) -> str:
-    named = {bar["job"]: bar for bar in bars if bar["job"] in marks}
+    named = {bar.job: bar for bar in bars if bar.job in marks}
     lines = [
         (
             marks[job],
             job,
-            bar["owner"].partition("@")[0],
-            bar["state"],
-            format_time(bar["start"], begin),
-            format_time(bar["end"], begin),
+            bar.owner.partition("@")[0],
+            bar.state,
+            format_time(bar.start, begin),
+            format_time(bar.end, begin),
         )
         for job, bar in named.items()
     ]

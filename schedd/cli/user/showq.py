@@ -133,14 +133,14 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     busy = sum(job.cpus or 0 for job in parts["running"])
     whose = f" of {args.user}" if args.user else ""
     print(
-        f"{len(jobs)} jobs{whose}: {len(parts['running'])} running on {busy} of {cluster['cpus']} cpus, "
+        f"{len(jobs)} jobs{whose}: {len(parts['running'])} running on {busy} of {cluster.cpus} cpus, "
         f"{len(parts['planned'])} planned, {len(parts['blocked'])} without a start"
     )
-    if cluster["halted"] and cluster["mode"] != "scheduler":  # else it was said already
-        print(f"no jobs are started: {cluster['halted']}")
-    for alert in session.client.alerts() if cluster["alerts"] else ():
-        if alert["kind"] not in _ALREADY_WARNED:
-            print(wrap_indented(alert["text"]).strip())
+    if cluster.halted and cluster.mode != "scheduler":  # else it was said already
+        print(f"no jobs are started: {cluster.halted}")
+    for alert in session.client.alerts() if cluster.alerts else ():
+        if alert.kind not in _ALREADY_WARNED:
+            print(wrap_indented(alert.text).strip())
     return True
 
 

@@ -102,12 +102,12 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(found)
     else:
-        print(found["request"] + "\n")
+        print(found.request + "\n")
         lines = list(_what_if_rows(found, session.now))
         if by is not None:
-            lines.append(("cheapest", _format_cheapest(found["cheapest"], session.now)))
+            lines.append(("cheapest", _format_cheapest(found.cheapest, session.now)))
         print(format_rows(lines))
-    return found["planned_start"] is not None
+    return found.planned_start is not None
 
 
 def expand_shorthand(text: str) -> str:
@@ -137,105 +137,105 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         job = client.job(args.what)
     except Refused as error:
         return show_ended_job(session, args.what, error, as_json=args.json, briefly=True)
-    found = client.explain(job["id"])
+    found = client.explain(job.id)
     altered = [args.request] if args.request is not None else []
     result = None
-    if altered or job["state"] == "planned":
-        result = client.what_if(job=job["id"], variants=altered, changes=True)
+    if altered or job.state == "planned":
+        result = client.what_if(job=job.id, variants=altered, changes=True)
     if args.json:
         show_json({"job": job, "explain": found, "what_if": result})
-        return job["planned_start"] is not None
+        return job.planned_start is not None
     print(job_title(job) + "\n")
     lines = list(start_rows(job, found, now))
     if result is not None:
-        lines += _change_rows(result["changes"])
+        lines += _change_rows(result.changes)
     print(format_rows(lines))
-    for variant in result["variants"] if result is not None else []:
-        print(f"\naltered to {variant['request']}\n")
+    for variant in result.variants if result is not None else []:
+        print(f"\naltered to {variant.request}\n")
         print(format_rows([*_variant_rows(variant, now), *_note_rows(variant)]))
-    return job["planned_start"] is not None
+    return job.planned_start is not None
 
 
 def job_title(job: JobView) -> str:
     """A job in one line."""
-    name = f" {job['name']}" if job["name"] else ""
-    whose = f"job {job['id']}{name}: {job['owner']}, {job['queue']}"
-    if job["cpus"] is None:  # of a request that is not understood nothing is counted with
+    name = f" {job.name}" if job.name else ""
+    whose = f"job {job.id}{name}: {job.owner}, {job.queue}"
+    if job.cpus is None:  # of a request that is not understood nothing is counted with
         return whose
-    cpus = f"{job['cpus']} cpus" if job["cpus"] != 1 else "1 cpu"
-    assumed = " (assumed)" if job["walltime_assumed"] else ""
-    return f"{whose}, {cpus} for {format_duration(job['walltime'])}{assumed}"
+    cpus = f"{job.cpus} cpus" if job.cpus != 1 else "1 cpu"
+    assumed = " (assumed)" if job.walltime_assumed else ""
+    return f"{whose}, {cpus} for {format_duration(job.walltime)}{assumed}"
 
 
 def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     """When, where and why."""
-    start, state = job["displayed_start"], job["state"]
+    start, state = job.displayed_start, job.state
     if start is None:
         if state == "never":
-            yield "start", f"never here: {job['requirement']}"
+            yield "start", f"never here: {job.requirement}"
         else:
             sentence = describe_job_start(job, now)
             plain = sentence.certainty == "unknown" and sentence.latest is None
             yield "start", "not known" if plain else format_start(sentence, now)
             yield from _waiting_rows(job, found, now)
     elif state == "running":
-        end = job["planned_end"] or start
+        end = job.planned_end or start
         yield "running", f"since {format_time_and_distance(start, now)}"
         yield "ends", format_due(end, now) + (" at the latest" if end >= now else "")
     elif state == "planned":
         sentence = describe_job_start(job, now)
         yield "start", format_start(sentence, now)
         yield "planned", format_due(start, now) + PLANNED_CONDITION * (sentence.certainty in _FORECAST)
-        yield "end", format_due(start + job["walltime"], now)
+        yield "end", format_due(start + job.walltime, now)
     else:
         yield "starting", format_due(start, now)
-        yield "end", format_due(start + job["walltime"], now)
-    if job["conditional"]:
-        yield "if", ", ".join(job["conditional"])
-    if job["planned_nodes"]:
-        yield "on", format_nodes(job["planned_nodes"])
+        yield "end", format_due(start + job.walltime, now)
+    if job.conditional:
+        yield "if", ", ".join(job.conditional)
+    if job.planned_nodes:
+        yield "on", format_nodes(job.planned_nodes)
     if age := forecast_age(job, now):
         yield "forecast", age
-    if job["promised_start"] is not None and state == "planned" and job["weak"]:
+    if job.promised_start is not None and state == "planned" and job.weak:
         yield "promise", "holds if a job ahead of it without a walltime ends in time"
-    if job["at_risk"] is not None:
-        yield "at risk", f"it cannot be kept as planned now: {job['at_risk']['cause']}"
-    if job["deadline"] is not None:
+    if job.at_risk is not None:
+        yield "at risk", f"it cannot be kept as planned now: {job.at_risk.cause}"
+    if job.deadline is not None:
         states = {"on_track": "is met", "at_risk": "is not met as planned", "missed": "cannot be met"}
         yield (
             "deadline",
-            f"{format_time(job['deadline'], now)}, which {states.get(job['deadline_state'], '')}",
+            f"{format_time(job.deadline, now)}, which {states.get(job.deadline_state, '')}",
         )
     if state == "planned":
         yield from explanation_rows(found, now)
-    if found["last_change"] is not None and state != "running":
-        yield "last moved", describe_change(found["last_change"], now)
-    for breach in job["breaches"][-1:]:
+    if found.last_change is not None and state != "running":
+        yield "last moved", describe_change(found.last_change, now)
+    for breach in job.breaches[-1:]:
         yield (
             "broken",
-            (f"the promise of {format_time(breach['promised'], now)} was not kept: {breach['cause']}"),
+            (f"the promise of {format_time(breach.promised, now)} was not kept: {breach.cause}"),
         )
 
 
 def _waiting_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     name = "waits for"
-    for one in found["blockers"]:
-        yield name, one["name"] if one["kind"] not in ("job", "node", "reservation") else one["words"]
+    for one in found.blockers:
+        yield name, one.name if one.kind not in ("job", "node", "reservation") else one.words
         name = ""
     if name:
-        yield name, job["why"].removeprefix("waiting for ")
-    if found["without"] is not None:
-        yield "then", f"it would start {format_time_and_distance(found['without'], now)}"
+        yield name, job.why.removeprefix("waiting for ")
+    if found.without is not None:
+        yield "then", f"it would start {format_time_and_distance(found.without, now)}"
 
 
 # ---- a what-if ----------------------------------------------------------------------------------
 
 
 def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
-    start, end = found["planned_start"], found["planned_end"]
+    start, end = found.planned_start, found.planned_end
     if start is None or end is None:
-        yield "start", "never here" if found["answer"] == "never" else "not known"
-        yield "why", found["requirement"] or found["why"]
+        yield "start", "never here" if found.answer == "never" else "not known"
+        yield "why", found.requirement or found.why
     else:
         sentence = describe_what_if_start(found, now)
         at_once = start <= now + 1
@@ -246,63 +246,63 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
             yield "start", format_start(sentence, now)
             yield "planned", format_time_and_distance(start, now) + condition
         yield "end", format_time_and_distance(end, now)
-        if found["deadline"] is not None:
-            late = found["late_by"]
+        if found.deadline is not None:
+            late = found.late_by
             met = f"cannot be met: it would have to be {format_duration(late)} later" if late else "is met"
-            yield "deadline", f"{format_time(found['deadline'], now)} {met}"
-        yield "on", format_nodes(found["planned_nodes"])
-        if found["promised_start"] is not None and not at_once:
+            yield "deadline", f"{format_time(found.deadline, now)} {met}"
+        yield "on", format_nodes(found.planned_nodes)
+        if found.promised_start is not None and not at_once:
             yield "promise", "is made when the job is submitted"
-        if found["cost"] is not None:
-            over = ", more than its limit" if found["over"] else ""
-            yield "cost", f"{found['cost']:,.2f} {found['currency']}{over}"
-        if found["predicted_run_time"] is not None:
-            yield "run time", f"about {format_duration(found['predicted_run_time'])}, as such jobs ran"
+        if found.cost is not None:
+            over = ", more than its limit" if found.over else ""
+            yield "cost", f"{found.cost:,.2f} {found.currency}{over}"
+        if found.predicted_run_time is not None:
+            yield "run time", f"about {format_duration(found.predicted_run_time)}, as such jobs ran"
 
 
 def _what_if_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     yield from _variant_rows(found, now)
-    yield from _window_rows(found["windows"], now)
-    yield from _change_rows(found["changes"])
+    yield from _window_rows(found.windows, now)
+    yield from _change_rows(found.changes)
     yield from _note_rows(found)
 
 
 def _note_rows(found: WhatIfVariantResult) -> Iterator[tuple[str, str]]:
-    for note in found["notes"]:
+    for note in found.notes:
         yield "note", note
-    if found["walltime_assumed"]:
-        yield "note", f"no walltime was named: {format_duration(found['walltime'])} is assumed"
+    if found.walltime_assumed:
+        yield "note", f"no walltime was named: {format_duration(found.walltime)} is assumed"
 
 
 def _format_cheapest(found: CheapestStart | None, now: int) -> str:
     if found is None:
         return "no start ends in time, or the site has no prices"
-    return f"{found['cost']:,.2f} at {format_time(found['start'], now)} on {shorten_list(found['nodes'])}"
+    return f"{found.cost:,.2f} at {format_time(found.start, now)} on {shorten_list(found.nodes)}"
 
 
-def _window_rows(windows: list[StartWindow], now: int) -> Iterator[tuple[str, str]]:
+def _window_rows(windows: Sequence[StartWindow], now: int) -> Iterator[tuple[str, str]]:
     name = "may start"
     for window in windows[: _MAX_WINDOWS - 1]:
-        open_ended = window["last"] - now > 10 * 366 * 86_400
-        until = "at any later time" if open_ended else f"to {format_time(window['last'], now)}"
-        if window["last"] == window["first"]:
+        open_ended = window.last - now > 10 * 366 * 86_400
+        until = "at any later time" if open_ended else f"to {format_time(window.last, now)}"
+        if window.last == window.first:
             until = "only at this second"
-        yield name, f"{format_time(window['first'], now)}  {until}"
+        yield name, f"{format_time(window.first, now)}  {until}"
         name = "or"
     if len(windows) == _MAX_WINDOWS:
         yield name, "in later windows, too"
 
 
-def _change_rows(changes: list[SmallerRequest]) -> Iterator[tuple[str, str]]:
+def _change_rows(changes: Sequence[SmallerRequest]) -> Iterator[tuple[str, str]]:
     name = "at once if"
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
     singular = {"cpus": "cpu a node", "nodes": "node"}
     for one in changes:
-        if one["change"] == "feature":
-            yield name, f"without the feature {one['asked']}"
-        elif one["change"] in ("walltime", "mem"):
-            yield name, f"{nouns[one['change']]} {one['enough']} (asked: {one['asked']})"
+        if one.change == "feature":
+            yield name, f"without the feature {one.asked}"
+        elif one.change in ("walltime", "mem"):
+            yield name, f"{nouns[one.change]} {one.enough} (asked: {one.asked})"
         else:
-            noun = (singular if one["value"] == 1 else nouns)[one["change"]]
-            yield name, f"{one['enough']} {noun} (asked: {one['asked']})"
+            noun = (singular if one.value == 1 else nouns)[one.change]
+            yield name, f"{one.enough} {noun} (asked: {one.asked})"
         name = "or if"

@@ -119,15 +119,15 @@ def run(argv: Sequence[str]) -> int:
                 if args.json:
                     show_json(rows)
                 for row in () if args.json else rows:
-                    cost = f"  costs {row['cost']:,.2f}" if row["cost"] is not None else ""
-                    when = f"{_format_time(row['start']):>20} {_format_time(row['end']):>20}"
-                    print(f"{row['cluster']:20} {when}  {row['why']}{_format_lateness(row['late_by'])}{cost}")
+                    cost = f"  costs {row.cost:,.2f}" if row.cost is not None else ""
+                    when = f"{_format_time(row.start):>20} {_format_time(row.end):>20}"
+                    print(f"{row.cluster:20} {when}  {row.why}{_format_lateness(row.late_by)}{cost}")
                 return 0
             found = federation.submit(body)
         if args.json:
             show_json(found)
         else:
-            print(found["id"])
+            print(found.id)
     except Refused as error:
         print(f"schedd submit: {error.places[0] if error.places else error}", file=sys.stderr)
         return 2 if error.places or error.kind == "not-now" else 5

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_table, format_time
-from schedd.client.answers import AccountsView, ChargeSummary, LedgerEntry
+from schedd.client.answers import AccountsView, AccountView, ChargeSummary, LedgerEntry
+from schedd.client.json_object import json_members
 
 __all__ = ["make_parser", "run"]
 
@@ -101,16 +102,16 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
         page = client.ledger(
             account=args.account, user=args.user, since=args.since, until=args.until, limit=args.lines
         )
-        show_json(page) if args.json else print(_ledger_table(page["lines"]))
+        show_json(page) if args.json else print(_ledger_table(page.lines))
         return True
     if args.act == "report":
         found = client.account_report(
             by=args.by, account=args.account, user=args.user, since=args.since, until=args.until
         )
         if args.csv:
-            _write_csv(found["rows"])
+            _write_csv(found.rows)
         else:
-            show_json(found) if args.json else print(_charges_table(found["rows"]))
+            show_json(found) if args.json else print(_charges_table(found.rows))
         return True
     accounts = _change_accounts(session, args) if args.act else client.accounts()
     show_json(accounts) if args.json else print(_accounts_table(accounts, session.now))
@@ -120,7 +121,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
 def _change_accounts(session: Session, args: argparse.Namespace) -> AccountsView:
     client = session.client
     if args.act == "set":
-        known = {one["name"]: one for one in client.accounts()["accounts"]}
+        known = {one.name: one for one in client.accounts().accounts}
         return client.set_account(args.account, _account_settings(args, known.get(args.account)))
     source, target = {
         "add": ("", args.account),
@@ -129,9 +130,9 @@ def _change_accounts(session: Session, args: argparse.Namespace) -> AccountsView
     return client.transfer_amount(source, target, args.amount, args.reason)
 
 
-def _account_settings(args: argparse.Namespace, known: Mapping[str, Any] | None) -> dict[str, Any]:
+def _account_settings(args: argparse.Namespace, known: AccountView | None) -> dict[str, Any]:
     """Return the new settings; omitted ones stay unchanged."""
-    before: Mapping[str, Any] = known or {}
+    before: Mapping[str, Any] = json_members(known) if known is not None else {}
     unit = before.get("unit", "core_hours")
     return {
         "unit": _UNITS[args.unit] if args.unit else "core_hours" if unit == "core_hours" else "money",
@@ -147,20 +148,20 @@ def _account_settings(args: argparse.Namespace, known: Mapping[str, Any] | None)
 
 
 def _accounts_table(found: AccountsView, now: int) -> str:
-    if not found["accounts"]:
+    if not found.accounts:
         return "there are no accounts that you may use or see"
     lines = [
         (
-            one["name"] + (" (closed)" if one["closed"] else ""),
-            _format_number(one["left"]),
-            _format_number(one["amount"]),
-            _format_number(one["charged"]),
-            _format_number(one["held"]),
-            one["unit"].replace("_", "-"),
-            format_time(one["until"], now) if one["until"] is not None else "-",
-            ", ".join(one["users"]) or "-",
+            one.name + (" (closed)" if one.closed else ""),
+            _format_number(one.left),
+            _format_number(one.amount),
+            _format_number(one.charged),
+            _format_number(one.held),
+            one.unit.replace("_", "-"),
+            format_time(one.until, now) if one.until is not None else "-",
+            ", ".join(one.users) or "-",
         )
-        for one in found["accounts"]
+        for one in found.accounts
     ]
     heads = ("ACCOUNT", "LEFT", "AMOUNT", "CHARGED", "HELD", "UNIT", "UNTIL", "USERS")
     return format_table(heads, lines, right="1234", last=6)
@@ -169,13 +170,13 @@ def _accounts_table(found: AccountsView, now: int) -> str:
 def _ledger_table(found: Sequence[LedgerEntry]) -> str:
     lines = [
         (
-            strftime("%d %b %H:%M", localtime(one["time"])),
-            one["account"],
-            one["kind"],
-            f"{one['amount']:+,.2f}",
-            _format_number(one["balance"]),
-            one["job"] or one["other"] or "-",
-            " ".join(filter(None, (one["owner"].partition("@")[0] or one["by"], one["reason"]))) or "-",
+            strftime("%d %b %H:%M", localtime(one.time)),
+            one.account,
+            one.kind,
+            f"{one.amount:+,.2f}",
+            _format_number(one.balance),
+            one.job or one.other or "-",
+            " ".join(filter(None, (one.owner.partition("@")[0] or one.by, one.reason))) or "-",
         )
         for one in found
     ]
@@ -188,14 +189,14 @@ def _charges_table(found: Sequence[ChargeSummary]) -> str:
         return "nothing was charged"
     lines = [
         (
-            one["month"] or "-",
-            one["account"] or "-",
-            one["user"] or "-",
-            str(one["jobs"]),
-            _format_number(one["core_hours"]),
-            _format_number(one["gpu_hours"]),
-            _format_number(one["charged"]),
-            one["unit"].replace("_", "-"),
+            one.month or "-",
+            one.account or "-",
+            one.user or "-",
+            str(one.jobs),
+            _format_number(one.core_hours),
+            _format_number(one.gpu_hours),
+            _format_number(one.charged),
+            one.unit.replace("_", "-"),
         )
         for one in found
     ]
@@ -206,7 +207,7 @@ def _charges_table(found: Sequence[ChargeSummary]) -> str:
 def _write_csv(found: Sequence[ChargeSummary]) -> None:
     writer = csv.DictWriter(sys.stdout, _COLUMNS, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(found)
+    writer.writerows(map(json_members, found))
 
 
 def _format_number(value: float) -> str:

@@ -113,13 +113,13 @@ def best_acceptable_plan(
 
     def keeps_limits(plan: OfferedPlan) -> bool:
         return all(
-            plan.values[name] <= max(limit, found.live[name])
+            plan.objectives[name] <= max(limit, found.live[name])
             for name, limit in limits.items()
-            if name in plan.values
+            if name in plan.objectives
         )
 
     costs = [
-        (balance.cost(_vector(one.values, names)), one.number, one)
+        (balance.cost(_vector(one.objectives, names)), one.number, one)
         for one in found.plans
         if keeps_limits(one)
     ]

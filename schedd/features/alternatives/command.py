@@ -75,20 +75,20 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
         show_json(found) if args.json else print(_alternatives_text(found, session.now))
         return True
     found = client.alternatives()
-    kept = found["set"]
+    kept = found.set
     if args.act is None:
         show_json(found) if args.json else print(_alternatives_text(found, session.now))
         return True
     if kept is None:
         raise ClientError("there are no alternatives yet: schedd alternatives search")
     if args.act == "apply":
-        done = client.apply_alternative(kept["number"], args.plan, tolerance=args.tolerance / 100)
+        done = client.apply_alternative(kept.number, args.plan, tolerance=args.tolerance / 100)
         show_json(done) if args.json else print(_applied_text(done))
         return True
-    plan = next((one for one in kept["plans"] if one["number"] == args.plan), None)
+    plan = next((one for one in kept.plans if one.number == args.plan), None)
     if plan is None:
-        raise ClientError(f"there is no plan {args.plan}; there are {len(kept['plans'])}")
-    show_json(plan) if args.json else print(_moves_table(plan["moves"], session.now))
+        raise ClientError(f"there is no plan {args.plan}; there are {len(kept.plans)}")
+    show_json(plan) if args.json else print(_moves_table(plan.moves, session.now))
     return True
 
 
@@ -106,34 +106,34 @@ def _parse_weights(options: Sequence[str]) -> dict[str, float] | None:
 
 
 def _alternatives_text(found: AlternativesView, now: int) -> str:
-    kept = found["set"]
+    kept = found.set
     if kept is None:
         return "there are no alternatives yet: schedd alternatives search"
-    weights = ", ".join(f"{name} {weight:g}" for name, weight in kept["weights"].items())
+    weights = ", ".join(f"{name} {weight:g}" for name, weight in kept.weights.items())
     head = format_rows(
         [
-            ("searched", f"{format_time(kept['as_of'], now)}, {kept['seconds']:.1f} s, seed {kept['seed']}"),
-            ("tried", f"{kept['tried']} plans of {kept['jobs']} jobs; {_discarded_text(kept)}"),
-            ("front", f"hypervolume {kept['hypervolume']:.3f}"),
+            ("searched", f"{format_time(kept.as_of, now)}, {kept.seconds:.1f} s, seed {kept.seed}"),
+            ("tried", f"{kept.tried} plans of {kept.jobs} jobs; {_discarded_text(kept)}"),
+            ("front", f"hypervolume {kept.hypervolume:.3f}"),
             ("weights", weights),
-            ("since then", f"{found['drift']:.0%} of the jobs came, went or moved"),
+            ("since then", f"{found.drift:.0%} of the jobs came, went or moved"),
         ]
     )
     return f"{head}\n\n{_plans_table(kept)}"
 
 
 def _discarded_text(kept: AlternativeSet) -> str:
-    return f"{kept['homeless']} left a job without a place in time, {kept['worse']} are worse by the weights"
+    return f"{kept.homeless} left a job without a place in time, {kept.worse} are worse by the weights"
 
 
 def _plans_table(kept: AlternativeSet) -> str:
-    if not kept["plans"]:
+    if not kept.plans:
         return "no plan is better by any objective and as good by the weights"
-    names, units, live = list(kept["units"]), kept["units"], kept["live"]
+    names, units, live = list(kept.units), kept.units, kept.live
     lines = [("live", *(format_amount(live[name], units[name]) for name in names), "")]
-    for plan in kept["plans"]:
-        values = [_format_relative(plan["values"][name], live[name]) for name in names]
-        lines.append((str(plan["number"]), *values, str(len(plan["moves"]))))
+    for plan in kept.plans:
+        values = [_format_relative(plan.objectives[name], live[name]) for name in names]
+        lines.append((str(plan.number), *values, str(len(plan.moves))))
     heads = ("PLAN", *(name.upper() for name in names), "MOVED")
     return format_table(heads, lines, right="".join(str(i) for i in range(1, len(heads))))
 
@@ -143,17 +143,17 @@ def _format_relative(value: float, live: float) -> str:
 
 
 def _moves_table(moves: Sequence[OfferedMove], now: int) -> str:
-    ordered = sorted(moves, key=lambda one: (-abs(one["after"] - one["before"]), natural_key(one["job"])))
+    ordered = sorted(moves, key=lambda one: (-abs(one.after - one.before), natural_key(one.job)))
     shown = format_table(
         ("JOB", "OWNER", "STARTS", "BY", "PROMISED", "NODES"),
         [
             (
-                one["job"],
-                one["owner"].partition("@")[0],
-                format_time(one["after"], now),
-                _format_shift(one["after"] - one["before"]),
-                format_time(one["promised"], now) if one["promised"] is not None else "-",
-                ", ".join(one["nodes"]),
+                one.job,
+                one.owner.partition("@")[0],
+                format_time(one.after, now),
+                _format_shift(one.after - one.before),
+                format_time(one.promised, now) if one.promised is not None else "-",
+                ", ".join(one.nodes),
             )
             for one in ordered[:_MAX_MOVES_SHOWN]
         ],
@@ -169,13 +169,13 @@ def _format_shift(seconds: int) -> str:
 
 
 def _applied_text(done: AppliedPlan) -> str:
-    lines = [("moved", f"{done['moved']} jobs")]
+    lines = [("moved", f"{done.moved} jobs")]
     lines += [
         (
-            one["objective"],
-            f"{format_amount(one['before'], one['unit'])} -> {format_amount(one['after'], one['unit'])}",
+            one.objective,
+            f"{format_amount(one.before, one.unit)} -> {format_amount(one.after, one.unit)}",
         )
-        for one in done["objectives"]
-        if one["before"] != one["after"]
+        for one in done.objectives
+        if one.before != one.after
     ]
     return format_rows(lines)

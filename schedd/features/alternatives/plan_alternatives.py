@@ -84,13 +84,13 @@ class OfferedMove:
 
 @dataclass(frozen=True, slots=True)
 class OfferedPlan:
-    """An alternative to the live plan; ``values`` by objective.
+    """An alternative to the live plan, with its value by objective in ``objectives``.
 
     The plans of a set are numbered from 1, best weighted sum first.
     """
 
     number: int
-    values: Mapping[str, float]
+    objectives: Mapping[str, float]
     moves: tuple[OfferedMove, ...]
 
 

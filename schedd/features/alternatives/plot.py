@@ -62,7 +62,7 @@ def choose_axes(found: AlternativeSet, x: str, y: str, size: str) -> PlotAxes:
 def build_plot(found: AlternativeSet, axes: PlotAxes) -> AlternativesPlot:
     """Where each plan stands."""
     rows: list[tuple[int, Mapping[str, float], int]] = [(0, found.live, 0)]
-    rows += [(one.number, one.values, len(one.moves)) for one in found.plans]
+    rows += [(one.number, one.objectives, len(one.moves)) for one in found.plans]
     across = _AxisScale([values[axes.x] for _, values, _ in rows], _LEFT + 14, WIDTH - _RIGHT)
     up = _AxisScale([values[axes.y] for _, values, _ in rows], HEIGHT - _BOTTOM - 14, _TOP)
     size = _AxisScale([values[axes.size] for _, values, _ in rows], *_POINT_RADII) if axes.size else None

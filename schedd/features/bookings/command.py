@@ -5,8 +5,8 @@ With ``--federation`` at whichever cluster of a federation has them.
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from schedd.cli.user import federation_bookings
 from schedd.cli.user.command_session import (
@@ -20,7 +20,7 @@ from schedd.cli.user.federation_jobs import add_federation_option
 from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
-from schedd.client.answers import BookingOrdersView, BookingView
+from schedd.client.answers import BookingOptionView, BookingOrdersView, BookingView
 
 __all__ = ["make_parser", "run"]
 
@@ -122,9 +122,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     elif args.act == "cancel":
         print(f"booking {args.name} is given back")
     elif args.act == "show":
-        print(
-            "\n\n".join((_bookings_table([done], now), *federation_bookings.moves_table(done["moves"], now)))
-        )
+        print("\n\n".join((_bookings_table([done], now), *federation_bookings.moves_table(done.moves, now))))
     else:
         print(_bookings_table([done], now))
     return True
@@ -160,13 +158,13 @@ def _bookings_table(found: Sequence[BookingView], now: int) -> str:
         ("NAME", "PHASE", "FROM", "UNTIL", "CORES", "MAY MOVE", "ON"),
         [
             (
-                one["name"],
-                one["phase"],
-                format_time(one["start"], now) if one["start"] is not None else "-",
-                format_time(one["end"], now) if one["end"] is not None else "-",
-                str(one["cpus"]),
+                one.name,
+                one.phase,
+                format_time(one.start, now) if one.start is not None else "-",
+                format_time(one.end, now) if one.end is not None else "-",
+                str(one.cpus),
                 _format_flexibility(one),
-                one["text"] or shorten_list([share["node"] for share in one["nodes"]]),
+                one.text or shorten_list([share.node for share in one.nodes]),
             )
             for one in found
         ],
@@ -175,36 +173,36 @@ def _bookings_table(found: Sequence[BookingView], now: int) -> str:
 
 
 def _orders_table(found: BookingOrdersView, now: int) -> str:
-    first = found["orders"][0]
-    if not first["asked"]:
-        return f"no booking may move, and none was refused lately; the site's order is {found['order']}"
+    first = found.orders[0]
+    if not first.asked:
+        return f"no booking may move, and none was refused lately; the site's order is {found.order}"
     shown = [
         (
-            f"{one['order']}{' (now)' if one['order'] == found['order'] else ''}",
-            f"{one['taken']} of {one['asked']}",
-            str(one["lost"]),
-            str(one["won"]),
-            str(one["moved"]),
-            f"{one['core_hours']:,.1f}",
-            f"{100 * one['used']:.1f}",
+            f"{one.order}{' (now)' if one.order == found.order else ''}",
+            f"{one.taken} of {one.asked}",
+            str(one.lost),
+            str(one.won),
+            str(one.moved),
+            f"{one.core_hours:,.1f}",
+            f"{100 * one.used:.1f}",
         )
-        for one in found["orders"]
+        for one in found.orders
     ]
     head = ("ORDER", "BOOKED", "LOST", "WON", "MOVED", "CORE HOURS", "USED %")
-    until = format_time(first["until"], now)
+    until = format_time(first.until, now)
     return f"{format_table(head, shown)}\n\nused: of all cores until {until}; nothing was changed"
 
 
 def _format_flexibility(one: BookingView) -> str:
     """By how much it may still be moved."""
-    return format_duration(one["spare"]) if one["phase"] == "flexible" and one["spare"] else "no"
+    return format_duration(one.spare) if one.phase == "flexible" and one.spare else "no"
 
 
 def _refusal_text(name: str, error: Refused, now: int) -> str:
     """Why not, and what could be had."""
     if not error.options:
         return f"not booked: {error.detail}"
-    rows = [_offer_cells(one, now) for one in error.options]
+    rows = [_offer_cells(one, now) for one in cast("Sequence[BookingOptionView]", error.options)]
     return (
         f"not booked: {error.detail}\n\n"
         + format_table(("OFFER", "FROM", "UNTIL", "OFF BY"), rows, last=12)
@@ -212,6 +210,6 @@ def _refusal_text(name: str, error: Refused, now: int) -> str:
     )
 
 
-def _offer_cells(one: Mapping[str, Any], now: int) -> tuple[str, str, str, str]:
+def _offer_cells(one: BookingOptionView, now: int) -> tuple[str, str, str, str]:
     off = federation_bookings.format_stretch(one)
-    return str(one["option"]), format_time(one["start"], now), format_time(one["end"], now), off
+    return str(one.option), format_time(one.start, now), format_time(one.end, now), off

@@ -7,7 +7,8 @@ from typing import Final
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_table, format_time
 from schedd.client import ClientError
-from schedd.client.answers import FairShareHistory, FairShareView
+from schedd.client.answers import FairShareEntry, FairShareHistory
+from schedd.client.json_object import json_members
 
 __all__ = ["make_parser", "run"]
 
@@ -46,46 +47,46 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
             print(_history_text(history, place, session.now))
         return True
     found = client.fair_share()
+    shown = found.places
     if place:
         below = f"{place}/"
-        shown = [one for one in found["places"] if one["path"] == place or one["path"].startswith(below)]
-        if not shown and found["levels"]:
+        shown = tuple(one for one in found.places if one.path == place or one.path.startswith(below))
+        if not shown and found.levels:
             raise ClientError(f"there is no place {place}, or you may not see it")
-        found["places"] = shown
     if args.json:
-        show_json(found)
+        show_json({**json_members(found), "places": shown})
     else:
-        print(_tree_text(found))
+        print(_tree_text(found.levels, shown))
     return True
 
 
-def _tree_text(found: FairShareView) -> str:
-    if not found["levels"]:
+def _tree_text(levels: Sequence[str], places: Sequence[FairShareEntry]) -> str:
+    if not levels:
         return "this site has no fair share"
-    if not found["places"]:
+    if not places:
         return "no jobs and no usage so far"
     rows = [
         (
-            one["path"],
-            f"{100 * one['target']:.1f} %",
-            f"{100 * one['usage']:.1f} %",
-            f"{one['factor']:.2f}",
-            f"{one['used'] / 3600:.1f}",
-            f"{one['waited']:.3g}",
+            one.path,
+            f"{100 * one.target:.1f} %",
+            f"{100 * one.usage:.1f} %",
+            f"{one.factor:.2f}",
+            f"{one.used / 3600:.1f}",
+            f"{one.waited:.3g}",
         )
-        for one in found["places"]
+        for one in places
     ]
-    head = (" / ".join(found["levels"]).upper(), "TARGET", "RECEIVED", "FACTOR", "CPU-HOURS", "WAIT")
+    head = (" / ".join(levels).upper(), "TARGET", "RECEIVED", "FACTOR", "CPU-HOURS", "WAIT")
     return format_table(head, rows) + "\nfactor: 1 without usage, 0.5 at the target; wait per cpu-second"
 
 
 def _history_text(history: FairShareHistory, place: str, now: int) -> str:
-    if not history["places"]:
+    if not history.places:
         return f"no samples of {place} in this period: one an hour is recorded, of the 300 largest places"
-    course = history["places"][0]
+    course = history.places[0]
     known = [
         (time, target, received)
-        for time, target, received in zip(history["times"], course["target"], course["received"], strict=True)
+        for time, target, received in zip(history.times, course.target, course.received, strict=True)
         if target is not None and received is not None
     ]
     step = -(-len(known) // _MAX_ROWS)

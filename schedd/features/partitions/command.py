@@ -32,10 +32,10 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     else:
         rows = [
             (
-                one["name"] or "(none)",
-                *map(str, (one["nodes"], one["nodes_up"], one["cpus"], one["free_cpus"])),
-                *map(str, (one["gpus"], one["free_gpus"], one["running"], one["waiting"])),
-                f"{one['charge']:g}",
+                one.name or "(none)",
+                *map(str, (one.nodes, one.nodes_up, one.cpus, one.free_cpus)),
+                *map(str, (one.gpus, one.free_gpus, one.running, one.waiting)),
+                f"{one.charge:g}",
             )
             for one in found
         ]

@@ -93,7 +93,7 @@ def _parse_readings(files: Sequence[str]) -> dict[str, float]:
 
 def _drop_unknown_nodes(session: Session, watts: dict[str, float]) -> dict[str, float]:
     """Remove nodes that the cluster does not have; prints one line about them."""
-    known = {one["name"] for one in session.client.nodes()}
+    known = {one.name for one in session.client.nodes()}
     strange = sorted(watts.keys() - known)
     if strange:
         more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
@@ -107,37 +107,35 @@ _MODES: Final = {"off": "off", "dry": "a dry run, nothing is switched", "on": "o
 
 
 def _power_text(found: PowerView, now: int) -> str:
-    lines = [
-        f"power saving: {_MODES[found['mode']]}; {found['off']} nodes are off; {found['saved']:g} kWh saved"
-    ]
-    if found["would"]:
-        lines.append(f"would be off: {', '.join(found['would'])}")
-    if found["nodes"]:
+    lines = [f"power saving: {_MODES[found.mode]}; {found.off} nodes are off; {found.saved:g} kWh saved"]
+    if found.would:
+        lines.append(f"would be off: {', '.join(found.would)}")
+    if found.nodes:
         rows = [
             (
-                one["node"],
-                one["phase"],
-                format_time(one["since"], now) if one["since"] else "-",
-                format_time(one["back"], now) if one["back"] is not None else "-",
-                f"{one['wish']} by {one['by']}" if one["by"] else one["wish"],
-                "; ".join(filter(None, (one["reason"], one["text"]))),
+                one.node,
+                one.phase,
+                format_time(one.since, now) if one.since else "-",
+                format_time(one.back, now) if one.back is not None else "-",
+                f"{one.wish} by {one.by}" if one.by else one.wish,
+                "; ".join(filter(None, (one.reason, one.text))),
             )
-            for one in found["nodes"]
+            for one in found.nodes
         ]
         lines += ["", format_table(("NODE", "POWER", "SINCE", "JOBS FROM", "WISH", "NOTES"), rows, last=12)]
     return "\n".join(lines)
 
 
 def _measurements_table(found: PowerView, now: int) -> str:
-    if not found["measured"]:
+    if not found.measured:
         return "\nno readings yet: schedd power record stores them"
     rows = [
         (
-            one["node"],
-            f"{one['watts']:g}",
-            format_time(one["at"], now),
-            *(f"{value:g}" if value is not None else "-" for value in (one["idle"], one["core"], one["off"])),
+            one.node,
+            f"{one.watts:g}",
+            format_time(one.at, now),
+            *(f"{value:g}" if value is not None else "-" for value in (one.idle, one.core, one.off)),
         )
-        for one in found["measured"]
+        for one in found.measured
     ]
     return "\n" + format_table(("NODE", "WATTS", "READ", "IDLE", "PER CORE", "OFF"), rows)

@@ -89,28 +89,28 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if args.json:
         show_json(done)
         return True
-    made = done["reservation"]
+    made = done.reservation
     if args.act == "remove":
         print(f"reservation {args.name} is lifted")
     elif made is None:
         raise ClientError(f"reservation {args.name} was not made; the daemon's log says why")
     else:
         print(_reservations_table([made], session.now))
-    if done["at_risk"]:
-        print(f"promises put at risk by it: {done['at_risk']}")
+    if done.at_risk:
+        print(f"promises put at risk by it: {done.at_risk}")
     return True
 
 
-def _reservations_table(found: list[ReservationView], now: int) -> str:
+def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
     return format_table(
         ("NAME", "FROM", "UNTIL", "NODES", "REASON"),
         [
             (
-                one["name"],
-                format_time(one["start"], now),
-                format_time(one["end"], now) if one["end"] is not None else "lifted",
-                "all" if one["everywhere"] else shorten_list([*one["nodes"], *one["features"]]),
-                one["reason"] + _access_suffix(one),
+                one.name,
+                format_time(one.start, now),
+                format_time(one.end, now) if one.end is not None else "lifted",
+                "all" if one.everywhere else shorten_list([*one.nodes, *one.features]),
+                one.reason + _access_suffix(one),
             )
             for one in found
         ],
@@ -119,7 +119,7 @@ def _reservations_table(found: list[ReservationView], now: int) -> str:
 
 
 def _access_suffix(one: ReservationView) -> str:
-    names = [*one["users"], *one["groups"], *one["accounts"], *one["queues"]]
-    if one["shorter"]:
-        names.append(f"jobs up to {format_duration(one['shorter'])}")
+    names = [*one.users, *one.groups, *one.accounts, *one.queues]
+    if one.shorter:
+        names.append(f"jobs up to {format_duration(one.shorter)}")
     return f" (for {shorten_list(names)})" if names else ""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from schedd.client.answers import BookingView
 from schedd.federation.bookings.bookings import BookingAttempt, FederationBooking
 from schedd.federation.events import (
     AlternativeStart,
@@ -37,7 +38,7 @@ __all__ = [
     "placement_events",
 ]
 
-LIVE: Final = ("flexible", "frozen", "open")
+LIVE: Final[tuple[Literal["flexible", "frozen", "open"], ...]] = ("flexible", "frozen", "open")
 """Phases of a booking with reserved cores at its cluster."""
 _TRIES: Final = 3
 """Maximum unanswered attempts at one cluster."""
@@ -228,27 +229,29 @@ def _refusal_text(booking: FederationBooking, places: Mapping[str, ClusterReadin
 
 
 def placement_events(
-    booking: FederationBooking, attempt: int, row: Mapping[str, Any], plan: int, now: int
+    booking: FederationBooking, attempt: int, row: BookingView, plan: int, now: int
 ) -> list[FederationEvent]:
     """Return the events of a cluster's reply to a booking request."""
     about: dict[str, Any] = {"job": booking.id, "time": now, "attempt": attempt}
-    if row["phase"] not in LIVE:
-        return [WithdrawalRequested(**about, why=row["text"] or "its cluster does not keep it")]
-    made = AttemptBooked(**about, start=row["start"], cpus=row["cpus"], plan=plan)
-    return [made, _update_event(about, row)]
+    update = _update_event(about, row)
+    if update is None:
+        return [WithdrawalRequested(**about, why=row.text or "its cluster does not keep it")]
+    return [AttemptBooked(**about, start=update.start, cpus=row.cpus, plan=plan), update]
 
 
-def _update_event(about: Mapping[str, Any], row: Mapping[str, Any]) -> BookingUpdated:
-    moves = tuple((one["time"], one["before"], one["after"]) for one in row["moves"])
-    return BookingUpdated(
-        **about, phase=row["phase"], start=row["start"], freezes=row["freezes"], moves=moves
-    )
+def _update_event(about: Mapping[str, Any], row: BookingView) -> BookingUpdated | None:
+    """Return the present state of a booking at its cluster, or None if the cluster does not keep it."""
+    phase = next((one for one in LIVE if one == row.phase), None)
+    if phase is None or row.start is None:
+        return None
+    moves = tuple((one.time, one.before, one.after) for one in row.moves)
+    return BookingUpdated(**about, phase=phase, start=row.start, freezes=row.freezes, moves=moves)
 
 
 def observe_booking(
     booking: FederationBooking,
     rules: FederationBookingRules,
-    looks: Mapping[str, Mapping[str, Any] | None],
+    looks: Mapping[str, BookingView | None],
     now: int,
 ) -> list[FederationEvent]:
     """Return the events that follow from the clusters' replies and from missing replies.
@@ -269,24 +272,24 @@ def observe_booking(
 
 
 def _observe_placed(
-    booking: FederationBooking, one: BookingAttempt, row: Mapping[str, Any] | None, about: Mapping[str, Any]
+    booking: FederationBooking, one: BookingAttempt, row: BookingView | None, about: Mapping[str, Any]
 ) -> list[FederationEvent]:
-    if row is not None and row["phase"] in LIVE:
+    update = _update_event(about, row) if row is not None else None
+    if row is not None and update is not None:
         found: list[FederationEvent] = []
-        if one.phase == "booked" and row["confirmed"]:
+        if one.phase == "booked" and row.confirmed:
             found.append(AttemptConfirmed(**about))
-        update = _update_event(about, row)
         known = (booking.phase, booking.start, booking.freezes, booking.moves)
         if (update.phase, update.start, update.freezes, update.moves) != known:
             found.append(update)
         return found
     if one.phase == "booked":  # not confirmed to the owner yet, so another attempt may follow
-        why = row["text"] if row is not None else ""
+        why = row.text if row is not None else ""
         return [WithdrawalRequested(**about, why=why or f"{one.cluster} does not keep it")]
     if row is None:
         return [AttemptEnded(**about, how="lost", text=f"{one.cluster} does not know it any more")]
-    how = _END_REASONS.get(row["phase"], _LOST)
-    text = f"{one.cluster}: {row['text']}" if row["text"] else ""
+    how = _END_REASONS.get(row.phase, _LOST)
+    text = f"{one.cluster}: {row.text}" if row.text else ""
     return [AttemptEnded(**about, how=how, text=text)]
 
 

@@ -110,12 +110,12 @@ def _add_answer(
     answer = client.what_if(
         resources=asked.resources, queue=asked.queues.get(name, ""), owner=user, tasks=sizes
     )
-    found.plans[name] = answer["generation"]
+    found.plans[name] = answer.generation
     sooner = int(asked.walltime - asked.walltime / speed)
-    found.offers.extend(ClusterOffer(name, one["tasks"], one["end"] - sooner) for one in answer["tasks"])
-    if not answer["tasks"]:
-        found.whys[name] = answer["why"]
-        if answer["answer"] == "never":
+    found.offers.extend(ClusterOffer(name, one.tasks, one.end - sooner) for one in answer.tasks)
+    if not answer.tasks:
+        found.whys[name] = answer.why
+        if answer.answer == "never":
             found.never.add(name)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 import structlog
 
 from schedd.client import Client, ClientError, Refused
+from schedd.client.answers import BookingView
 from schedd.dialect import format_walltime
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.bookings.decisions import (
@@ -53,7 +54,7 @@ _FOR_NOW: Final = ("not-ready", "too-much", "no-token", "unknown-cluster")
 """Temporary refusals by a cluster's schedd, unrelated to the booking."""
 _GONE: Final = ("unknown-booking", "not-now")
 
-BookingRows = Mapping[str, Mapping[str, Any]]
+BookingRows = Mapping[str, BookingView]
 """A cluster's bookings by name."""
 
 
@@ -166,7 +167,7 @@ class BookingWorker(ThreadedWork):
     def _rows(self, cluster: str) -> BookingRows | None:
         try:
             with self._client(cluster) as client:
-                return {one["name"]: one for one in client.bookings()}
+                return {one.name: one for one in client.bookings()}
         except ClientError as error:
             self._handle_failure(cluster, "look", error)
             return None
@@ -221,7 +222,7 @@ class BookingWorker(ThreadedWork):
         resources["walltime"] = format_walltime(booking.duration)
         try:
             with self._client(cluster) as client:
-                found: Mapping[str, Any] = client.what_if(
+                found = client.what_if(
                     resources=resources, owner=user, not_before=max(now, booking.wanted_ready)
                 )
         except Refused as error:
@@ -232,7 +233,7 @@ class BookingWorker(ThreadedWork):
         except ClientError as error:
             self._handle_failure(cluster, "what-if", error)
             return WindowOffer(None) if late else None
-        start = found["planned_start"]
+        start = found.planned_start
         if start is None:
             return WindowOffer(None)
         seen_there, weight = federation.clusters[cluster], federation.settings.routing.price_weight
@@ -241,7 +242,7 @@ class BookingWorker(ThreadedWork):
             user=user,
             start=start,
             end=start + booking.duration,
-            handicap=seen_there.handicap + int(weight * (found.get("cost") or 0.0)),
+            handicap=seen_there.handicap + int(weight * (found.cost or 0.0)),
             cpus=seen_there.cpus,
             backlog=federation.backlog(cluster),
         )
@@ -274,7 +275,7 @@ class BookingWorker(ThreadedWork):
                 federation.booking_operations.commit(placement_events(booking, call.attempt, row, plan, now))
             case "confirm":
                 row = client.do_with_booking(call.name, "confirm")
-                if row["confirmed"] and row["phase"] in LIVE:
+                if row.confirmed and row.phase in LIVE:
                     federation.booking_operations.commit([AttemptConfirmed(**about)])
             case "freeze":
                 row = client.do_with_booking(call.name, "freeze")

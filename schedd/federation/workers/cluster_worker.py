@@ -10,6 +10,7 @@ import structlog
 
 from schedd.client import Client, ClientError, Endpoint, Refused
 from schedd.client.answers import ClusterView
+from schedd.client.json_object import json_members
 from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import TransferAction
@@ -172,7 +173,7 @@ class ClusterWorker(ThreadedWork):
         """Poll the cluster's state and changed transfers, and repeat questions to a changed plan."""
         client, federation, chosen = self._open(), self._federation, self._settings
         view = client.cluster()
-        generation = view["generation"]
+        generation = view.generation
         whole = self._after is None or time.monotonic() >= self._whole_at
         rows: list[Any] = []
         if whole:
@@ -186,15 +187,15 @@ class ClusterWorker(ThreadedWork):
                 away=_unusable_reason(view),
                 transfers={one["transfer"]: _transfer_status(one) for one in rows},
                 whole=whole,
-                cpus=view["cpus"] if chosen.discloses("power") else 0,
-                counts=dict(view["jobs"]) if chosen.discloses("load") else {},  # type: ignore[arg-type]
+                cpus=view.cpus if chosen.discloses("power") else 0,
+                counts=dict(json_members(view.jobs)) if chosen.discloses("load") else {},
                 generation=generation,
-                family=view["server"].get("family", ""),
+                family=view.server.family,
             ),
         )
-        self._after = (generation, view["as_of"]) if kept else None
+        self._after = (generation, view.as_of) if kept else None
         # Before the server is read completely, the plan rejects jobs as impossible: ignore such answers.
-        self._known = bool(view["nodes"]) and not view["stale"] and not view.get("arriving")
+        self._known = bool(view.nodes) and not view.stale and not view.arriving
         self._answer_questions(federation.due_questions(self.cluster, generation))
         if kept and federation.settings.licences and time.monotonic() >= self._lend_at:
             self._lend_at = time.monotonic() + min(_LEND_S, federation.settings.routing.recheck)
@@ -213,7 +214,7 @@ class ClusterWorker(ThreadedWork):
                         grant, "; ".join(error.places) or error.detail
                     )
                 else:
-                    lent = ClusterLicenceUse(found["copies"], found["number"], found["held"], found["wanted"])
+                    lent = ClusterLicenceUse(found.copies, found.number, found.held, found.wanted)
                     self._federation.licence_leases.record_use(grant, lent)
         except StoreError as failed:
             _log.error("the log cannot be written; no licence is lent", why=str(failed))
@@ -264,12 +265,12 @@ class ClusterWorker(ThreadedWork):
 
 def _unusable_reason(view: ClusterView) -> str:
     """Return why the cluster cannot take jobs now; empty if it can."""
-    if view["stale"]:
-        return f"its plan may be out of date: {view['stale']}"
-    if not view["nodes"]:
+    if view.stale:
+        return f"its plan may be out of date: {view.stale}"
+    if not view.nodes:
         return "its server was not read yet"
-    if view["mode"] != "scheduler":
-        return f"it starts no jobs by its plan: it is in {view['mode']} mode"
+    if view.mode != "scheduler":
+        return f"it starts no jobs by its plan: it is in {view.mode} mode"
     return ""
 
 

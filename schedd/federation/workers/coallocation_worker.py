@@ -179,7 +179,7 @@ class CoAllocationWorker(ThreadedWork):
     def _bookings(self, cluster: str) -> frozenset[str] | None:
         try:
             with self._client(cluster) as client:
-                return frozenset(one["name"] for one in client.bookings() if one["phase"] in _LIVE)
+                return frozenset(one.name for one in client.bookings() if one.phase in _LIVE)
         except ClientError:
             return None
 
@@ -395,7 +395,7 @@ class CoAllocationWorker(ThreadedWork):
         except ClientError as error:
             _log.info("a plan could not be queried", cluster=cluster, coallocation=group.id, why=str(error))
             return None
-        return answer["planned_start"]
+        return answer.planned_start
 
     # ---- requests ---------------------------------------------------------------------------------
 
@@ -424,7 +424,7 @@ class CoAllocationWorker(ThreadedWork):
         match call.kind:
             case "book":
                 done = client.book(call.name, body)
-                if done["start"] != body["start"]:
+                if done.start != body["start"]:
                     raise Refused("no-room", 409, f"{call.cluster} booked another start")
                 plan = self._federation.generations.get(call.cluster, 0)
                 take(
@@ -436,7 +436,7 @@ class CoAllocationWorker(ThreadedWork):
                 )
             case "confirm":
                 done = client.do_with_booking(call.name, "confirm")
-                if done["confirmed"]:
+                if done.confirmed:
                     take(
                         [PlaceConfirmed(job=group.id, time=now, number=call.number, component=call.component)]
                     )

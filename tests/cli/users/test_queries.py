@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,9 @@ from schedd.cli.user.showbf import free_windows
 from schedd.cli.user.showplan import chart
 from schedd.cli.user.showstart import expand_shorthand
 from schedd.client import ClientError
-from schedd.client.answers import AccuracyFigures, Gap, HorizonAccuracy
+from schedd.client.answers import Gap
+from schedd.client.json_object import JsonObject
+from schedd.predict.accuracy import AccuracyFigures
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.wire import (
@@ -249,21 +251,22 @@ def test_accuracy_reports_a_missing_database(run: Run) -> None:
     assert (code, "--since has to be before --until" in err) == (2, True)
     code, _, err = run("accuracy", "--since", "+2h")
     assert (code, "--since lies ahead" in err) == (2, True)
-    part = AccuracyFigures(
+    part = JsonObject(
         count=120, p90_coverage=0.905, p50_coverage=0.5, median_error=600.0, plan_median_error=3000.0,
         error_ratio=0.2, pinball_50=30.2, pinball_90=69.6, sharpness=2.5,
     )  # fmt: skip
     line = ("at submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "0.20", "2.50")
-    told = HorizonAccuracy(kind="submission", lead=None, figures=part)
+    told: Any = JsonObject(kind="submission", lead=None, figures=part)
     assert told_line(told) == line
     assert describe_losses(told) == "pinball loss at submission: 00:00:30 for 50 %, 00:01:10 for 90 %"
-    assert not describe_losses({**told, "figures": {**part, "pinball_50": None, "pinball_90": None}})
+    unknown: Any = JsonObject(told, figures=JsonObject(part, pinball_50=None, pinball_90=None))
+    assert not describe_losses(unknown)
 
 
 def test_accuracy_reports_its_limit_on_estimates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    part: dict[str, Any] = dict.fromkeys(AccuracyFigures.__annotations__) | {"count": 9}
-    told = HorizonAccuracy(kind="submission", lead=None, figures=part)  # type: ignore[typeddict-item]
-    found: dict[str, Any] = {"kept": True, "expected": [told], "breaches": 2, "expected_since": None}
+    part = JsonObject(dict.fromkeys(one.name for one in fields(AccuracyFigures)), count=9)
+    told = JsonObject(kind="submission", lead=None, figures=part)
+    found = JsonObject(kept=True, expected=[told], breaches=2, expected_since=None)
     monkeypatch.setattr("schedd.client.Client.accuracy", lambda *_args, **_kwargs: found)
     assert "latest" not in run("accuracy")[1]
     found["expected_since"] = T
@@ -318,9 +321,10 @@ def test_showplan_draws_nodes_against_time(run: Run) -> None:
 
 
 def test_job_shorter_than_a_cell_is_still_drawn() -> None:
-    bar: Any = {"job": "1", "owner": "a@b", "queue": "q", "state": "planned", "start": 50, "end": 51}
-    bar["nodes"] = [{"node": "n1", "cpus": 1, "mem": 0, "gpus": 0}]
-    shown = chart([bar], [{"name": "n1", "state": "up"}], 0, 1000, 23)  # type: ignore[typeddict-item]
+    bar: Any = JsonObject(job="1", owner="a@b", queue="q", state="planned", start=50, end=51)
+    bar["nodes"] = [JsonObject(node="n1", cpus=1, mem=0, gpus=0)]
+    node: Any = JsonObject(name="n1", state="up")
+    shown = chart([bar], [node], 0, 1000, 23)
     assert shown.splitlines()[2] == "n1 .A.................."
 
 

@@ -65,7 +65,7 @@ def test_alternatives_are_searched_listed_and_applied(
     for move in best["moves"]:
         assert get(mixed, f"/jobs/{move['job']}")["planned_start"] == move["after"]
     after = {one["objective"]: one["value"] for one in get(mixed, "/plan/objectives")["objectives"]}
-    assert {name: after[name] for name in best["values"]} == pytest.approx(best["values"])
+    assert {name: after[name] for name in best["objectives"]} == pytest.approx(best["objectives"])
     # The live plan is another now.
     assert mixed.get(PARETO).json()["drift"] > 0
 

@@ -68,7 +68,7 @@ def test_live_plan_stays_until_an_alternative_is_applied() -> None:
         assert list(found.weights) == ["wait", "makespan", "energy", "cost"]
         assert found.units == {"wait": "s", "makespan": "s", "energy": "kWh", "cost": "EUR"}
         best = found.plans[0]
-        assert sum(best.values[name] / found.live[name] for name in found.live) <= 4
+        assert sum(best.objectives[name] / found.live[name] for name in found.live) <= 4
         waits = [start - T for start in before.values() if start is not None and start > T]
         assert found.live["wait"] == pytest.approx(sum(waits) / 7)
         for move in best.moves:
@@ -83,7 +83,7 @@ def test_live_plan_stays_until_an_alternative_is_applied() -> None:
         unmoved = before.keys() - {move.job for move in best.moves}
         assert {one: after[one] for one in unmoved} == {one: before[one] for one in unmoved}
         told = {one.objective: one.after for one in changes}
-        assert {name: told[name] for name in best.values} == pytest.approx(dict(best.values))
+        assert {name: told[name] for name in best.objectives} == pytest.approx(dict(best.objectives))
         record = published_record(loop.published, best.moves[0].job)
         assert record is not None
         last = job_history(loop.published, record)[0]

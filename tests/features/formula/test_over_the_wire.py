@@ -63,7 +63,7 @@ async def test_formula_and_threshold_of_the_server_are_followed(tmp_path: Path) 
             found = await house.request(f"/jobs/{high}/priority")
             assert found["formula_source"] == "job_sort_formula"
             assert found["total"] == pytest.approx(6.5, abs=0.001)
-            assert {one["name"]: one["value"] for one in found["values"]}["ncpus"] == 8
+            assert {one["name"]: one["value"] for one in found["names"]}["ncpus"] == 8
             assert found["threshold"] == 2
             waiting = await view_of(house, f"/jobs/{below}", lambda one: "threshold" in str(one))
             assert waiting["planned_start"] is None
