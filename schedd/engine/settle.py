@@ -19,6 +19,7 @@ from schedd.engine.run.job_attributes import next_write, write_attributes
 from schedd.engine.run.outcomes import void_after, void_unanswered
 from schedd.engine.run.running import extend_overruns
 from schedd.model import FOREVER
+from schedd.plan.job_order import NO_RANKS
 
 __all__ = ["next_wake", "settle"]
 
@@ -64,6 +65,7 @@ def settle(state: EngineState, event: str) -> None:
     # 3. Jobs that can start because of freed capacity; then dispatch of all due jobs, before anything slow.
     if is_backfilling(state) and state.starts_step("backfill"):
         run_backfill(state, event)
+    state.plan.order_repairs(state.rank if state.ranking.has_effect else NO_RANKS)
     later = state.to_reevaluate and state.generation % _REPAIRED
     if state.plan.freed and not later and state.starts_step("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")

@@ -4,13 +4,18 @@
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["ArrayEnds", "by_age", "by_completion", "by_start"]
+__all__ = ["NO_RANKS", "ArrayEnds", "by_age", "by_completion", "by_start"]
+
+
+NO_RANKS: Final = np.zeros(0, np.int64)
+"""All jobs have the same rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +33,28 @@ def by_start(jobs: Ints) -> Ints:
     return _by(at.START, jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
 
 
-def by_age(jobs: Ints, slots: Ints) -> Ints:
-    """Return these slots by earliest allowed start, then slot.
+def by_age(jobs: Ints, slots: Ints, ranks: Ints = NO_RANKS) -> Ints:
+    """Return these slots by rank, highest first, then earliest allowed start, then slot.
 
     Not by planned start: a hole that a wide job leaves is what the next wide job needs. If jobs planned
     earlier went first, narrow ones would use up the hole, and the machine would be drained again for the wide
     one (docs/developers/decisions/009-repair-by-age.md).
     """
-    return _by(at.READY, jobs, slots)
+    found = _by(at.READY, jobs, slots)
+    rank = _ranks_of(found, ranks)
+    if not rank.shape[0] or (rank == rank[0]).all():
+        return found
+    by_rank: Ints = found[np.argsort(-rank, kind="stable")]
+    return by_rank
+
+
+def _ranks_of(slots: Ints, ranks: Ints) -> Ints:
+    """Return the ranks of these slots: ``NO_RANKS`` without any, 0 for slots beyond the end of ``ranks``."""
+    if not ranks.shape[0] or not slots.shape[0]:
+        return NO_RANKS
+    known = np.minimum(slots, ranks.shape[0] - 1)
+    found: Ints = np.where(known == slots, ranks[known], 0)
+    return found
 
 
 def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
@@ -55,9 +74,9 @@ def _by(field: int, jobs: Ints, slots: Ints) -> Ints:
     return keys
 
 
-def by_completion(jobs: Ints, slots: Ints, arrays: ArrayEnds) -> Ints:
-    """Return these slots by planned end, then start, then slot. A job of an array ends with the last placed
-    or running job of the array, and no earlier than the array ends in other plans.
+def by_completion(jobs: Ints, slots: Ints, arrays: ArrayEnds, ranks: Ints = NO_RANKS) -> Ints:
+    """Return these slots by rank, highest first, then planned end, start and slot. A job of an array ends
+    with the last placed or running job of the array, and no earlier than the array ends in other plans.
     """
     ends = np.where(jobs[at.START] >= 0, jobs[at.START] + jobs[at.DUR], 0)
     own = np.flatnonzero(arrays.number)
@@ -66,5 +85,9 @@ def by_completion(jobs: Ints, slots: Ints, arrays: ArrayEnds) -> Ints:
         last = np.zeros(int(array.max()) + 1, np.int64)
         np.maximum.at(last, array, np.maximum(ends[own], arrays.end[own]))
         ends[own] = last[array]
-    found: Ints = slots[np.lexsort((slots, jobs[at.START, slots], ends[slots]))]
+    keys: tuple[Ints, ...] = (slots, jobs[at.START, slots], ends[slots])
+    rank = _ranks_of(slots, ranks)
+    if rank.shape[0]:
+        keys = (*keys, -rank)
+    found: Ints = slots[np.lexsort(keys)]
     return found

@@ -415,7 +415,7 @@ class Plan(PlanContents):
     # ---- repair ---------------------------------------------------------------------------------
 
     def repair_now(self, now: int, arrays: ArrayEnds | None = None) -> Moves:
-        """Move every planned job to ``now`` that can start there, oldest first; ``arrays`` as in ``repair``.
+        """Move every planned job to ``now`` that can start there; order and ``arrays`` as in ``repair``.
         Delays no job.
         """
         return self._repairs.move_to_now(now, arrays)
@@ -423,12 +423,21 @@ class Plan(PlanContents):
     def repair(
         self, now: int, budget: int = WHOLE_PASS, arrays: ArrayEnds | None = None
     ) -> tuple[Moves, bool]:
-        """Continue the repair for ``budget`` visited segments: move each job, oldest first, to its earliest
-        placement; with ``arrays``, first to end first, where the jobs of an array count as one.
+        """Continue the repair for ``budget`` visited segments: move each job to its earliest placement.
+
+        Jobs of higher rank go first (see ``order_repairs``), of equal ranks the oldest; with ``arrays``, the
+        first to end, where the jobs of an array count as one.
 
         Return the moves, and whether the repair is complete: no single job can start earlier.
         """
         return self._repairs.run(now, budget, arrays)
+
+    def order_repairs(self, ranks: Ints) -> None:
+        """Let repairs move jobs of higher rank first. The plan refers to ``ranks``, a fork copies them.
+
+        By slot; ``NO_RANKS``: all are equal.
+        """
+        self._repairs.ranks = ranks
 
     def discard_freed(self) -> None:
         """Drop the log of freed intervals; for plans without repair."""

@@ -58,7 +58,7 @@ def project_plan(
     state[on.NOW], state[on.WORK_LIMIT] = now, fork.work + work
     state[on.ENTRIES] = repairs.entries_needed(on.MOST_NOW)
     state[on.ALWAYS_BY_CALLER] = rule is not None
-    waiting = by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
+    waiting = by_age(jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED), repairs.ranks)
     state[on.N_WAITING] = waiting.shape[0]
     started = np.full(slots, -1, np.int64)
     # overdue jobs end in one second

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from schedd.plan.job_order import ArrayEnds, by_age, by_completion, by_start
+from schedd.plan.job_order import NO_RANKS, ArrayEnds, by_age, by_completion, by_start
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.freed import drop_checked, forget_freed, note_freed, note_freed_entries
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.projection import MOST_NOW, WHOLE_PASS
 from schedd.plan.kernels.repair import PAUSED, repair
 from schedd.plan.records import Moves, merge_moves, no_moves
-from schedd.plan.schema import NUMBER, SLOTS, declared
+from schedd.plan.schema import NUMBER, SLOTS, FieldRule, declared
 from schedd.plan.slabs import Slabs
 
 __all__ = ["WHOLE_PASS", "Repairs"]
@@ -44,6 +44,8 @@ class Repairs:
     """with these search flags."""
     _next_by_start: bool = declared(NUMBER, default=False)
     """The last pass was not in the order of starts; with arrays, the next one is."""
+    ranks: Ints = declared(FieldRule(np.copy, saved=False), make=lambda: NO_RANKS)
+    """Ranks by slot; jobs of the highest rank are moved first."""
 
     def note_freed(self, row: int, start: int, end: int) -> None:
         """Log that capacity was freed on ``row`` over ``[start, end)``; call it after the change."""
@@ -113,7 +115,7 @@ class Repairs:
         self._under_way = True
 
     def move_to_now(self, now: int, arrays: ArrayEnds | None = None) -> Moves:
-        """Move planned jobs to ``now`` that can start there, oldest first; ``arrays`` as in ``run``.
+        """Move planned jobs to ``now`` that can start there; order and ``arrays`` as in ``run``.
 
         Examines intervals freed since the last call or slice: the following slices do the rest, and no job is
         examined twice for the same interval. If it takes long, the next call continues.
@@ -170,7 +172,9 @@ class Repairs:
     def _in_order(self, slots: Ints, arrays: ArrayEnds | None) -> Ints:
         """Return these planned jobs, given by ascending slot, in order."""
         jobs = self._slabs.tb.jobs
-        return by_age(jobs, slots) if arrays is None else by_completion(jobs, slots, arrays)
+        if arrays is None:
+            return by_age(jobs, slots, self.ranks)
+        return by_completion(jobs, slots, arrays, self.ranks)
 
     def _clear_lost_and_named(self) -> None:
         """Leave jobs that must be searched as a whole to the following slices: at each call, all of them
@@ -220,9 +224,9 @@ class Repairs:
     def run(self, now: int, budget: int, arrays: ArrayEnds | None = None) -> tuple[Moves, bool]:
         """Continue for ``budget`` visited segments. Return the moves and whether the repair is complete.
 
-        Oldest job first. With ``arrays``, earliest end first, where a job ends with the last job of its
-        array: so small jobs use the holes that would not let an array end earlier. The pass after such a pass
-        is in the order of starts (Netto 2009, algorithm 7).
+        Highest rank first, of equal ranks the oldest job. With ``arrays``, of equal ranks the first to end,
+        where a job ends with the last job of its array: so small jobs use the holes that would not let an
+        array end earlier. The pass after such a pass is in the order of starts (Netto 2009, algorithm 7).
         """
         moves: list[Ints] = []
         ctl = self._slabs.tb.ctl

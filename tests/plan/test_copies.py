@@ -28,6 +28,8 @@ COUNTERS_OF_ITS_OWN = {
 OWN_COLUMNS = {at.ALLOC, at.HELD}
 """Positions of entries, and values derived from them."""
 ROOM = {"scratch", "out"}
+GIVEN_AGAIN = {"Repairs.ranks"}
+"""Not saved: the caller gives it before each repair."""
 
 
 def _plan(seed: int) -> Plan:
@@ -59,6 +61,7 @@ def _plan(seed: int) -> Plan:
     for slot in rng.sample(slots, 5):
         if plan.state(slot) == at.PLANNED:
             plan.mark_for_search(slot)
+    plan.order_repairs(np.arange(plan.jobs.size))
     plan.repair(0, 200)
     plan.weigh_nodes(0)
     with pytest.MonkeyPatch.context() as patch:
@@ -134,7 +137,8 @@ def test_fork_copies_every_field_of_every_part(copied: Callable[[Plan], Plan], s
     before, found = _all_of(plan), _all_of(copied(plan))
     assert before.keys() == found.keys()
     for name, value in before.items():
-        assert found[name] == value, name
+        if copied is Plan.fork or name not in GIVEN_AGAIN:
+            assert found[name] == value, name
     # Otherwise it would equal an initial value.
     empty = _all_of(Plan([], 0))
     same = {name for name in before if before[name] == empty[name]}

@@ -38,6 +38,31 @@ def test_job_of_an_array_counts_with_the_end_of_its_array() -> None:
     assert by_completion(jobs, slots[2:4], two).tolist() == [3, 2]
 
 
+def test_jobs_of_higher_rank_go_first_and_equal_ones_by_age_or_end() -> None:
+    jobs, slots = _planned((10, 10, 3), (20, 10, 0), (30, 10, 1), (40, 10, 2))
+    ranks = np.array([5, -1, 5, 7])
+    assert by_age(jobs, slots, ranks).tolist() == [3, 2, 0, 1]
+    assert by_age(jobs, slots[1:3], ranks).tolist() == [2, 1]
+    assert by_age(jobs, slots, ranks[:3]).tolist() == [2, 0, 3, 1], "beyond its end the rank is 0"
+    assert by_completion(jobs, slots, wholes([0] * 4), ranks).tolist() == [3, 0, 2, 1]
+
+
+@pytest.mark.parametrize("start_now", [False, True])
+def test_repair_moves_jobs_of_higher_rank_first_also_in_a_fork(start_now: bool) -> None:
+    plan = Plan([Node("n", 4)], 0)
+    slots = [plan.add_job(ONE, duration, 0) for duration in (100, 30, 40, 50)]
+    for slot in slots:
+        plan.place(slot, 0)
+    plan.order_repairs(np.array([0, 1, 3, 2]))
+    fork = plan.fork()
+    for one in (plan, fork):
+        one.remove(slots[0], 0)
+        if start_now:
+            one.repair_now(0)
+        one.repair(0)
+        assert [one.start(slot) for slot in slots[1:]] == [90, 0, 40]
+
+
 def test_array_ends_no_earlier_than_in_other_plans() -> None:
     jobs, slots = _planned((10, 10, 0), (30, 10, 1), (20, 100, 2), (15, 50, 3))
     assert by_completion(jobs, slots, wholes([7, 7, 0, 0])).tolist() == [0, 1, 3, 2]

@@ -122,6 +122,15 @@ def test_a_search_keeps_the_order_of_the_formula() -> None:
         assert bool(search.run().places) == moved
 
 
+def test_nodes_freed_early_go_to_the_job_of_the_highest_value() -> None:
+    site = Site("job_priority")
+    for job, walltime, priority in (("1", 900, 9), ("2", 100, 1), ("3", 300, 8), ("4", 50, 2)):
+        site.submit(job, walltime=walltime, priority=priority, runtime=10)
+    assert starts(site, "1234") == [0, 1250, 900, 1200]
+    site.at(100)
+    assert [site.runs(job) for job in "1234"] == [[0], [30], [10], [20]]
+
+
 def test_jobs_are_ranked_again_when_the_server_formula_changes() -> None:
     site = Site()
     for job, priority in (("1", 0), ("2", 0), ("3", 1)):
