@@ -10,7 +10,7 @@ from schedd.dialect.assemble import assemble, by_lower_name, requested_walltime,
 from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.openpbs_nodes import nodes_chunks
-from schedd.dialect.partition import PARTITION, parse_partitions
+from schedd.dialect.partition import NODE_PARTITION, PARTITION, parse_partitions
 from schedd.dialect.qos import qos_names
 from schedd.dialect.requested_resources import RequestedResources, parse_amount, parse_typed
 from schedd.dialect.selectspec import PlaceSpec, SelectChunk, parse_place, parse_select
@@ -136,8 +136,9 @@ def parse_openpbs(
         spans = ((name, requested.get(name)) for name in names)
         chunks = [_planned(SelectChunk(1, tuple((n, s) for n, s in spans if s is not None)), requested, site)]
     chunks = _add_queue_properties(chunks, requested)
-    if PARTITION not in obeyed and not site.types.is_host_resource(PARTITION):
-        chunks = _in_partitions(chunks, requested)
+    for name in (PARTITION, NODE_PARTITION):
+        if name not in obeyed and not site.types.is_host_resource(name):
+            chunks = _in_partitions(chunks, requested, name)
     placing = parse_place(span) if (span := requested.get("place")) is not None else usual
     requested.ignore({"nodect"})
     exclusive = placing.exclusive
@@ -174,11 +175,11 @@ def _add_queue_properties(chunks: list[Chunk], requested: RequestedResources) ->
     ]
 
 
-def _in_partitions(chunks: list[Chunk], requested: RequestedResources) -> list[Chunk]:
-    """Restrict chunks to the partitions that are requested for the whole job: without partitions of the site,
-    nodes with a property or a resource ``partition`` of that name.
+def _in_partitions(chunks: list[Chunk], requested: RequestedResources, resource: str) -> list[Chunk]:
+    """Restrict chunks to the partitions that this resource requests for the whole job: without partitions of
+    the site, nodes with a property or a resource ``partition`` of that name.
     """
-    span = requested.get(PARTITION)
+    span = requested.get(resource)
     names = parse_partitions(span) if span is not None else frozenset()
     if not names:
         return chunks

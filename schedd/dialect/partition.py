@@ -1,4 +1,4 @@
-"""Requests for partitions: ``-l partition=a:b``, ``-W x=PARTITION:a``."""
+"""Requests for partitions: ``-l partition=a:b``, ``-W x=PARTITION:a``; OpenPBS: ``-l node_partition=a``."""
 
 import re
 from collections.abc import Mapping
@@ -7,10 +7,21 @@ from typing import Final
 from schedd.dialect.nodespec import NAME
 from schedd.dialect.span import Span
 
-__all__ = ["PARTITION", "parse_names", "parse_partitions", "read_partitions"]
+__all__ = [
+    "NODE_PARTITION",
+    "PARTITION",
+    "PARTITION_REQUESTS",
+    "parse_names",
+    "parse_partitions",
+    "read_partitions",
+]
 
 PARTITION: Final = "partition"
-_KEYS: Final = (PARTITION, f"x.{PARTITION}")
+NODE_PARTITION: Final = "node_partition"
+"""For OpenPBS, whose own resource ``partition`` only managers may request."""
+PARTITION_REQUESTS: Final = frozenset({PARTITION, NODE_PARTITION})
+_KEYS: Final = (*PARTITION_REQUESTS, f"x.{PARTITION}")
+_LONGEST_KEY: Final = max(map(len, _KEYS))
 _ANY: Final = frozenset({"all", "any", "default", "base"})
 """Names that mean any partition."""
 
@@ -33,7 +44,7 @@ def parse_partitions(span: Span) -> frozenset[str]:
 def read_partitions(resources: Mapping[str, str]) -> tuple[str, ...]:
     """Return the partitions that a job names, in its order; none: any. Raises RequestError."""
     for key, text in resources.items():
-        if len(key) <= len(_KEYS[-1]) and key.lower() in _KEYS and text.strip():
+        if len(key) <= _LONGEST_KEY and key.lower() in _KEYS and text.strip():
             span = Span.from_text(text.strip(), PARTITION)
             return parse_names(span) if parse_partitions(span) else ()
     return ()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from schedd.dialect.errors import RequestError
-from schedd.dialect.partition import read_partitions
+from schedd.dialect.partition import NODE_PARTITION, PARTITION, read_partitions
 from schedd.features.partitions.settings import PartitionDefaults, PartitionRules, PartitionSettings
 from schedd.model import Never
 from schedd.policy.access import Access
@@ -101,7 +101,8 @@ class PartitionTable:
         except RequestError as error:
             return Never(error.comment)
         usable = [name for name in self.names if self._is_open(name, facts)]
-        remedy = f"name {_either(usable)} (qalter -l partition=NAME)" if usable else "ask an administrator"
+        resource = NODE_PARTITION if facts.family == "openpbs" else PARTITION
+        remedy = f"name {_either(usable)} (qalter -l {resource}=NAME)" if usable else "ask an administrator"
         unknown = [name for name in named if name not in self._access]
         if unknown:
             return Never(f"there is no partition {unknown[0]}: {remedy}")

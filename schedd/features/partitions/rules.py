@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from schedd.dialect.partition import PARTITION
+from schedd.dialect.partition import NODE_PARTITION, PARTITION
 from schedd.engine.component import Restriction
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
@@ -232,5 +232,6 @@ def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFac
     candidates = [name for name in partition_table(published).candidates(facts) if name]
     if len(candidates) < 2:
         return []
-    rest = {key: value for key, value in facts.resources.items() if key.lower() != f"x.{PARTITION}"}
+    others = {f"x.{PARTITION}", NODE_PARTITION}
+    rest = {key: value for key, value in facts.resources.items() if key.lower() not in others}
     return [replace(facts, resources={**rest, PARTITION: name}) for name in candidates]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schedd.dialect.partition import PARTITION
+from schedd.dialect.partition import PARTITION_REQUESTS
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 
@@ -69,9 +69,9 @@ class PartitionDefaults(Section):
 
 
 class PartitionRules(Section):
-    """Named sets of nodes. Each job runs in one partition: in one of those that it names
-    (`-l partition=a:b`, `-W x=PARTITION:a`), else of its defaults, else of all that are open to it. Nodes of
-    no partition count as one without a name, open to jobs that name none and have no default.
+    """Named sets of nodes. Each job runs in one partition: in one of those that it names (`-l partition=a:b`,
+    `-W x=PARTITION:a`, OpenPBS: `-l node_partition=a:b`), else of its defaults, else of all that are open to
+    it. Nodes of no partition count as one without a name, open to jobs that name none and have no default.
     """
 
     sets: dict[PartitionName, PartitionSettings] = Field(default_factory=dict)
@@ -104,7 +104,7 @@ class PartitionRules(Section):
 
 
 def _obeyed(table: Mapping[str, Any]) -> frozenset[str]:
-    return frozenset({PARTITION}) if table.get("sets") else frozenset()
+    return PARTITION_REQUESTS if table.get("sets") else frozenset()
 
 
 def _check_site(plain: Mapping[str, Any]) -> None:

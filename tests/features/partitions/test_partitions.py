@@ -51,6 +51,19 @@ def test_a_job_runs_on_the_nodes_of_the_partition_that_it_names(resources: dict[
     assert [cluster.start(job) for job in "123"] == [0, 0, 100]
 
 
+def test_an_openpbs_job_names_its_partition_by_the_resource_node_partition() -> None:
+    for sets in (SETS, {}):
+        cluster = cluster_with({"sets": sets})
+        cluster.server.nodes["n3"] = NodeFacts(name="n3", cpus=4, properties=("thin",))
+        cluster.send(cluster.server.snapshot())
+        cluster.submit("0", walltime=50)
+        cluster.submit("1", family="openpbs", resources={"node_partition": "thin"})
+        assert cluster.planned_node_names("1") == (["n2"] if sets else ["n3"])
+        cluster.submit("2", family="openpbs", resources={"node_partition": "big"})
+        words = "name gpu, thin or wide (qalter -l node_partition=NAME)" if sets else "no node has"
+        assert words in cluster.view("2").why
+
+
 def test_nodes_belong_to_a_partition_by_property_and_leave_it_with_the_property() -> None:
     cluster = cluster_with({"sets": SETS})
     cluster.submit("0", walltime=50, resources={"partition": "gpu"})

@@ -17,6 +17,7 @@ from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, JobState, NodeSpec
+from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.openpbs.state import new_scheduler
 from server_adapter.families import connector
 from server_adapter.openpbs import (
@@ -272,6 +273,8 @@ async def test_settings_are_changed_as_by_qmgr() -> None:
         assert server.node("n2").state == "offline"
         job = server.submit(resources={"select": "2:ncpus=1:scratch=2gb"})
         assert server.job(job).resources["scratch"] == "4gb"
+        with pytest.raises(RefusalError, match="read only"):  # a resource for managers
+            server.submit(resources={"select": "1:ncpus=1", "partition": "thin"})
         for kind, name, change, code in (
             (ObjectType.NODE, "n9", Attribute("comment", "x"), 15062),
             (ObjectType.NODE, "n1", Attribute("nonsense", "x"), 15002),
