@@ -101,7 +101,7 @@ def test_a_man_page_names_every_option(name: str) -> None:
         (["schedd", "token", "rev"], ["revoke"]),
         (["schedd", "config", "ch"], ["check"]),
         (["schedd", "shadow-report", "--d"], ["--days"]),
-        (["showq", "--sort", "e"], ["expected"]),
+        (["showq", "--sort", "l"], ["likely"]),
         (["showq", "-u", ""], ["user-1", "user-2"]),
         (["schedd", "hold", "-w", "node-2"], ["node-2"]),
         (["schedd", "release", "-w", ""], ["held-node-1", "held-node-2"]),

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from schedd.engine import Engine
+from schedd.engine.preview import preview
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
@@ -129,6 +131,27 @@ def test_a_change_of_policy_opens_and_closes_a_qos() -> None:
     assert "QOS low, which does not exist here" in site.never("2")
     site.set_policy({"qos": {"levels": LEVELS}}, 2)
     assert site.start("2") == 1000
+
+
+def test_a_preview_names_jobs_that_lose_their_qos_or_their_room() -> None:
+    site = Site(nodes=2)
+    site.submit("1", resources={"qos": "low"})
+    site.submit("2", resources={"qos": "low"})
+    site.submit("3", resources={"qos": "low"})
+    site.submit("4", resources={"qos": "normal"}, owner="bob@x")
+    assert [site.start(job) for job in "1234"] == [0, 0, 100, 100]
+    now = site.server.now
+    for plain, lost in (
+        ({"qos": {"levels": {"normal": {}}}}, ["3"]),
+        ({"qos": {"levels": LEVELS}, "limits": [{"qos": "low", "amount": 0, "counts": "eligible"}]}, ["3"]),
+        ({"qos": {"levels": {"low": {"users": ["ann"]}, "normal": {"users": ["eve"]}}}}, ["4"]),
+    ):
+        change = PolicyChanged(id="p", time=now, version=1, site=plain)
+        copy = Engine.restore(site.engine.checkpoint(), site.engine.state.settings)
+        seen = preview(copy, [change], now)
+        moved = {one.job: one for one in seen.moved}
+        assert [job for job in moved if moved[job].after is None] == lost
+        assert moved[lost[0]].owner == ("bob@x" if lost == ["4"] else "ann@login")
 
 
 def test_qos_priority_ranks_jobs() -> None:
