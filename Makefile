@@ -53,8 +53,8 @@ test: $(PROGRAM) ## lint, then all tests but the long ones
 	$(VENV)/bin/pytest --collect-only --quiet --quiet --ignore tests/research >$(VENV)/.collection.log || \
 	  { cat $(VENV)/.collection.log; false; }; collected=$$?; \
 	wait $$compiled; wait $$linted && wait $$browser && exit $$collected
-	@# A file's tests stay together: many share what is dear to start. Three workers for two cores: many tests wait.
-	$(VENV)/bin/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --ignore tests/research
+	@# A file's tests stay together: many share what is dear to start. Four workers for two cores: many tests wait.
+	$(VENV)/bin/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/research
 
 research: $(STAMP) ## the tests of benchmarks, experiments and simulated federations (research/)
 	$(VENV)/bin/pytest -m "research and not soak" --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/research

@@ -38,25 +38,46 @@ def pytest_collection_finish() -> None:
 
 
 _LONGEST = (
-    "store/test_database_faults.py",
-    "store/test_log_loss.py",
-    "cli/test_demo.py",
-    "store/test_unreadable_state.py",
-    "federation/test_coallocations.py",
     "federation/test_crash.py",
-    "store/test_killed_at_statements.py",
     "cli/test_runbook.py",
-    "store/test_log_follower.py",
+    "federation/test_coallocations.py",
+    "server_adapter/bridge/test_end_to_end.py",
+    "store/test_database_faults.py",
+    "cli/test_demo.py",
+    "store/test_log_loss.py",
+    "plan/test_compiler.py",
+    "store/test_killed_at_statements.py",
+    "federation/test_divided_components.py",
+    "dashboard/test_keyboard.py",
     "dashboard/test_pages.py",
+    "store/test_standby.py",
+    "api/test_description.py",
+    "replay/test_searches.py",
+    "engine/test_streams.py",
+    "engine/test_checkpoint.py",
+    "engine/test_reevaluation.py",
+    "store/test_crash.py",
+    "replay/test_driver.py",
+    "server_adapter/bridge/test_shadow_report.py",
+    "store/test_unreadable_state.py",
+    "store/test_log_follower.py",
+    "plan/test_place.py",
+    "plan/test_placement_choice.py",
 )
-"""Each file runs on one worker: a long file that starts last would extend the run by minutes."""
+"""The longest first. Each file runs on one worker: one that starts late would extend the run."""
 _LONG = ("features/", "federation/", "cli/", "server_adapter/bridge/", "store/", "replay/", "dashboard/")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest files first, then the files with tests that wait for processes."""
-    longest, long = (tuple(f"tests/{name}" for name in names) for names in (_LONGEST, _LONG))
-    items.sort(key=lambda item: (not item.nodeid.startswith(longest), not item.nodeid.startswith(long)))
+    ranks = {f"tests/{name}": rank for rank, name in enumerate(_LONGEST)}
+    long = tuple(f"tests/{name}" for name in _LONG)
+
+    def rank_item(item: pytest.Item) -> int:
+        waits = item.nodeid.startswith(long)
+        return ranks.get(item.nodeid.partition("::")[0], len(ranks) + (not waits))
+
+    items.sort(key=rank_item)
 
 
 _STDERR = pytest.StashKey[TextIO]()

@@ -14,6 +14,7 @@ from aiosmtpd.controller import Controller
 from schedd.store import Store
 from tests.cli.test_serve import MAIN, ServedDaemon, _wait_until, is_ready, job, node, start_daemon
 from tests.cli.test_serve_safely import write_settings
+from tests.waits import WAIT_S
 
 SENT = 'schedd_notices_total{cluster="main",outcome="sent"} 1.0'
 
@@ -48,7 +49,7 @@ def silent_relay() -> Iterator[tuple[int, threading.Event, socket.socket]]:
     thread.start()
     yield server.getsockname()[1], came, server
     server.close()
-    thread.join(10)
+    thread.join(WAIT_S)
 
 
 def subscribe(served: ServedDaemon, name: str) -> None:

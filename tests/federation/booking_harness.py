@@ -14,6 +14,7 @@ from schedd.service.access.tokens import Tokens
 from tests.engine.cluster import T
 from tests.federation.federation_harness import bearer
 from tests.federation.simulated_federation import SimulatedFederation
+from tests.waits import WAIT_S
 
 __all__ = ["HERE", "WIDE", "BookingHarness"]
 
@@ -47,7 +48,7 @@ class BookingHarness:
     def stop(self) -> None:
         self.stopping.set()
         self.simulation.federation.booking_operations.wakeup.set()
-        self.keeper.join(10)
+        self.keeper.join(WAIT_S)
         assert not self.keeper.is_alive()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from server_adapter.batch.requests import StatusRequest
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.listener import CommandListener, PortTakenError, SchedulerCall
+from tests.waits import WAIT_S
 
 NODES = [NodeSpec("node1")]
 
@@ -33,10 +34,10 @@ def test_a_command_is_received_from_a_server_that_closes_at_once() -> None:
         listener = CommandListener(heard.put_nowait, any_port=True)
         await listener.start(port=0)
         await send(listener.port, b"\0\0\0\x0a")
-        command = await asyncio.wait_for(heard.get(), 2)
+        command = await asyncio.wait_for(heard.get(), WAIT_S)
         assert (command.code, command.name, command.peer) == (10, "FIRST", "127.0.0.1")
         await send(listener.port, b"\0\0\0\x63")
-        assert (await asyncio.wait_for(heard.get(), 2)).name == "unknown"
+        assert (await asyncio.wait_for(heard.get(), WAIT_S)).name == "unknown"
         await listener.close()
 
     asyncio.run(run_scenario())
@@ -55,7 +56,7 @@ def test_a_server_that_keeps_the_socket_open_gets_requests_of_version_one() -> N
         reader, writer = await send(listener.port, b"\0\0\0\x01", stay=True)
         assert await reader.readexactly(20) == b"+2+12+21+4root+0+0+0"
         writer.write(b"+2+1+0+0+6+1+0+3srv+0")
-        assert await asyncio.wait_for(reader.read(), 2) in (b"", b"+2+12+59+4root")
+        assert await asyncio.wait_for(reader.read(), WAIT_S) in (b"", b"+2+12+59+4root")
         assert answers == ["srv"]
         writer.close()
         await listener.close()
@@ -68,7 +69,7 @@ def test_an_open_socket_without_user_is_closed() -> None:
         listener = CommandListener(lambda _: None, any_port=True, linger=0.05)
         await listener.start(port=0)
         reader, writer = await send(listener.port, b"\0\0\0\x01", stay=True)
-        assert await asyncio.wait_for(reader.read(), 2) == b""
+        assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
         writer.close()
         await listener.close()
 
@@ -96,7 +97,7 @@ def test_an_ordinary_source_port_or_a_strange_address_is_not_believed() -> None:
         for listener in (CommandListener(_fail), CommandListener(_fail, peers=["192.0.2.1"], any_port=True)):
             await listener.start(port=0)
             reader, writer = await send(listener.port, b"\0\0\0\x01", stay=True)
-            assert await asyncio.wait_for(reader.read(), 2) == b""
+            assert await asyncio.wait_for(reader.read(), WAIT_S) == b""
             assert listener.rejected == 1
             writer.close()
             await listener.close()
@@ -127,9 +128,9 @@ def test_the_emulated_server_calls_first_then_new_and_believes_nobody_waits() ->
         address = ("127.0.0.1", listener.port)
         async with EmulatedServer(NODES, time_scale=20, scheduler=address) as server:
             server.set_scheduling(True)
-            assert (await asyncio.wait_for(heard.get(), 5)).name == "FIRST"
+            assert (await asyncio.wait_for(heard.get(), WAIT_S)).name == "FIRST"
             server.submit()
-            assert (await asyncio.wait_for(heard.get(), 5)).name == "NEW"
+            assert (await asyncio.wait_for(heard.get(), WAIT_S)).name == "NEW"
         await listener.close()
 
     asyncio.run(run_scenario())

@@ -25,7 +25,7 @@ from tests.store import next_version as second_version
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonProcess, UnavailableError
 from tests.store.event_builders import queued
-from tests.store.forked_processes import DaemonLauncher
+from tests.store.forked_processes import DaemonLauncher, run_program
 from tests.store.test_log_loss import MAIN, work
 
 _STRIDE = int(os.environ.get("SCHEDD_STATEMENT_STRIDE", "23"))
@@ -208,15 +208,11 @@ def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
         assert killed.kill_at("upgrade", 4) == "killed"
     config = tmp_path / "schedd.toml"
     config.write_text(f'[server]\nport = 0\n[store]\nurl = "{url}"\n[clusters.main]\n')
-    program = [sys.executable, "-m", "tests.store.next_version"]
-    serve = subprocess.run(
-        [*program, "serve", "--config", str(config)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    program, file = "tests.store.next_version", str(config)
+    serve = run_program(program, "serve", "--config", file, timeout=60)
     assert serve.returncode != 0
     assert "run `schedd migrate`" in serve.stdout + serve.stderr
-    done = subprocess.run(
-        [*program, "migrate", "--config", str(config)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = run_program(program, "migrate", "--config", file, timeout=60)
     assert done.returncode == 0, done.stderr
     assert stored_events(url, cluster) == acknowledged
 

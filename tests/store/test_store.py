@@ -38,6 +38,7 @@ from tests.store.event_builders import (
     write_attributes,
 )
 from tests.store.next_version import use_next_version
+from tests.waits import WAIT_S
 
 
 def append_events(store: Store, cluster: int, *events: Event, now: int = 1000) -> EventBatch:
@@ -365,7 +366,7 @@ def test_reads_do_not_wait_for_a_writer(store: Store) -> None:
         connection.execute(metadata.tables["audit"].insert().values(time=1, who="a", act="b", detail=""))
         reader = threading.Thread(target=lambda: seen.append(store.last_position(cluster)))
         reader.start()
-        reader.join(10)
+        reader.join(WAIT_S)
     assert seen == [LogPosition(1, 1)]
 
 

@@ -11,6 +11,7 @@ from schedd.engine import EngineSettings
 from schedd.features.licences.background import LicencePoller, PollError, read_count
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
+from tests.waits import WAIT_S
 
 
 def write_script(path: Path, text: str) -> list[str]:
@@ -37,7 +38,7 @@ def clusters(count: Path) -> Iterator[Clusters]:
 
 
 def licence_copies(clusters: Clusters) -> dict[str, int]:
-    return clusters["main"].call_between_batches(lambda engine: engine.state.limits.copies).result(10)
+    return clusters["main"].call_between_batches(lambda engine: engine.state.limits.copies).result(WAIT_S)
 
 
 def wait_for(clusters: Clusters, amount: int) -> None:

@@ -15,10 +15,10 @@ import pytest
 from schedd.cli.main import main
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import ADMIN, MEMORY, ProcessHarness
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 40
 POLICY = {
     "qos": {"default": "normal", "levels": {"normal": {}, "gold": {"priority": 100}}},
     "partitions": {
@@ -52,7 +52,7 @@ def _nodes(job: dict[str, Any]) -> list[str]:
 
 
 def _read(url: str) -> str:
-    with urlopen(Request(url, headers={"Authorization": f"Bearer {ADMIN}"}), timeout=10) as answer:
+    with urlopen(Request(url, headers={"Authorization": f"Bearer {ADMIN}"}), timeout=WAIT_S) as answer:
         text: str = answer.read().decode()
         return text
 

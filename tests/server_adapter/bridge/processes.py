@@ -18,6 +18,7 @@ from typing import Any, Literal
 from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, JobState, NodeSpec, Timing
 from tests.store.daemon_processes import alive
 from tests.store.forked_processes import shared_launcher
+from tests.waits import WAIT_S
 
 TOKEN = "an-adapter-token-for-tests"
 ADMIN = "an-admins-token-for-tests"
@@ -180,7 +181,7 @@ class ProcessHarness:
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         with urllib.request.urlopen(
-            urllib.request.Request(url, data, headers, method=method), timeout=10
+            urllib.request.Request(url, data, headers, method=method), timeout=WAIT_S
         ) as answer:
             found: dict[str, Any] = json.load(answer)
         return found

@@ -1,8 +1,6 @@
 """One cluster has one adapter at a time, and a one-time check disturbs neither it nor the daemon."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonBusyError
 from server_adapter.bridge.delivery import Backoff
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import ProcessHarness, Program, free_port
+from tests.store.forked_processes import run_program
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(400)]
 
@@ -68,12 +67,10 @@ async def starts_a_job(house: ProcessHarness) -> None:
 async def test_a_site_check_changes_no_mode_and_does_not_disturb_a_running_adapter(
     house: ProcessHarness,
 ) -> None:
-    command = [sys.executable, "-m", "server_adapter.main", "--config", str(house.directory / "adapter.toml")]
+    command = ["server_adapter.main", "--config", str(house.directory / "adapter.toml")]
     for mode in ("scheduler", "shadow"):
         done = await asyncio.to_thread(
-            lambda mode=mode: subprocess.run(  # type: ignore[misc]
-                [*command, "--mode", mode, "--once"], capture_output=True, text=True, timeout=120, check=False
-            )
+            lambda mode=mode: run_program(*command, "--mode", mode, "--once", timeout=120)  # type: ignore[misc]
         )
         assert done.returncode == 0, done.stderr
         assert "1 nodes (0 down)" in done.stdout

@@ -10,6 +10,7 @@ import pytest
 from schedd.wire import JobFacts, Preempt, PreemptionDone, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.bridge.preemptions import PreemptionExecutor
+from tests.waits import WAIT_S
 
 NOW = 1_700_000_000
 STARTED = NOW - 1_000
@@ -75,7 +76,7 @@ class ExecutorHarness:
             before = len(self.events)
             for one in orders:
                 self.executor.begin(one)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WAIT_S):
                 while len(self.events) == before:
                     await asyncio.sleep(0)
 

@@ -14,6 +14,7 @@ from server_adapter.bridge.outbox import EncodedEvent
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
 from tests.server_adapter.bridge.processes import ProcessHarness
 from tests.store.postgres import PostgresServer
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +72,7 @@ async def test_a_question_that_stays_open_moves_with_the_lead(monkeypatch: pytes
     pair.b.down = False
     pair.a.down = True
     await pair.client.post([EVENT])
-    assert await asyncio.wait_for(asked, 5) is None
+    assert await asyncio.wait_for(asked, WAIT_S) is None
     await pair.client.close()
 
 

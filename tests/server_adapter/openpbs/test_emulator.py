@@ -32,6 +32,7 @@ from server_adapter.openpbs.codes import ReservationState
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import attribute_write
+from tests.waits import WAIT_S
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
@@ -66,7 +67,7 @@ async def scheduler(server: EmulatedOpenPBS, name: str = "default") -> Registrat
 async def commands(place: Registration, count: int) -> list[int]:
     found = []
     for _ in range(count):
-        found.append((await asyncio.wait_for(place.command(), 10)).code)
+        found.append((await asyncio.wait_for(place.command(), WAIT_S)).code)
         await place.end()
     return found
 
@@ -113,7 +114,7 @@ async def test_a_scheduler_that_loses_a_connection_loses_both() -> None:
         await commands(place, 3)
         await place.primary.close()
         with pytest.raises(ServerUnreachableError):
-            await asyncio.wait_for(place.command(), 10)
+            await asyncio.wait_for(place.command(), WAIT_S)
         assert server.cluster.schedulers["default"].state == "down"
         await place.close()
 
@@ -145,14 +146,14 @@ async def test_a_qrun_without_vnodes_waits_for_the_schedulers_answer() -> None:
             OpenPBSCommand.NEW,
         ]
         asked = asyncio.create_task(admin.request(ask))
-        command = await asyncio.wait_for(place.command(), 10)
+        command = await asyncio.wait_for(place.command(), WAIT_S)
         assert (command.code, command.job) == (OpenPBSCommand.RUN_JOB, job)
         await place.answer_qrun(job, 15057, "not now")
         await place.end()
         with pytest.raises(ServerRefusedError, match="not now"):
             await asked
         silent = asyncio.create_task(admin.request(ask))
-        await asyncio.wait_for(place.command(), 10)
+        await asyncio.wait_for(place.command(), WAIT_S)
         await place.end()
         with pytest.raises(ServerRefusedError) as failed:
             await silent

@@ -27,6 +27,7 @@ from server_adapter.openpbs.packets import HEADER, Packet, PacketSplitter, encod
 from server_adapter.openpbs.registration import decode_command
 from server_adapter.openpbs.replies import decode_reply
 from server_adapter.openpbs.requests import AuthenticateRequest
+from tests.waits import WAIT_S
 
 CAPTURES = Path(__file__).resolve().parents[4] / "shared" / "protocols" / "captures" / "openpbs"
 pytestmark = [
@@ -273,7 +274,7 @@ async def test_every_recorded_refusal_has_the_same_text(name: str) -> None:
                     writer.write(encode_packet(REGISTER))
                     await reader.readexactly(HEADER)
                 before = [] if frame.request.code is RequestCode.AUTHENTICATE else [CONNECT]
-                assert await asyncio.wait_for(send_bodies(emulated, *before, request), 10) == reply
+                assert await asyncio.wait_for(send_bodies(emulated, *before, request), WAIT_S) == reply
                 for _, writer in places:
                     writer.close()
             continue

@@ -27,6 +27,7 @@ from server_adapter.openpbs.registration import register
 from server_adapter.openpbs.requests import DeferredReplyRequest
 from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegistration
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -200,7 +201,7 @@ async def test_after_a_server_restart_the_adapter_registers_and_reads_again(
                     await asyncio.sleep(0.01)
         assert "nothing is started" in caplog.text
         before = len(looks)
-    async with asyncio.timeout(15), peer.listening(port):
+    async with asyncio.timeout(WAIT_S), peer.listening(port):
         while place.barred():
             await asyncio.sleep(0.05)
         assert len(looks) > before
