@@ -22,6 +22,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -42,7 +43,7 @@ from numba.core import (
 from numba.core.runtime import rtsys
 from numba.np import numpy_support
 
-__all__ = ["KNOWN", "declared_types", "dispatcher"]
+__all__ = ["KNOWN", "LinkedKernels", "declared_types", "dispatcher", "link_group"]
 
 _NEEDED: Final = (
     (
@@ -210,8 +211,7 @@ class _Family:
     def make(self) -> None:
         """Load or compile the machine code of all of them."""
         with compiler_lock.global_compiler_lock:
-            for module in pkgutil.iter_modules(getattr(sys.modules.get(self.name), "__path__", [])):
-                importlib.import_module(f"{self.name}.{module.name}")
+            _import_all(self.name)
             entries = {name: self.entries[name] for name in sorted(self.entries.keys() - self._made)}
             if entries:
                 path = self._folder() / f"{self.name}-{_digest(entries)}.kernels"
@@ -220,7 +220,38 @@ class _Family:
                         _write_file(path, self._compile(entries))
                 self._made |= entries.keys()
 
+    def link(self) -> "LinkedKernels":
+        """Compile all of them into one module of LLVM, for a library."""
+        with compiler_lock.global_compiler_lock, _seldom_collected():
+            entries = dict(sorted(self.entries.items()))
+            library, results = self._linked(entries)
+            module = str(library._final_module)
+            environments = [*next(iter(results.values()))._find_referenced_environments()]
+            environments += [one.environment for one in results.values()]
+            used = {one.env_name: list(one.consts) for one in environments}
+            return LinkedKernels(
+                module,
+                {name: one.fndesc.llvm_cpython_wrapper_name for name, one in results.items()},
+                {name: one.fndesc.env_name for name, one in results.items()},
+                {name: used[name] for name in sorted(used) if name in module},
+            )
+
     def _compile(self, entries: Mapping[str, _Entry]) -> bytes:
+        library, results = self._linked(entries)
+        for name, one in results.items():
+            results[name] = self._finish(name, one, library)
+        environments = next(iter(results.values()))._find_referenced_environments()
+        _register_environments(environments)
+        kept = {}
+        for name, one in results.items():
+            one.fndesc.typemap = one.fndesc.calltypes = None  # of no use any more, and no bytes can be made
+            kept[name] = (one.fndesc, one.environment, one.signature)
+        code = library._get_compiled_object()
+        saved: bytes = serialize.dumps((code, list(library._reload_init), kept, environments))
+        return saved
+
+    def _linked(self, entries: Mapping[str, _Entry]) -> tuple[Any, dict[str, Any]]:
+        """Return one finished library with the code of all entries, and numba's result for each."""
         results = {}
         for name, entry in entries.items():
             args = declared_types(entry.py_func)
@@ -234,17 +265,7 @@ class _Family:
         for one in results.values():
             library.add_linking_library(one.library)
         library.finalize()
-        for name, one in results.items():
-            results[name] = self._finish(name, one, library)
-        environments = next(iter(results.values()))._find_referenced_environments()
-        _register_environments(environments)
-        kept = {}
-        for name, one in results.items():
-            one.fndesc.typemap = one.fndesc.calltypes = None  # of no use any more, and no bytes can be made
-            kept[name] = (one.fndesc, one.environment, one.signature)
-        code = library._get_compiled_object()
-        saved: bytes = serialize.dumps((code, list(library._reload_init), kept, environments))
-        return saved
+        return library, results
 
     def _load(self, path: Path, entries: Mapping[str, _Entry]) -> bool:
         """Load the machine code from a file. Return False if there is no usable file."""
@@ -293,6 +314,33 @@ class _Family:
 
 
 _families: dict[str, _Family] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedKernels:
+    """All kernels of a group as one optimised module of LLVM.
+
+    ``module`` is its text; ``wrappers`` has the symbol of each kernel that Python calls, by the kernel's full
+    name; ``environments`` the symbol of its environment; ``constants`` the constants of each environment.
+    """
+
+    module: str
+    wrappers: Mapping[str, str]
+    environments: Mapping[str, str]
+    constants: Mapping[str, list[Any]]
+
+
+def link_group(name: str) -> LinkedKernels:
+    """Compile the kernels of a package or module into one module of LLVM. Raises KeyError if it has none."""
+    _import_all(name)
+    return _families[name].link()
+
+
+def _import_all(name: str) -> None:
+    """Import a package with its modules, or a module."""
+    found = sys.modules.get(name) or importlib.import_module(name)
+    for module in pkgutil.iter_modules(getattr(found, "__path__", [])):
+        importlib.import_module(f"{name}.{module.name}")
 
 
 _COMPILER: Final = hashlib.sha256(Path(__file__).read_bytes()).digest()

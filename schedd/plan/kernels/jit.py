@@ -1,21 +1,23 @@
-"""The only module that imports numba: a typed decorator for kernels, and the location of their machine code.
+"""Typed decorators for kernels, and the location of their machine code.
 
-Kernels are compiled on first use, cached on disk, and run without the GIL, so that reads continue while the
-planner works.
+Kernels come as machine code with a package (``machine_code``), or numba compiles them on first use and caches
+them on disk. They run without the GIL, so that reads continue while the planner works.
 """
 
-import hashlib
 import os
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
-import numba
-
-from schedd.plan.kernels import compiler
+from schedd.plan.kernels.machine_code import built_kernel, has_library, source_digest
 
 __all__ = ["cache_dir", "inlined", "inner", "kernel", "lean", "maker"]
 
+_NO_CODE = (
+    "this installation has no machine code of the planner for this processor and release of Python, and no "
+    "numba to compile it: install schedd[compile]"
+)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -24,20 +26,18 @@ def cache_dir() -> Path:
     """Return the cache directory of the kernels compiled from exactly this source.
 
     It is below ``SCHEDD_KERNEL_CACHE``, else systemd's ``CACHE_DIRECTORY``, else the user's cache directory.
-    numba checks only the file of a kernel, not the files of kernels that it calls; so the directory's name is
-    a digest of all of them.
+    numba checks only the file of a kernel, not the files of kernels that it calls; so the directory's name
+    holds a digest of all of them, and numba's release.
     """
-    digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(source.read_bytes())
     base = os.environ.get("SCHEDD_KERNEL_CACHE") or os.environ.get("CACHE_DIRECTORY", "").split(":")[0]
     if not base:
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         base = str(Path(home) / "schedd")
-    return Path(base) / "kernels" / digest.hexdigest()[:16]
-
-
-numba.config.CACHE_DIR = str(cache_dir())  # type: ignore[attr-defined]
+    try:
+        compiler = version("numba")
+    except PackageNotFoundError:
+        compiler = "none"
+    return Path(base) / "kernels" / f"{source_digest()}-{compiler}"
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -69,6 +69,16 @@ def maker(function: Callable[_P, _R]) -> Callable[_P, _R]:
 def _compiled(
     function: Callable[_P, _R], *, counting: bool, inner: bool, into_callers: bool = False
 ) -> Callable[_P, _R]:
+    if has_library(function.__module__):
+        # Kernels that only kernels call are part of the code of their callers.
+        return function if inner else cast("Callable[_P, _R]", built_kernel(function))
+    try:
+        import numba  # noqa: PLC0415 (a package with machine code comes without it)
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(_NO_CODE, name=error.name) from None
+    from schedd.plan.kernels import compiler  # noqa: PLC0415 (imports numba)
+
+    numba.config.CACHE_DIR = str(cache_dir())  # type: ignore[attr-defined]
     if numba.config.DISABLE_JIT:  # type: ignore[attr-defined]
         return function
     # numba's stubs leave out the options that its own library uses for this.
