@@ -110,8 +110,8 @@ $(PROGRAM): pyproject.toml
 	  echo "Making $(VENV) with $$py"; \
 	  "$$py" -m venv --clear $(VENV); \
 	fi
-	@echo "Installing schedd and its libraries into $(VENV) (500 MB)"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@echo "Installing schedd and its libraries into $(VENV) (450 MB)"
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[compile,postgresql]'
 	@touch $@
 
 $(STAMP): $(PROGRAM)

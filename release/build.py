@@ -109,6 +109,7 @@ def _wheel(out: Path) -> Path:
     """Wheel and sdist."""
     for old in out.glob("schedd-*.whl"):
         old.unlink()
+    _run(sys.executable, HERE / "kernels.py")
     _run(sys.executable, "-m", "hatchling", "build", "--directory", out, cwd=ROOT, stdout=subprocess.DEVNULL)
     (wheel,) = out.glob("schedd-*.whl")
     return wheel

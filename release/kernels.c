@@ -5,7 +5,9 @@
  * module is used. table.h is written for each group; it defines
  *   GROUP_NAME        the module's name, as a string
  *   GROUP_INIT        the name of its init function
- *   struct entry      ENTRIES: full name of a kernel, its wrapper, its environment
+ *   wrapper_N         numba's wrapper of kernel N: it crashes if an argument has another type than declared
+ *   checked_N         calls it with arguments of the declared types only
+ *   struct entry      ENTRIES: full name of a kernel, checked_N, its environment
  *   struct constants  CONSTANTS: an environment, and its pickled list of constants
  */
 
@@ -36,7 +38,64 @@ struct constants {
     int length;
 };
 
+static int arguments_match(const char *name, const char *types, PyObject *arguments, PyObject *named);
+
 #include "table.h"
+
+/* Whether a value has the type at the given place of a signature; the place is moved behind it.
+ *   i, f, b   an integer, a number, a truth value
+ *   aKSD      a writeable, contiguous array of D dimensions, of kind K and S bytes as numpy names them
+ *   (...)     a tuple of these */
+static int
+has_type(const char **at, PyObject *value)
+{
+    switch (*(*at)++) {
+    case 'i':
+        return PyIndex_Check(value);
+    case 'f':
+        return PyFloat_Check(value) || PyLong_Check(value) || PyArray_CheckScalar(value);
+    case 'b':
+        return PyBool_Check(value) || PyArray_IsScalar(value, Bool);
+    case 'a': {
+        const char *type = *at;
+        *at += 3;
+        if (!PyArray_Check(value))
+            return 0;
+        PyArrayObject *array = (PyArrayObject *)value;
+        return PyArray_DESCR(array)->kind == type[0] && PyArray_ITEMSIZE(array) == type[1] - '0' &&
+               PyArray_NDIM(array) == type[2] - '0' && PyArray_ISCARRAY(array);
+    }
+    default: { /* a tuple */
+        Py_ssize_t n = 0;
+        if (!PyTuple_Check(value))
+            return 0;
+        for (; **at != ')'; n++)
+            if (n >= PyTuple_GET_SIZE(value) || !has_type(at, PyTuple_GET_ITEM(value, n)))
+                return 0;
+        ++*at;
+        return n == PyTuple_GET_SIZE(value);
+    }
+    }
+}
+
+static int
+arguments_match(const char *name, const char *types, PyObject *arguments, PyObject *named)
+{
+    Py_ssize_t n = 0;
+    if (named != NULL && PyDict_GET_SIZE(named)) {
+        PyErr_Format(PyExc_TypeError, "%s: a kernel takes no arguments by name", name);
+        return 0;
+    }
+    for (const char *at = types; *at; n++) {
+        if (n >= PyTuple_GET_SIZE(arguments))
+            break;
+        if (!has_type(&at, PyTuple_GET_ITEM(arguments, n))) {
+            PyErr_Format(PyExc_TypeError, "%s: argument %zd has another type than declared", name, n + 1);
+            return 0;
+        }
+    }
+    return 1; /* the wrapper counts the arguments */
+}
 
 /* numba's code gives the address of the variable PyExc_..., where Python's functions take the exception itself:
  * its compiler in memory places the exception at that address. */

@@ -20,7 +20,7 @@ from schedd.api.settings_resources import load_resources
 from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView, OpenAlert
-from schedd.plan.kernel_status import cache_dir
+from schedd.plan.kernel_status import cache_dir, loaded_libraries
 from schedd.service.access.identity import IdentityError, IdentityProvider
 from schedd.service.settings.advice import settings_advice
 from schedd.service.settings.file import Settings, SettingsError
@@ -147,6 +147,9 @@ def _check_disk(file: Path) -> CheckResult:
 
 
 def _check_kernels() -> CheckResult:
+    if libraries := loaded_libraries():
+        level = next(iter(libraries.values())).parent.name
+        return CheckResult("kernels", "good", f"they came compiled, for {level}")
     mine = cache_dir()
     for folder in (mine, _KERNELS / mine.name):
         with suppress(OSError):

@@ -3,8 +3,9 @@
 import sys
 
 from schedd.plan.kernels.jit import cache_dir
+from schedd.plan.kernels.machine_code import loaded_libraries
 
-__all__ = ["cache_dir", "count_compiled"]
+__all__ = ["cache_dir", "count_compiled", "loaded_libraries"]
 
 _ROOMS = ("schedd.plan.kernels.", "schedd.predict.kernels")
 
@@ -13,7 +14,7 @@ def count_compiled() -> tuple[int, int]:
     """Return the number of kernels that are compiled or loaded in this process, and the total number.
 
     From a full cache only kernels called from outside are loaded: they contain the others. Thread-safe, even
-    during compilation.
+    during compilation. Both are 0 if the kernels came as machine code.
     """
     modules = [module for name, module in list(sys.modules.items()) if name.startswith(_ROOMS)]
     kernels = {

@@ -209,9 +209,9 @@ class Clusters:
     @property
     def startup_progress(self) -> str:
         """What the daemon does before it is ready, in one line."""
-        if self._warm:
-            return "the plan is recovered"
         done, of = count_compiled()
+        if self._warm or not of:
+            return "the plan is recovered"
         return f"{done} of {of} kernels are compiled; then the plan is recovered"
 
     @property

@@ -9,6 +9,7 @@ NORMAL; the next FULL commit or ``Database.sync`` writes it to disk, because all
 import os
 import sqlite3
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, create_engine, event, make_url
@@ -37,7 +38,7 @@ _DEAD_HOST: Final = {
 def parse_database_url(text: str) -> URL:
     """Return the URL for ``text``: ``sqlite:///path``, ``postgresql://…`` (psycopg), or the path of a file.
 
-    Raises StoreError for any other text.
+    Raises StoreError for any other text, and where the driver of PostgreSQL is not installed.
     """
     if "://" not in text:
         text = f"sqlite:///{text}"
@@ -48,6 +49,8 @@ def parse_database_url(text: str) -> URL:
     except ValueError:
         raise StoreError("not the URL of a database: its port is no number") from None
     if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        if find_spec("psycopg") is None:
+            raise StoreError("a database in PostgreSQL needs psycopg: pip install 'schedd[postgresql]'")
         return url.set(drivername="postgresql+psycopg")
     if url.drivername == "sqlite" and url.database and ":memory:" not in url.database:
         return url

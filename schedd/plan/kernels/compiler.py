@@ -232,6 +232,7 @@ class _Family:
             return LinkedKernels(
                 module,
                 {name: one.fndesc.llvm_cpython_wrapper_name for name, one in results.items()},
+                {name: declared_types(entry.py_func) for name, entry in entries.items()},
                 {name: one.fndesc.env_name for name, one in results.items()},
                 {name: used[name] for name in sorted(used) if name in module},
             )
@@ -321,11 +322,13 @@ class LinkedKernels:
     """All kernels of a group as one optimised module of LLVM.
 
     ``module`` is its text; ``wrappers`` has the symbol of each kernel that Python calls, by the kernel's full
-    name; ``environments`` the symbol of its environment; ``constants`` the constants of each environment.
+    name; ``types`` numba's types of its arguments; ``environments`` the symbol of its environment;
+    ``constants`` the constants of each environment.
     """
 
     module: str
     wrappers: Mapping[str, str]
+    types: Mapping[str, tuple[Any, ...]]
     environments: Mapping[str, str]
     constants: Mapping[str, list[Any]]
 

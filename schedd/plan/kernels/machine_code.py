@@ -2,8 +2,9 @@
 
 A package brings one library per group of kernels and level of processors, in ``built`` next to this module;
 ``release/kernels.py`` writes them. A library's file name holds the digest of the kernels' source and the
-release of Python; it is used if both are the running ones and this processor has its level. Without one, numba
-compiles the kernels, if it is installed.
+release of Python; it is used if both are the running ones and this processor has its level. Without one,
+numba compiles the kernels, if it is installed. ``SCHEDD_KERNELS`` names another folder of libraries, or is
+``compile``.
 """
 
 import hashlib
@@ -27,7 +28,8 @@ __all__ = [
     "source_digest",
 ]
 
-BUILT: Final = Path(__file__).parent / "built"
+_CHOICE: Final = os.environ.get("SCHEDD_KERNELS", "")
+BUILT: Final = Path(_CHOICE) if "/" in _CHOICE else Path(__file__).parent / "built"
 """The folder of the libraries; it is not in the repository."""
 GROUPS: Final = ("schedd.plan.kernels", "schedd.predict.kernels")
 """Packages and modules with kernels; each has one library."""
@@ -102,7 +104,7 @@ def _library(group: str) -> Mapping[str, Callable[..., Any]]:
 def _compiled_instead() -> bool:
     """Return whether the environment asks numba for other code: with checked indices, or for a comparison."""
     asked = (os.environ.get(name, "0") for name in ("NUMBA_BOUNDSCHECK", "NUMBA_DISABLE_JIT"))
-    return os.environ.get("SCHEDD_KERNELS") == "compile" or any(value not in {"", "0"} for value in asked)
+    return _CHOICE == "compile" or any(value not in {"", "0"} for value in asked)
 
 
 _loaded: Final[dict[str, Path]] = {}
