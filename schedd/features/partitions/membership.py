@@ -92,6 +92,10 @@ class PartitionTable:
         unnamed = () if self._allowed(facts) is not None else (NO_PARTITION,)
         return (*(name for name in self.names if self._is_open(name, facts)), *unnamed)
 
+    def open_to(self, facts: JobFacts) -> list[str]:
+        """Return the partitions that a job may name."""
+        return [name for name in self.names if self._is_open(name, facts)]
+
     def refusal(self, facts: JobFacts) -> Never | None:
         """Why no partition can take a job as it was submitted, with the remedy; None: some can."""
         if not self.names:
@@ -100,7 +104,7 @@ class PartitionTable:
             named = read_partitions(facts.resources)
         except RequestError as error:
             return Never(error.comment)
-        usable = [name for name in self.names if self._is_open(name, facts)]
+        usable = self.open_to(facts)
         resource = NODE_PARTITION if facts.family == "openpbs" else PARTITION
         remedy = f"name {_either(usable)} (qalter -l {resource}=NAME)" if usable else "ask an administrator"
         unknown = [name for name in named if name not in self._access]

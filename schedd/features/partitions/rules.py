@@ -43,6 +43,8 @@ _EXAMINED_EVERY_S: Final = 60
 _EXAMINED_AT_ONCE: Final = 50
 _LEAST_GAIN_S: Final = 60
 """A planned job changes its partition for a start that is at least this much earlier."""
+_NEVER: Final = FOREVER + 1
+"""Later than the unknown start of a job that waits for nodes."""
 
 
 # ---- which partition a job is in ------------------------------------------------------------------
@@ -124,7 +126,7 @@ def refuse_large_job(state: EngineState, record: JobRecord) -> Never | None:
 
 def _too_large(table: PartitionTable, facts: JobFacts, never: Never) -> Never:
     names = [name for name in table.candidates(facts) if name]
-    others = [name for name in table.names if name not in names]
+    others = [name for name in table.open_to(facts) if name not in names]
     remedy = f"request less, or name another partition ({', '.join(others)})" if others else "request less"
     return Never(f"{never.requirement}: {remedy}")
 
@@ -141,7 +143,7 @@ def choose_partition(state: EngineState, record: JobRecord) -> None:
     if len(candidates) < 2:
         return
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
-    best, least = candidates[0], FOREVER + 1
+    best, least = candidates[0], _NEVER
     for name in candidates:
         start = _earliest_start(state, record, name, ready, state.now + HORIZON)
         if start < least:
@@ -150,10 +152,13 @@ def choose_partition(state: EngineState, record: JobRecord) -> None:
 
 
 def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int, bound: int) -> int:
-    """The earliest start of a job in a partition, before ``bound``; ``FOREVER``: none, or none there ever."""
+    """The earliest start of a job in a partition, before ``bound``.
+
+    ``FOREVER``: none at present; ``_NEVER``: the partition cannot hold the job.
+    """
     request = record.understood.request
     if request is None:
-        return FOREVER
+        return _NEVER
     part = partition_state(state)
     part.trial = record.id, name
     try:
@@ -164,7 +169,7 @@ def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int
     finally:
         part.trial = "", ""
     if state.limits.too_much(pools) is not None or state.find_unmet_requirement(wanted) is not None:
-        return FOREVER
+        return _NEVER
     slot = state.new_slot(wanted, record.understood.walltime, pools)
     try:
         state.plan.set_ready(slot, ready)

@@ -64,6 +64,25 @@ def test_an_openpbs_job_names_its_partition_by_the_resource_node_partition() -> 
         assert words in cluster.view("2").why
 
 
+def test_a_job_waits_for_a_closed_node_outside_all_partitions() -> None:
+    cluster = cluster_with({"sets": SETS})
+    cluster.node("n4", state="drain")
+    cluster.submit("1", "n4:ppn=4")
+    assert "node n4" in cluster.view("1").why
+    assert "never" not in cluster.view("1").why
+    cluster.node("n4", state="up")
+    assert cluster.planned_node_names("1") == ["n4"]
+
+
+def test_a_job_that_is_too_large_is_told_only_of_partitions_that_are_open_to_it() -> None:
+    sets = {**SETS, "wide": {**SETS["wide"], "users": ["bob"]}}
+    cluster = cluster_with({"sets": sets})
+    for job, owner in (("1", "ann@login"), ("2", "bob@login")):
+        cluster.submit(job, "3:ppn=4", owner=owner, resources={"partition": "thin"})
+    assert cluster.view("1").why.endswith("request less, or name another partition (gpu)")
+    assert cluster.view("2").why.endswith("request less, or name another partition (gpu, wide)")
+
+
 def test_nodes_belong_to_a_partition_by_property_and_leave_it_with_the_property() -> None:
     cluster = cluster_with({"sets": SETS})
     cluster.submit("0", walltime=50, resources={"partition": "gpu"})
