@@ -144,19 +144,19 @@ class StartSampler:
             _, found[k] = self._draw(k, until, fork)
         return found
 
-    def simulate_near(
-        self, until: Collection[int], work: int, ready: Callable[[Plan], None] = lambda _: None
-    ) -> Ints:
-        """Return the simulated starts, (samples, slots): until these slots have started, or up to ``work``
-        visited plan segments in all samples. -1: not reached. Needs a plan of all jobs.
+    def decode_near(self, until: Collection[int], ready: Callable[[Plan], None] = lambda _: None) -> Ints:
+        """Return the decoded starts, (samples, slots), without simulation; only those of ``until`` are valid.
+        Needs a plan of all jobs.
         """
-        found = []
-        for run_s in self.sampled_run_times:
+        found = np.full(self.sampled_run_times.shape, -1, np.int64)
+        order = self.order[np.argsort(self.plan.jobs.starts[self.order], kind="stable")]
+        places = np.flatnonzero(np.isin(order, list(until)))
+        count = int(places[-1]) + 1 if places.shape[0] else 0
+        for k, run_s in enumerate(self.sampled_run_times):
             fork = self.plan.fork()
             ready(fork)
-            each = work // self.sampled_run_times.shape[0]
-            found.append(project_plan(fork, run_s, self.now, each, until, self.arrays, self.rule).started)
-        return np.stack(found)
+            found[k, order] = decode_starts(fork, order, run_s, self.now, count)
+        return found
 
     def _draw(self, k: int, until: Collection[int], fork: Plan) -> tuple[int, Ints]:
         """Return the time up to which ``fork`` was simulated, and the starts."""

@@ -161,7 +161,9 @@ def test_near_starts_are_refreshed_more_often_and_have_their_own_age(
         assert worker.run_once() is not None
         clock = loop._clock
         assert isinstance(clock, StillClock)
-        worker._all.took, worker._near.took = 100.0, 0.5
+        worker._all.took, worker._near.took = 1.9, 0.5
+        assert worker._due_round(worker._all.ended + 18) == "", "a round of all starts follows soon"
+        worker._all.took = 100.0
         clock.moment = T + 100
         loop.submit([node("n2", state="down")]).result(WAIT)
         assert worker._due_round(worker._all.ended + 4.9) == "", "not yet"
@@ -184,16 +186,3 @@ def test_a_round_of_near_starts_agrees_with_a_round_of_all() -> None:
         near = {one.job_id: one for one in compute_near_starts(given, 3).expected}
         assert 3 <= len(near) < len(every)
         assert near == {name: every[name] for name in near}
-
-
-def test_jobs_beyond_the_work_of_a_near_round_keep_their_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schedd.engine.show.expected_starts._NEAR_SEGMENTS", 1)
-    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
-        loop.submit([node("n1"), *(job(str(number)) for number in range(1, 40))]).result(WAIT)
-        given = loop.call_between_batches(lambda engine: expected_starts_input(engine.state)).result(WAIT)
-        assert given is not None
-        near = compute_near_starts(given, 30)
-        assert len(near.expected) < 30
-        reached = [one.start for one in near.expected]
-        assert near.until < T + 30 * 3600
-        assert all(start <= near.until for start in reached)

@@ -41,8 +41,6 @@ __all__ = [
 
 _WORK = 20_000_000_000
 """Segments of the plan that a round visits at most: some minutes of a processor."""
-_NEAR_SEGMENTS = 3_000_000
-"""The same for a round of near starts: a fifth of what a round of all starts simulates."""
 _SLICE = 500
 """Maximum number of jobs per event, to keep each event short."""
 
@@ -193,8 +191,8 @@ def compute_near_starts(
 ) -> NearStarts:
     """Compute the expected starts of the ``nearest`` jobs by expected or planned start, whichever is earlier.
 
-    The simulation ends when they have started, or after bounded work; jobs that it does not reach keep their
-    estimates. Needs a plan of all jobs.
+    They are decoded, not simulated: with a long queue a round of all starts simulates little more. Needs a
+    plan of all jobs.
     """
     now, ids = given.now, given.ids
     predictions = with_measured_run_times(given.open_jobs.renew_predictions(), given.measured)
@@ -217,7 +215,7 @@ def compute_near_starts(
     until = int(np.partition(near, last)[last])
     wanted = near <= until
     slots = order[wanted]
-    starts = scene.simulate_near(slots.tolist(), _NEAR_SEGMENTS, ready)[:, slots]
+    starts = scene.decode_near(slots.tolist(), ready)[:, slots]
     found, estimates = _estimate_starts(given, slots, starts, planned[wanted], predictions)
     missed = np.array([ids[slot] not in found for slot in slots.tolist()])
     until = min(until, int(near[wanted][missed].min(initial=FOREVER)) - 1)

@@ -42,6 +42,9 @@ _SHARE: Final = 10
 """Minimum interval as a multiple of the last round's duration: rounds of one kind take at most a tenth of the
 time."""
 
+_LONG_REST_S: Final = 20.0
+"""Rounds of near starts come between rounds of all starts that rest longer."""
+
 RoundKind = Literal["", "all", "near"]
 
 
@@ -121,7 +124,8 @@ class ExpectedStartWorker:
         moment, new = loop.now(), _has_new_jobs(published, self._generation)
         if self._all.due(now, moment, soon=new):
             return "all"
-        if self.latest is None or published.settings.policy != "conservative":
+        rests_long = _SHARE * self._all.took > _LONG_REST_S
+        if self.latest is None or not rests_long or published.settings.policy != "conservative":
             return ""
         return "near" if self._near.due(now, moment) else ""
 
