@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 __all__ = [
     "FORECAST_FRESH_S",
+    "RIGHTS",
     "StartFacts",
     "StartSentence",
     "describe_start",
@@ -32,6 +33,15 @@ _SAME_S: Final = 60
 _DUE_S: Final = 60
 """A job that waits this long after its planned start is due, for a reason that its page names."""
 _WEEK_DAYS: Final = 6
+
+RIGHTS: Final[dict[str, tuple[str, str]]] = {
+    "priority": ("has a higher priority", "have a higher priority"),
+    "earlier": ("came earlier", "came earlier"),
+    "promise": ("must start first to keep its promise", "must start first to keep their promises"),
+    "optimizer": ("was moved ahead by the optimizer", "were moved ahead by the optimizer"),
+    "placement": ("fills a gap before it", "fill gaps before it"),
+}
+"""Why another job goes first, of one job and of several."""
 
 TimeFormat = Callable[[int], str]
 Certainty = Literal["likely", "any time", "planned", "latest", "now", "due", "running", "unknown"]

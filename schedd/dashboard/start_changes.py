@@ -14,6 +14,7 @@ _CAUSES: Final[Mapping[str, str]] = {
     "arrived": "it arrived",
     "freed": "room became free",
     "released": "it was released",
+    "the plan was improved": "the optimizer improved the plan",
 }
 """Causes with one common text, for moves whose own texts differ."""
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from schedd.engine.facts.explanations import format_length
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts
@@ -20,7 +21,7 @@ from schedd.wire import PlaceFacts, PlanChosen, PlanImproved, UnitsFacts
 
 __all__ = ["improvement_event", "movable_slots", "on_plan_chosen", "on_plan_improved", "place_facts"]
 
-_WORDS = "the plan was improved"
+_WORDS = "the optimizer improved the plan"
 
 
 def movable_slots(state: EngineState) -> Ints:
@@ -63,8 +64,26 @@ def on_plan_chosen(state: EngineState, event: PlanChosen) -> None:
 def _note_moves(
     state: EngineState, event: PlanImproved | PlanChosen, cause: Cause, words: str, moves: Moves
 ) -> None:
-    record_plan_moves(state, event.id, cause, words, moves)
+    record_plan_moves(state, event.id, cause, f"{words} ({_describe_total(moves)})", moves)
     state.jobs_moved_by[event.id] = len(moves)
+
+
+def _describe_total(moves: Moves) -> str:
+    """Return `2 jobs start 11 h earlier in all, 1 job 1 min later`."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for slot, old, new in zip(moves.slots.tolist(), moves.old.tolist(), moves.new.tolist(), strict=True):
+        first.setdefault(slot, old)
+        last[slot] = new
+    later = [last[slot] - start for slot, start in first.items() if min(start, last[slot]) >= 0]
+    gains, losses = [-one for one in later if one < 0], [one for one in later if one > 0]
+    parts: list[str] = []
+    for found, how in ((gains, "earlier"), (losses, "later")):
+        if found:
+            jobs = "1 job" if len(found) == 1 else f"{len(found)} jobs"
+            does = "" if parts else " starts" if len(found) == 1 else " start"
+            parts.append(f"{jobs}{does} {format_length(sum(found))} {how}{' in all' * (len(found) > 1)}")
+    return ", ".join(parts) or "only nodes were changed"
 
 
 def _apply_places(state: EngineState, event: PlanImproved | PlanChosen, *, must_gain: bool) -> Moves:

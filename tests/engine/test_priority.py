@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.facts.explanations import format_moment
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.rank.ranking import next_rerank
 from schedd.wire import PolicyChanged, QueueFacts
-from tests.engine.cluster import Cluster
+from tests.engine.cluster import Cluster, T
 
 WISH = {"priority": {"wish": 1.0}}
 
@@ -40,9 +41,10 @@ def test_higher_priority_displaces_jobs_within_their_promises() -> None:
     assert [cluster.promise(job) for job in "234"] == [1100, 1200, 1300]
     change = cluster.view("2").last_change
     assert change is not None
-    assert (change.cause, change.words) == (
-        "a job of higher priority",
-        "job 5 of higher priority goes before, most by wish",
+    assert change.cause == "a job of higher priority"
+    assert change.words == (
+        "job 5 of higher priority goes before, most by wish; "
+        f"its promise of {format_moment(T + 1100)} still holds"
     )
     assert cluster.view("5").last_change.cause == "arrived"  # type: ignore[union-attr]
 
@@ -202,7 +204,7 @@ def test_users_of_another_class_start_at_another_time(mode: str) -> None:
     moved = cluster.view("4").last_change
     assert moved is not None
     assert moved.cause == "a job of higher priority"
-    assert moved.words.endswith("goes before, most by class")
+    assert "goes before, most by class; its promise of " in moved.words
 
 
 def test_the_mode_may_be_changed_while_jobs_wait() -> None:

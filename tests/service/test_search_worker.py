@@ -69,7 +69,10 @@ def test_search_moves_a_short_job_first_within_a_long_jobs_promise() -> None:
         record = published_record(loop.published, "3")
         assert record is not None
         last = job_history(loop.published, record)[0]
-        assert (last.cause, last.words) == ("the plan was improved", "the plan was improved")
+        assert last.cause == "the plan was improved"
+        assert last.words.startswith(
+            "the optimizer improved the plan (1 job starts 10 h earlier, 1 job 60 s later)"
+        )
         assert runs(searcher) == (run,)
         assert effects(loop) == {"taken": 1, "none": 0}
 

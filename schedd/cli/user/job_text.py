@@ -15,6 +15,7 @@ from schedd.client.answers import (
 )
 from schedd.start_sentence import (
     FORECAST_FRESH_S,
+    RIGHTS,
     StartFacts,
     StartSentence,
     describe_start,
@@ -157,12 +158,6 @@ def _describe_holdings(on: Sequence[BlockedResource]) -> str:
 
 
 _MAX_LINKS = 5
-_RIGHTS = {
-    "priority": ("has a higher priority", "have a higher priority"),
-    "earlier": ("came earlier", "came earlier"),
-    "promise": ("has a promise to keep", "have promises to keep"),
-    "placement": ("fits in before it", "fit in before it"),
-}
 
 
 def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
@@ -181,7 +176,7 @@ def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     ahead = {one.right: one.count for one in found.ahead}
     count = sum(ahead.values())
     if count:
-        rights = ", ".join(f"{n} {_RIGHTS[right][n > 1]}" for right, n in ahead.items())
+        rights = ", ".join(f"{n} {RIGHTS[right][n > 1]}" for right, n in ahead.items())
         yield "ahead", f"{count} queued job{'s' * (count > 1)} on its nodes: {rights}"
     name = "not sooner"
     links = [link for link in found.chain if link.kind != "eligible"]
@@ -203,7 +198,7 @@ def describe_link(link: ChainLink) -> str:
     if link.kind == "queued":
         if link.count == 1 and jobs:
             right = link.jobs[0].right
-            return f"job {jobs}, which {_RIGHTS[right or 'placement'][0]}, is planned on {on}"
+            return f"job {jobs}, which {RIGHTS[right or 'placement'][0]}, is planned on {on}"
         named = f" ({jobs})" if jobs else ""
         many = f"{link.count} queued jobs are" if link.count > 1 else "a queued job is"
         return f"{many} planned on {on}{named}"

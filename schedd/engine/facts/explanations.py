@@ -6,7 +6,15 @@ from datetime import UTC, datetime
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
-__all__ = ["explain_choice", "explain_job", "format_moment", "job_notes", "request_notes", "server_refusal"]
+__all__ = [
+    "explain_choice",
+    "explain_job",
+    "format_length",
+    "format_moment",
+    "job_notes",
+    "request_notes",
+    "server_refusal",
+]
 
 _NAMED = 3
 
@@ -102,3 +110,11 @@ def explain_job(
 def format_moment(moment: int) -> str:
     """A moment in UTC, to the second."""
     return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def format_length(seconds: int) -> str:
+    """A length of time in its largest unit, rounded: `40 s`, `12 min`, `11 h`, `3 d`."""
+    for size, unit in ((172_800, "d"), (7_200, "h"), (120, "min")):
+        if seconds >= size:
+            return f"{round(seconds / {'d': 86_400, 'h': 3_600, 'min': 60}[unit])} {unit}"
+    return f"{seconds} s"

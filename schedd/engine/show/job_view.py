@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component import component_notes, job_labels
 from schedd.engine.facts.displayed_start import displayed_start
-from schedd.engine.facts.explanations import explain_job, job_notes
+from schedd.engine.facts.explanations import explain_job, format_moment, job_notes
 from schedd.engine.facts.pools import binding, free_amounts
-from schedd.engine.facts.records import Breach, ChangeSet, JobRecord, Phase, Risk
+from schedd.engine.facts.records import Breach, Cause, ChangeSet, JobRecord, Phase, Risk
 from schedd.engine.facts.shares import merge_shares
 from schedd.engine.show.node_sets import find_node_sets, required_node_sets
 from schedd.engine.show.plan_snapshot import PlanSnapshot
@@ -39,6 +40,10 @@ __all__ = [
     "render_job",
     "start_facts",
 ]
+
+_MOVED_FOR_OTHERS: Final = (Cause.IMPROVED, Cause.CHOSEN, Cause.PRIORITY, Cause.DEADLINE)
+"""Causes that move a job later for the sake of others, within its promise."""
+_NAMED_JOBS: Final = 5
 
 JobStatus = Literal["running", "starting", "planned", "waiting", "never"]
 
@@ -410,10 +415,10 @@ def last_change(published: PlanSnapshot, slot: int) -> Change | None:
             break
     else:
         return None
-    return _change(found, slot)
+    return _change(published, found, slot)
 
 
-def _change(found: ChangeSet, slot: int) -> Change:
+def _change(published: PlanSnapshot, found: ChangeSet, slot: int) -> Change:
     """The slot's part in a set of moves."""
     i = int(np.flatnonzero(found.slots == slot)[-1])
     before, after = int(found.old[i]), int(found.new[i])
@@ -422,10 +427,49 @@ def _change(found: ChangeSet, slot: int) -> Change:
         found.generation,
         found.event,
         found.cause.value,
-        found.words,
+        _change_words(published, found, slot, before, after),
         before if before >= 0 else None,
         after if after >= 0 else None,
     )
+
+
+def _change_words(published: PlanSnapshot, found: ChangeSet, slot: int, before: int, after: int) -> str:
+    """The words of the set, with the jobs that a better plan moved past this one, and whether
+    the promise of a job that moved later still holds.
+    """
+    words = found.words
+    if min(before, after) < 0 or found.cause not in _MOVED_FOR_OTHERS:
+        return words
+    if found.cause in (Cause.IMPROVED, Cause.CHOSEN):
+        old, new = found.old, found.new
+        if after > before:
+            passed = (new < old) & (old > before) & (new < after) & (new >= 0)
+            words += _name_jobs(published, found, passed, "; {} moved ahead of it")
+        elif after < before:
+            passed = (new > old) & (old >= 0) & (old < before) & (new > after)
+            words += _name_jobs(published, found, passed, "; it moved ahead of {}")
+    promised = int(published.promise[slot])
+    if before < after <= promised < FOREVER:
+        words += f"; its promise of {format_moment(promised)} still holds"
+    return words
+
+
+def _name_jobs(published: PlanSnapshot, found: ChangeSet, which: npt.NDArray[np.bool_], form: str) -> str:
+    """Insert `jobs 84.srv, 86.srv and 3 more` into ``form``; empty without jobs. Others are counted."""
+    slots = list(dict.fromkeys(found.slots[which].tolist()))
+    records = [
+        published.records[slot]
+        for slot in slots
+        if slot < len(published.records) and published.first_change[slot] <= found.number
+    ]
+    names = [record.id for record in records if record is not None][:_NAMED_JOBS]
+    more = len(slots) - len(names)
+    if not slots:
+        return ""
+    if not names:
+        return form.format(f"{more} other jobs" if more > 1 else "another job")
+    named = f"job{'s' * (len(names) > 1)} {', '.join(names)}"
+    return form.format(f"{named} and {more} more" if more else named)
 
 
 def job_history(published: PlanSnapshot, record: JobRecord, most: int = 100) -> tuple[Change, ...]:
@@ -443,5 +487,5 @@ def job_history(published: PlanSnapshot, record: JobRecord, most: int = 100) -> 
         if len(found) == most or change.number < published.first_change[slot]:
             break
         if change.generation <= published.generation and (change.slots == slot).any():
-            found.append(_change(change, slot))
+            found.append(_change(published, change, slot))
     return tuple(found)

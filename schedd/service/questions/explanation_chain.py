@@ -7,13 +7,15 @@ from typing import Final, Literal
 
 import numpy as np
 
-from schedd.engine import JobRecord, PlanSnapshot, job_status
+from schedd.engine import JobRecord, PlanSnapshot, job_status, last_change
 from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.records import Cause
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan, Take
 from schedd.plan.views import BlockedInterval, blocking_chain
 from schedd.policy.limits import format_limit
 from schedd.service.questions.plan_fork import PlanFork
+from schedd.start_sentence import RIGHTS
 
 __all__ = [
     "ChainJob",
@@ -26,18 +28,9 @@ __all__ = [
     "summarise_chain",
 ]
 
-Right = Literal["priority", "earlier", "promise", "placement"]
+Right = Literal["priority", "earlier", "promise", "optimizer", "placement"]
 LinkKind = Literal["eligible", "running", "queued", "reservation", "limit", "node", "free"]
 
-_RIGHTS: Final[dict[Right, tuple[str, str]]] = {
-    "priority": ("has a higher priority", "have a higher priority"),
-    "earlier": ("came earlier", "came earlier"),
-    "promise": (
-        "has a promise that does not allow it to wait",
-        "have promises that do not allow them to wait",
-    ),
-    "placement": ("fits in before it", "fit in before it"),
-}
 _NAMED: Final = 3
 _JOBS: Final = 10
 _LINKS: Final = 4
@@ -59,8 +52,8 @@ class JobsAhead:
 
     right: Right
     """`priority`: a higher priority; `earlier`: a longer wait; `promise`: their promised start does not allow
-    them to go later; `placement`: none of these: they fit into a gap before this job, or the plan as a whole
-    is better."""
+    them to go later; `optimizer`: a search for a better plan, or an admin's choice of one, moved them ahead;
+    `placement`: none of these: they fill gaps before this job."""
     count: int
 
 
@@ -148,7 +141,7 @@ def describe_jobs_before(ahead: Sequence[JobsAhead]) -> str:
         return f"{count} earlier {jobs} {goes} first"
     if right == "priority":
         return f"{count} {jobs} of higher priority {goes} first"
-    reasons = _count_by_right(counts) if count > 1 else f"it {_RIGHTS[right][0]}"
+    reasons = _count_by_right(counts) if count > 1 else f"it {RIGHTS[right][0]}"
     return f"{count} queued {jobs} {goes} first: {reasons}"
 
 
@@ -158,7 +151,7 @@ def hide_other_jobs(link: ChainLink, sees: Callable[[str], bool]) -> ChainLink:
 
 
 def _count_by_right(counts: dict[Right, int]) -> str:
-    return ", ".join(f"{n} {_RIGHTS[right][n > 1]}" for right, n in counts.items())
+    return ", ".join(f"{n} {RIGHTS[right][n > 1]}" for right, n in counts.items())
 
 
 class _LinkBuilder:
@@ -174,7 +167,8 @@ class _LinkBuilder:
         self._pools = {row: name for name, row in plan.pools.items()}
 
     def right(self, slot: int) -> Right:
-        return _ORDER[int(self._rights[slot])]
+        found = _ORDER[int(self._rights[slot])]
+        return "optimizer" if found == "placement" and _moved_ahead(self.published, slot) else found
 
     def _record(self, slot: int) -> JobRecord | None:
         return self.published.records[slot] if 0 <= slot < len(self.published.records) else None
@@ -259,8 +253,8 @@ class _LinkBuilder:
             if len(jobs) == 1:
                 (right,) = counts
                 if gap:
-                    return f"a gap on {on}, too short {end}, before job {ids}, which {_RIGHTS[right][0]}"
-                return f"job {ids}, which {_RIGHTS[right][0]}, is planned on {on} {end}"
+                    return f"a gap on {on}, too short {end}, before job {ids}, which {RIGHTS[right][0]}"
+                return f"job {ids}, which {RIGHTS[right][0]}, is planned on {on} {end}"
             rights = _count_by_right(dict(counts))
             return f"{len(jobs)} queued jobs are planned on {on} {end}: {rights} (jobs {ids}{more})"
         if kind == "reservation":
@@ -283,14 +277,21 @@ class _LinkBuilder:
         held = read.held(slots)
         rows = np.array([take.row for take in takes], np.int64)
         first = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
-        counts = np.bincount(self._rights[first], minlength=len(_ORDER)).tolist()
-        return tuple(
-            JobsAhead(right, counts[i]) for i, right in reversed(list(enumerate(_ORDER))) if counts[i]
-        )
+        counts = Counter(self.right(slot) for slot in first.tolist())
+        return tuple(JobsAhead(right, counts[right]) for right in _SHOWN_ORDER if counts[right])
 
 
 _ORDER: Final[tuple[Right, ...]] = ("placement", "promise", "earlier", "priority")
 """Weakest first."""
+_SHOWN_ORDER: Final[tuple[Right, ...]] = ("priority", "earlier", "promise", "optimizer", "placement")
+
+
+def _moved_ahead(published: PlanSnapshot, slot: int) -> bool:
+    """Whether a better plan, found or chosen, last moved the job to an earlier start."""
+    last = last_change(published, slot)
+    if last is None or last.cause not in (Cause.IMPROVED, Cause.CHOSEN):
+        return False
+    return last.before is not None and last.after is not None and last.after < last.before
 
 
 def _rights(fork: PlanFork, mine: int, end: int) -> Ints:

@@ -87,7 +87,8 @@ def test_live_plan_stays_until_an_alternative_is_applied() -> None:
         record = published_record(loop.published, best.moves[0].job)
         assert record is not None
         last = job_history(loop.published, record)[0]
-        assert (last.cause, last.words) == ("an admin chose another plan", "ann chose another plan")
+        assert last.cause == "an admin chose another plan"
+        assert last.words.startswith("ann chose another plan (")
         assert loop.published.breaches == 0
 
 

@@ -1,0 +1,123 @@
+"""The reasons of moved starts name the jobs and times that really changed."""
+
+import random
+import re
+from dataclasses import replace
+from typing import Any
+
+from schedd.engine import job_history, publish_snapshot, published_record
+from schedd.engine.facts.explanations import format_length, format_moment
+from schedd.engine.plan_improvements import movable_slots, place_facts
+from schedd.plan.placements import current_allocation
+from schedd.wire import JobDeleted, PlanChosen, PlanImproved
+from tests.engine.cluster import Cluster, T
+
+HOUR = 3600
+
+
+def queue_of(walltimes: dict[str, int], **settings: Any) -> Cluster:
+    """One node, on which job 0 runs for 100 s; the others wait behind it, one after the other."""
+    cluster = Cluster(slack=10**6, publish_threshold=0, **settings)
+    cluster.submit("0")
+    for name, walltime in walltimes.items():
+        cluster.submit(name, walltime=walltime)
+    return cluster
+
+
+def reorder(cluster: Cluster, order: list[str], *, chosen: bool = False) -> None:
+    """Apply a plan with the waiting jobs in this order, as a search or an admin does."""
+    state, at = cluster.engine.state, T + 100
+    jobs = {slot: record.id for slot in movable_slots(state).tolist() if (record := state.by_slot[slot])}
+    slots = {name: slot for slot, name in jobs.items()}
+    places = []
+    for name in order:
+        places.append(replace(current_allocation(state.plan, slots[name]), start=at))
+        at += state.records[name].understood.walltime
+    facts = place_facts(state.plan, jobs, places)
+    if chosen:
+        cluster.send(PlanChosen(id="chosen", time=T, places=facts, by="ann"))
+    else:
+        cluster.send(PlanImproved(id="improved", time=T, places=facts))
+
+
+def words(cluster: Cluster, job: str) -> str:
+    change = cluster.view(job).last_change
+    assert change is not None
+    return change.words
+
+
+def starts(cluster: Cluster) -> dict[str, int]:
+    state = cluster.engine.state
+    return {record.id: state.plan.start(record.slot) for record in state.records.values() if record.slot >= 0}
+
+
+def test_a_better_plan_names_the_jobs_that_passed_the_total_and_the_promise() -> None:
+    cluster = queue_of({"50.s": 10 * HOUR, "84.s": HOUR, "86.s": HOUR})
+    promised = cluster.view("50.s").promised_start
+    assert promised is not None
+    reorder(cluster, ["84.s", "86.s", "50.s"])
+    total = "the optimizer improved the plan (2 jobs start 20 h earlier in all, 1 job 2 h later)"
+    assert words(cluster, "50.s") == (
+        f"{total}; jobs 84.s, 86.s moved ahead of it; its promise of {format_moment(promised)} still holds"
+    )
+    assert words(cluster, "84.s") == words(cluster, "86.s") == f"{total}; it moved ahead of job 50.s"
+
+
+def test_a_chosen_plan_names_the_admin_and_exactly_the_jobs_that_passed() -> None:
+    """For random orders of a queue, compared with the starts before and after."""
+    dice = random.Random(3)
+    for _ in range(30):
+        names = [f"{number}.s" for number in range(1, 7)]
+        cluster = queue_of({name: dice.randrange(200, 9_000) for name in names})
+        before = {name: starts(cluster)[name] for name in names}
+        order = dice.sample(names, len(names))
+        reorder(cluster, order, chosen=True)
+        after = {name: starts(cluster)[name] for name in names}
+        moved = [name for name in names if after[name] != before[name]]
+        for name in moved:
+            text = words(cluster, name)
+            assert text.startswith("ann chose another plan (")
+            if after[name] > before[name]:
+                passed = {
+                    one
+                    for one in moved
+                    if before[one] > before[name] and after[one] < min(before[one], after[name])
+                }
+                named = re.search(r"jobs? ([\w., ]+?)(?: and (\d+) more)? moved ahead of it", text)
+                assert text.endswith(" still holds")
+            else:
+                passed = {
+                    one
+                    for one in moved
+                    if before[one] < before[name] and after[one] > max(before[one], after[name])
+                }
+                named = re.search(r"it moved ahead of jobs? ([\w., ]+?)(?: and (\d+) more)?(?:;|$)", text)
+            found = set(named[1].split(", ")) if named is not None else set()
+            hidden = int(named[2] or 0) if named is not None else 0
+            assert found <= passed
+            assert len(found) + hidden == len(passed)
+            gained = sum(before[one] - after[one] for one in moved if after[one] < before[one])
+            assert f" {format_length(gained)} earlier" in text
+
+
+def test_jobs_that_left_meanwhile_are_counted() -> None:
+    cluster = queue_of({"50.s": 10 * HOUR, "84.s": HOUR, "86.s": HOUR})
+    reorder(cluster, ["84.s", "86.s", "50.s"])
+    cluster.send(JobDeleted(id="gone", time=T, job_id="84.s"))
+    cluster.submit("99.s", walltime=HOUR)  # it may get the slot of the deleted job
+    published = publish_snapshot(cluster.engine.state)
+    record = published_record(published, "50.s")
+    assert record is not None
+    moves = job_history(published, record)
+    text = next(one.words for one in moves if one.cause == "the plan was improved")
+    assert "; job 86.s and 1 more moved ahead of it; " in text
+
+
+def test_room_that_became_free_and_priorities_are_named_by_the_job_that_caused_it() -> None:
+    cluster = queue_of({"1.s": HOUR, "2.s": HOUR}, site={"priority": {"wish": 1.0}})
+    cluster.send(JobDeleted(id="gone", time=T, job_id="0"))
+    assert words(cluster, "2.s") == "job 0 was deleted"
+    cluster.submit("3.s", walltime=60, priority=10)
+    assert re.fullmatch(
+        r"job 3.s of higher priority goes before.*; its promise of .* still holds", words(cluster, "2.s")
+    )
