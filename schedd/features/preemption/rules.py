@@ -315,8 +315,10 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
         _undo(state, one, event, Cause.OVERRUN, "the preemptor lost its place")
     elif any(state.plan.end(run.slot) != one.start for run in runs):
         _undo(state, one, event, Cause.OVERRUN, "a job to be preempted for it was altered")
-    elif not runs or (one.asked < 0 and len(runs) < len(one.victims)):
+    elif not runs:
         _undo(state, one, event, Cause.FREED, "the jobs to be preempted for it are gone")
+    elif one.asked < 0 and len(runs) < len(one.victims):
+        _keep_running_victims(state, record, one)
     elif one.asked < 0:
         if state.now >= one.start:
             _undo(state, one, event, Cause.OUTAGE, "the jobs were not preempted in time")
@@ -326,8 +328,18 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
         state.alert(event, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor)
         _note_refusals(state, one)
         _undo(state, one, event, Cause.REFUSED, words)
+    elif state.now >= one.start - 1 and any(run.end <= state.now + _POSTPONED_BY_S for run in runs):
+        _undo(state, one, event, Cause.OVERRUN, "jobs that are preempted for it end by themselves now")
     elif state.now >= one.start - 1:
         _postpone(state, record, one, event)
+
+
+def _keep_running_victims(state: EngineState, record: JobRecord, one: PlannedPreemption) -> None:
+    """Drop victims whose runs are over from a planned preemption; the preemptor keeps its place."""
+    _drop_blocks(state, one)
+    blocks = block_rest(state.plan, record.slot, _runs(state, one), state.new_slot)
+    victims = tuple(victim for victim in one.victims if _still_runs(state, victim))
+    preemption_state(state).planned[one.preemptor] = replace(one, victims=victims, blocks=blocks)
 
 
 def _postpone(state: EngineState, record: JobRecord, one: PlannedPreemption, event: str) -> None:

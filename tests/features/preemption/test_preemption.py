@@ -1,10 +1,12 @@
 """Preemptions are planned with their victims, ordered in time, and undone without effects on other jobs."""
 
+import random
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from schedd.engine.facts.records import Cause
 from schedd.engine.preview import preview
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.preemption.state import preemption_state
@@ -217,6 +219,36 @@ def test_late_victims_postpone_the_preemptor_until_it_is_given_up() -> None:
     assert len(cluster.orders()) <= 2
 
 
+def test_planned_preemption_goes_on_with_the_victims_that_still_run() -> None:
+    cluster = PreemptingCluster(nodes=2, min_run=1_000)
+    cluster.submit("a", "1:ppn=4", 10_000)
+    cluster.submit("b", "1:ppn=4", 10_000)
+    cluster.submit("now", "2:ppn=4", 100, queue="urgent")
+    assert cluster.planned("now") == ["a", "b"]
+    cluster.at(500)
+    cluster.send(*cluster.server.delete("a"))
+    assert (cluster.planned("now"), cluster.start("now")) == (["b"], 1_020)
+    cluster.at(1_000)
+    assert [one.job_id for one in cluster.orders()] == ["b"]
+    assert cluster.runs("now") == [1_000]
+
+
+def test_late_victim_that_reaches_its_walltime_is_no_victim_any_more() -> None:
+    cluster = PreemptingCluster(cpus=8)
+    cluster.submit("long", "1:ppn=8", 1_100, runtime=2_000)
+    cluster.at(1_000)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    cluster.submit("next", "1:ppn=4", 100)
+    assert cluster.planned("now") == ["long"]
+    assert cluster.start("next") == 1_100
+    cluster.at(1_095)
+    assert cluster.planned("now") == []
+    assert cluster.engine.state.plan.end(cluster.record("long").slot) == T + 1_100
+    cluster.at(2_000)
+    assert (cluster.runs("now"), cluster.runs("next")) == ([2_000], [2_000])
+
+
 def test_preemption_of_a_victim_that_ends_by_itself_is_over() -> None:
     cluster = PreemptingCluster(min_run=1_000)
     cluster.submit("long", "1:ppn=4", 10_000, runtime=700)
@@ -371,6 +403,52 @@ def test_running_jobs_show_their_risk_of_preemption_by_the_past_rate() -> None:
     # One preemption in 3 * 40,000 + 1,000 s of running, and 48,800 s to go: 1 - exp(-0.40).
     assert risk == "a risk of 33 % of being preempted before its end, by the past week's rate"
     assert order.job_id not in ("now", "more0")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 55, 75])
+def test_random_events_break_no_invariant_and_no_promise_by_a_preemption(seed: int) -> None:
+    draw = random.Random(seed)
+    cluster = PreemptingCluster(
+        nodes=3,
+        cpus=4,
+        min_run=draw.choice((0, 300)),
+        rest=2_000,
+        more={"slack": draw.choice((0, 600, 5_000))},
+    )
+    moment = 0
+    for number in range(70):
+        act = draw.random()
+        waiting = [job.id for job in cluster.server.jobs.values() if job.state in "QH"]
+        running = [job.id for job in cluster.server.jobs.values() if job.state == "R"]
+        cluster.preempts = draw.random() < 0.8
+        if act < 0.55 or not waiting:
+            queue = draw.choices(("batch", "urgent", "scavenger", "other"), (4, 3, 2, 1))[0]
+            nodes = f"{draw.choice((1, 1, 2))}:ppn={draw.choice((1, 2, 4))}"
+            walltime = draw.choice((100, 500, 1_000, 3_000))
+            more: dict[str, Any] = {"not_before": T + moment + 900} if draw.random() < 0.1 else {}
+            ran = walltime if draw.random() < 0.5 else draw.randrange(50, walltime)
+            cluster.submit(f"j{number}", nodes, walltime, queue=queue, runtime=ran, **more)
+        elif act < 0.65:
+            cluster.send(*cluster.server.delete(draw.choice(waiting)))
+        elif act < 0.72:
+            job = draw.choice(waiting)
+            held = cluster.server.jobs[job].state == "H"
+            cluster.send(*(cluster.server.release(job) if held else cluster.server.hold(job)))
+        elif act < 0.78 and running:
+            cluster.alter_request(draw.choice(running), walltime=str(draw.choice((200, 2_000, 5_000))))
+        elif act < 0.84:
+            cluster.node(f"n{draw.randrange(1, 4)}", state=draw.choice(("up", "up", "drain")))
+        elif act < 0.9 and running:
+            cluster.send(*cluster.server.requeue(draw.choice(running)))
+        moment += draw.choice((0, 10, 60, 400))
+        cluster.at(moment)
+        orders = cluster.orders()
+        for one in orders[-3:] if not cluster.preempts else ():
+            if draw.random() < 0.5:
+                cluster.send(*cluster.outcome(one, draw.choice(("", "no"))))
+    causes = {cause for job in cluster.engine.state.records for cause in cluster.breaches(job)}
+    assert Cause.PRIORITY.value not in causes
+    assert any(cluster.orders()) or seed
 
 
 @pytest.mark.parametrize(
