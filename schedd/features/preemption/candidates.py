@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption
 from schedd.plan.plan import Plan
@@ -42,21 +44,23 @@ class Candidate:
     cpus: int
 
 
-def is_preemptor(settings: PreemptionSettings, facts: JobFacts) -> bool:
+def is_preemptor(known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts) -> bool:
     """Return whether other jobs may be preempted for this one."""
-    return settings.preemptors.selects(facts) and _targets_of(facts) is not None
+    return settings.preemptors.selects(known, facts) and _targets_of(facts) is not None
 
 
-def is_scavenger(settings: PreemptionSettings, facts: JobFacts) -> bool:
+def is_scavenger(known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts) -> bool:
     """Return whether the job only fills gaps."""
-    return settings.scavengers.selects(facts) and not settings.preemptors.selects(facts)
+    return settings.scavengers.selects(known, facts) and not settings.preemptors.selects(known, facts)
 
 
-def may_be_preempted(settings: PreemptionSettings, facts: JobFacts) -> bool:
+def may_be_preempted(
+    known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts
+) -> bool:
     """Return whether a job may be preempted while it runs."""
-    if settings.preemptors.is_empty or settings.preemptors.selects(facts) or not facts.rerunnable:
+    if settings.preemptors.is_empty or settings.preemptors.selects(known, facts) or not facts.rerunnable:
         return False
-    return settings.targets.selects(facts) or settings.scavengers.selects(facts)
+    return settings.targets.selects(known, facts) or settings.scavengers.selects(known, facts)
 
 
 def _targets_of(facts: JobFacts) -> tuple[str, ...] | None:
@@ -106,6 +110,7 @@ def may_begin(settings: PreemptionSettings, moment: int) -> bool:
 
 
 def find_candidates(
+    known: EngineState | PlanSnapshot,
     records: Iterable[JobRecord],
     plan: Plan,
     now: int,
@@ -123,9 +128,9 @@ def find_candidates(
         facts = record.facts
         if record.phase is not Phase.RUNNING or facts.state != "R" or record.slot < 0:
             continue
-        if record.id in busy or not may_be_preempted(settings, facts):
+        if record.id in busy or not may_be_preempted(known, settings, facts):
             continue
-        scavenger = is_scavenger(settings, facts)
+        scavenger = is_scavenger(known, settings, facts)
         if now < refused.get(record.id, -_NO_RETRY_S) + _NO_RETRY_S:
             continue
         may_from = max(now, record.run.started + settings.min_run)

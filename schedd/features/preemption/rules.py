@@ -98,14 +98,14 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
     if record.id in part.planned:
         _restore(state, part.planned[record.id], "clock", "the preemptor is planned again")
     settings = _settings(state)
-    if not settings.preemptors.is_empty and is_preemptor(settings, record.facts):
+    if not settings.preemptors.is_empty and is_preemptor(state, settings, record.facts):
         part.waiting[record.id] = None
 
 
 def gets_no_promise(state: EngineState, record: JobRecord) -> bool:
     """Return whether a job is a scavenger."""
     settings = _settings(state)
-    return not settings.scavengers.is_empty and is_scavenger(settings, record.facts)
+    return not settings.scavengers.is_empty and is_scavenger(state, settings, record.facts)
 
 
 def goes_last(state: EngineState, job: str) -> bool:
@@ -114,7 +114,7 @@ def goes_last(state: EngineState, job: str) -> bool:
     if settings.scavengers.is_empty:
         return False
     record = state.records.get(job)
-    return record is not None and is_scavenger(settings, record.facts)
+    return record is not None and is_scavenger(state, settings, record.facts)
 
 
 def apply_settings(state: EngineState) -> None:
@@ -127,7 +127,7 @@ def apply_settings(state: EngineState) -> None:
     preemption_state(state).tried.clear()
     if not settings.preemptors.is_empty:
         for record in state.records.values():
-            if record.phase in (Phase.WAITING, Phase.BLOCKED) and is_preemptor(settings, record.facts):
+            if record.phase in (Phase.WAITING, Phase.BLOCKED) and is_preemptor(state, settings, record.facts):
                 waiting[record.id] = None
 
 
@@ -156,7 +156,7 @@ def plan_preemptions(state: EngineState, event: str) -> None:
     settings = _settings(state)
     for record in due[:_MOST_EXAMINED]:
         part.tried[record.id] = state.now
-        if not is_preemptor(settings, record.facts):
+        if not is_preemptor(state, settings, record.facts):
             part.waiting.pop(record.id)  # the settings are others
         elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED and record.facts.state == "Q":
             with JobErrorGuard(state, record.id, event):
@@ -168,7 +168,7 @@ def preview_preemptions(state: EngineState) -> list[PreemptedRun]:
     part, settings = preemption_state(state), _settings(state)
     for job in list(part.waiting) if state.policy is None else ():
         record = state.records.get(job)
-        if record is None or job in part.planned or not is_preemptor(settings, record.facts):
+        if record is None or job in part.planned or not is_preemptor(state, settings, record.facts):
             continue
         if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and record.facts.state == "Q":
             _plan_for(state, settings, record, "preview")
@@ -192,6 +192,7 @@ def _plan_for(state: EngineState, settings: PreemptionSettings, record: JobRecor
         return
     candidates = list(
         find_candidates(
+            state,
             state.records.values(),
             state.plan,
             state.now,
@@ -472,7 +473,7 @@ def is_being_preempted(state: EngineState, record: JobRecord) -> bool:
 def count_run(state: EngineState, record: JobRecord, at: int) -> None:
     """Count a run that ended: the work lost by a preemption, and the rate of preemptions."""
     part, settings = preemption_state(state), _settings(state)
-    if not may_be_preempted(settings, record.facts):
+    if not may_be_preempted(state, settings, record.facts):
         return
     seconds = max(0, at - record.run.started)
     kept = 0.5 ** (max(0, at - part.exposed_until) / _RATE_HALF_LIFE_S)
@@ -550,7 +551,10 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
     elif record.phase is Phase.RUNNING and known.rate > 0:
         settings = site_policy(published.settings.site).part(PreemptionSettings)
         left = record.run.started + record.understood.walltime - published.as_of
-        if may_be_preempted(settings, record.facts) and (percent := round(100 * known.risk(left))) > 0:
+        if (
+            may_be_preempted(published, settings, record.facts)
+            and (percent := round(100 * known.risk(left))) > 0
+        ):
             found.append(f"a risk of {percent} % of being preempted before its end, by the past week's rate")
     elif record.id in known.preempted and record.phase is not Phase.RUNNING:
         when = format_moment(known.preempted[record.id])

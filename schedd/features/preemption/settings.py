@@ -1,9 +1,10 @@
 """Settings of preemption: ``[clusters.NAME.site.preemption]``."""
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import AfterValidator, Field
 
+from schedd.engine.component import job_labels
 from schedd.policy.access import Access
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.policy.recurrence import Recurrence
@@ -11,13 +12,17 @@ from schedd.wire.facts import JobFacts
 from schedd.wire.section import Section
 from schedd.wire.times import Seconds, Step
 
+if TYPE_CHECKING:
+    from schedd.engine.facts.state import EngineState
+    from schedd.engine.show.plan_snapshot import PlanSnapshot
+
 __all__ = ["SETTINGS", "JobSelection", "PreemptionSettings"]
 
 _Names = tuple[Annotated[str, Field(min_length=1, max_length=255)], ...]
 
 
 class JobSelection(Section):
-    """Jobs by queue, user, group or account; one match is sufficient. Empty lists select no job."""
+    """Jobs by queue, user, group, account or QOS; one match is sufficient. Empty lists select no job."""
 
     queues: _Names = ()
     """Queues."""
@@ -27,9 +32,13 @@ class JobSelection(Section):
     """Groups of the owner."""
     accounts: _Names = ()
     """Accounts (`qsub -A`)."""
+    qos: _Names = ()
+    """QOS, requested or by default."""
 
-    def selects(self, facts: JobFacts) -> bool:
+    def selects(self, known: "EngineState | PlanSnapshot", facts: JobFacts) -> bool:
         """Return whether a job is selected."""
+        if self.qos and job_labels(known, facts).get("qos", "") in self.qos:
+            return True
         access = Access(
             frozenset(self.users), frozenset(self.groups), frozenset(self.accounts), frozenset(self.queues)
         )
@@ -38,7 +47,7 @@ class JobSelection(Section):
     @property
     def is_empty(self) -> bool:
         """Whether it selects no job at all."""
-        return not (self.queues or self.users or self.groups or self.accounts)
+        return not (self.queues or self.users or self.groups or self.accounts or self.qos)
 
 
 def _window(text: str) -> str:

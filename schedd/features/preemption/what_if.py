@@ -25,13 +25,13 @@ def start_by_preemption(
     None: it preempts none.
     """
     settings = site_policy(published.settings.site).part(PreemptionSettings)
-    if settings.preemptors.is_empty or not is_preemptor(settings, facts):
+    if settings.preemptors.is_empty or not is_preemptor(published, settings, facts):
         return None
     part = published.part(PublishedPreemptions)
     records = [record for record in published.records if record is not None]
     candidates = list(
         find_candidates(
-            records, plan, now, settings, part.by_preemptor.values(), part.preempted, part.refused
+            published, records, plan, now, settings, part.by_preemptor.values(), part.preempted, part.refused
         )
     )
     if not candidates:

@@ -405,6 +405,21 @@ def test_running_jobs_show_their_risk_of_preemption_by_the_past_rate() -> None:
     assert order.job_id not in ("now", "more0")
 
 
+def test_preemptors_and_targets_are_selected_by_qos() -> None:
+    site = {
+        "preemption": {"preemptors": {"qos": ["high"]}, "targets": {"qos": ["low"]}, "release_time": 20},
+        "qos": {"levels": {"high": {}, "low": {}}, "default": "low"},
+    }
+    cluster = Cluster(nodes=2, site=site)
+    cluster.submit("a", "1:ppn=4", 10_000, resources={"qos": "high"})
+    cluster.submit("b", "1:ppn=4", 10_000)
+    cluster.at(2_000)
+    cluster.submit("plain", "1:ppn=4", 100)
+    assert not [one for one in cluster.decisions if isinstance(one, Preempt)]
+    cluster.submit("now", "1:ppn=4", 100, resources={"qos": "high"})
+    assert [one.job_id for one in cluster.decisions if isinstance(one, Preempt)] == ["b"]
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2, 55, 75])
 def test_random_events_break_no_invariant_and_no_promise_by_a_preemption(seed: int) -> None:
     draw = random.Random(seed)
