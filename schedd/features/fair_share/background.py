@@ -19,7 +19,7 @@ __all__ = ["ShareHistoryWorker", "cluster_service", "sample_shares"]
 
 _log = structlog.get_logger(__name__)
 SAMPLE_PERIOD_S: Final = 3600
-_LOOK_S: Final = 30.0
+_LOOK_S: Final = 2.0
 _PATIENCE_S: Final = 30.0
 MAX_PLACES: Final = 300
 """Places of one sample: those with the largest target or received share."""

@@ -77,7 +77,7 @@ def rate_tree(state: EngineState) -> RatedTree | None:
         return None
     usage = _usage(state) or Usage.empty(tree)
     used = usage.decayed(tree, state.now, _running(state, tree))
-    owners = {tree.names(record.facts) for record in state.records.values()}
+    owners = tree.owners(record.facts for record in state.records.values())
     return RatedTree(tree, state.now, owners, used, fair_share_state(state).shares)
 
 

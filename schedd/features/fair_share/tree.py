@@ -16,6 +16,7 @@ decay: see ``usage.py``.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from sys import float_info
 from typing import Final, Literal
 
@@ -53,6 +54,10 @@ _NAME_OF: Final[Mapping[Level, Callable[[JobOwner], str]]] = {
     "user": lambda job: job.owner.partition("@")[0],
     "queue": lambda job: job.queue,
 }
+
+
+_RAW_FIELDS: Final = ("account", "project", "group", "owner", "queue")
+_RAW_NAMES: Final = attrgetter(*_RAW_FIELDS)
 
 
 class ShareTreeError(ValueError):
@@ -135,6 +140,18 @@ class ShareTree:
     def names(self, job: JobOwner) -> Names:
         """Return the names of a job's owner."""
         return tuple(_NAME_OF[level](job) or _NONE for level in self.levels)
+
+    def owners(self, jobs: Iterable[JobOwner]) -> set[Names]:
+        """Return the owners of these jobs."""
+        raw = {_RAW_NAMES(job) for job in jobs}  # far fewer than jobs
+        fields = [_RAW_FIELDS.index("owner" if level == "user" else level) for level in self.levels]
+        return {
+            tuple(
+                (names[at].partition("@")[0] if level == "user" else names[at]) or _NONE
+                for level, at in zip(self.levels, fields, strict=True)
+            )
+            for names in raw
+        }
 
     def place(self, names: Names) -> Place:
         """Return the place of an owner; or of a group, which has fewer names."""

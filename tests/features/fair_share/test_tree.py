@@ -121,6 +121,17 @@ def test_job_belongs_to_its_named_leaf() -> None:
     assert ShareTree(levels=("queue", "project")).names(job) == ("long", "p")
 
 
+@given(st.lists(st.tuples(*(st.sampled_from(["", "a", "b@h", "c"]) for _ in range(5))), max_size=8))
+def test_owners_of_many_jobs_are_those_of_each(names: list[tuple[str, ...]]) -> None:
+    jobs = [
+        Applicant(id="1", submitted=0, account=a, project=b, group=c, owner=d, queue=e)
+        for a, b, c, d, e in names
+    ]
+    for levels in (("user",), ("account", "user"), ("queue", "project", "group")):
+        tree = ShareTree(levels=levels)  # type: ignore[arg-type]
+        assert tree.owners(jobs) == {tree.names(one) for one in jobs}
+
+
 def test_places_of_users_are_known() -> None:
     tree = ShareTree(levels=("user",), shares={"staff": 1, "ann": 1}, parents={"ann": "staff"})
     assert RatedTree(tree, 0, [("bob",)], {}).users() == {("staff", "ann"): "ann", ("bob",): "bob"}
