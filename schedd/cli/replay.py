@@ -39,7 +39,7 @@ def command(
             help="conservative (plan every job, fill gaps, repair), backfill-shortest (also gives "
             "free capacity to the job expected to be shortest), best-gap and best-gap-edf "
             "(conservative with another placement), tabu (conservative, and search for a better "
-            "plan), fcfs, sjf, edf, easy, aggressive, flexible, easy-sjf-24h …; all: the "
+            "plan), fcfs, sjf, edf, easy, aggressive, multi-queue, flexible, easy-sjf-24h …; all: the "
             "classical five; rivals: the stronger. May be repeated, or several with commas. "
             "[default: conservative]",
             show_default=False,

@@ -55,6 +55,8 @@ class OwnerShare:
     target: float = 0.0
     effective_usage: float = 0.0
     factor: float = 0.0
+    used: float = 0.0
+    """Charged cpu-seconds, with decay."""
 
 
 class OwnerShares(Protocol):

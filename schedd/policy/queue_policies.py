@@ -2,7 +2,8 @@
 
 They decide at the last moment and plan only reservations; the planning policy (conservative gap filling with
 repair) is the engine itself. Sources: planning.md §3.1 (FCFS), §3.2 (EDF), §3.3 (SJF), §3.4 (EASY), §3.6
-(aggressive backfilling without reservations), §3.8 (flexible backfilling).
+(aggressive backfilling without reservations), §3.7 (multi-queue order by time used), §3.8 (flexible
+backfilling).
 """
 
 from collections.abc import Callable, Mapping
@@ -26,8 +27,9 @@ class Waiting:
     """The queue in order of arrival, as columns of equal length.
 
     ``now`` and ``since`` (begin of the wait) are seconds since the epoch, ``duration`` is the walltime in
-    seconds, above 0. ``due`` is the deadline, or a very late time. ``cpus`` computes the requested cpus on
-    demand; few orders use them.
+    seconds, above 0. ``due`` is the deadline, or a very late time. Few orders use the columns that are
+    computed on demand: ``cpus`` (requested), ``queue_priority``, and ``time_used`` (cpu-seconds that the
+    job's user has used).
     """
 
     now: int
@@ -35,6 +37,8 @@ class Waiting:
     duration: _Ints
     due: _Ints
     cpus: Callable[[], _Ints]
+    queue_priority: Callable[[], _Floats]
+    time_used: Callable[[], _Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,12 @@ def _deadline(queue: Waiting) -> _Ints:
     return queue.due
 
 
+def _by_queue_and_use(queue: Waiting) -> _Ints:
+    """Queues by priority, highest first; in each, jobs of the least active user first; ties by arrival."""
+    order: _Ints = np.lexsort((queue.time_used(), -queue.queue_priority()))
+    return order
+
+
 _AGING: Final = 0.01
 """Priority for each second of waiting."""
 _LEAD: Final = 2.0
@@ -159,6 +169,7 @@ QUEUE_POLICIES: Final[Mapping[str, QueuePolicy]] = {
         _strict("edf", _first(_deadline)),
         _easy("easy", _by_arrival),
         QueuePolicy("aggressive", _by_arrival, _always, _never),
+        QueuePolicy("multi-queue", _by_queue_and_use, _always, _never),
         _easy("flexible", _first(_flexible)),
         *(
             _easy(f"easy-{name}-{hours}h", _capped(key, hours * 3600))

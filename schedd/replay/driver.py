@@ -189,6 +189,10 @@ def _settings(
     return replace(chosen, weights=weights) if weights else chosen
 
 
+_TIME_USED: Final = {"levels": ["user"], "interval": 366 * 86_400, "depth": 1000, "decay": 1.0}
+"""Usage of each user over the whole log, as ``multi-queue`` needs it."""
+
+
 def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> EngineSettings:
     """Return the settings without features that a log cannot provide."""
     placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
@@ -198,6 +202,8 @@ def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> Engi
     }  # runs without the site's policy have none
     if policy == BACKFILL_POLICY:
         settings = replace(settings, backfill="shortest", predict=True)
+    if policy == "multi-queue" and "fair_share" not in settings.site:
+        settings = replace(settings, site={**settings.site, "fair_share": _TIME_USED})
     return replace(
         settings,
         policy=PLANNING_POLICY if placed or policy == BACKFILL_POLICY else policy,

@@ -13,7 +13,12 @@ HOUR = 3600
 
 
 def waiting(
-    waited: Sequence[int], duration: Sequence[int], due: Sequence[int] = (), cpus: Sequence[int] = ()
+    waited: Sequence[int],
+    duration: Sequence[int],
+    due: Sequence[int] = (),
+    cpus: Sequence[int] = (),
+    priority: Sequence[float] = (),
+    used: Sequence[float] = (),
 ) -> Waiting:
     """Return the queue of jobs with these waits, walltimes and deadlines."""
     return Waiting(
@@ -22,6 +27,8 @@ def waiting(
         duration=np.array(duration, np.int64),
         due=NOW + np.array(due or [NEVER] * len(waited), np.int64),
         cpus=lambda: np.array(cpus, np.int64),
+        queue_priority=lambda: np.array(priority, np.float64),
+        time_used=lambda: np.array(used, np.float64),
     )
 
 
@@ -44,6 +51,11 @@ def test_by_area_counts_cpus_times_seconds() -> None:
 def test_expansion_order_prefers_the_largest_wait_share() -> None:
     queue = waiting([300, 200, 100], [300, 100, 100])
     assert order("easy-xf-12h", queue) == [1, 0, 2]  # 3 before 2, which came before another 2
+
+
+def test_multi_queue_orders_by_queue_then_by_use_then_by_arrival() -> None:
+    queue = waiting([5, 4, 3, 2, 1], [1] * 5, priority=[0, 7, 0, 7, 7], used=[10, 60, 0, 50, 50])
+    assert order("multi-queue", queue) == [3, 4, 1, 2, 0]
 
 
 @pytest.mark.parametrize("hours", [12, 24, 48])

@@ -176,6 +176,14 @@ def _aggressive(machine: _Machine, queue: list[int], now: int) -> list[int]:
     return started
 
 
+def _multi_queue(machine: _Machine, queue: list[int], now: int) -> list[int]:
+    """One queue; jobs of the user first that has used the least so far. Job i is of user (i + 1) % 3."""
+    used = [0, 0, 0]
+    for i, begin in machine.start.items():
+        used[(i + 1) % 3] += machine.jobs[i].procs * (min(begin + machine.jobs[i].run, now) - begin)
+    return _aggressive(machine, sorted(queue, key=lambda i: used[(i + 1) % 3]), now)
+
+
 def _easy(machine: _Machine, queue: list[int], now: int) -> list[int]:
     """Start the head or make the only reservation; later jobs may start if they do not delay it."""
     jobs = machine.jobs
@@ -254,6 +262,7 @@ _QUEUES: dict[str, Callable[[_Machine, list[int], int], list[int]]] = {
     "sjf": _shortest,
     "edf": _earliest_deadline,
     "aggressive": _aggressive,
+    "multi-queue": _multi_queue,
     "easy": _easy,
     "flexible": _flexible,
     **{

@@ -2,9 +2,12 @@
 
 import numpy as np
 
+from schedd.engine.component import present_shares
+from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.plan.columns import Ints
+from schedd.plan.kernels.evaluate import Floats
 from schedd.policy.queue_policies import Waiting
 
 __all__ = ["start_by_policy"]
@@ -54,5 +57,33 @@ def _columns(state: EngineState, slots: Ints) -> Waiting:
     plan, columns = state.plan, state.columns
     durations = plan.jobs.durations[slots]
     return Waiting(
-        state.now, columns.release[slots], durations, columns.due[slots], lambda: plan.requested_cpus(slots)
+        now=state.now,
+        since=columns.release[slots],
+        duration=durations,
+        due=columns.due[slots],
+        cpus=lambda: plan.requested_cpus(slots),
+        queue_priority=lambda: _queue_priorities(state, slots),
+        time_used=lambda: _time_used(state, slots),
+    )
+
+
+def _queue_priorities(state: EngineState, slots: Ints) -> Floats:
+    own = state.site.weights.queues
+
+    def priority(record: JobRecord | None) -> float:
+        name = record.facts.queue if record is not None else ""
+        known = state.queues.get(name)
+        return own.get(name, own.get("*", known.priority if known is not None else 0))
+
+    return np.array([priority(state.by_slot[slot]) for slot in slots.tolist()], np.float64)
+
+
+def _time_used(state: EngineState, slots: Ints) -> Floats:
+    """Charged cpu-seconds of each job's owner in the fair-share tree; 0 without fair share."""
+    shares = present_shares(state)
+    records = [state.by_slot[slot] for slot in slots.tolist()]
+    if shares is None:
+        return np.zeros(len(records))
+    return np.array(
+        [shares.share(shares.key(one.facts)).used if one is not None else 0.0 for one in records], np.float64
     )

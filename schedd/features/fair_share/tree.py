@@ -274,7 +274,10 @@ class RatedTree:
         if row is None:
             return self._share_of_new(key)
         return OwnerShare(
-            float(self.layout.target[row]), float(self._effective[row]), float(self._factor[row])
+            float(self.layout.target[row]),
+            float(self._effective[row]),
+            float(self._factor[row]),
+            float(self._used[row]),
         )
 
     def _share_of_new(self, key: Names) -> OwnerShare:

@@ -128,7 +128,7 @@ def test_owners_of_many_jobs_are_those_of_each(names: list[tuple[str, ...]]) -> 
         for a, b, c, d, e in names
     ]
     for levels in (("user",), ("account", "user"), ("queue", "project", "group")):
-        tree = ShareTree(levels=levels)  # type: ignore[arg-type]
+        tree = ShareTree(levels=levels)
         assert tree.owners(jobs) == {tree.names(one) for one in jobs}
 
 
