@@ -6,7 +6,6 @@ from statistics import median
 from typing import Any
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.rank.ranking import set_rank
 from schedd.features.fair_share.rules import charge_run, present_shares, rate_tree
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
@@ -46,6 +45,10 @@ def _engine(jobs: int, users: int) -> Engine:
             resources={"nodes": f"1:ppn={1 + i % 16}", "walltime": str(600 + i % 5000)},
         )
         engine.handle([JobQueued(id=f"q:{i}", time=_BEGIN, job=facts)], _BEGIN)
+    for name in ("running", "planned"):  # ranks are computed only if some job has a planned start
+        resources = {"nodes": "n0:ppn=64", "walltime": "1000000"}
+        facts = JobFacts(id=name, owner="a@login", queue="batch", submitted=_BEGIN, resources=resources)
+        engine.handle([JobQueued(id=f"q:{name}", time=_BEGIN, job=facts)], _BEGIN)
     return engine
 
 
@@ -77,8 +80,9 @@ def measure_fair_share(jobs: int = 10_000, users: int = 1_000, rounds: int = 9) 
         spent("new_owner_ms", begin)
         state.now += state.settings.priority_every + 1
         begin = time.process_time()
-        for one in records:
-            set_rank(state, one)
+        engine.handle((), state.now)
+        while state.ranking.slots_to_rank:
+            engine.handle((), state.now)
         spent("ranks_ms", begin)
     last = rate_tree(state)
     places = len(last.rows()) if last is not None else 0

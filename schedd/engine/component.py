@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from schedd.feature_list import feature_modules
 from schedd.model import Features, Never, Node, WaitingFor
 from schedd.plan.columns import Ints
@@ -99,11 +102,13 @@ __all__ = [
     "save_parts",
     "slots_named",
     "unmovable_jobs",
+    "usage_history",
     "variants_in_what_if",
     "withdraw_nodes",
 ]
 
 _S = TypeVar("_S")
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +327,9 @@ class Component(Generic[_S]):
     """The fair shares of owners as of the last ranking; None: there is no fair share."""
     present_shares: Callable[["EngineState", bool], OwnerShares | None] | None = None
     """The same as of now; with True they are those of the ranking that begins now."""
+    usage_history: Callable[["EngineState"], Floats | None] | None = None
+    """By number of user, see ``EngineState.owners``: (seconds waited, cpu-seconds used) of earlier jobs, as
+    of a fixed time; None: unknown."""
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
@@ -491,6 +499,12 @@ def present_shares(state: "EngineState", *, keep: bool = False) -> OwnerShares |
     """
     found = (one.present_shares(state, keep) for one in components() if one.present_shares is not None)
     return next((shares for shares in found if shares is not None), None)
+
+
+def usage_history(state: "EngineState") -> Floats | None:
+    """By number of user: (seconds waited, cpu-seconds used) of earlier jobs; None: unknown."""
+    found = (one.usage_history(state) for one in components() if one.usage_history is not None)
+    return next((history for history in found if history is not None), None)
 
 
 def component_breakdown(state: "EngineState", record: "JobRecord") -> Breakdown | None:

@@ -5,7 +5,7 @@ real ones.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final, Self
@@ -90,10 +90,15 @@ class ScoringColumns:
     due: Ints
     owner: Ints
     rank: Ints
+    history: Floats = field(default_factory=lambda: np.zeros((2, 0)))
+    """By number of user: seconds that earlier jobs waited, and cpu-seconds that they used. The criteria of
+    normalised waits include them."""
 
     def copy(self) -> Self:
         """Return a copy with its own arrays."""
-        return type(self)(self.release.copy(), self.due.copy(), self.owner.copy(), self.rank.copy())
+        return type(self)(
+            self.release.copy(), self.due.copy(), self.owner.copy(), self.rank.copy(), self.history
+        )
 
     def including(self, slot: int, release: int, due: int) -> Self:
         """Return the columns with one more job, of another user and of rank 0."""
@@ -103,7 +108,8 @@ class ScoringColumns:
             array[: old.shape[0]] = old
         for array, value in zip(new, (release, due, int(self.owner.max(initial=-1)) + 1, 0), strict=True):
             array[slot] = value
-        return type(self)(*new)
+        release_, due_, owner_, rank_ = new
+        return type(self)(release_, due_, owner_, rank_, self.history)
 
     @classmethod
     def blank(cls, slots: int) -> Self:
@@ -189,7 +195,8 @@ class Evaluation:
         jobs = plan.tables.jobs
         slots = jobs.shape[1]
         planned = plan.planned()
-        users = int(columns.owner[planned].max()) + 1 if planned.shape[0] else 1
+        known = columns.history.shape[1]
+        users = max(known, int(columns.owner[planned].max()) + 1 if planned.shape[0] else 1)
         speed = np.zeros(plan.tables.rows.shape[0])
         for name, row in plan.node_rows.items():
             speed[row] = plan.nodes[name].speed
@@ -217,6 +224,7 @@ class Evaluation:
             base=base,
         )
         ev.count_fixed(plan.tables, self.scores)
+        self.scores.waited[:known], self.scores.used[:known] = columns.history
         self.update(planned)
 
     def update(self, slots: Ints) -> None:

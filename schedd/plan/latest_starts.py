@@ -74,7 +74,7 @@ def scale_to_expected(
     if use == 1.0:
         return columns, patience
     release = np.rint(now - (now - columns.release) / use).astype(np.int64)
-    return replace(columns, release=release), round(patience / use)
+    return replace(columns, release=release, history=columns.history / use), round(patience / use)
 
 
 def reference_values(before: CriterionValues, patience: int = PATIENCE) -> CriterionValues:

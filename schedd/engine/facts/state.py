@@ -22,6 +22,7 @@ from schedd.engine.component import (
     job_scopes,
     measured_draws,
     node_order,
+    usage_history,
 )
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import hash_array
@@ -438,7 +439,9 @@ class EngineState:
     @property
     def columns(self) -> ScoringColumns:
         """What an evaluation must know of the jobs; it is not to be changed."""
-        return ScoringColumns(self.waits_since, self.due_by, self.owner_number, self.rank)
+        history = usage_history(self)
+        columns = (self.waits_since, self.due_by, self.owner_number, self.rank)
+        return ScoringColumns(*columns) if history is None else ScoringColumns(*columns, history)
 
     def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
         """A slot of the plan, with its columns set to their beginnings."""

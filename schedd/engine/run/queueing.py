@@ -1,13 +1,13 @@
 """Loop over the queue, common to all queue policies, with a policy's three hooks."""
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.engine.component import present_shares
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.plan.columns import Ints
-from schedd.plan.kernels.evaluate import Floats
 from schedd.policy.queue_policies import Waiting
 
 __all__ = ["start_by_policy"]
@@ -67,7 +67,7 @@ def _columns(state: EngineState, slots: Ints) -> Waiting:
     )
 
 
-def _queue_priorities(state: EngineState, slots: Ints) -> Floats:
+def _queue_priorities(state: EngineState, slots: Ints) -> npt.NDArray[np.float64]:
     own = state.site.weights.queues
 
     def priority(record: JobRecord | None) -> float:
@@ -78,7 +78,7 @@ def _queue_priorities(state: EngineState, slots: Ints) -> Floats:
     return np.array([priority(state.by_slot[slot]) for slot in slots.tolist()], np.float64)
 
 
-def _time_used(state: EngineState, slots: Ints) -> Floats:
+def _time_used(state: EngineState, slots: Ints) -> npt.NDArray[np.float64]:
     """Charged cpu-seconds of each job's owner in the fair-share tree; 0 without fair share."""
     shares = present_shares(state)
     records = [state.by_slot[slot] for slot in slots.tolist()]

@@ -6,9 +6,11 @@ from schedd.engine.component import Component
 from schedd.features.fair_share.rules import (
     charge_run,
     follow_site,
+    follow_time,
     forget_old_usage,
     owner_shares,
     present_shares,
+    usage_history,
 )
 from schedd.features.fair_share.state import FairShareState
 
@@ -22,5 +24,7 @@ COMPONENT: Final = Component(
     run_ended=charge_run,
     owner_shares=owner_shares,
     present_shares=present_shares,
+    usage_history=usage_history,
+    before_dispatch=follow_time,
     now_and_then=forget_old_usage,
 )

@@ -2,21 +2,26 @@
 
 from collections.abc import Iterator
 
-from schedd.engine.component import job_labels
+import numpy as np
+
+from schedd.engine.component import Floats, job_labels
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.fair_share.settings import FairShareSettings
 from schedd.features.fair_share.state import RatedUsage, fair_share_state, share_tree
 from schedd.features.fair_share.tree import RatedTree, ShareTree
 from schedd.features.fair_share.usage import RATE_UNIT, ChargedRun, Usage
+from schedd.plan.evaluate import Criterion
 
 __all__ = [
     "charge_run",
     "follow_site",
+    "follow_time",
     "forget_old_usage",
     "owner_shares",
     "present_shares",
     "rate_tree",
+    "usage_history",
 ]
 
 
@@ -79,6 +84,40 @@ def rate_tree(state: EngineState) -> RatedTree | None:
     used = usage.decayed(tree, state.now, _running(state, tree))
     owners = tree.owners(record.facts for record in state.records.values())
     return RatedTree(tree, state.now, owners, used, fair_share_state(state).shares)
+
+
+def follow_time(state: EngineState, _: str) -> None:
+    """Renew the usage for searches that count fairness, unless the ranking renews it."""
+    if not state.settings.criteria.get(Criterion.UNFAIRNESS) or share_tree(state) is None:
+        return
+    part = fair_share_state(state)
+    ranked = state.site.weights.fair_share and state.ranking.has_effect
+    recent = part.rated is not None and part.rated.at > state.now - state.settings.priority_every
+    if not recent and (part.rated is None or not ranked):
+        present_shares(state, True)
+
+
+def usage_history(state: EngineState) -> Floats | None:
+    """Return (seconds waited, cpu-seconds used), with decay, by number of user, as of the last ranking; None:
+    unknown.
+    """
+    part, tree = fair_share_state(state), share_tree(state)
+    if part.rated is None or tree is None or "user" not in tree.levels:
+        return None
+    known = part.history
+    if known is not None and known[0] is part.rated and known[1] == len(state.owners):
+        return known[2]
+    at = tree.levels.index("user")
+    numbers: dict[str, int] = {}
+    for owner, number in state.owners.items():
+        numbers.setdefault(owner.partition("@")[0], number)
+    found = np.zeros((2, len(state.owners)))
+    for names, (used, waited) in part.rated.used.items():
+        number = numbers.get(names[at], -1)
+        if number >= 0:
+            found[:, number] += waited, used
+    part.history = part.rated, len(state.owners), found
+    return found
 
 
 def _usage(state: EngineState) -> Usage | None:

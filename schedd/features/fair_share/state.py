@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from schedd.engine.component import Floats
 from schedd.engine.facts.state import EngineState
 from schedd.features.fair_share.settings import FairShareSettings
 from schedd.features.fair_share.tree import Names, RatedTree, ShareTree
@@ -55,6 +56,8 @@ class FairShareState:
     """Usage at the last ranking; None before the first."""
     shares: RatedTree | None = declared(MOMENT, default=None)
     """The shares of the last ranking, or of this batch before the first ranking."""
+    history: tuple[RatedUsage, int, Floats] | None = declared(MOMENT, default=None)
+    """``usage_history`` of this usage, for so many known users."""
     shares_generation: int | None = declared(MOMENT, default=None)
     """The generation of ``shares`` before the first ranking."""
 

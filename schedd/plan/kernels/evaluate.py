@@ -110,9 +110,9 @@ class Scores(NamedTuple):
     jobs: Ints
     """(1,) number of counted jobs."""
     waited: Floats
-    """(U,) seconds that each user's jobs wait in this plan."""
+    """(U,) seconds that each user's jobs wait in this plan, after those of earlier jobs."""
     used: Floats
-    """(U,) cpu-seconds of these jobs."""
+    """(U,) cpu-seconds of the same jobs."""
     base: Floats
     """(BASE_FIELDS,)."""
 

@@ -11,6 +11,7 @@ from schedd.features.fair_share.rules import follow_site, owner_shares, rate_tre
 from schedd.features.fair_share.state import fair_share_state
 from schedd.features.fair_share.tree import ShareRow
 from schedd.features.fair_share.usage import ChargedRun
+from schedd.plan.evaluate import Criterion, CriterionWeights, Evaluation
 from schedd.policy.protocol import OwnerShare
 from schedd.policy.site import site_policy
 from schedd.service.settings.file import SettingsError, read_settings_file
@@ -227,3 +228,57 @@ def test_fair_share_can_be_turned_off_with_its_settings_kept() -> None:
     cluster.submit("1", walltime=100, group="phys")
     cluster.at(200)
     assert share_rows(cluster.engine) == []
+
+
+def test_fairness_of_a_plan_counts_decayed_waits_and_usage() -> None:
+    """Worked by hand: ann waited 100 s for 400 cpu-seconds; both wait for a job of 4 * 100 cpu-seconds."""
+    site = {"fair_share": {"levels": ["user"], "interval": 3600, "decay": 1}}
+    cluster = Cluster(nodes=1, site=site, weights={"unfairness": 1.0}, priority_every=60, slack=10**6)
+    cluster.submit("0", walltime=100, owner="bob@login")
+    cluster.submit("1", walltime=100, owner="ann@login")
+    cluster.at(200)  # bob: 400 cpu-seconds without waiting; ann: 400 after 100 s
+    cluster.submit("2", walltime=500, owner="eve@login")
+    cluster.at(300)
+    cluster.submit("3", walltime=100, owner="ann@login")
+    cluster.submit("4", walltime=100, owner="bob@login")
+    state = cluster.engine.state
+    history = state.columns.history
+    assert {owner: history[:, number].tolist() for owner, number in state.owners.items()} == {
+        "bob@login": [0.0, 400.0],
+        "ann@login": [100.0, 400.0],
+        "eve@login": [0.0, 400.0],
+    }
+    values = Evaluation(state.plan, state.columns, state.now).values()
+    starts = {name: state.plan.start(state.records[name].slot) - state.now for name in "34"}
+    nuwt = [(100 + starts["3"]) / 800, starts["4"] / 800, 0.0]
+    mean = sum(nuwt) / 3
+    assert values[Criterion.UNFAIRNESS] == pytest.approx(sum((one - mean) ** 2 for one in nuwt))
+    assert values[Criterion.NUWT_MAX] == pytest.approx(max(nuwt))
+    again = Engine.restore(cluster.engine.checkpoint())
+    assert (again.state.columns.history == history).all()
+
+
+def test_search_for_fairness_puts_the_user_who_waited_longer_first() -> None:
+    site = {"fair_share": {"levels": ["user"], "interval": 3600, "decay": 1}}
+    for starved in ("ann", "bob"):
+        cluster = Cluster(nodes=1, site=site, weights={"unfairness": 1.0}, priority_every=60, slack=10**6)
+        other = "bob" if starved == "ann" else "ann"
+        cluster.submit("0", walltime=2000, owner=f"{other}@login")
+        cluster.submit("1", walltime=100, owner=f"{starved}@login")
+        cluster.at(2100)
+        cluster.submit("2", walltime=500, owner="eve@login")
+        cluster.at(2300)
+        for job, owner in (("3", other), ("4", starved)):
+            cluster.submit(job, walltime=100, owner=f"{owner}@login")
+        state = cluster.engine.state
+        weights = CriterionWeights({Criterion.UNFAIRNESS: 1.0})
+        plan, columns = state.plan.fork(), state.columns
+        before = Evaluation(plan, columns, state.now).values()
+        slots = [state.records[name].slot for name in "34"]
+        begin = plan.start(slots[0])
+        for slot in slots:
+            plan.remove(slot, state.now)
+        for slot, start in ((slots[1], begin), (slots[0], begin + 100)):
+            plan.place(slot, start)
+        after = Evaluation(plan, columns, state.now).values()
+        assert weights.cost(after, before) < weights.cost(before, before)
