@@ -18,6 +18,7 @@ from schedd.dialect.shared import check_shared, shared_names
 from schedd.dialect.sharing import NodeKind, shared_or_not
 from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.throughput import work_names
+from schedd.dialect.topology import TOPOLOGY, parse_topology
 from schedd.dialect.units import parse_size, resembles_amount
 from schedd.model.request import Chunk, NodeSets, Place, Request
 from schedd.wire import NO_TYPES, ResourceTypes
@@ -146,6 +147,7 @@ def parse_openpbs(
         exclusive, chunks, note = shared_or_not(placing.words or _SAID[exclusive], chunks, kinds)
         if note:
             requested.note(note)
+    wish = parse_topology(span) if (span := requested.get(TOPOLOGY)) is not None else None
     request = assemble(
         chunks,
         placing.place,
@@ -156,6 +158,8 @@ def parse_openpbs(
     )
     if placing.group.lower() in _ONE_NODE:
         return replace(request, place=Place.PACK) if request.place is Place.FREE else request
+    if wish is not None and not placing.group and request.units > 1 and request.place is not Place.PACK:
+        return replace(request, together=wish)
     if placing.group and request.units > 1 and request.place is not Place.PACK:
         return replace(request, together=NodeSets(by=placing.group.lower(), wait=None))
     return request

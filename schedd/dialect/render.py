@@ -31,7 +31,8 @@ def canonical(request: Request) -> str:
 
 def _format_node_sets(sets: NodeSets) -> str:
     names = [f"{name} ({'|'.join(sorted(map(_quoted, of)))})" for name, of in sets.named]
-    where = f"one {sets.by}" if sets.by else f"one of {', '.join(names)}"
+    number = "one" if sets.most == 1 else f"at most {sets.most}"
+    where = f"{number} {sets.by}" if sets.by else f"{number} of {', '.join(names)}"
     return where if sets.wait is None else f"{where} if that is at most {sets.wait} s later"
 
 

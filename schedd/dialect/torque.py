@@ -23,6 +23,7 @@ from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.shared import check_shared, shared_names
 from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.throughput import work_names
+from schedd.dialect.topology import TOPOLOGY, parse_topology
 from schedd.dialect.torque_access import access_policy, extension_list
 from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, plain_names, refuse_unplanned
 from schedd.model.request import Chunk, NodeSets, Place, Request
@@ -89,6 +90,8 @@ def parse_torque(
     chunks = _on_named_nodes(chunks, requested, known_nodes, obeyed)
     chunks = _with_memory(chunks, requested, mem_per_core_default)
     chunks, sets = _restrict_to_set(chunks, requested)
+    if sets is None and (span := requested.get(TOPOLOGY)) is not None:
+        sets = parse_topology(span)
     policy = access_policy(requested, exclusive=exclusive)
     request = assemble(
         chunks,

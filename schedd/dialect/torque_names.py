@@ -21,7 +21,7 @@ _MEMORY: Final = "mem=SIZE for the job or pmem=SIZE for each core"
 OBEYED: Final = frozenset(
     {
         *("nodes", "procs", "ncpus", "mem", "pmem", "vmem", "pvmem", "gpus", "mics", "gres", "walltime"),
-        *("naccesspolicy", "feature", "partition", "host", "nodeset", "excludenodes"),
+        *("naccesspolicy", "feature", "partition", "topology", "host", "nodeset", "excludenodes"),
         *("advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"),
         "qos",
     }

@@ -62,6 +62,8 @@ class NodeSets:
     by: str = ""
     named: tuple[tuple[str, frozenset[str]], ...] = ()
     wait: int | None = 0
+    most: int = 1
+    """Sets that count as one: the job may use nodes of this many together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,10 @@ def save_request(request: Request) -> list[Any]:
     ]
     passes = sorted(request.passes)
     sets = request.together
-    together = None if sets is None else [sets.by, [[name, sorted(of)] for name, of in sets.named], sets.wait]
+    together = None
+    if sets is not None:
+        named = [[name, sorted(of)] for name, of in sets.named]
+        together = [sets.by, named, sets.wait, *([sets.most] if sets.most != 1 else [])]
     return [
         chunks,
         request.place.value,
@@ -56,5 +59,5 @@ def load_request(saved: list[Any]) -> Request:
     )
 
 
-def _load_sets(by: str, named: list[Any], wait: int | None) -> NodeSets:
-    return NodeSets(by, tuple((name, frozenset(of)) for name, of in named), wait)
+def _load_sets(by: str, named: list[Any], wait: int | None, most: int = 1) -> NodeSets:
+    return NodeSets(by, tuple((name, frozenset(of)) for name, of in named), wait, most)

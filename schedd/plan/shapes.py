@@ -6,6 +6,8 @@ to process a request depends on the number of classes, not of nodes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -134,6 +136,8 @@ NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "s
 """Default units of resources."""
 
 _LAST_RANK: Final = 1 << 30
+_MOST_JOINED_SETS: Final = 200
+"""Combinations of node sets that a request may choose from; see ``NodeSets.most``."""
 _KEPT = 4096
 """Number of unused shapes that are retained, since users repeat requests."""
 
@@ -333,15 +337,17 @@ class Shapes:
     def sets_in(self, together: NodeSets) -> dict[str, frozenset[str]]:
         """Return the sets by name, each as the features of which its nodes have one."""
         if not together.by:
-            return dict(together.named)
-        prefix = f"{together.by.lower()}="
-        values = {
-            name
-            for node_class in self._node_classes
-            for name in node_class.features
-            if name.lower().startswith(prefix)
-        }
-        return {value: frozenset({value}) for value in sorted(values)}
+            found = dict(together.named)
+        else:
+            prefix = f"{together.by.lower()}="
+            values = {
+                name
+                for node_class in self._node_classes
+                for name in node_class.features
+                if name.lower().startswith(prefix)
+            }
+            found = {value: frozenset({value}) for value in sorted(values)}
+        return _join_sets(found, together.most) if together.most > 1 else found
 
     def _node_sets(self, request: Request) -> list[_SetOfNodes]:
         """Return the node sets on which units of the request fit: first those that can hold all units,
@@ -534,6 +540,18 @@ def _rank_rows(rows: list[tuple[int, int]], ranks: Mapping[int, int]) -> list[tu
     pairs = sorted({(ranks[row], cost) for row, cost in rows})
     costs = {pair: i for i, pair in enumerate(pairs)}
     return [(row, costs[ranks[row], cost]) for row, cost in rows]
+
+
+def _join_sets(sets: Mapping[str, frozenset[str]], most: int) -> dict[str, frozenset[str]]:
+    """Return all sets of ``most`` sets; if there are very many, only of neighbours in their order."""
+    names = list(sets)
+    if len(names) <= most:
+        groups: Iterable[Sequence[str]] = [names] if names else []
+    elif comb(len(names), most) <= _MOST_JOINED_SETS:
+        groups = combinations(names, most)
+    else:
+        groups = [names[i : i + most] for i in range(len(names) - most + 1)]
+    return {" or ".join(group): frozenset().union(*(sets[name] for name in group)) for group in groups}
 
 
 def _merged(request: Request) -> Sequence[Chunk]:

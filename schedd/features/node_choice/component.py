@@ -3,7 +3,13 @@
 from typing import Final
 
 from schedd.engine.component import Component
-from schedd.features.node_choice.rules import arrange_job, node_order, order_nodes
+from schedd.features.node_choice.rules import (
+    arrange_job,
+    level_features,
+    node_order,
+    order_nodes,
+    refuse_unknown_level,
+)
 from schedd.features.node_choice.state import NodeChoiceState, publish_node_choice
 
 __all__ = ["COMPONENT"]
@@ -12,6 +18,8 @@ COMPONENT: Final = Component(
     name="node_choice",
     state=NodeChoiceState,
     nodes_replaced=order_nodes,
+    node_features=level_features,
+    refusal=refuse_unknown_level,
     node_order=node_order,
     after_placement=arrange_job,
     published=publish_node_choice,

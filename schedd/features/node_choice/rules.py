@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from schedd.dialect.topology import read_level
 from schedd.engine.component import job_labels
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
@@ -12,11 +13,12 @@ from schedd.features.node_choice.arrangement import Ints, contiguous_nodes, firs
 from schedd.features.node_choice.points import rank_nodes
 from schedd.features.node_choice.settings import NodePreferences
 from schedd.features.node_choice.state import node_choice_settings
+from schedd.model import Never
 from schedd.plan.columns import CPUS, MEM, SHARE, WHOLE
 from schedd.plan.records import ChunkNeeds, Take
-from schedd.wire import JobFacts
+from schedd.wire import JobFacts, NodeFacts
 
-__all__ = ["arrange_job", "node_order", "order_nodes"]
+__all__ = ["arrange_job", "level_features", "node_order", "order_nodes", "refuse_unknown_level"]
 
 _SITE: Final = "site"
 """Name of the order of all jobs without one of their partition."""
@@ -54,6 +56,37 @@ def order_nodes(state: EngineState) -> None:
         if (one.prefer or one.expression.strip()) and (ranks := rank_nodes(one, nodes))
     }
     state.plan.set_node_orders(orders)
+
+
+# ---- levels of the network --------------------------------------------------------------------------
+
+
+def level_features(state: EngineState, facts: NodeFacts) -> list[str]:
+    """The features of a node of the plan for the sets to which it belongs, as ``switch=s1``."""
+    levels = node_choice_settings(state).levels
+    if not levels:
+        return []
+    has = {facts.name, *facts.properties}
+    return [
+        f"{level}={name}"
+        for level, sets in levels.items()
+        for name, members in sets.items()
+        if has & {*members}
+    ]
+
+
+def refuse_unknown_level(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
+    """Why a job can never run that wishes for nodes of a level which no node has."""
+    level = read_level(facts.resources)
+    if not level or level in node_choice_settings(known).levels:
+        return None
+    nodes = known.node_facts if isinstance(known, EngineState) else known.nodes
+    prefix = f"{level}="
+    if any(one.lower().startswith(prefix) for node in nodes.values() for one in node.properties):
+        return None
+    names = sorted(node_choice_settings(known).levels)
+    remedy = f"name {' or '.join(names)}" if names else "take it out"
+    return Never(f"no node has a level {level} of the network: {remedy} (qalter -l topology=LEVEL)")
 
 
 # ---- arrangement ------------------------------------------------------------------------------------

@@ -15,6 +15,9 @@ Arrangement = Literal["pack", "spread", "contiguous", "least_memory"]
 _Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 
 
+_Level = Annotated[str, Field(pattern=r"^[a-z][a-z0-9._-]{0,62}$")]
+
+
 def _checked(text: str) -> str:
     if text.strip():
         parse_formula(text)  # raises a ValueError with column and remedy
@@ -44,6 +47,10 @@ class NodeChoiceSettings(NodePreferences):
     docs/administrators/partitions.md.
     """
 
+    levels: dict[_Level, dict[_Name, tuple[_Name, ...]]] = Field(default_factory=dict)
+    """Levels of the network: by level and set, names or properties of its nodes:
+    `{ switch = { s1 = ["rack1", "n7"] }, island = { east = ["e"] } }`. Jobs wish for them by
+    `topology=switch`. Text resources of OpenPBS nodes are levels without this."""
     partitions: dict[_Name, NodePreferences] = Field(default_factory=dict)
     """For the jobs of a partition, in place of the above:
     `[clusters.main.site.node_choice.partitions.gpu]`."""
