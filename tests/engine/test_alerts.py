@@ -5,7 +5,7 @@ import re
 from schedd.engine import Engine
 from schedd.engine.facts.alerts import FADES, alert_kinds
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.reservations.state import reservations_of
+from schedd.features.reservations.state import reservation_records
 from schedd.wire import JobEnded, JobStarted, NodeChanged, ShareFacts, Snapshot
 from tests.conftest import ROOT
 from tests.engine.cluster import Cluster, T
@@ -99,4 +99,4 @@ def test_past_reservation_reported_again_raises_no_alert() -> None:
     cluster.at(110)
     cluster.reserve("R1.s", "n1", start=0, end=100)
     assert (opened(cluster), cluster.alerts("reservation")) == ([], [])
-    assert not reservations_of(cluster.engine.state)
+    assert not reservation_records(cluster.engine.state)

@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.reservations.state import reservations_of
+from schedd.features.reservations.state import reservation_records
 from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -168,7 +168,7 @@ def test_user_settings_survive_a_clock_setback_and_a_replay_agrees() -> None:
     assert made[0] == made[1]
     assert cluster.engine.checkpoint() == before.checkpoint()
     state = cluster.engine.state
-    assert (state.now, state.paused, list(reservations_of(state))) == (T + 30, "upgrade", ["mine"])
+    assert (state.now, state.paused, list(reservation_records(state))) == (T + 30, "upgrade", ["mine"])
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -12,7 +12,7 @@ from schedd.engine.validate import check
 from schedd.features.accounts.state import account_book
 from schedd.features.bookings.state import booking_table
 from schedd.features.fair_share.state import fair_share_state
-from schedd.features.reservations.state import reservations_of
+from schedd.features.reservations.state import reservation_records
 from schedd.features.transfers.state import transfer_state
 from schedd.model import FOREVER
 from schedd.wire import (
@@ -227,7 +227,7 @@ def test_all_orders_of_users_survive_a_rebuild() -> None:
     booking, known = booking_table(after)["demo"], booking_table(before)["demo"]
     assert (booking.start, booking.held, booking.phase) == (known.start, known.held, known.phase)
     assert booking.slots
-    assert reservations_of(after)["service"].nodes == ("n3",)
+    assert reservation_records(after)["service"].nodes == ("n3",)
     after_usage, before_usage = fair_share_state(after).usage, fair_share_state(before).usage
     assert after_usage is not None
     assert before_usage is not None

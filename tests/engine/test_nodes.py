@@ -6,7 +6,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place import missing_starts
 from schedd.engine.place.missing_starts import describe_closed_node
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.reservations.state import reservations_of
+from schedd.features.reservations.state import reservation_records
 from schedd.wire import JobEnded, JobStarted, NodeChanged, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -161,7 +161,7 @@ def test_a_reservation_ends_by_itself_and_a_job_starts_on_its_edge() -> None:
     cluster.submit("1")
     cluster.at(1000)
     assert cluster.runs("1") == [300]
-    assert reservations_of(cluster.engine.state) == {}
+    assert reservation_records(cluster.engine.state) == {}
 
 
 def test_a_reservation_changed_later_replaces_the_first() -> None:
@@ -187,7 +187,7 @@ def test_a_node_down_within_a_reservation_returns_at_its_end() -> None:
 def test_empty_reservation_raises_an_alert_and_a_past_one_does_not(start: int, end: int, alerts: int) -> None:
     cluster = Cluster()
     cluster.reserve("fix", "n1", start=start, end=end)
-    assert reservations_of(cluster.engine.state) == {}
+    assert reservation_records(cluster.engine.state) == {}
     assert len(cluster.alerts("reservation")) == alerts
 
 

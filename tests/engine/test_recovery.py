@@ -7,7 +7,7 @@ import pytest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.recovery import ADAPTED, CARRIED, REBUILT
 from schedd.features.licences.state import licence_counts
-from schedd.features.reservations.state import reservations_of
+from schedd.features.reservations.state import reservation_records
 from schedd.model import NodeState
 from schedd.wire import BatchSkipped, Event, JobFacts, JobStarted, LogLost, ResourceCounted, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -40,7 +40,7 @@ def test_rebuilt_plan_keeps_user_settings_and_promises() -> None:
     assert state.stale == ""
     assert [cluster.start(number) for number in "123"] == [0, 1_000, 2_000]
     assert [cluster.promise(number) for number in "23"] == promised
-    assert list(reservations_of(state)["mine"].nodes) == ["n2"]
+    assert list(reservation_records(state)["mine"].nodes) == ["n2"]
     cluster.submit("4", "2:ppn=4", walltime=2_500)
     assert cluster.start("4") is None  # the reservation has no end
     assert state.breaches == 5

@@ -18,10 +18,10 @@ from schedd.features.formula.rules import (
 )
 from schedd.features.formula.state import FormulaState
 from schedd.features.formula.what_if import (
+    check_what_if_threshold,
+    compute_what_if_rank,
     formula_name,
     published_formula,
-    rank_in_what_if,
-    wait_in_what_if,
 )
 
 __all__ = ["COMPONENT"]
@@ -35,10 +35,10 @@ COMPONENT: Final = Component(
     server_changed=follow_server,
     must_wait=wait_for_threshold,
     ends_promise=frozenset({WAIT_KIND}),
-    must_wait_in_what_if=wait_in_what_if,
+    must_wait_in_what_if=check_what_if_threshold,
     ranks=ranks,
     priority_breakdown=breakdown,
-    rank_in_what_if=rank_in_what_if,
+    rank_in_what_if=compute_what_if_rank,
     ranked_by=formula_name,
     before_dispatch=follow_time,
     next_wake=next_examination,

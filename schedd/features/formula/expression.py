@@ -1,12 +1,12 @@
 """Expressions of priority formulas: parser, and evaluation over columns of jobs.
 
-The syntax is that of Python expressions, as in OpenPBS's ``job_sort_formula``: numbers, names, ``+ - * / // %
-**``, comparisons, ``and or not``, ``a if c else b``, parentheses and functions. Names may have dots
+The syntax is a subset of Python expressions, as in OpenPBS's ``job_sort_formula``: numbers, names, ``+ - * /
+// % **``, comparisons, ``and or not``, ``a if c else b``, parentheses and functions. Names may have dots
 (``queue.max_run``). A name may be compared with texts: ``account == "physics"``, ``queue in ("a", "b")``.
 
 Values are 64-bit floats; truth is 1 or 0. Where Python raises an error (division by zero, a logarithm of 0, a
-power that overflows), the result is NaN, which means: no value. As in Python, only the branches that are
-taken count.
+power that overflows), the result is NaN, which means: no value. As in Python, a branch that is not taken has
+no effect.
 """
 
 import re
@@ -92,8 +92,8 @@ class FormulaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Values of names, for a number of jobs. ``numbers`` must have all names that are used as numbers;
-    ``texts`` those that are compared with texts.
+    """Values of names for ``size`` jobs. ``numbers`` has each name that is used as a number, ``texts`` each
+    name that is compared with texts.
     """
 
     size: int
@@ -112,7 +112,7 @@ class _Node:
         self.operands = tuple(operands)
 
     def value(self, columns: Columns, *values: Value) -> Value:
-        """Its value for each job, from those of its operands; NaN: none."""
+        """Return the value for each job, computed from the operands' ``values``; NaN: no value."""
         raise NotImplementedError
 
 
@@ -139,7 +139,7 @@ class _Name(_Node):
 
 
 class _TextTest(_Node):
-    """Whether a text is one of some, or is not."""
+    """Test whether a text is in a list of texts, or is not in it."""
 
     __slots__ = ("name", "wanted", "words")
 
@@ -192,14 +192,14 @@ class _Comparison(_Node):
         for i in reversed(range(len(self.operators))):
             left, right = values[i], values[i + 1]
             holds = _COMPARE[self.operators[i]](left, right)
-            here = _where_ok(np.isnan(left) | np.isnan(right), holds)
+            here = _blank_invalid(np.isnan(left) | np.isnan(right), holds)
             result = np.where(here == 1, result, here)
         return result
 
 
 def _choose(condition: Value, yes: Value, no: Value) -> Value:
     """``yes if condition else no``."""
-    return _where_ok(np.isnan(condition), np.where(condition, yes, no))
+    return _blank_invalid(np.isnan(condition), np.where(condition, yes, no))
 
 
 def _and(*values: Value) -> Value:
@@ -231,7 +231,7 @@ _COMPARE: Final[Mapping[str, Callable[[Value, Value], object]]] = {
 # ---- operators and functions ----------------------------------------------------------------------
 
 
-def _where_ok(bad: object, result: object) -> Floats:
+def _blank_invalid(bad: object, result: object) -> Floats:
     """The result, and NaN where it is bad."""
     found: Floats = np.where(np.asarray(bad), np.nan, np.asarray(result, np.float64))
     return found
@@ -245,59 +245,59 @@ def _overflows(result: Value, *operands: Value) -> npt.NDArray[np.bool_]:
 
 
 def _divide(a: Value, b: Value) -> Floats:
-    return _where_ok(np.equal(b, 0), np.divide(a, b))
+    return _blank_invalid(np.equal(b, 0), np.divide(a, b))
 
 
 def _floor_divide(a: Value, b: Value) -> Floats:
-    return _where_ok(np.equal(b, 0), np.floor_divide(a, b))
+    return _blank_invalid(np.equal(b, 0), np.floor_divide(a, b))
 
 
 def _modulo(a: Value, b: Value) -> Floats:
-    return _where_ok(np.equal(b, 0), np.mod(a, b))
+    return _blank_invalid(np.equal(b, 0), np.mod(a, b))
 
 
 def _power(a: Value, b: Value) -> Floats:
     result = np.power(a, b)
     bad = np.isnan(a) | np.isnan(b) | _overflows(result, a, b) | (np.equal(a, 0) & np.less(b, 0))
-    return _where_ok(bad, result)
+    return _blank_invalid(bad, result)
 
 
 def _not(a: Value) -> Floats:
-    return _where_ok(np.isnan(a), np.equal(a, 0))
+    return _blank_invalid(np.isnan(a), np.equal(a, 0))
 
 
 def _logarithm(a: Value, base: Value = e) -> Floats:
     bad = np.less_equal(a, 0) | np.less_equal(base, 0)
     if base is e:
-        return _where_ok(bad, np.log(a))
-    return _where_ok(bad | np.equal(base, 1), np.log(a) / np.log(base))
+        return _blank_invalid(bad, np.log(a))
+    return _blank_invalid(bad | np.equal(base, 1), np.log(a) / np.log(base))
 
 
 def _log2(a: Value) -> Floats:
-    return _where_ok(np.less_equal(a, 0), np.log2(a))
+    return _blank_invalid(np.less_equal(a, 0), np.log2(a))
 
 
 def _log10(a: Value) -> Floats:
-    return _where_ok(np.less_equal(a, 0), np.log10(a))
+    return _blank_invalid(np.less_equal(a, 0), np.log10(a))
 
 
 def _sqrt(a: Value) -> Floats:
-    return _where_ok(np.less(a, 0), np.sqrt(a))
+    return _blank_invalid(np.less(a, 0), np.sqrt(a))
 
 
 def _exp(a: Value) -> Floats:
     result = np.exp(a)
-    return _where_ok(_overflows(result, a), result)
+    return _blank_invalid(_overflows(result, a), result)
 
 
 def _whole(rounding: Callable[[Value], object]) -> Callable[[Value], Floats]:
     """A rounding to whole numbers, which an infinite number has none of."""
-    return lambda a: _where_ok(np.isinf(a), rounding(a))
+    return lambda a: _blank_invalid(np.isinf(a), rounding(a))
 
 
 def _round(a: Value, digits: Value | None = None) -> Value:
     if digits is None:
-        return _where_ok(np.isinf(a), np.rint(a))
+        return _blank_invalid(np.isinf(a), np.rint(a))
     factor = np.power(10.0, np.clip(np.trunc(digits), -20, 20))
     result = np.rint(np.multiply(a, factor)) / factor
     return np.where(np.isfinite(result) | np.isnan(digits), result, a)
@@ -413,7 +413,7 @@ class _Parser:
         return self._tokens[self._next]
 
     def _takes(self, *words: str) -> str:
-        """The next token if it is one of these operators or keywords; empty: it is not."""
+        """Consume the next token if it is one of these operators or keywords. Return it, or an empty text."""
         token = self._token
         if token.text in words and token.kind in ("operator", "name"):
             self._next += 1
@@ -647,7 +647,7 @@ class Expression:
         self.text_names = frozenset(one.name for one in _below(root) if isinstance(one, _TextTest))
         """Names that are compared with texts."""
         self.addends = tuple(_addends(root))
-        """The parts of the outermost sum, each with its sign: their values add up to that of the formula."""
+        """The parts of the outermost sum, each with its sign; their values add up to the formula's value."""
 
     def values(self, columns: Columns) -> Floats:
         """Return the value for each job; NaN where there is none. Infinite values are the largest number."""

@@ -67,10 +67,10 @@ def breakdown(state: EngineState, record: JobRecord) -> Breakdown | None:
     formula = formula_in_force(state)
     if formula is None:
         return None
-    return breakdown_of_columns(formula, _columns(state, formula, [record], circumstances(state)))
+    return compute_breakdown(formula, _columns(state, formula, [record], circumstances(state)))
 
 
-def breakdown_of_columns(formula: FormulaInForce, columns: Columns) -> Breakdown:
+def compute_breakdown(formula: FormulaInForce, columns: Columns) -> Breakdown:
     """Return the breakdown for the first job of the columns."""
     expression = formula.terms.expression
     value = float(expression.values(columns)[0])
@@ -114,9 +114,9 @@ def _predicted(state: EngineState, record: JobRecord) -> float | None:
 
 
 def circumstances(state: EngineState) -> Circumstances:
-    """What terms depend on beside the job, as it is now.
+    """Return the present inputs of terms that do not come from the job.
 
-    The fair shares are those of the last ranking: questions do not renew them, since a repetition of the same
+    The fair shares date from the last ranking. Questions do not renew them, because a replay of the same
     events without the questions must lead to the same ranks.
     """
     part = formula_state(state)
@@ -140,7 +140,7 @@ def circumstances(state: EngineState) -> Circumstances:
 
 
 def wait_for_threshold(state: EngineState, record: JobRecord) -> WaitingFor | None:
-    """Return what a job waits for whose value is not above the threshold."""
+    """Return why a job waits if its value is not above the threshold; None: it need not wait."""
     formula = formula_in_force(state)
     if formula is None or formula.threshold is None:
         return None
@@ -179,7 +179,7 @@ def follow_time(state: EngineState, event: str) -> None:
 
 
 def _examine_threshold(state: EngineState, event: str) -> None:
-    """Plan jobs whose value is above the threshold now; take jobs out of the plan whose value is not."""
+    """Plan the jobs with a value above the threshold, and remove all others from the plan."""
     part, formula = formula_state(state), formula_in_force(state)
     if not part.left:
         part.examined = state.now
@@ -190,7 +190,7 @@ def _examine_threshold(state: EngineState, event: str) -> None:
         names = [job for job, _ in zip(part.left, range(_EXAMINED_AT_ONCE), strict=False)]
         records = [state.records[job] for job in names if job in state.records]
         records = [record for record in records if _may_change(record)]
-        waits = _waits_of(state, formula, records)
+        waits = _threshold_waits(state, formula, records)
         for record, wait in zip(records, waits, strict=True):
             moved += _follow_threshold(state, record, wait, event)
             part.left.pop(record.id, None)
@@ -205,7 +205,7 @@ def _may_change(record: JobRecord) -> bool:
     return record.slot >= 0 and (record.phase is Phase.WAITING or (record.phase is Phase.BLOCKED and waits))
 
 
-def _waits_of(
+def _threshold_waits(
     state: EngineState, formula: FormulaInForce | None, records: Sequence[JobRecord]
 ) -> list[WaitingFor | None]:
     if formula is None or formula.threshold is None or not records:

@@ -26,7 +26,7 @@ class FormulaSettings(Section):
     """The formula, in the syntax of OpenPBS's `job_sort_formula`:
     `"10 * queue_priority + eligible_time / 3600"`. It wins over the server's formula and threshold."""
     threshold: Annotated[float, Field(ge=-1e300, le=1e300, allow_inf_nan=False)] | None = None
-    """Jobs whose value is not above this are not planned. It wins over the server's
+    """Only jobs with a higher value are planned. It wins over the server's
     `job_sort_formula_threshold`."""
     from_server: bool = True
     """Without `expression`, the server's `job_sort_formula` and `job_sort_formula_threshold` count

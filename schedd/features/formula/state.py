@@ -36,9 +36,9 @@ class FormulaState:
     """The component's state."""
 
     rows: dict[str, tuple[JobFacts, ParsedRequest, JobRow]] = declared(FOUND, make=dict)
-    """By job: what terms take from it, after what that depends on beside ``basis``."""
+    """By job: its inputs of the terms, after the facts and the request from which they were made."""
     basis: tuple[object, ...] = declared(SHARED, default=())
-    """What all rows depend on."""
+    """Common inputs of all rows; another value makes all rows invalid."""
     totals: Mapping[str, float] | None = declared(MOMENT, default=None)
     """Terms about the whole cluster."""
     examined: int = declared(NUMBER, default=0)
@@ -51,16 +51,16 @@ class FormulaState:
 
 @dataclass(frozen=True, slots=True)
 class FormulaInForce:
-    """The formula by which jobs are ranked."""
+    """The formula that ranks the jobs."""
 
     terms: FormulaTerms
     threshold: float | None
-    """Jobs whose value is not above this are not planned."""
+    """Only jobs with a higher value are planned."""
     source: Literal["site", "server"]
 
     @property
     def text(self) -> str:
-        """The formula as it was written."""
+        """The text of the formula."""
         return self.terms.expression.text
 
     @property

@@ -1,8 +1,7 @@
 """Terms of formulas: what each name means for a job.
 
 A name that is none of the terms below is a resource: the amount that the job requests, in seconds, KiB or
-units; 0 if it requests none. Where a name is compared with a text, it is one of ``TEXT_TERMS``, or the text
-of a resource.
+units; 0 if it requests none. A name that is compared with a text is one of ``TEXT_TERMS``, or a resource.
 """
 
 import re
@@ -38,7 +37,7 @@ __all__ = [
 ]
 
 _GENERAL_LIMIT: Final = re.compile(r"\[[ugpo]:PBS_(?:GENERIC|ALL)=([^]]*)\]")
-"""A limit for all users, groups, projects or jobs, beside those of some: ``[u:PBS_GENERIC=40],[u:ann=5]``."""
+"""General limit (each user, group, project or job) in a list such as ``[u:PBS_GENERIC=40],[u:ann=5]``."""
 _NO_DEADLINE_S: Final = 10 * 366 * 86_400
 """``deadline_left`` of jobs without a deadline."""
 _TIMES: Final = frozenset({"walltime", "cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"})
@@ -76,8 +75,8 @@ TERMS: Final[Mapping[str, str]] = {
     "total_gpus": "gpus of all nodes that are not down",
     "total_mem": "memory of all nodes that are not down, in KiB",
 }
-"""Terms with their meaning. Beside them: ``queue.NAME`` and ``server.NAME``, numeric attributes such as
-``queue.max_run`` or ``server.resources_default.walltime``; and resources."""
+"""Terms with their meaning. Further names are ``queue.NAME`` and ``server.NAME`` (numeric attributes such as
+``queue.max_run`` or ``server.resources_default.walltime``) and resources."""
 TEXT_TERMS: Final[Mapping[str, Callable[[JobFacts], str]]] = {
     "account": lambda facts: facts.account,
     "group": lambda facts: facts.group,
@@ -111,7 +110,7 @@ FAIR_SHARE_TERMS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What terms depend on beside the job."""
+    """Inputs of terms that do not come from the job."""
 
     now: int
     types: ResourceTypes
@@ -158,7 +157,7 @@ class FormulaTerms:
             sorted(name for name in expression.names if name in _CHANGING or _has_prefix(name))
         )
         self.fixed = tuple(sorted(expression.names.difference(self._changing)))
-        """Names whose values depend only on the job's request and attributes."""
+        """Names with values that depend only on the job's request and attributes."""
         self._replaceable = tuple(sorted(REPLACEABLE & expression.names))
         self.texts = tuple(sorted(expression.text_names))
         self.needs_shares = not FAIR_SHARE_TERMS.isdisjoint(expression.names)
@@ -244,7 +243,7 @@ def unknown_names(expression: Expression, types: ResourceTypes) -> Iterator[str]
 
 
 def _replaced(numbers: Mapping[str, Floats | float], rows: Sequence[JobRow]) -> dict[str, Floats | float]:
-    """Columns in which some jobs have resources with the names of terms."""
+    """Return the columns of terms that a job replaces by a resource of the same name."""
     found: dict[str, Floats | float] = {}
     for place, row in enumerate(rows):
         for name, value in row.own:

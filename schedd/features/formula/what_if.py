@@ -20,11 +20,11 @@ from schedd.wire import JobFacts
 
 __all__ = [
     "PublishedFormula",
+    "check_what_if_threshold",
+    "compute_what_if_rank",
+    "compute_what_if_value",
     "formula_name",
     "published_formula",
-    "rank_in_what_if",
-    "value_in_what_if",
-    "wait_in_what_if",
 ]
 
 
@@ -50,12 +50,14 @@ def published_formula(state: EngineState) -> PublishedFormula:
 
 
 def formula_name(published: PlanSnapshot) -> str:
-    """Return the setting that holds the formula by which jobs are ranked; empty: none is in force."""
+    """Return the setting that holds the formula in force; empty: there is none."""
     formula = published.part(PublishedFormula).formula
     return formula.name if formula is not None else ""
 
 
-def value_in_what_if(published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest) -> float | None:
+def compute_what_if_value(
+    published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest
+) -> float | None:
     """Return the value of a job that arrives now; None: no formula is in force."""
     part = published.part(PublishedFormula)
     if part.formula is None or part.around is None:
@@ -68,21 +70,21 @@ def value_in_what_if(published: PlanSnapshot, facts: JobFacts, understood: Parse
     return float(np.nan_to_num(terms.expression.values(columns))[0])
 
 
-def rank_in_what_if(published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest) -> int | None:
+def compute_what_if_rank(published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest) -> int | None:
     """Return the rank of a job that arrives now; None: no formula is in force."""
-    value = value_in_what_if(published, facts, understood)
+    value = compute_what_if_value(published, facts, understood)
     return None if value is None else int(rank_of_values(np.array([value]))[0])
 
 
-def wait_in_what_if(
+def check_what_if_threshold(
     published: PlanSnapshot,
     facts: JobFacts,
     understood: ParsedRequest,
     instead_of: str,  # noqa: ARG001
 ) -> WaitingFor | None:
-    """What the job must wait for."""
+    """Return the reason for which the job would wait; None: it would not."""
     formula = published.part(PublishedFormula).formula
     if formula is None or formula.threshold is None:
         return None
-    value = value_in_what_if(published, facts, understood)
+    value = compute_what_if_value(published, facts, understood)
     return threshold_wait(formula, value) if value is not None else None

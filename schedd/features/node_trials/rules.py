@@ -14,7 +14,7 @@ from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.nodes import refresh_nodes
 from schedd.features.node_trials.settings import NodeTrialSettings
-from schedd.features.node_trials.state import NodeTrial, trials_of
+from schedd.features.node_trials.state import NodeTrial, trial_records
 from schedd.model import FOREVER
 
 __all__ = [
@@ -40,7 +40,7 @@ def close_node(state: EngineState, name: str) -> str:
     if not settings.pause:
         return ""
     trial = NodeTrial(name, state.now + settings.pause, settings.pause)
-    trials_of(state)[name] = trial
+    trial_records(state)[name] = trial
     return (
         f"a job of up to {settings.walltime} s has succeeded there (one may try it from "
         f"{format_moment(trial.again_at)} on)"
@@ -49,7 +49,7 @@ def close_node(state: EngineState, name: str) -> str:
 
 def is_open_for_trial(state: EngineState, name: str) -> bool:
     """Whether a closed node may be used by the job that tries it."""
-    trial = trials_of(state).get(name)
+    trial = trial_records(state).get(name)
     return trial is not None and trial.opened >= 0
 
 
@@ -57,9 +57,9 @@ def follow_trials(state: EngineState, event: str) -> None:
     """Open nodes for trials that are due, and for good after a success."""
     settings = _settings(state)
     for name in state.black_holes if settings.pause else ():
-        if name not in trials_of(state):
+        if name not in trial_records(state):
             close_node(state, name)  # trials were switched on after it was closed
-    for name, trial in list(trials_of(state).items()):
+    for name, trial in list(trial_records(state).items()):
         if name not in state.black_holes or not settings.pause:
             _end(state, name)  # an administrator looked after it
             if name in state.black_holes:
@@ -99,22 +99,22 @@ def _limit(state: EngineState, trial: NodeTrial) -> None:
     slot = state.new_slot(BLOCK, 2 * HORIZON)
     begin = state.now + _settings(state).walltime
     state.plan.fix(slot, begin, block_takes(state.plan, [trial.node], ""))
-    trials_of(state)[trial.node] = replace(trial, opened=state.now, slot=slot)
+    trial_records(state)[trial.node] = replace(trial, opened=state.now, slot=slot)
 
 
 def _end(state: EngineState, name: str) -> None:
-    trial = trials_of(state).pop(name)
+    trial = trial_records(state).pop(name)
     if trial.slot >= 0:
         state.drop_slot(trial.slot)
 
 
 def start_trial(state: EngineState, record: JobRecord, nodes: Sequence[str], event: str) -> None:
-    """Close the nodes that are open for a trial on which a job was dispatched: this one tries them."""
+    """Note that a dispatched job tries those of its nodes that are open for a trial, and close them again."""
     tried = [name for name in nodes if is_open_for_trial(state, name)]
     for name in tried:
-        trial = trials_of(state)[name]
+        trial = trial_records(state)[name]
         state.drop_slot(trial.slot)
-        trials_of(state)[name] = replace(trial, opened=-1, slot=-1, job=record.id)
+        trial_records(state)[name] = replace(trial, opened=-1, slot=-1, job=record.id)
     if tried:
         refresh_nodes(state, tried, event, f"job {record.id} tries the node", Cause.NODE_LOST)
 
@@ -122,15 +122,15 @@ def start_trial(state: EngineState, record: JobRecord, nodes: Sequence[str], eve
 def judge_run(state: EngineState, record: JobRecord, nodes: Sequence[str], event: str, failed: bool) -> None:
     """Note whether the job of a trial failed early, or was refused, on the node that it tried."""
     for name in nodes:
-        trial = trials_of(state).get(name)
+        trial = trial_records(state).get(name)
         if trial is None or trial.job != record.id or trial.passed:
             continue
         if not failed:
-            trials_of(state)[name] = replace(trial, passed=True)
+            trial_records(state)[name] = replace(trial, passed=True)
             continue
         pause = min(2 * trial.pause, max(trial.pause, _settings(state).longest_pause))
         again_at = state.now + pause
-        trials_of(state)[name] = NodeTrial(name, again_at, pause)
+        trial_records(state)[name] = NodeTrial(name, again_at, pause)
         words = f"job {record.id} tried node {name} and failed"
         when = f"the next may try it from {format_moment(again_at)} on"
         state.alert(event, "black_hole", f"{words}; {when}", name)
@@ -139,7 +139,7 @@ def judge_run(state: EngineState, record: JobRecord, nodes: Sequence[str], event
 def next_trial(state: EngineState) -> int:
     """When a trial is to be followed, later than now; FOREVER: never."""
     found = [FOREVER]
-    for trial in trials_of(state).values():
+    for trial in trial_records(state).values():
         record = state.records.get(trial.job)
         if trial.opened >= 0:
             found.append(trial.opened + _settings(state).walltime // 2)
@@ -151,8 +151,8 @@ def next_trial(state: EngineState) -> int:
 
 
 def closed_because(state: EngineState, name: str) -> str:
-    """Return why a node is closed, and when it is tried, to follow "node n1 is"; empty: it has no trial."""
-    trial = trials_of(state).get(name)
+    """Return why a node is closed, with its trial, to follow "node n1 is"; empty: it has no trial."""
+    trial = trial_records(state).get(name)
     if trial is None or name not in state.black_holes:
         return ""
     words = "not used, since jobs fail on it"
@@ -164,9 +164,9 @@ def closed_because(state: EngineState, name: str) -> str:
 
 def trial_slots(state: EngineState) -> list[int]:
     """The slots that keep long jobs off nodes that are open for a trial."""
-    return [one.slot for one in trials_of(state).values() if one.slot >= 0]
+    return [one.slot for one in trial_records(state).values() if one.slot >= 0]
 
 
 def slot_names(state: EngineState) -> dict[int, str]:
     """Names for these slots."""
-    return {one.slot: f"trial of {one.node}" for one in trials_of(state).values() if one.slot >= 0}
+    return {one.slot: f"trial of {one.node}" for one in trial_records(state).values() if one.slot >= 0}

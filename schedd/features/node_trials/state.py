@@ -1,4 +1,4 @@
-"""What the engine knows of trials: when each closed node is tried next, and by which job."""
+"""State of trials: for each closed node the time of its next trial, and the job that tries it."""
 
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import FieldRule, declared
 
-__all__ = ["NodeTrial", "NodeTrials", "trials_of", "without_slots"]
+__all__ = ["NodeTrial", "NodeTrials", "trial_records", "without_slots"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class NodeTrials:
     """By node."""
 
 
-def trials_of(state: EngineState) -> dict[str, NodeTrial]:
+def trial_records(state: EngineState) -> dict[str, NodeTrial]:
     """The trials by node."""
     return state.part(NodeTrials).trials
 

@@ -1,1 +1,1 @@
-"""Reservations of nodes: maintenance, and nodes kept for those that an access list names."""
+"""Reservations of nodes: for maintenance, or for the jobs of an access list."""

@@ -4,27 +4,27 @@ from typing import Final
 
 from schedd.engine.component import AlertKind, Component
 from schedd.features.reservations.naming import (
+    check_what_if_reservation,
     forget_gone,
     knows_reservation,
     reason_to_replan,
     restriction,
     wait_for_reservation,
-    wait_in_what_if,
 )
 from schedd.features.reservations.rules import (
     block_slots,
-    claim_of,
     endless_reservations,
     follow_nodes,
     is_reserved,
     published_blocks,
+    reservation_claim,
     reserve,
     reserve_again,
     slot_names,
     unreserve,
     will_return,
 )
-from schedd.features.reservations.standing import examine_standing, follow_time, next_change
+from schedd.features.reservations.standing import follow_time, next_change, schedule_standing_renewal
 from schedd.features.reservations.state import ReservationState, publish_reservations, without_slots
 from schedd.wire import Reserve, Unreserve
 
@@ -36,9 +36,9 @@ COMPONENT: Final = Component(
     handlers={Reserve: reserve, Unreserve: unreserve},
     nodes_taken=follow_nodes,
     will_return=will_return,
-    site_changed=examine_standing,
+    site_changed=schedule_standing_renewal,
     must_wait=wait_for_reservation,
-    must_wait_if_named=wait_in_what_if,
+    must_wait_if_named=check_what_if_reservation,
     restriction=restriction,
     knows_reservation=knows_reservation,
     reason_to_replan=reason_to_replan,
@@ -48,7 +48,7 @@ COMPONENT: Final = Component(
     slots=block_slots,
     slot_names=slot_names,
     node_blocks=published_blocks,
-    node_claims={Reserve: claim_of},
+    node_claims={Reserve: reservation_claim},
     endless=endless_reservations,
     alerts={"reservation": AlertKind("a reservation was not made, or not as requested")},
     alert_subjects={"reservation": is_reserved},

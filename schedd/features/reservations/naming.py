@@ -28,15 +28,16 @@ from schedd.features.reservations.state import (
     PublishedReservations,
     ReservationRecord,
     ReservationState,
-    access_of,
     base_name,
     known_reservations,
+    reservation_access,
 )
 from schedd.model import FOREVER, Chunk, Never, Place, Request, WaitingFor
 from schedd.plan.views import empty_plan, find_unmet_requirement
 from schedd.wire import JobFacts
 
 __all__ = [
+    "check_what_if_reservation",
     "closed_slots",
     "forget_gone",
     "knows_reservation",
@@ -44,14 +45,13 @@ __all__ = [
     "restriction",
     "update_named",
     "wait_for_reservation",
-    "wait_in_what_if",
 ]
 
 _NOTHING: Final = Request((Chunk(cpus=0),), Place.FREE)
 _ROOM: Final = 1 << 40
 """Capacity of the pool of a reservation: more than jobs can need."""
 _GONE_KEPT_S: Final = 30 * 86_400
-"""For how long jobs are told that a reservation was removed, and not that there never was one."""
+"""Jobs that name a removed reservation get this explanation during this time; then the name is unknown."""
 
 
 # ---- which reservation a job means ----------------------------------------------------------------
@@ -68,7 +68,7 @@ def _admits(one: NamedReservation, facts: JobFacts) -> bool:
 
 
 def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restriction | None:
-    """Return the nodes and times of the reservation that a job names; None: it names none that there is."""
+    """Return the nodes and times of the reservation that a job names; None: it names no existing one."""
     named = _all_named(known)
     name = _named_by(known, facts) if named else ""
     found = named.get(name)
@@ -142,7 +142,7 @@ def _is_too_large(state: EngineState, request: Request) -> bool:
 def reason_to_replan(state: EngineState, record: JobRecord) -> tuple[Cause, str] | None:
     """Return why a due job may not start at its place: its reservation was changed.
 
-    The place may be of a time before the change, if the server refused the start and it is tried again.
+    The place may date from before the change, if the server refused the start and it is repeated.
     """
     named = state.part(ReservationState).named
     name = _named_by(state, record.facts) if named else ""
@@ -158,10 +158,10 @@ def reason_to_replan(state: EngineState, record: JobRecord) -> tuple[Cause, str]
     return Cause.RESERVATION, f"reservation {read_advres(record.facts.resources)} was changed"
 
 
-def wait_in_what_if(
+def check_what_if_reservation(
     published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest
 ) -> WaitingFor | Never | None:
-    """Return the same for a job that is only asked about, as far as the plan is not needed for it."""
+    """Return why the job of a what-if question would wait or never run; its size is not examined."""
     return _refusal(published, facts, understood.walltime)
 
 
@@ -174,13 +174,13 @@ def closed_slots(state: EngineState) -> list[int]:
 
 
 def forget_gone(state: EngineState) -> None:
-    """Forget reservations that are over for long."""
+    """Forget reservations that ended long ago."""
     part = state.part(ReservationState)
     part.gone = {name: at for name, at in part.gone.items() if at + _GONE_KEPT_S > state.now}
 
 
 class _Change(Enum):
-    """How what jobs may name by a name was changed."""
+    """Kind of change of a reservation that jobs may name."""
 
     NONE = "not at all"
     WIDER = "it has more or longer windows"
@@ -213,7 +213,7 @@ def update_named(state: EngineState, names: Iterable[str], event: str, words: st
 
 
 def _plan_again(state: EngineState, records: Sequence[JobRecord], event: str, words: str) -> None:
-    """Plan jobs again under their present restriction: those that had a start first, in that order.
+    """Plan jobs again under their present restriction: first the jobs with a start, by start.
 
     Many jobs lose their places at once, and get others in the slices of the re-evaluation.
     """
@@ -243,7 +243,7 @@ def _plan_again(state: EngineState, records: Sequence[JobRecord], event: str, wo
 
 
 def _admits_still(state: EngineState, record: JobRecord, too_large: dict[Request, bool]) -> bool:
-    """Whether a job may use the reservation that it names. ``too_large`` has the requests examined so far."""
+    """Return whether a job may use the reservation that it names. ``too_large`` caches examined requests."""
     if _refusal(state, record.facts, record.understood.walltime) is not None:
         return False
     if record.understood.request is None or not _named_by(state, record.facts):
@@ -311,7 +311,7 @@ def _describe(name: str, records: Sequence[ReservationRecord]) -> NamedReservati
             windows[-1] = (windows[-1][0], joined)
         else:
             windows.append((start, end))
-    return NamedReservation(name, nodes, access_of(records[0].event), tuple(windows))
+    return NamedReservation(name, nodes, reservation_access(records[0].event), tuple(windows))
 
 
 def _close(state: EngineState, one: NamedReservation) -> Iterable[int]:

@@ -1,7 +1,7 @@
 """Reservations: nodes kept free of planned jobs for a time, or kept for the jobs of an access list.
 
-An access list is kept by a *gate*: a resource of which every node has plenty and every job needs a little,
-except the jobs that the list names. The reservation takes all of it and leaves the rest of the node alone.
+A *gate* enforces an access list. It is a resource: each node has many units of it, and each job needs one
+unit unless the list admits the job. The reservation takes all units and no other resource of the node.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,12 @@ from schedd.engine.machine.nodes import refresh_all_nodes, refresh_node, refresh
 from schedd.engine.place.placement import displace_for, place_unplaced
 from schedd.engine.place.slot_requests import refresh_request
 from schedd.features.reservations.naming import closed_slots, update_named
-from schedd.features.reservations.state import ReservationRecord, ReservationState, access_of, reservations_of
+from schedd.features.reservations.state import (
+    ReservationRecord,
+    ReservationState,
+    reservation_access,
+    reservation_records,
+)
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
@@ -24,16 +29,16 @@ from schedd.wire import NodeChanged, Reserve, Unreserve
 
 __all__ = [
     "block_slots",
-    "claim_of",
     "endless_reservations",
     "follow_edges",
     "follow_nodes",
     "is_reserved",
+    "matching_nodes",
     "next_edge",
-    "nodes_of",
+    "place_reservation",
     "published_blocks",
-    "put_reservation",
     "remove_reservation",
+    "reservation_claim",
     "reserve",
     "reserve_again",
     "slot_names",
@@ -46,8 +51,8 @@ _MOST_GATES: Final = 16
 """Access lists at once; each costs a column of every timeline."""
 
 
-def nodes_of(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
-    """The known nodes of a reservation, in the order in which they became known."""
+def matching_nodes(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
+    """Return the known nodes of a reservation, in the order of their first report."""
     if event.everywhere:
         return tuple(nodes)
     named, features = frozenset(event.nodes), frozenset(event.features)
@@ -57,17 +62,17 @@ def nodes_of(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
 
 
 def reserve(state: EngineState, event: Reserve) -> None:
-    """Reserve nodes over an interval; see ``put_reservation``. Jobs that name the reservation follow."""
-    put_reservation(state, event)
+    """Reserve nodes over an interval; see ``place_reservation``. Jobs that name the reservation follow."""
+    place_reservation(state, event)
     update_named(state, [event.name], event.id, f"reservation {event.name} was made or changed")
 
 
-def put_reservation(state: EngineState, event: Reserve, *, again: bool = False) -> None:
+def place_reservation(state: EngineState, event: Reserve, *, again: bool = False) -> None:
     """Reserve nodes over an interval. Running jobs stay; planned jobs in conflict are planned again.
 
     ``again``: the reservation is in force already, and its nodes have changed.
     """
-    reservations = reservations_of(state)
+    reservations = reservation_records(state)
     before = reservations.get(event.name)
     if (
         before is not None
@@ -77,7 +82,7 @@ def put_reservation(state: EngineState, event: Reserve, *, again: bool = False) 
         return  # an adapter sends all reservations with each snapshot
     end = event.end if event.end is not None else state.now + 2 * HORIZON
     start = max(event.start, state.now)
-    access = access_of(event)
+    access = reservation_access(event)
     replaced = _drop(state, event.name)
     gate = ""
     if end <= event.start:
@@ -91,7 +96,7 @@ def put_reservation(state: EngineState, event: Reserve, *, again: bool = False) 
         )
         state.alert(event.id, "reservation", words)
         start = end
-    names = nodes_of(event, state.plan.nodes)
+    names = matching_nodes(event, state.plan.nodes)
     missing = [name for name in event.nodes if name not in state.plan.nodes]
     if missing and not again and start < end:
         state.alert(
@@ -133,20 +138,20 @@ def remove_reservation(state: EngineState, event: Unreserve) -> None:
 
 
 def follow_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:
-    """Renew the reservations whose nodes are others now: nodes are new, or have other features."""
-    known = reservations_of(state).values()
-    _reserve_again(state, [one for one in known if nodes_of(one.event, state.plan.nodes) != one.nodes])
+    """Renew the reservations that match other nodes now, because nodes are new or have other features."""
+    known = reservation_records(state).values()
+    _reserve_again(state, [one for one in known if matching_nodes(one.event, state.plan.nodes) != one.nodes])
 
 
 def reserve_again(state: EngineState) -> None:
     """Put all reservations into a plan that was rebuilt."""
-    _reserve_again(state, list(reservations_of(state).values()))
+    _reserve_again(state, list(reservation_records(state).values()))
 
 
 def _reserve_again(state: EngineState, records: Sequence[ReservationRecord]) -> None:
     """Renew reservations. Jobs follow once for all windows of a standing reservation."""
     for record in records:
-        put_reservation(state, record.event, again=True)
+        place_reservation(state, record.event, again=True)
     if records:
         names = [record.event.name for record in records]
         update_named(state, names, records[-1].event.id, "the nodes of its reservation were changed")
@@ -155,7 +160,7 @@ def _reserve_again(state: EngineState, records: Sequence[ReservationRecord]) -> 
 def follow_edges(state: EngineState, event: str) -> None:
     """Drop reservations that are over; plan for nodes that are down until their reservation ends."""
     over: list[str] = []
-    for name, record in list(reservations_of(state).items()):
+    for name, record in list(reservation_records(state).items()):
         end = record.event.end
         if end is not None and end <= state.now:
             _drop(state, name)
@@ -169,15 +174,15 @@ def follow_edges(state: EngineState, event: str) -> None:
 
 
 def next_edge(state: EngineState) -> Iterable[int]:
-    """The times, later than now, at which reservations begin and end."""
-    for record in reservations_of(state).values():
+    """Yield the future starts and ends of reservations."""
+    for record in reservation_records(state).values():
         for edge in (record.event.start, record.event.end):
             if edge is not None and edge > state.now:
                 yield edge
 
 
 def _drop(state: EngineState, name: str) -> ReservationRecord | None:
-    record = reservations_of(state).pop(name, None)
+    record = reservation_records(state).pop(name, None)
     if record is not None and record.slot >= 0:
         state.drop_slot(record.slot)
     return record
@@ -193,43 +198,43 @@ def will_return(state: EngineState, name: str) -> bool:
         and not one.gate
         and one.event.end is not None
         and one.event.start <= state.now < one.event.end
-        for one in reservations_of(state).values()
+        for one in reservation_records(state).values()
     )
 
 
-def claim_of(state: EngineState, event: Reserve) -> NodeClaim:
+def reservation_claim(state: EngineState, event: Reserve) -> NodeClaim:
     """The nodes that a reservation takes from jobs."""
-    nodes = frozenset(nodes_of(event, state.plan.nodes))
-    return NodeClaim(nodes, event.start, event.end, access_of(event))
+    nodes = frozenset(matching_nodes(event, state.plan.nodes))
+    return NodeClaim(nodes, event.start, event.end, reservation_access(event))
 
 
 def endless_reservations(state: EngineState) -> list[str]:
     """Reservations without an end, to follow "the job waits for"."""
-    endless = [one.event.name for one in reservations_of(state).values() if one.event.end is None]
+    endless = [one.event.name for one in reservation_records(state).values() if one.event.end is None]
     return [f"reservation {name}, which has no end" for name in endless]
 
 
 def block_slots(state: EngineState) -> list[int]:
     """Slots that hold the nodes of reservations."""
-    held = [one.slot for one in reservations_of(state).values() if one.slot >= 0]
+    held = [one.slot for one in reservation_records(state).values() if one.slot >= 0]
     return held + closed_slots(state)
 
 
 def slot_names(state: EngineState) -> dict[int, str]:
     """The names of reservations by slot."""
-    found = {one.slot: name for name, one in reservations_of(state).items() if one.slot >= 0}
+    found = {one.slot: name for name, one in reservation_records(state).items() if one.slot >= 0}
     named = state.part(ReservationState).named
     return found | {slot: name for name, one in named.items() for slot in one.closed}
 
 
 def published_blocks(state: EngineState) -> list[Reserve]:
     """The reservations as readers see them: with their present nodes."""
-    return [replace(one.event, nodes=one.nodes) for one in reservations_of(state).values()]
+    return [replace(one.event, nodes=one.nodes) for one in reservation_records(state).values()]
 
 
 def is_reserved(state: EngineState, name: str) -> bool:
     """Whether there is a reservation of this name."""
-    return name in reservations_of(state)
+    return name in reservation_records(state)
 
 
 # ---- access lists -------------------------------------------------------------------------------
@@ -240,7 +245,7 @@ def _gate(state: EngineState, access: Access) -> str:
     for gate, known in state.gates.items():
         if known == access:
             return gate
-    used = {reservation.gate for reservation in reservations_of(state).values()}
+    used = {reservation.gate for reservation in reservation_records(state).values()}
     gate = next((gate for gate in state.gates if gate not in used), "")
     if not gate:
         if len(state.gates) == _MOST_GATES:

@@ -9,28 +9,28 @@ from schedd.features.reservations.naming import update_named
 from schedd.features.reservations.rules import (
     follow_edges,
     next_edge,
-    put_reservation,
+    place_reservation,
     remove_reservation,
 )
-from schedd.features.reservations.state import ReservationState, reservations_of
+from schedd.features.reservations.state import ReservationState, reservation_records
 from schedd.model import FOREVER
 from schedd.policy.recurrence import occurrences
 from schedd.wire import Reserve, Unreserve
 
-__all__ = ["examine_standing", "follow_time", "next_change"]
+__all__ = ["follow_time", "next_change", "schedule_standing_renewal"]
 
 _AHEAD_S: Final = 60 * 86_400
 """Windows that begin within this time are reserved."""
 _EVERY_S: Final = 6 * 3600
 _ID_PREFIX: Final = "site:"
-"""Prefix of the ids of these reservations; those of people have other ids."""
+"""Prefix of the ids of these reservations; reservations by people have other ids."""
 
 
 def follow_time(state: EngineState, event: str) -> None:
     """Renew the windows of standing reservations, and follow the edges of all reservations."""
     if state.now >= state.part(ReservationState).standing_due:
         _renew(state)
-    if reservations_of(state):
+    if reservation_records(state):
         follow_edges(state, event)
 
 
@@ -42,28 +42,28 @@ def next_change(state: EngineState) -> int:
     return moment
 
 
-def examine_standing(state: EngineState) -> None:
+def schedule_standing_renewal(state: EngineState) -> None:
     """Examine the standing reservations in the next batch: the site's policy was changed."""
     state.part(ReservationState).standing_due = state.now
 
 
 def _renew(state: EngineState) -> None:
-    """Reserve the windows that come near, and remove those that are no longer in the settings.
+    """Reserve the windows that begin soon, and remove windows that the settings no longer have.
 
-    Nothing happens before nodes are known: a reservation is of known nodes.
+    Before the first nodes are known there is nothing to reserve.
     """
     if not state.node_facts:
         return
     state.part(ReservationState).standing_due = state.now + _EVERY_S
     wanted = {event.name: event for event in _windows(state)}
-    records = reservations_of(state)
+    records = reservation_records(state)
     have = {name: one.event for name, one in records.items() if one.event.id.startswith(_ID_PREFIX)}
     for name, event in have.items():
         if name not in wanted:
             remove_reservation(state, Unreserve(id=event.id, time=state.now, name=name))
     for name, event in wanted.items():
         if name not in have or replace(have[name], time=event.time) != event:
-            put_reservation(state, event)
+            place_reservation(state, event)
     update_named(
         state, (*have, *wanted), f"{_ID_PREFIX}windows", "the windows of its reservation were changed"
     )

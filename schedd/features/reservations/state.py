@@ -17,18 +17,18 @@ __all__ = [
     "PublishedReservations",
     "ReservationRecord",
     "ReservationState",
-    "access_of",
     "base_name",
     "known_reservations",
     "publish_reservations",
-    "reservations_of",
+    "reservation_access",
+    "reservation_records",
     "without_slots",
 ]
 
 
 @dataclass(slots=True)
 class ReservationRecord:
-    """A reservation with the slot that blocks its nodes; -1: no node of it is known.
+    """A reservation with the slot that blocks its nodes; -1: none of its nodes is known.
 
     ``nodes`` are the known nodes that it names or describes. ``gate`` is the gate that is open to the jobs of
     its access list; empty without a list.
@@ -157,7 +157,7 @@ def _without_access(part: ReservationState) -> frozenset[str]:
     return frozenset(base_name(name) for name in part.records) - part.named.keys()
 
 
-def access_of(event: Reserve) -> Access:
+def reservation_access(event: Reserve) -> Access:
     """The access list of a reservation; empty by default."""
     users, groups, accounts, queues = map(
         frozenset, (event.users, event.groups, event.accounts, event.queues)
@@ -166,7 +166,7 @@ def access_of(event: Reserve) -> Access:
 
 
 def base_name(name: str) -> str:
-    """The name by which jobs name a reservation: that of all windows of a standing one."""
+    """Return the name that jobs use for a reservation; all windows of a standing reservation share it."""
     return name.partition("@")[0]
 
 
@@ -177,7 +177,7 @@ def known_reservations(known: EngineState | PlanSnapshot) -> PublishedReservatio
     return known.part(PublishedReservations)
 
 
-def reservations_of(state: EngineState) -> dict[str, ReservationRecord]:
+def reservation_records(state: EngineState) -> dict[str, ReservationRecord]:
     """The reservations by name."""
     return state.part(ReservationState).records
 

@@ -13,7 +13,7 @@ from schedd.engine.component import owner_shares
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.formula.what_if import rank_in_what_if, wait_in_what_if
+from schedd.features.formula.what_if import check_what_if_threshold, compute_what_if_rank
 from schedd.model import WaitingFor
 from schedd.optimize import SearchSettings
 from schedd.optimize.search_input import SearchInput
@@ -408,10 +408,10 @@ def test_what_if_waits_for_the_threshold_as_the_job_would() -> None:
     for walltime, waits in (("501", False), ("500", True)):
         facts = replace(site.record("1").facts, id="", owner="bob@x", resources={"walltime": walltime})
         parsed = state.requests.read(facts, None, {})
-        found = wait_in_what_if(snapshot, facts, parsed, "")
+        found = check_what_if_threshold(snapshot, facts, parsed, "")
         assert (found is not None) is waits
         if found is not None:
             assert found.what.endswith("threshold 5 (it is 5)")
-        rank = rank_in_what_if(snapshot, facts, parsed)
+        rank = compute_what_if_rank(snapshot, facts, parsed)
         assert rank is not None
         assert value_of_rank(rank) == pytest.approx(int(walltime) / 100)

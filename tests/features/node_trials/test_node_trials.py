@@ -4,7 +4,7 @@ from typing import Any
 
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.features.node_trials.state import trials_of
+from schedd.features.node_trials.state import trial_records
 from schedd.wire import JobEnded, NodeChanged, PolicyChanged, RunRefused
 from tests.engine.cluster import Cluster, T
 
@@ -106,7 +106,7 @@ def test_a_node_that_refuses_the_job_of_a_trial_stays_closed() -> None:
         id="no", time=cluster.server.now, decision_id=run.id, job_id="a", code=15043, text="refused"
     )
     cluster.send(refused)
-    assert trials_of(cluster.engine.state)["n1"].pause == 1200
+    assert trial_records(cluster.engine.state)["n1"].pause == 1200
     assert "jobs fail on it" in closed_words(cluster)
 
 
@@ -139,7 +139,7 @@ def test_an_administrator_opens_a_node_that_waits_for_a_trial() -> None:
         facts = facts.__class__(name="n1", cpus=4, state=state)
         cluster.send(NodeChanged(id=f"n1:{state}", time=cluster.server.now, node=facts))
     assert cluster.runs("a") == [700]
-    assert trials_of(cluster.engine.state) == {}
+    assert trial_records(cluster.engine.state) == {}
 
 
 def test_without_a_pause_there_are_no_trials() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.preview import preview
-from schedd.features.reservations.state import reservations_of
+from schedd.features.reservations.state import reservation_records
 from schedd.plan.evaluate import Evaluation
 from schedd.wire import Reserve
 from tests.engine.cluster import Cluster, T
@@ -220,7 +220,7 @@ def test_too_many_access_lists_are_refused_by_name() -> None:
     assert cluster.alerts("reservation") == [
         "reservation r16 was not made: at most 16 different access lists are allowed"
     ]
-    assert len(reservations_of(cluster.engine.state)) == 16
+    assert len(reservation_records(cluster.engine.state)) == 16
 
 
 def test_reservations_and_access_survive_a_checkpoint() -> None:
@@ -234,7 +234,7 @@ def test_reservations_and_access_survive_a_checkpoint() -> None:
     cluster.submit("3", "1:ppn=4:big", walltime=200, owner="eve")
     assert (cluster.start("2"), cluster.start("3")) == (0, 1000)
     cluster.node("n5", properties=("big",))
-    assert reservations_of(cluster.engine.state)["r"].nodes == ("n1", "n2", "n5")
+    assert reservation_records(cluster.engine.state)["r"].nodes == ("n1", "n2", "n5")
 
 
 def test_altered_reservation_may_use_its_own_nodes_but_not_those_reserved_by_others() -> None:
@@ -269,9 +269,9 @@ def test_repeated_reservation_event_moves_nothing() -> None:
     cluster = Cluster(nodes=2)
     once = Reserve(id="r:1", time=T, name="R1", nodes=("n1",), start=T + 100, end=T + 200, reason="")
     cluster.send(once)
-    slot = reservations_of(cluster.engine.state)["R1"].slot
+    slot = reservation_records(cluster.engine.state)["R1"].slot
     cluster.at(10)
     cluster.send(replace(once, id="r:2", time=T + 10))
-    assert reservations_of(cluster.engine.state)["R1"].slot == slot
+    assert reservation_records(cluster.engine.state)["R1"].slot == slot
     cluster.send(replace(once, id="r:3", time=T + 10, end=T + 300))
-    assert reservations_of(cluster.engine.state)["R1"].event.end == T + 300
+    assert reservation_records(cluster.engine.state)["R1"].event.end == T + 300

@@ -3,7 +3,7 @@
 from typing import Any
 
 from schedd.engine import Engine, EngineSettings
-from schedd.features.reservations.state import reservations_of
+from schedd.features.reservations.state import reservation_records
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_windows import DAY, HOUR, wall
 
@@ -14,7 +14,7 @@ def maintenance(first: int, last: int, rule: str = "", **more: Any) -> dict[str,
 
 
 def reservation_names(engine: Engine) -> list[str]:
-    return sorted(reservations_of(engine.state))
+    return sorted(reservation_records(engine.state))
 
 
 def test_jobs_are_planned_around_recurring_windows() -> None:
