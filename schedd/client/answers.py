@@ -19,21 +19,6 @@ if TYPE_CHECKING:
     from schedd.api.cluster_reports import (
         ClusterReports,
     )
-    from schedd.api.federation_answers import (
-        BagOfferView,
-        BagView,
-        BalanceView,
-        ClusterWhatIf,
-        CoAllocationSearches,
-        CoAllocationView,
-        CounterOfferView,
-        FederatedBookingMove,
-        FederatedBookingView,
-        FederatedClusterView,
-        FederatedJobView,
-        FederationReport,
-        TransferAttemptView,
-    )
     from schedd.api.holds import (
         HoldsView,
         HoldView,
@@ -136,6 +121,21 @@ if TYPE_CHECKING:
         TransferResult,
         TransfersView,
         TransferView,
+    )
+    from schedd.federation.api.answers import (
+        BagOfferView,
+        BagView,
+        BalanceView,
+        ClusterWhatIf,
+        CoAllocationSearches,
+        CoAllocationView,
+        CounterOfferView,
+        FederatedBookingMove,
+        FederatedBookingView,
+        FederatedClusterView,
+        FederatedJobView,
+        FederationReport,
+        TransferAttemptView,
     )
     from schedd.federation.report import (
         BagFigures,

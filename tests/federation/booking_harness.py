@@ -7,8 +7,8 @@ from threading import Event as Flag
 
 from fastapi.testclient import TestClient
 
-from schedd.api import coallocations, federated_bookings
-from schedd.api.federation import create_app
+from schedd.federation.api import bookings, coallocations
+from schedd.federation.api.app import create_app
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.service.access.tokens import Tokens
 from tests.engine.cluster import T
@@ -30,7 +30,7 @@ class BookingHarness:
         self.simulation = SimulatedFederation(path)
         people = {"ann@org": "user", "bob@org": "user", "carol": "admin", "eyes": "reader"}
         self.app = create_app(Tokens([bearer(name, role) for name, role in people.items()]))
-        federated_bookings.add_booking_routes(self.app)
+        bookings.add_booking_routes(self.app)
         coallocations.add_coallocation_routes(self.app)
         self.begin()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from schedd.api import bags, coallocations, federated_bookings
-from schedd.api.federation import create_app
+from schedd.federation.api import bags, bookings, coallocations
+from schedd.federation.api.app import create_app
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.settings import FederationSettings
@@ -56,7 +56,7 @@ class FederationHarness:
         )
         coallocations.add_coallocation_routes(self.app)
         bags.add_bag_routes(self.app)
-        federated_bookings.add_booking_routes(self.app)
+        bookings.add_booking_routes(self.app)
         self.begin()
 
     def begin(self, chosen: FederationSettings | None = None) -> None:

@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from schedd.client import ClientError, Endpoint, Refused
 from schedd.client.answers import BagView, CoAllocationView, FederatedBookingView, FederatedJobView
-from schedd.client.federation import FederationClient
 from schedd.client.json_object import json_members
 from schedd.federation.bookings.decisions import LIVE
+from schedd.federation.client import FederationClient
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import ProcessHarness, Program, _says_yes, free_port
 

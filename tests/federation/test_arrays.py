@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from schedd.cli.user.submit import make_parser, read_submission
+from schedd.federation.commands.submit import make_parser, read_submission
 from schedd.client.json_object import JsonObject
 from schedd.federation.events import AttemptRefused, ClusterChosen, JobSubmitted
 from schedd.federation.report import StretchFigures, array_figures, bag_figures

@@ -10,7 +10,7 @@ from typing import Any, Self
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.api import bags
+from schedd.federation.api import bags
 from schedd.client import ClientError, Refused
 from schedd.client.json_object import JsonObject
 from schedd.federation.routing.cluster_status import TransferStatus
@@ -67,7 +67,7 @@ def plan(harness: FederationHarness, monkeypatch: pytest.MonkeyPatch) -> Offered
     """The north runs five tasks of 10 s at once, the south one after the other; none runs more."""
     made = OfferedPlan(harness)
     made.ends = {"north": lambda n: 10 if n <= 5 else None, "south": lambda n: 10 * n if n <= 5 else None}
-    monkeypatch.setattr("schedd.api.bags.connect_cluster", made.connect)
+    monkeypatch.setattr("schedd.federation.api.bags.connect_cluster", made.connect)
     for name in ("north", "south"):
         harness.report(name)
     return made

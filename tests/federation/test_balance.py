@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from schedd.api import balance
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
+from schedd.federation.api import balance
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.settings import FederationSettings
 from schedd.service.access.roles import Bearer

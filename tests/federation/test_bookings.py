@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from schedd.api.booking_rows import booking_row, counter_offers
 from schedd.client import Unreachable
 from schedd.features.bookings.state import booking_table
+from schedd.federation.api.booking_rows import booking_row, counter_offers
 from schedd.federation.bookings.bookings import FederationBookings
 from schedd.federation.events import (
     AttemptBooked,

@@ -262,7 +262,7 @@ def test_restart_keeps_bookings(harness: BookingHarness, ann: TestClient) -> Non
 def test_booking_at_unreachable_cluster_is_cancelled_later(
     harness: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.federated_bookings._CLUSTER_REPLY_S", 0.2)
+    monkeypatch.setattr("schedd.federation.api.bookings._CLUSTER_REPLY_S", 0.2)
     row = request_booking(ann, "exam", ready=T + 1_000, deadline=T + 9_000).json()
     harness.simulation.cut = {row["cluster"]}
     harness.later(1)
@@ -284,7 +284,7 @@ def test_booking_at_unreachable_cluster_is_cancelled_later(
 def test_slow_booking_is_answered_with_accepted(
     harness: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.federated_bookings._OUTCOME_MARGIN_S", -29.5)
+    monkeypatch.setattr("schedd.federation.api.bookings._OUTCOME_MARGIN_S", -29.5)
     harness.simulation.after = {"book": 99}
     made = request_booking(ann, "exam", ready=T + 1_000, deadline=T + 9_000, clusters=["a"])
     assert (made.status_code, made.json()["state"], made.json()["cluster"]) == (202, "being booked", "a")

@@ -40,7 +40,7 @@ def run(
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    monkeypatch.setattr("schedd.cli.user.federation_bookings.time.time", lambda: T)
+    monkeypatch.setattr("schedd.federation.commands.bookings.time.time", lambda: T)
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -136,7 +136,7 @@ def test_command_shows_booking_moves(harness: BookingHarness, run: Run) -> None:
 def test_command_names_an_unreachable_cluster(
     harness: BookingHarness, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.federated_bookings._CLUSTER_REPLY_S", 0.2)
+    monkeypatch.setattr("schedd.federation.api.bookings._CLUSTER_REPLY_S", 0.2)
     book = ("book", "--federation")
     run(*book, "add", "exam", *WHOLE, "--at", "+2h", "--only", "b")
     harness.simulation.cut = {"b"}

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.api.federation import cluster_rows, create_app, job_row
+from schedd.federation.api.app import cluster_rows, create_app, job_row
 from schedd.client import Client, Refused, Unreachable
 from schedd.client.json_object import JsonObject
 from schedd.federation.event_log import FederationLog

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from schedd.cli.main import main
-from schedd.cli.user.submit import make_parser, read_submission
 from schedd.client.json_object import parse_json
+from schedd.federation.commands.submit import make_parser, read_submission
 from schedd.federation.events import AttemptHeld, ComponentPlace, PlaceBooked, RoundCommitted, RoundProposed
 from tests.federation.federation_harness import FederationHarness
 
@@ -174,7 +174,7 @@ def test_federation_command_shows_clusters_and_report(
         },
     }
     answer = parse_json(json.dumps(report))
-    monkeypatch.setattr("schedd.client.federation.FederationClient.report", lambda _: answer)
+    monkeypatch.setattr("schedd.federation.client.FederationClient.report", lambda _: answer)
     assert shell("federation", "report") == 0
     shown = re.sub(" +", " ", capsys.readouterr().out)
     for words in (

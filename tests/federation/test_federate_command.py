@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fastapi import FastAPI
 
-from schedd.api.federation_daemon import _lead_federation
+from schedd.federation.api.daemon import _lead_federation
 from schedd.federation.settings import FederationSettings
 from schedd.service.garbage_collector import GarbageCollectorTuning
 from schedd.supervision import Supervisor

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.api.federation import create_app
-from schedd.api.federation_daemon import FEDERATION_ROUTES
 from schedd.client import Client
+from schedd.federation.api.app import create_app
+from schedd.federation.api.daemon import FEDERATION_ROUTES
 from schedd.federation.event_log import FederationLog
 from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.candidates import ClusterLoads, compute_loads

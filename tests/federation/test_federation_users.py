@@ -12,7 +12,7 @@ from schedd.federation.settings import ClusterSettings, FederationSettings, Fede
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, settings
 
 issuer = pytest.importorskip("tests.service.identity_provider")
-persons = pytest.importorskip("schedd.api.federation_users")
+persons = pytest.importorskip("schedd.federation.api.users")
 
 GRANTS = [
     {"groups": ["hpc"], "role": "user"},
@@ -145,7 +145,7 @@ def test_booking_uses_user_names_from_the_token(
     provider_harness: FederationHarness, provider: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "schedd.api.federated_bookings._OUTCOME_MARGIN_S", -30
+        "schedd.federation.api.bookings._OUTCOME_MARGIN_S", -30
     )  # no worker serves the booking here
     shown = token(provider, south="a.smith")
     asked = {"request": "nodes=1:ppn=4", "duration": 600, "deadline": provider_harness.now + 9_000}

@@ -29,7 +29,8 @@ import numpy as np
 
 import server_adapter.main
 from schedd.api.app import create_app
-from schedd.cli import federate, serve
+from schedd.cli import serve
+from schedd.federation import federate_command
 from schedd.dashboard import add_dashboard
 from schedd.service import clusters
 from schedd.service.access.tokens import Tokens
@@ -44,13 +45,13 @@ WAIT_STATUS: Final = -1
 MAX_REQUEST: Final = 200_000
 
 _LOADED_LATE: Final = (
-    *("schedd.api.federation_daemon", "schedd.cli.serving", "schedd.cli.main"),
+    *("schedd.federation.api.daemon", "schedd.cli.serving", "schedd.cli.main"),
     *("uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
 )
 """Modules that programs import when they run."""
 _PROGRAMS: dict[str, Callable[[list[str]], int]] = {
     "serve": serve.run,
-    "federate": federate.run,
+    "federate": federate_command.run,
     "adapter": server_adapter.main.main,
 }
 

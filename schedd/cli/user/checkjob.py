@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.ended_job import show_ended_job
-from schedd.cli.user.federation_jobs import add_federation_option, show_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time, wrap_indented
 from schedd.cli.user.job_text import describe_blocker, describe_change, format_time_and_distance
 from schedd.cli.user.showstart import job_title, start_rows
 from schedd.client import Client, Refused
 from schedd.client.answers import Explanation, JobView, PriorityView, StartHistory
 from schedd.client.json_object import json_members
+from schedd.federation.commands.jobs import add_federation_option, show_job
 
 __all__ = ["make_parser", "run"]
 

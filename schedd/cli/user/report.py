@@ -5,13 +5,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from schedd.cli.user import federation_jobs
 from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code, show_json
 from schedd.cli.user.formatting import format_duration, format_table, format_time
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import Client, ClientError, find_endpoint
 from schedd.client.answers import BalanceView, ClusterReports
 from schedd.client.json_object import json_members
+from schedd.federation.commands.jobs import add_federation_option, connect_federation
 
 __all__ = ["make_parser", "run"]
 
@@ -34,7 +34,7 @@ def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
     add("--since", metavar="TIME", help="start of the period (default: a day before its end)")
     add("--until", metavar="TIME", help="end of the period (default: now)")
     add("--cluster", metavar="NAME", default="", help="only this cluster")
-    federation_jobs.add_federation_option(found, "clusters")
+    add_federation_option(found, "clusters")
     add("--json", action="store_true", help="print the answer as JSON")
     add("--url", metavar="URL", help="address of the daemon: http://HOST:PORT, https://HOST or unix:/PATH")
     return found
@@ -53,7 +53,7 @@ def _show_report(args: argparse.Namespace) -> bool:
         since = until - _DAY
     found: BalanceView | ClusterReports
     if args.federation:
-        with federation_jobs.connect_federation(args.url) as federation:
+        with connect_federation(args.url) as federation:
             found = federation.balance(since=since, until=until)
     else:
         endpoint = find_endpoint()

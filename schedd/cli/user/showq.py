@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.federation_jobs import add_federation_option, show_queue
+from schedd.federation.commands.jobs import add_federation_option, show_queue
 from schedd.cli.user.formatting import (
     format_duration,
     format_remaining,

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.ended_job import show_ended_job
-from schedd.cli.user.federation_jobs import add_federation_option, show_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time, shorten_list
 from schedd.cli.user.job_text import (
     describe_change,
@@ -30,6 +29,7 @@ from schedd.client.answers import (
     WhatIfResult,
     WhatIfVariantResult,
 )
+from schedd.federation.commands.jobs import add_federation_option, show_job
 
 __all__ = ["make_parser", "run"]
 

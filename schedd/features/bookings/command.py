@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, cast
 
-from schedd.cli.user import federation_bookings
 from schedd.cli.user.command_session import (
     Session,
     make_command_parser,
@@ -16,11 +15,12 @@ from schedd.cli.user.command_session import (
     run_with_exit_code,
     show_json,
 )
-from schedd.cli.user.federation_jobs import add_federation_option
 from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BookingOptionView, BookingOrdersView, BookingView
+from schedd.federation.commands import bookings as federation_bookings
+from schedd.federation.commands.jobs import add_federation_option
 
 __all__ = ["make_parser", "run"]
 

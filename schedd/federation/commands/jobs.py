@@ -9,8 +9,8 @@ from schedd.cli.user.command_session import run_with_exit_code, show_json
 from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, find_endpoint
 from schedd.client.answers import FederatedJobView, TransferAttemptView
-from schedd.client.federation import FederationClient
 from schedd.client.json_object import json_members
+from schedd.federation.client import FederationClient
 
 __all__ = ["add_federation_option", "cancel_jobs", "connect_federation", "show_job", "show_queue"]
 

@@ -16,10 +16,12 @@ from starlette.responses import HTMLResponse, Response
 from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
-from schedd.api.bag_rows import bag_row
 from schedd.api.body_limit import BodyLimit
-from schedd.api.booking_rows import booking_page_rows
-from schedd.api.federation_answers import (
+from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.security_headers import SecurityHeaders
+from schedd.api.unicode_text import UnicodeRoute
+from schedd.client import ClientError
+from schedd.federation.api.answers import (
     ClusterWhatIf,
     CoAllocationSearches,
     FederatedClustersView,
@@ -36,12 +38,10 @@ from schedd.api.federation_answers import (
     TaskCounts,
     TransferAttemptView,
 )
-from schedd.api.federation_requests import FederatedWhatIf, NewFederatedJob
-from schedd.api.federation_users import FederationUser, FederationUsers
-from schedd.api.problems import Fault, ProblemError, problem_responses
-from schedd.api.security_headers import SecurityHeaders
-from schedd.api.unicode_text import UnicodeRoute
-from schedd.client import ClientError
+from schedd.federation.api.bag_rows import bag_row
+from schedd.federation.api.booking_rows import booking_page_rows
+from schedd.federation.api.requests import FederatedWhatIf, NewFederatedJob
+from schedd.federation.api.users import FederationUser, FederationUsers
 from schedd.federation.bookings.decisions import booking_name
 from schedd.federation.report import (
     array_figures,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.user.command_session import EXIT_CODES
-from schedd.cli.user.federation_jobs import cancel_jobs
+from schedd.federation.commands.jobs import cancel_jobs
 
 __all__ = ["make_parser", "run"]
 

@@ -27,9 +27,9 @@ def make_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Run the federation; 0 after a clean end, 2 for invalid settings, 1 for other errors."""
     args = make_parser().parse_args(argv)
-    from schedd.api.federation_daemon import load_member_tokens, load_tokens, run_federation  # noqa: PLC0415
-    from schedd.api.federation_users import load_federation_users  # noqa: PLC0415
     from schedd.api.listening_sockets import ListenError, listen_tcp  # noqa: PLC0415
+    from schedd.federation.api.daemon import load_member_tokens, load_tokens, run_federation  # noqa: PLC0415
+    from schedd.federation.api.users import load_federation_users  # noqa: PLC0415
     from schedd.federation.settings import FederationSettingsError, load  # noqa: PLC0415
     from schedd.service.logs import configure_logging  # noqa: PLC0415
     from schedd.service.settings import file as of_daemon  # noqa: PLC0415

@@ -15,9 +15,9 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from schedd.api import bags, balance, coallocations, federated_bookings
-from schedd.api.federation import create_app
-from schedd.api.federation_users import FederationUsers
+from schedd.federation.api import bags, balance, bookings, coallocations
+from schedd.federation.api.app import create_app
+from schedd.federation.api.users import FederationUsers
 from schedd.federation.event_log import FederationLog
 from schedd.federation.settings import FederationSettings, FederationSettingsError
 from schedd.federation.state.federation_state import FederationState
@@ -40,7 +40,7 @@ FEDERATION_ROUTES: Final[tuple[Callable[[FastAPI], None], ...]] = (
     balance.add_balance_route,
     coallocations.add_coallocation_routes,
     bags.add_bag_routes,
-    federated_bookings.add_booking_routes,
+    bookings.add_booking_routes,
 )
 """Functions that add the routes besides those of jobs and clusters."""
 

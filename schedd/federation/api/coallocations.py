@@ -7,10 +7,10 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner
-from schedd.api.federation_answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
-from schedd.api.federation_requests import FederatedRequest, TextMap
 from schedd.api.problems import ProblemError, problem_responses
+from schedd.federation.api.answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
+from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.federation.api.requests import FederatedRequest, TextMap
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
 from schedd.federation.coallocation.decisions import component_transfer_name
 from schedd.federation.coallocation.divided_components import scale_unit, unit_cores

@@ -15,10 +15,10 @@ from schedd.cli.user.action_parsers import (
     print_answer,
 )
 from schedd.cli.user.command_session import run_with_exit_code
-from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_rows, format_table
 from schedd.client import ClientError
 from schedd.client.answers import CoAllocationView
+from schedd.federation.commands.jobs import connect_federation
 
 __all__ = ["make_parser", "run"]
 

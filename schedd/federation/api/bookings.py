@@ -12,12 +12,12 @@ from pydantic import Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.booking_requests import BookingName, BookingTerms, OptionChoice
-from schedd.api.booking_rows import booking_row, counter_offers, jobs_by_booking
-from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner
-from schedd.api.federation_answers import FederatedBookingsView, FederatedBookingView
-from schedd.api.federation_requests import parse_request
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.dialect import RequestError
+from schedd.federation.api.answers import FederatedBookingsView, FederatedBookingView
+from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.federation.api.booking_rows import booking_row, counter_offers, jobs_by_booking
+from schedd.federation.api.requests import parse_request
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState

@@ -14,13 +14,18 @@ from schedd.cli.user.action_parsers import (
     print_answer,
 )
 from schedd.cli.user.command_session import run_with_exit_code
-from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
-from schedd.cli.user.submit import add_script_options, parse_queues, read_script, read_script_options
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BagOfferView, BagView
 from schedd.client.json_object import json_members
+from schedd.federation.commands.jobs import connect_federation
+from schedd.federation.commands.submit import (
+    add_script_options,
+    parse_queues,
+    read_script,
+    read_script_options,
+)
 
 __all__ = ["make_parser", "run"]
 

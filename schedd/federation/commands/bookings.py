@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from schedd.cli.user.action_parsers import format_optional_time, print_answer
 from schedd.cli.user.command_session import show_json
-from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
@@ -17,6 +16,7 @@ from schedd.client.answers import (
     FederatedBookingMove,
     FederatedBookingView,
 )
+from schedd.federation.commands.jobs import connect_federation
 
 __all__ = ["format_stretch", "moves_table", "run_federated_action"]
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.user.command_session import show_json
-from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_duration
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
+from schedd.federation.commands.jobs import connect_federation
 
 __all__ = [
     "add_script_options",

@@ -10,11 +10,11 @@ from fastapi import FastAPI
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.bag_rows import bag_row
-from schedd.api.federation import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
-from schedd.api.federation_answers import BagOfferView, BagsView, BagView, ClusterOfferView, TaskSplitView
-from schedd.api.federation_requests import BagRequest, JobScript
 from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.federation.api.answers import BagOfferView, BagsView, BagView, ClusterOfferView, TaskSplitView
+from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
+from schedd.federation.api.bag_rows import bag_row
+from schedd.federation.api.requests import BagRequest, JobScript
 from schedd.federation.bags.bags import Bag
 from schedd.federation.bags.issued_offers import BagOffer
 from schedd.federation.bags.offers import TaskSplit

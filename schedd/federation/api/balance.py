@@ -8,11 +8,11 @@ from typing import Annotated, Any, Final
 from fastapi import FastAPI, Query
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.federation import Caller, LeadingFederation
-from schedd.api.federation_answers import BalanceView, ClusterBalance
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.client import ClientError
 from schedd.client.json_object import json_members
+from schedd.federation.api.answers import BalanceView, ClusterBalance
+from schedd.federation.api.app import Caller, LeadingFederation
 from schedd.federation.report import job_figures
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.action_parsers import print_answer
 from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code
-from schedd.cli.user.federation_jobs import connect_federation
 from schedd.cli.user.formatting import format_duration, format_rows, format_table
 from schedd.client.answers import (
     BagFigures,
@@ -16,6 +15,7 @@ from schedd.client.answers import (
     JobFigures,
     StretchFigures,
 )
+from schedd.federation.commands.jobs import connect_federation
 
 __all__ = ["make_parser", "run"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import gmtime, strftime
 from typing import Any, Final
 
-from schedd.api.federation_answers import (
+from schedd.federation.api.answers import (
     BookingAttemptView,
     CounterOfferView,
     FederatedBookingMove,

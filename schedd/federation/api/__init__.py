@@ -1,0 +1,1 @@
+"""HTTP interface of a federation: its daemon, endpoints, answers and page."""

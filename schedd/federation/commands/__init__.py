@@ -1,0 +1,1 @@
+"""Users' commands for a federation, with the standard library only."""
