@@ -20,7 +20,7 @@ __all__ = [
 
 def command_parsers() -> dict[str, argparse.ArgumentParser]:
     """The parsers of commands that use the API: those with short names, then those for administrators."""
-    asking = (".user.", ".features.")
+    asking = (".user.", ".features.", ".federation.commands.")
     admins = [
         name
         for name, (module, _) in COMMANDS.items()
