@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from schedd.federation.commands.submit import make_parser, read_submission
 from schedd.client.json_object import JsonObject
+from schedd.federation.commands.submit import make_parser, read_submission
 from schedd.federation.events import AttemptRefused, ClusterChosen, JobSubmitted
 from schedd.federation.report import StretchFigures, array_figures, bag_figures
 from schedd.federation.routing.cluster_status import ClusterStatus, PlanOffer, TransferStatus

@@ -10,9 +10,9 @@ from typing import Any, Self
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.federation.api import bags
 from schedd.client import ClientError, Refused
 from schedd.client.json_object import JsonObject
+from schedd.federation.api import bags
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.store import StoreError
 from tests.federation.federation_harness import FederationHarness

@@ -7,9 +7,9 @@ from typing import Any, Self, cast
 import pytest
 from fastapi.testclient import TestClient
 
-from schedd.federation.api.app import cluster_rows, create_app, job_row
 from schedd.client import Client, Refused, Unreachable
 from schedd.client.json_object import JsonObject
+from schedd.federation.api.app import cluster_rows, create_app, job_row
 from schedd.federation.event_log import FederationLog
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import FederationState

@@ -30,8 +30,8 @@ import numpy as np
 import server_adapter.main
 from schedd.api.app import create_app
 from schedd.cli import serve
-from schedd.federation import federate_command
 from schedd.dashboard import add_dashboard
+from schedd.federation import federate_command
 from schedd.service import clusters
 from schedd.service.access.tokens import Tokens
 from schedd.service.warmup import warm_up

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
-from schedd.federation.commands.jobs import add_federation_option, show_queue
 from schedd.cli.user.formatting import (
     format_duration,
     format_remaining,
@@ -14,6 +13,7 @@ from schedd.cli.user.formatting import (
     wrap_indented,
 )
 from schedd.client import State
+from schedd.federation.commands.jobs import add_federation_option, show_queue
 from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
 
 __all__ = ["make_parser", "run"]
