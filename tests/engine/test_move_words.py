@@ -5,9 +5,13 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from schedd.engine import job_history, publish_snapshot, published_record
 from schedd.engine.facts.explanations import format_length, format_moment
+from schedd.engine.facts.records import Cause
 from schedd.engine.plan_improvements import movable_slots, place_facts
+from schedd.engine.rank.promises import record_moves
 from schedd.plan.placements import current_allocation
 from schedd.wire import JobDeleted, PlanChosen, PlanImproved
 from tests.engine.cluster import Cluster, T
@@ -121,3 +125,17 @@ def test_room_that_became_free_and_priorities_are_named_by_the_job_that_caused_i
     assert re.fullmatch(
         r"job 3.s of higher priority goes before.*; its promise of .* still holds", words(cluster, "2.s")
     )
+
+
+def test_steps_of_one_search_count_as_one_move() -> None:
+    cluster = queue_of({"1.s": HOUR, "2.s": HOUR, "3.s": HOUR})
+    state = cluster.engine.state
+    slots = np.array([state.records[name].slot for name in ("1.s", "2.s", "1.s", "3.s", "2.s")])
+    old = T + np.array([100, 3_700, 3_700, 7_300, 100])
+    new = T + np.array([3_700, 100, 7_300, 100, 3_700])
+    record_moves(state, "search", Cause.IMPROVED, "better", slots, old, new)
+    change = cluster.view("1.s").last_change
+    assert change is not None
+    assert (change.before, change.after) == (T + 100, T + 7_300)
+    assert change.words.startswith("better; job 3.s moved ahead of it; its promise of ")
+    assert words(cluster, "3.s") == "better; it moved ahead of job 1.s"

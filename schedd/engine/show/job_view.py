@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component import component_notes, job_labels
@@ -18,7 +17,7 @@ from schedd.engine.facts.shares import merge_shares
 from schedd.engine.show.node_sets import find_node_sets, required_node_sets
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER, Never, Place, WaitingFor
-from schedd.plan.columns import CPUS, GPUS, MEM
+from schedd.plan.columns import CPUS, GPUS, MEM, Ints
 from schedd.policy.limits import format_limit
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import ShareFacts
@@ -420,8 +419,8 @@ def last_change(published: PlanSnapshot, slot: int) -> Change | None:
 
 def _change(published: PlanSnapshot, found: ChangeSet, slot: int) -> Change:
     """The slot's part in a set of moves."""
-    i = int(np.flatnonzero(found.slots == slot)[-1])
-    before, after = int(found.old[i]), int(found.new[i])
+    steps = np.flatnonzero(found.slots == slot)  # a search may move a job in several steps
+    before, after = int(found.old[steps[0]]), int(found.new[steps[-1]])
     return Change(
         found.time,
         found.generation,
@@ -441,30 +440,31 @@ def _change_words(published: PlanSnapshot, found: ChangeSet, slot: int, before: 
     if min(before, after) < 0 or found.cause not in _MOVED_FOR_OTHERS:
         return words
     if found.cause in (Cause.IMPROVED, Cause.CHOSEN):
-        old, new = found.old, found.new
+        slots, first = np.unique(found.slots, return_index=True)
+        last = found.slots.shape[0] - 1 - np.unique(found.slots[::-1], return_index=True)[1]
+        old, new = found.old[first], found.new[last]
         if after > before:
             passed = (new < old) & (old > before) & (new < after) & (new >= 0)
-            words += _name_jobs(published, found, passed, "; {} moved ahead of it")
+            words += _name_jobs(published, found, slots[passed], "; {} moved ahead of it")
         elif after < before:
             passed = (new > old) & (old >= 0) & (old < before) & (new > after)
-            words += _name_jobs(published, found, passed, "; it moved ahead of {}")
+            words += _name_jobs(published, found, slots[passed], "; it moved ahead of {}")
     promised = int(published.promise[slot])
     if before < after <= promised < FOREVER:
         words += f"; its promise of {format_moment(promised)} still holds"
     return words
 
 
-def _name_jobs(published: PlanSnapshot, found: ChangeSet, which: npt.NDArray[np.bool_], form: str) -> str:
+def _name_jobs(published: PlanSnapshot, found: ChangeSet, slots: Ints, form: str) -> str:
     """Insert `jobs 84.srv, 86.srv and 3 more` into ``form``; empty without jobs. Others are counted."""
-    slots = list(dict.fromkeys(found.slots[which].tolist()))
     records = [
         published.records[slot]
-        for slot in slots
+        for slot in slots.tolist()
         if slot < len(published.records) and published.first_change[slot] <= found.number
     ]
     names = [record.id for record in records if record is not None][:_NAMED_JOBS]
-    more = len(slots) - len(names)
-    if not slots:
+    more = int(slots.shape[0]) - len(names)
+    if not slots.shape[0]:
         return ""
     if not names:
         return form.format(f"{more} other jobs" if more > 1 else "another job")
