@@ -16,7 +16,7 @@ from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
 from schedd.features.fair_share.background import ShareHistoryWorker
 from schedd.features.fair_share.rules import rate_tree
-from schedd.features.fair_share.tree import ShareRow
+from schedd.features.fair_share.tree import RatedTree, ShareRow
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
@@ -74,6 +74,10 @@ class FairShareView(SnapshotAnswer):
     """Attributes of jobs that name their owners, from the top; empty where the site has no fair share."""
     places: tuple[FairShareEntry, ...]
     """Parents before children."""
+    mean_waited: float | None
+    """Mean of the users' normalised wait times (`waited`), of all users with usage; null: there are none."""
+    unfairness: float | None
+    """Sum of squared differences of the users' normalised wait times from this mean; 0 is fair."""
 
 
 @documented
@@ -176,13 +180,34 @@ def _fair_share_view(engine: Engine, visibility: JobVisibility) -> FairShareView
         places = [
             _fair_share_entry(row, user) for row, user in rows if not user or visibility.shows_owner(user)
         ]
+    mean, spread = _fairness(shares)
     return FairShareView(
+        mean_waited=mean,
+        unfairness=spread,
         levels=shares.tree.levels if shares is not None else (),
         places=tuple(places),
         as_of=state.now,
         generation=state.generation,
         stale=state.stale,
     )
+
+
+def _fairness(shares: RatedTree | None) -> tuple[float | None, float | None]:
+    """Mean of the users' normalised waits, and the sum of squared differences from it (thesis, 2.33 and
+    2.34), over all users with usage; None without any.
+    """
+    if shares is None or "user" not in shares.tree.levels:
+        return None, None
+    at = shares.tree.levels.index("user")
+    sums: dict[str, tuple[float, float]] = {}
+    for names, (used, waited) in shares.used.items():
+        before = sums.get(names[at], (0.0, 0.0))
+        sums[names[at]] = before[0] + used, before[1] + waited
+    waits = [waited / used for used, waited in sums.values() if used > 0]
+    if not waits:
+        return None, None
+    mean = sum(waits) / len(waits)
+    return mean, sum((one - mean) ** 2 for one in waits)
 
 
 def _fair_share_entry(row: ShareRow, user: str) -> FairShareEntry:

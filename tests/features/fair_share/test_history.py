@@ -12,9 +12,10 @@ from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.dashboard.mount import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.features.fair_share.api import ShareCourseView
+from schedd.features.fair_share.api import ShareCourseView, _fairness
 from schedd.features.fair_share.background import ShareHistoryWorker, sample_shares
 from schedd.features.fair_share.plot import build_share_plot
+from schedd.features.fair_share.tree import RatedTree, ShareTree
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
@@ -127,6 +128,22 @@ def test_history_is_read_over_the_api_within_visibility(daemon: tuple[str, Clust
         "arts/eve": [0.8, 0.6, 0.4],
     }
     assert read("admin", path="arts/eve") == {"arts/eve": [0.8, 0.6, 0.4]}
+
+
+def test_fairness_is_the_spread_of_normalised_waits() -> None:
+    shares = RatedTree(
+        ShareTree(levels=("account", "user")),
+        0,
+        (),
+        {
+            ("a", "ann"): (50.0, 100.0),
+            ("b", "ann"): (50.0, 100.0),
+            ("a", "bob"): (10.0, 0.0),
+            ("a", "x"): (0.0, 9.0),
+        },
+    )
+    assert _fairness(shares) == (1.0, 2.0)
+    assert _fairness(RatedTree(ShareTree(levels=("account",)), 0, (), {("a",): (1.0, 1.0)})) == (None, None)
 
 
 def test_command_shows_the_tree_and_the_history_of_a_place(run: Run) -> None:
