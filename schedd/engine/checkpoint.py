@@ -34,7 +34,7 @@ from schedd.policy.limits import Limit
 from schedd.predict import RunTimePredictor
 from schedd.wire import ResourceTypes
 
-__all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "read_settings", "save"]
+__all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "save"]
 
 Buffer = bytes | memoryview
 
@@ -183,11 +183,6 @@ def _latest(changes: deque[ChangeSet]) -> list[ChangeSet]:
             break
         kept.append(change)
     return kept[::-1]
-
-
-def read_settings(checkpoint: bytes) -> EngineSettings:
-    """Return the settings in force at the checkpoint. Raises CheckpointError."""
-    return EngineSettings(**_opened(checkpoint)[0]["settings"])
 
 
 def load(checkpoint: bytes, settings: EngineSettings | None) -> tuple[EngineState, dict[str, Any]]:

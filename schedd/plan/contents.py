@@ -186,10 +186,6 @@ class PlanContents:
         """
         return self.shapes.find_unmet_requirement(request, {**NO_UNITS, **units})
 
-    def is_usable(self, row: int) -> bool:
-        """Return whether jobs may be placed on the node."""
-        return bool(self.slabs.tb.rows[row, at.USABLE])
-
     # ---- nodes and pools ------------------------------------------------------------------------
 
     @property

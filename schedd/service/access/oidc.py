@@ -10,11 +10,9 @@ import base64
 import hashlib
 import hmac
 import math
-import os
 import re
 import secrets
 import ssl
-import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -31,6 +29,7 @@ from schedd.service.access.identity import Identity, IdentityError, PendingLogin
 from schedd.service.access.roles import Bearer
 from schedd.service.settings.auth import IdTokenSettings, OidcSettings, is_secure
 from schedd.service.settings.file import SettingsError
+from schedd.service.settings.secret_files import read_secret_text
 
 __all__ = ["IdTokenVerifier", "OidcProvider", "ca_context", "create_oidc_provider"]
 
@@ -350,16 +349,7 @@ def create_oidc_provider(settings: OidcSettings) -> OidcProvider:
     secret = ""
     path = settings.client_secret_file
     if path is not None:
-        try:
-            with path.open(encoding="utf-8") as file:
-                mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-                if mode & 0o077:
-                    raise SettingsError(
-                        f"{path}: others may have access to it (mode {mode:04o}); chmod 0600 {path}"
-                    )
-                secret = file.read().strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path}: cannot read the client's secret: {error}") from None
+        secret = read_secret_text(path, "the client's secret").strip()
         if not secret:
             raise SettingsError(f"{path}: there is no secret in it")
     return OidcProvider(settings, secret, tls)

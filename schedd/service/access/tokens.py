@@ -2,8 +2,6 @@
 
 import hashlib
 import hmac
-import os
-import stat
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Final, get_args
 
 from schedd.service.access.roles import Bearer, Role
 from schedd.service.settings.file import NAME_OF_TOKEN, AuthSettings, SettingsError
+from schedd.service.settings.secret_files import read_secret_text
 from schedd.store import Token
 
 __all__ = ["Bearer", "Tokens", "read_token_file"]
@@ -84,16 +83,7 @@ def read_token_file(path: Path) -> list[tuple[Bearer, bytes]]:
 
     Raises SettingsError if it cannot be read, if other users have access to it, and for a bad line.
     """
-    try:
-        with path.open(encoding="utf-8") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & 0o077:
-                raise SettingsError(
-                    f"{path}: others may have access to it (mode {mode:04o}); chmod 0600 {path}"
-                )
-            lines = file.read().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot read the tokens: {error}") from None
+    lines = read_secret_text(path, "the tokens").splitlines()
     return [
         _entry(line, f"{path}, line {number}")
         for number, line in enumerate(lines, 1)

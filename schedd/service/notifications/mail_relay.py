@@ -1,13 +1,12 @@
 """The site's mail relay: address, TLS and login."""
 
-import os
 import ssl
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 
 from schedd.service.settings.daemon import NotifySettings
 from schedd.service.settings.file import SettingsError
+from schedd.service.settings.secret_files import read_secret_text
 
 __all__ = ["MailRelay", "load_relay"]
 
@@ -41,16 +40,7 @@ def load_relay(settings: NotifySettings) -> MailRelay | None:
 
 
 def _password(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            if mode & 0o077:
-                raise SettingsError(
-                    f"{path}: others may have access to it (mode {mode:04o}); chmod 0600 {path}"
-                )
-            password = file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot read the relay's password: {error}") from None
+    password = read_secret_text(path, "the relay's password").strip()
     if not password:
         raise SettingsError(f"{path}: there is no password in it")
     return password
