@@ -92,17 +92,24 @@ def test_a_checkout_has_its_migrations_in_sql() -> None:
     assert schema_version.scripts() == ROOT / "sql"
 
 
-@pytest.mark.timeout(120)
-def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(url: str, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a wheel, with one more migration."""
     build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
     pytest.importorskip("hatchling")
-    subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    installed = tmp_path / "installed"
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(installed)
-    add_next_version(installed / "schedd" / "store" / "migrations")
+        archive.extractall(folder / "installed")
+    add_next_version(folder / "installed" / "schedd" / "store" / "migrations")
+    return folder / "installed"
 
+
+@pytest.mark.timeout(120)
+def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(
+    url: str, installed: Path, tmp_path: Path
+) -> None:
     def run_command(*words: str) -> str:
         done = subprocess.run(
             [sys.executable, *words],
