@@ -11,10 +11,12 @@ from schedd.model import Never
 from schedd.policy.access import Access
 from schedd.wire import JobFacts, NodeFacts
 
-__all__ = ["NO_PARTITION", "PartitionTable", "partition_feature"]
+__all__ = ["NO_PARTITION", "OUTSIDE_ALL", "PartitionTable", "partition_feature"]
 
 NO_PARTITION: Final = ""
 """The partition of the nodes that belong to no other."""
+OUTSIDE_ALL: Final = "(none)"
+"""What a hypothetical job names that is planned outside all partitions; no name of a partition."""
 _BY_WHO: Final = ("user", "account", "group", "queue")
 """Precedence of defaults."""
 _MOST_KNOWN: Final = 20_000
@@ -65,6 +67,8 @@ class PartitionTable:
 
     def named(self, facts: JobFacts) -> tuple[str, ...]:
         """The partitions that a job names; none: it names none, or its request cannot be read."""
+        if facts.resources.get(PARTITION) == OUTSIDE_ALL:
+            return (OUTSIDE_ALL,)
         try:
             return read_partitions(facts.resources)
         except RequestError:
@@ -84,6 +88,8 @@ class PartitionTable:
         return found
 
     def _find_candidates(self, facts: JobFacts, named: tuple[str, ...]) -> tuple[str, ...]:
+        if named == (OUTSIDE_ALL,):
+            return (NO_PARTITION,) if NO_PARTITION in self._find_candidates(facts, ()) else ()
         if named:
             return tuple(name for name in named if self._is_open(name, facts))
         default = self._default(facts)
@@ -99,6 +105,8 @@ class PartitionTable:
     def refusal(self, facts: JobFacts) -> Never | None:
         """Why no partition can take a job as it was submitted, with the remedy; None: some can."""
         if not self.names:
+            return None
+        if self.named(facts) == (OUTSIDE_ALL,) and self.candidates(facts):
             return None
         try:
             named = read_partitions(facts.resources)

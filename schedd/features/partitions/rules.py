@@ -12,7 +12,7 @@ from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.placement import replan
 from schedd.engine.place.slot_requests import refresh_request
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.partitions.membership import NO_PARTITION, PartitionTable, partition_feature
+from schedd.features.partitions.membership import NO_PARTITION, OUTSIDE_ALL, PartitionTable, partition_feature
 from schedd.features.partitions.state import (
     choose,
     chosen_partition,
@@ -234,9 +234,9 @@ def forget_choice(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
     """A hypothetical job in each of its partitions, if there are several."""
-    candidates = [name for name in partition_table(published).candidates(facts) if name]
+    candidates = partition_table(published).candidates(facts)
     if len(candidates) < 2:
         return []
     others = {f"x.{PARTITION}", NODE_PARTITION}
     rest = {key: value for key, value in facts.resources.items() if key.lower() not in others}
-    return [replace(facts, resources={**rest, PARTITION: name}) for name in candidates]
+    return [replace(facts, resources={**rest, PARTITION: name or OUTSIDE_ALL}) for name in candidates]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from schedd.engine import Engine
 from schedd.engine.component import charge_factor
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.partitions.membership import OUTSIDE_ALL
 from schedd.features.partitions.rules import job_partition
 from schedd.model import Answer, Never, StartKnown
 from schedd.service.questions.plan_fork import fork_plan
@@ -315,13 +316,32 @@ def test_a_hypothetical_job_is_placed_in_the_partition_with_the_earliest_start()
         resources = {"nodes": "1:ppn=4", "walltime": "100", "partition": name}
         return fork.what_if(replace(facts, id="", state="Q", resources=resources, shares=()), T).answer
 
-    both, single, unknown = ask("a:b"), ask("a"), ask("c")
+    both, single, unknown, unnamed = ask("a:b"), ask("a"), ask("c"), ask("")
+    assert isinstance(unnamed, StartKnown)
+    assert (unnamed.placement.start, unnamed.placement.shares[0].node) == (T, "n3"), "outside all partitions"
     assert isinstance(both, StartKnown)
     assert (both.placement.start, [share.node for share in both.placement.shares]) == (T + 300, ["n2"])
     assert isinstance(single, StartKnown)
     assert single.placement.start == T + 500
     assert isinstance(unknown, Never)
     assert "there is no partition c: name a or b" in unknown.requirement
+
+
+def test_a_hypothetical_job_stays_inside_the_partitions_that_it_is_restricted_to() -> None:
+    restricted = [{"who": "user", "name": "ann", "allowed": ["a", "b"]}]
+    cluster = cluster_with({"sets": {"a": {"nodes": ["n1"]}, "b": {"nodes": ["n2"]}}, "defaults": restricted})
+    for job in "123":
+        cluster.submit(job)
+    facts = cluster.record("1").facts
+    for resources in ({}, {"partition": OUTSIDE_ALL}):
+        fork = fork_plan(cluster.engine.state, publish_snapshot(cluster.engine.state))
+        asked = {"nodes": "1:ppn=4", "walltime": "100", **resources}
+        answer = fork.what_if(replace(facts, id="", state="Q", resources=asked, shares=()), T).answer
+        if resources:
+            assert isinstance(answer, Never)
+        else:
+            assert isinstance(answer, StartKnown)
+            assert answer.placement.start == T + 100
 
 
 _sets = st.dictionaries(
