@@ -82,7 +82,7 @@ def test_a_promise_at_risk_is_marked(open_window: Open, site: DashboardSite) -> 
     site.submit(reserve)
     late = [one for one in site.get_json("/jobs?user=ann&state=planned")["jobs"] if one["at_risk"]]
     assert late
-    expect(page.locator("#mine tr[data-risk] .tag.bad").first).to_be_visible()
+    expect(page.locator("#mine tr[data-risk] td").nth(2)).to_contain_text("(at risk)")
     expect(page).to_have_title(re.compile(rf"^\({len(late)} at risk\)"))
     page.wait_for_function(f"window.told.length === {len(late)}")
     assert page.evaluate("window.told[0]").endswith("promise at risk")
