@@ -146,9 +146,31 @@ class Placed(Chaos):
 
 
 class Strict(Ranked):
-    """No slack: the first start of a job is its promise."""
+    """No slack: the first start of a job is its promise. Jobs have QOS, and there are limits of each kind."""
 
-    settings = replace(Ranked.settings, slack=0)
+    settings = replace(
+        Ranked.settings,
+        slack=0,
+        site={
+            **Ranked.settings.site,
+            "qos": {
+                "levels": {
+                    "low": {"priority": -1.0, "charge": 0.5},
+                    "high": {"priority": 2.0, "users": ["ann"]},
+                },
+                "user_defaults": {"ann": "high"},
+                "default": "low",
+            },
+            "limits": [
+                {"what": "cpus", "who": "user", "amount": 9, "soft": 5},
+                {"qos": "low", "amount": 4},
+                {"counts": "eligible", "who": "user", "amount": 3},
+                {"counts": "submitted", "qos": "low", "amount": 6},
+                {"counts": "used", "who": "user", "what": "cpu_seconds", "period": 2000, "amount": 4000},
+                {"counts": "used", "qos": "high", "what": "walltime", "half_life": 800, "amount": 2000},
+            ],
+        },
+    )
 
 
 class Shortest(Chaos):
