@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from schedd.dialect.qos import logged_qos
 from schedd.engine import EngineSettings
 from schedd.features.fair_share.settings import FairShareSettings
 from schedd.features.fair_share.state import FairShareState
@@ -19,8 +20,8 @@ _KEYS: Final = ("user", "group", "account", "project", "queue")
 def earlier_part(settings: EngineSettings, cluster: str, now: int) -> FairShareState | None:
     """Return the component's state with the usage within the windows; None if no logs are configured.
 
-    Charge factors of queues count; those of QOS and nodes, and speeds, do not. Unreadable records are logged
-    and skipped.
+    Charge factors of queues and of requested QOS count; those of default QOS and nodes, and speeds, do not.
+    Unreadable records are logged and skipped.
     """
     chosen = site_policy(settings.site).part(FairShareSettings)
     tree = chosen.tree
@@ -30,7 +31,7 @@ def earlier_part(settings: EngineSettings, cluster: str, now: int) -> FairShareS
     oldest = now - tree.depth * tree.interval
     for run in ended_runs(Path(chosen.accounting), oldest, cluster, "earlier use"):
         owner = _Owner(*(run.values.get(key, "") for key in _KEYS))
-        rate = round(RATE_UNIT * run.procs * chosen.charge_factor(owner.queue, ""))
+        rate = round(RATE_UNIT * run.procs * chosen.charge_factor(owner.queue, logged_qos(run.values)))
         waited = run.start - run.eligible
         usage.record(ChargedRun(tree.names(owner), rate, run.start, min(run.end, now), waited))
     usage.forget(tree, now)

@@ -68,6 +68,14 @@ def test_recent_log_files_are_read_plain_and_gzipped(tmp_path: Path) -> None:
     assert found == {("phys", "ann"): (6 * 3600.0, 200.0), ("phys", "bob"): (4 * 3600.0, 100.0)}
 
 
+def test_the_requested_qos_of_a_logged_run_multiplies_its_use(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    record = accounting_record(NOW - 3600)
+    log.write_text(record.replace("queue=batch", "queue=batch Resource_List.qos=gold"))
+    found = decayed_usage(earlier_part(settings(log, charge_qos={"gold": 2.5}), "main", NOW))
+    assert found == {("phys", "ann"): (10 * 3600.0, 100.0)}
+
+
 def test_usage_from_logs_equals_usage_from_events(tmp_path: Path) -> None:
     ends = [NOW - 3600 * i for i in range(1, 200, 7)]
     log = tmp_path / "log"
