@@ -54,6 +54,7 @@ __all__ = [
     "added_features",
     "awaits",
     "charge_factor",
+    "charged_jobs",
     "choose_alternatives",
     "component_blocks",
     "component_breakdown",
@@ -336,6 +337,9 @@ class Component(Generic[_S]):
     """Called when a job is dispatched or runs, and when its amounts change."""
     run_ended: Callable[["EngineState", "JobRecord", int], None] | None = None
     """Called when a run ended, with the moment."""
+    charged_jobs: Callable[["EngineState", "JobRecord"], Sequence[JobFacts] | None] | None = None
+    """Called for a run that ended: the jobs whose owners are charged with it in the fair share; empty:
+    nobody; None: its own owner, unless another component says otherwise."""
     requeued_on_purpose: Callable[["EngineState", "JobRecord"], bool] | None = None
     """Whether a running job that is back in its queue was requeued by the component: this says nothing
     against the job or its nodes."""
@@ -720,6 +724,15 @@ def _on_hold_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...
 def is_planned_on_hold(state: "EngineState", record: "JobRecord") -> bool:
     """Whether a job that is on hold has a place in the plan all the same."""
     return any(check(state, record) for check in _on_hold_checks())
+
+
+def charged_jobs(state: "EngineState", record: "JobRecord") -> Sequence[JobFacts]:
+    """Return the jobs whose owners are charged with a run that ended; usually the job itself."""
+    for one in components():
+        found = one.charged_jobs(state, record) if one.charged_jobs is not None else None
+        if found is not None:
+            return found
+    return (record.facts,)
 
 
 def is_requeued_on_purpose(state: "EngineState", record: "JobRecord") -> bool:

@@ -1,10 +1,11 @@
 """Fair share in the engine: runs are charged when they end; running jobs count up to now."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import Floats, job_labels
+from schedd.engine.component import Floats, charged_jobs, job_labels
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.fair_share.settings import FairShareSettings
@@ -38,10 +39,12 @@ def follow_site(state: EngineState) -> None:
 
 
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
-    """Charge an ended run to its owner."""
+    """Charge an ended run to its owner, or to whom a component says."""
     usage, tree = _usage(state), share_tree(state)
     if usage is not None and tree is not None:
-        usage.record(_charged_run(state, tree, record, max(end, record.run.started)))
+        charged = _charged_run(state, tree, record, max(end, record.run.started))
+        for facts in charged_jobs(state, record):
+            usage.record(replace(charged, owner=tree.names(facts)))
 
 
 def forget_old_usage(state: EngineState) -> None:

@@ -45,13 +45,14 @@ from schedd.features.preemption.state import (
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.policy.site import site_policy
-from schedd.wire import JobDeleted, JobEnded, Preempt, PreemptionDone
+from schedd.wire import JobDeleted, JobEnded, JobFacts, Preempt, PreemptionDone
 
 __all__ = [
     "apply_settings",
     "awaits_preemption",
     "block_names",
     "block_slots",
+    "charged_jobs",
     "count_run",
     "describe_preemption",
     "follow_preemptions",
@@ -464,10 +465,26 @@ def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:
 def is_being_preempted(state: EngineState, record: JobRecord) -> bool:
     """Return whether a running job was ordered to be preempted."""
     return any(
-        victim.job == record.id and victim.started == record.run.started and one.asked >= 0
+        one.asked >= 0 and _is_run_of(victim, record)
         for one in preemption_state(state).planned.values()
         for victim in one.victims
     )
+
+
+def charged_jobs(state: EngineState, record: JobRecord) -> Sequence[JobFacts] | None:
+    """Return the jobs whose owners are charged with a preempted run; None: its own, as for every run."""
+    charged = _settings(state).charged
+    if charged == "owner" or record.id not in state.records:
+        return None
+    for one in preemption_state(state).planned.values():
+        if one.asked >= 0 and any(_is_run_of(victim, record) for victim in one.victims):
+            preemptor = state.records.get(one.preemptor)
+            return (preemptor.facts,) if charged == "preemptor" and preemptor is not None else ()
+    return None
+
+
+def _is_run_of(victim: Victim, record: JobRecord) -> bool:
+    return victim.job == record.id and victim.started == record.run.started
 
 
 def count_run(state: EngineState, record: JobRecord, at: int) -> None:

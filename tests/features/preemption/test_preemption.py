@@ -9,6 +9,7 @@ import pytest
 from schedd.engine.facts.records import Cause
 from schedd.engine.preview import preview
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.fair_share.state import fair_share_state, share_tree
 from schedd.features.preemption.state import preemption_state
 from schedd.model import StartKnown
 from schedd.policy.site import site_policy
@@ -418,6 +419,32 @@ def test_preemptors_and_targets_are_selected_by_qos() -> None:
     assert not [one for one in cluster.decisions if isinstance(one, Preempt)]
     cluster.submit("now", "1:ppn=4", 100, resources={"qos": "high"})
     assert [one.job_id for one in cluster.decisions if isinstance(one, Preempt)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("charged", "used"),
+    [
+        ("owner", {"ann": 4_000, "bob": 0}),
+        ("preemptor", {"ann": 0, "bob": 4_000}),
+        ("nobody", {"ann": 0, "bob": 0}),
+    ],
+)
+def test_lost_work_is_charged_to_the_chosen_party(charged: str, used: dict[str, int]) -> None:
+    cluster = Cluster(
+        site={"preemption": URGENT | {"charged": charged}, "fair_share": {"levels": ["user"], "shares": {}}}
+    )
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="urgent")))
+    cluster.submit("long", "1:ppn=4", 10_000, owner="ann@x")
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent", owner="bob@x")
+    assert [one.job_id for one in cluster.decisions if isinstance(one, Preempt)] == ["long"]
+    usage = fair_share_state(cluster.engine.state).usage
+    tree = share_tree(cluster.engine.state)
+    assert usage is not None
+    assert tree is not None
+    cluster.send(*cluster.server.requeue("long"))
+    found = usage.decayed(tree, cluster.server.now)
+    assert {name: round(sum(found.get((name,), (0,))[:1])) for name in used} == used
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 55, 75])
