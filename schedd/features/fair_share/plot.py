@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from math import ceil
 from typing import Final
 
@@ -22,11 +23,11 @@ _TIME_TICKS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class SharePlot:
-    """Lines in pixels, as SVG paths; along each axis (place, value) of ticks: seconds, and shares 0 to 1."""
+    """Lines in pixels, as SVG paths; along each axis (place, value) of ticks: moments in UTC, and shares."""
 
     target: str
     received: str
-    across: tuple[tuple[float, int], ...]
+    across: tuple[tuple[float, str], ...]
     up: tuple[tuple[float, float], ...]
     width: int = WIDTH
     height: int = HEIGHT
@@ -68,6 +69,6 @@ def build_share_plot(times: Sequence[int], course: ShareCourseView) -> SharePlot
     return SharePlot(
         target=line(course.target),
         received=line(course.received),
-        across=tuple((x(moment), moment) for moment in moments),
+        across=tuple((x(moment), f"{datetime.fromtimestamp(moment, UTC):%d %b %H:%M}") for moment in moments),
         up=tuple((y(tick), tick) for tick in ticks),
     )
