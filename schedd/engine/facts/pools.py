@@ -183,7 +183,7 @@ class LimitBook:
         """Available amount of each resource of the whole cluster: the minimum over all sources."""
         found: dict[str, int] = {}
         for limit in self._all:
-            if limit.shared and limit.who == "all":
+            if limit.shared and limit.who == "all" and not limit.scope and not limit.queue:
                 found[limit.what] = min(limit.amount, found.get(limit.what, limit.amount))
         return found
 

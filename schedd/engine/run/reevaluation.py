@@ -138,7 +138,9 @@ def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) ->
     book = state.limits
     for pool in state.plan.pool_amounts(record.slot) if book.lowered else ():
         limit = book.pools.get(pool)
-        if limit is not None and pool in book.lowered and limit.shared and limit.who == "all":
+        if limit is None or pool not in book.lowered or limit.scope or limit.queue:
+            continue
+        if limit.shared and limit.who == "all":
             return Cause.LICENCE, f"there are only {limit.amount} of {limit.what}"
     return cause, words
 

@@ -17,7 +17,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
 from schedd.engine.rank.promises import record_move
-from schedd.engine.rank.ranking import advance_job, set_rank
+from schedd.engine.rank.ranking import advance_job, has_last_rank, set_rank
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.limits.state import LimitParser, PublishedLimits, limit_parser
@@ -66,9 +66,9 @@ def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
         if counts == "soft":
             continue
         if pool == blocker:
-            _tally(part, pool).wait(record.id, amount)
+            _let_wait(part, pool, record.id, amount)
         elif blocker is None or (counts == "submitted" and _has_room(state, record.id, pool, amount)):
-            _tally(part, pool).enter(record.id, amount)
+            _enter(part, pool, record.id, amount)
         else:
             _leave_pool(part, record.id, pool)
             continue
@@ -91,7 +91,11 @@ def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
 def _wanted(state: EngineState, record: JobRecord) -> dict[str, int]:
     """By pool: the amount that the job takes of a limit. Notes the limits."""
     claim = make_claim(
-        record.facts, record.understood, (), state.limits.types, job_scopes(state, record.facts)
+        record.facts,
+        record.understood,
+        state.limits.shared,
+        state.limits.types,
+        job_scopes(state, record.facts),
     )
     part, found = limit_parser(state), {}
     for pool, limit, amount in _claimed(state.site.further_limits, claim):
@@ -121,7 +125,7 @@ def _find_blocker(state: EngineState, job: str, wanted: dict[str, int]) -> str |
 def _has_room(state: EngineState, job: str, pool: str, amount: int) -> bool:
     part = limit_parser(state)
     limit, tally = part.limits[pool], _tally(part, pool)
-    used = part.meters[pool].used(state.now) if pool in part.meters else 0.0
+    used = part.meters[pool].counted(state.now) if pool in part.meters else 0
     return tally.total - tally.inside.get(job, 0) + used + amount <= limit.amount
 
 
@@ -172,15 +176,17 @@ def _enter_soft(state: EngineState, record: JobRecord, wanted: dict[str, int]) -
             continue
         _note_pool(part, record.id, pool)
         if _has_room(state, record.id, pool, amount):
-            _tally(part, pool).enter(record.id, amount)
+            _enter(part, pool, record.id, amount)
         else:
-            _tally(part, pool).wait(record.id, amount)
+            _let_wait(part, pool, record.id, amount)
             beyond = beyond or pool
     if beyond != part.last.get(record.id, ""):
         if beyond:
             part.last[record.id] = beyond
         else:
             del part.last[record.id]
+        set_rank(state, record)
+    elif not beyond and has_last_rank(state, record):  # it left the limit while it had no place
         set_rank(state, record)
 
 
@@ -219,7 +225,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
         if part.limits[pool].counts == "eligible" and record.phase is Phase.RUNNING:
             _leave_pool(part, record.id, pool)
         elif part.limits[pool].counts != "eligible":
-            _tally(part, pool).enter(record.id, amount)
+            _enter(part, pool, record.id, amount)
             _note_pool(part, record.id, pool)
     part.last.pop(record.id, None)
     part.shown = None
@@ -256,7 +262,7 @@ def leave(state: EngineState, job: str) -> None:
         return
     for pool, amount in _wanted(state, record).items():
         if part.limits[pool].counts == "submitted":
-            _tally(part, pool).enter(job, amount)
+            _enter(part, pool, job, amount)
             _note_pool(part, job, pool)
             part.shown = None
 
@@ -274,6 +280,19 @@ def _tally(part: LimitParser, pool: str) -> JobTally:
     if found is None:
         found = part.tallies[pool] = JobTally()
     return found
+
+
+def _enter(part: LimitParser, pool: str, job: str, amount: int) -> None:
+    """Count a job. If it takes less than before, others may have room."""
+    tally = _tally(part, pool)
+    if tally.enter(job, amount) and tally.outside:
+        part.due[pool] = None
+
+
+def _let_wait(part: LimitParser, pool: str, job: str, amount: int) -> None:
+    """Let a job wait. If it was counted before, others may have room."""
+    if _tally(part, pool).wait(job, amount):
+        part.due[pool] = None
 
 
 def _note_pool(part: LimitParser, job: str, pool: str) -> None:
@@ -375,13 +394,16 @@ def _give_room(state: EngineState, pool: str, event: str) -> bool:
                 del part.last[job]
                 _advance(state, record, event)
         return True
-    waits = isinstance(record.answer, WaitingFor) and record.answer.kind == "limit"
-    if record.phase is Phase.BLOCKED and waits:
+    if record.phase is Phase.BLOCKED and _waits_for_limit(record):
         plan_job(state, record, event, Cause.FREED, f"there is room for it by its limits ({limit.counts})")
     if job in tally.outside and pool in part.tallies:  # it waits for something else first
         tally.leave(job)
         part.pools[job] = tuple(one for one in part.pools.get(job, ()) if one != pool)
     return True
+
+
+def _waits_for_limit(record: JobRecord) -> bool:
+    return isinstance(record.answer, WaitingFor) and record.answer.kind == "limit"
 
 
 def count_again(state: EngineState) -> None:
@@ -396,6 +418,7 @@ def count_again(state: EngineState) -> None:
     if not state.site.further_limits and not before:
         return
     waiting: list[tuple[int, int, str, JobRecord]] = []
+    others: list[str] = []
     for record in state.records.values():
         if record.phase in (Phase.DISPATCHED, Phase.RUNNING):
             hold_for_run(state, record)
@@ -403,9 +426,15 @@ def count_again(state: EngineState) -> None:
             start = state.plan.start(record.slot)
             at = start if start >= 0 else FOREVER
             waiting.append((at, record.facts.submitted, record.id, record))
+        elif not _waits_for_limit(record):
+            others.append(record.id)
     for *_, record in sorted(waiting, key=lambda one: one[:3]):
         if wait_for_room(state, record) is not None:
             part.over[record.id] = None
+    for (
+        job
+    ) in others:  # jobs on hold and the like count as submitted; those that wait for a limit are replanned
+        leave(state, job)
     for job in before - set(part.last):
         if job in state.records:
             set_rank(state, state.records[job])
@@ -423,6 +452,12 @@ def publish_limits(state: EngineState) -> PublishedLimits:
             {pool: tally.total for pool, tally in part.tallies.items()},
             {pool: meter.copy() for pool, meter in part.meters.items()},
             {job: part.limits[pool] for job, pool in part.last.items()},
+            frozenset(
+                job
+                for pool, tally in part.tallies.items()
+                if part.limits[pool].counts == "submitted"
+                for job in tally.outside
+            ),
         )
     return part.shown
 
@@ -437,14 +472,20 @@ def wait_in_what_if(
     claim = make_claim(facts, understood, scopes=job_scopes(published, facts))
     mine: dict[str, int] = {}
     other = published_record(published, instead_of) if instead_of else None
-    if other is not None and other.slot >= 0 and published.starts[other.slot] >= 0:
+    if other is not None:
         own = make_claim(other.facts, other.understood, scopes=job_scopes(published, other.facts))
-        mine = {pool: amount for pool, _, amount in _claimed(part.limits, own)}
+        planned = other.slot >= 0 and published.starts[other.slot] >= 0
+        submitted = other.id not in part.unsubmitted
+        mine = {
+            pool: amount
+            for pool, limit, amount in _claimed(part.limits, own)
+            if planned or (submitted and limit.counts == "submitted")
+        }
     claimed = _claimed(part.limits, claim)
     for counts in _ORDER:
         for pool, limit, amount in claimed:
             meter = part.meters.get(pool, _NO_METER)
             total = part.totals.get(pool, 0) - mine.get(pool, 0)
-            if limit.counts == counts and total + meter.used(published.as_of) + amount > limit.amount:
+            if limit.counts == counts and total + meter.counted(published.as_of) + amount > limit.amount:
                 return _explain_wait(limit, amount, total, meter, published.as_of)
     return None

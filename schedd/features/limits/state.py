@@ -80,6 +80,8 @@ class PublishedLimits:
     """By pool: use over time."""
     last: Mapping[str, Limit]
     """By job: the soft limit beyond which it is."""
+    unsubmitted: frozenset[str] = frozenset()
+    """Jobs that wait for room in a limit on submitted jobs, which does not count them."""
 
 
 def limit_parser(state: EngineState) -> LimitParser:

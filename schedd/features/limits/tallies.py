@@ -24,16 +24,20 @@ class JobTally:
     total: int = 0
     """Of the jobs inside."""
 
-    def enter(self, job: str, amount: int) -> None:
-        """Count a job with this amount."""
+    def enter(self, job: str, amount: int) -> bool:
+        """Count a job with this amount; return whether that makes room."""
         self.outside.pop(job, None)
-        self.total += amount - self.inside.get(job, 0)
+        before = self.inside.get(job, 0)
+        self.total += amount - before
         self.inside[job] = amount
+        return amount < before
 
-    def wait(self, job: str, amount: int) -> None:
-        """Let a job wait for room."""
-        self.total -= self.inside.pop(job, 0)
+    def wait(self, job: str, amount: int) -> bool:
+        """Let a job wait for room; return whether that makes room for others."""
+        found = self.inside.pop(job, None)
+        self.total -= found or 0
         self.outside[job] = amount
+        return found is not None
 
     def leave(self, job: str) -> bool:
         """Forget a job; return whether that makes room."""
@@ -82,6 +86,10 @@ class UseMeter:
             return self.sum * exp2(-max(0, now - self.since) / self.half_life)
         return self.sum
 
+    def counted(self, now: int) -> int:
+        """Return the use that still counts in whole seconds: decayed use never falls to 0."""
+        return int(self.used(now))
+
     def below_at(self, most: float, now: int) -> int:
         """Return when the use falls to ``most``, without further use; FOREVER: never."""
         used = self.used(now)
@@ -96,8 +104,8 @@ class UseMeter:
                     if used <= most:
                         return end + self.period
             return FOREVER
-        if self.half_life and most > 0:
-            return now + int(self.half_life * log2(used / most)) + 1
+        if self.half_life:  # use below 1 counts no longer
+            return now + max(0, int(self.half_life * log2(used / max(most, 1)))) + 1
         return FOREVER
 
     def copy(self) -> "UseMeter":

@@ -201,6 +201,71 @@ def test_an_amount_beyond_a_limit_must_wait_for_a_higher_limit() -> None:
     assert cluster.start("1") == 0
 
 
+def test_a_job_that_is_altered_to_less_makes_room() -> None:
+    cluster = Limited({"counts": "eligible", "what": "cpus", "amount": 4})
+    for job, cpus in (("1", 4), ("2", 4), ("3", 2)):
+        cluster.submit(job, nodes=f"1:ppn={cpus}")
+    assert starts(cluster, "123") == [0, 100, None]
+    cluster.alter_request("2", nodes="1:ppn=2")
+    assert starts(cluster, "123") == [0, 100, 100]
+
+
+def test_a_job_that_is_altered_to_more_than_there_is_room_for_makes_room() -> None:
+    cluster = Limited({"counts": "eligible", "what": "cpus", "amount": 4})
+    for job, cpus in (("1", 4), ("2", 2), ("3", 1), ("4", 2)):
+        cluster.submit(job, nodes=f"1:ppn={cpus}")
+    assert starts(cluster, "1234") == [0, 100, 100, None]
+    cluster.alter_request("3", nodes="1:ppn=4")
+    assert starts(cluster, "1234") == [0, 100, None, 100]
+
+
+def test_a_job_that_may_use_the_whole_limit_starts_after_the_decay_of_past_use() -> None:
+    use = {"counts": "used", "what": "cpu_seconds", "half_life": 1000, "amount": 400, "who": "user"}
+    cluster = Limited(use)
+    cluster.submit("1")
+    cluster.at(100)
+    cluster.submit("2")
+    assert "not before 2023-11-15" in waits(cluster, "2")
+    cluster.at(20_000)
+    assert cluster.runs("2") == [8744]  # 400 * 0.5 ** (8644 / 1000) < 1
+
+
+def test_jobs_on_hold_count_as_submitted_after_a_change_of_the_policy() -> None:
+    limit = {"counts": "submitted", "amount": 1}
+    cluster = Limited(limit, nodes=4)
+    cluster.submit("1", state="H", holds="u")
+    site = {"limits": [limit], "zone": "Europe/Berlin"}
+    cluster.send(PolicyChanged(id="p", time=cluster.server.now, version=1, site=site))
+    cluster.submit("2")
+    assert cluster.start("2") is None
+    cluster.delete("1")
+    assert cluster.start("2") == 0
+
+
+def test_a_job_that_left_a_soft_limit_without_a_place_goes_last_no_longer() -> None:
+    cluster = Limited({"qos": "low", "soft": 1})
+    for job in "12":
+        cluster.submit(job, resources={"qos": "low"})
+    cluster.submit("3", owner="bob@x")
+    assert starts(cluster, "123") == [0, 200, 100]
+    cluster.alter_request("2", qos="high")
+    rank = cluster.engine.state.rank
+    assert rank[cluster.record("2").slot] == rank[cluster.record("3").slot]
+
+
+def test_a_soft_limit_counts_licences() -> None:
+    cluster = Limited({"what": "matlab", "soft": 1, "amount": 9})
+    for job in "12":
+        cluster.submit(job, resources={"matlab": "1"})
+    cluster.submit("3")
+    assert starts(cluster, "123") == [0, 200, 100]
+
+
+def test_a_limit_of_a_qos_does_not_lower_the_copies_of_a_licence() -> None:
+    cluster = Limited({"what": "matlab", "amount": 10}, {"what": "matlab", "qos": "low", "amount": 2})
+    assert cluster.engine.state.limits.copies == {"matlab": 10}
+
+
 def test_a_what_if_answers_with_the_limit() -> None:
     cluster = Limited({"counts": "submitted", "who": "user", "amount": 2})
     cluster.submit("1")
@@ -212,6 +277,11 @@ def test_a_what_if_answers_with_the_limit() -> None:
     found = wait_in_what_if(published, facts, understood, "")
     assert found is not None
     assert "at most 2 jobs of user ann submitted at once" in found.what
+    assert wait_in_what_if(published, facts, understood, "2") is None
+    cluster.submit("3")  # it waits, and does not count
+    cluster.hold("2")  # it counts, though it is not planned
+    published = publish_snapshot(state)
+    assert wait_in_what_if(published, facts, understood, "3") is not None
     assert wait_in_what_if(published, facts, understood, "2") is None
 
 
@@ -293,20 +363,23 @@ def test_meters_agree_with_the_definition(
         assert at == now or used(at - 2) > most - 1e-6
 
 
+STEPS = ("submit", "hold", "release", "delete", "wait", "alter", "policy")
+
+
 @given(
     steps=st.lists(
-        st.tuples(st.sampled_from(["submit", "hold", "release", "delete", "wait"]), st.integers(0, 9)),
+        st.tuples(st.sampled_from(STEPS), st.integers(0, 9)),
         max_size=30,
     )
 )
 def test_counts_agree_with_the_jobs_after_any_events(steps: list[tuple[str, int]]) -> None:
-    cluster = Limited(
-        {"counts": "eligible", "who": "user", "amount": 2},
+    limits: list[dict[str, Any]] = [
+        {"counts": "eligible", "who": "user", "what": "cpus", "amount": 8},
         {"counts": "submitted", "amount": 5},
         {"counts": "used", "what": "walltime", "half_life": 500, "amount": 800},
         {"soft": 1},
-        nodes=2,
-    )
+    ]
+    cluster = Limited(*limits, nodes=2)
     number = 0
     for what, which in steps:
         known = sorted(cluster.server.jobs)
@@ -316,15 +389,29 @@ def test_counts_agree_with_the_jobs_after_any_events(steps: list[tuple[str, int]
             cluster.submit(f"{number}", owner=("ann@x", "bob@x")[which % 2], priority=which)
         elif what == "wait":
             cluster.at(cluster.server.now - T + 40 * which)
+        elif what == "policy":
+            site = {"limits": limits, "zone": ("UTC", "Europe/Berlin")[which % 2]}
+            cluster.send(PolicyChanged(id="p", time=cluster.server.now, version=number, site=site))
         elif job and cluster.server.jobs[job].state in ("Q", "H"):
-            getattr(cluster, what)(job)
+            if what == "alter":
+                cluster.alter_request(job, nodes=f"1:ppn={which % 4 + 1}", walltime=f"{which * 50 + 50}")
+            else:
+                getattr(cluster, what)(job)
         check_tallies(cluster)
         _check_nobody_waits_for_free_room(cluster)
+        _check_all_jobs_are_submitted(cluster)
 
 
 def _check_nobody_waits_for_free_room(cluster: Cluster) -> None:
     part, now = limit_parser(cluster.engine.state), cluster.engine.state.now
     for pool, tally in part.tallies.items():
         used = part.meters[pool].used(now) if pool in part.meters else 0
-        room = part.limits[pool].amount - tally.total - used
+        room = part.limits[pool].amount - tally.total - int(used)
         assert all(amount > room for amount in tally.outside.values()), pool
+
+
+def _check_all_jobs_are_submitted(cluster: Cluster) -> None:
+    part = limit_parser(cluster.engine.state)
+    pools = [pool for pool, limit in part.limits.items() if limit.counts == "submitted"]
+    counted = [job for pool in pools for job in (*part.tallies[pool].inside, *part.tallies[pool].outside)]
+    assert sorted(counted) == sorted(cluster.engine.state.records)
