@@ -125,10 +125,16 @@ class PreemptionExecutor:
         server = self._server
         if reason or not isinstance(server, PreemptionServer):
             return _PreemptionOutcome(False, text=reason or "this family of servers has no preemption")
-        latest = order.expires + order.grace
+        if self._clock() >= order.expires:
+            if await self._is_over(server, order):
+                return _PreemptionOutcome(True, text="the run had ended")
+            return _PreemptionOutcome(
+                False, text=f"the decision expired {self._clock() - order.expires:.0f} s ago"
+            )
+        signalled: list[float] = []
         while True:
             try:
-                return await self._preempt(server, order)
+                return await self._preempt(server, order, signalled)
             except ServerRefusedError as error:
                 if await self._is_over(server, order):
                     return _PreemptionOutcome(True, text="the run had ended")
@@ -137,7 +143,7 @@ class PreemptionExecutor:
                 return _PreemptionOutcome(False, text=str(error))
             except (ServerUnreachableError, ProtocolError) as error:
                 # The request may have been carried out: the next try looks at the run first.
-                if self._clock() >= latest:
+                if self._clock() >= order.expires + (order.grace if signalled else 0):
                     return _PreemptionOutcome(False, text=f"{error}; not reached again in time")
                 _log.warning("preemption of %s: %s; it is tried again", order.job_id, error)
                 await self._sleep(_SETTLING_S)
@@ -147,16 +153,21 @@ class PreemptionExecutor:
             return barred
         if order.term < self._term():
             return describe_old_term(order.term, self._term())
-        if self._clock() >= order.expires:
-            return f"the decision expired {self._clock() - order.expires:.0f} s ago"
         return ""
 
-    async def _preempt(self, server: PreemptionServer, order: Preempt) -> _PreemptionOutcome:
+    async def _preempt(
+        self, server: PreemptionServer, order: Preempt, signalled: list[float]
+    ) -> _PreemptionOutcome:
+        """Try once. The grace time begins with the signal, however late the decision came; ``signalled``
+        keeps its time for the next try.
+        """
         if not _is_this_run(order, await server.find_job(order.job_id)):
             return _PreemptionOutcome(True, text="the run had ended")
-        if order.signal and self._clock() < order.time + order.grace:
-            await server.signal_job(order.job_id, order.signal)
-            await self._sleep(order.time + order.grace - self._clock())
+        if order.signal:
+            if not signalled:
+                await server.signal_job(order.job_id, order.signal)
+                signalled.append(self._clock())
+            await self._sleep(max(0.0, signalled[0] + order.grace - self._clock()))
             if not _is_this_run(order, await server.find_job(order.job_id)):
                 return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")
         if barred := self._barred():
@@ -172,8 +183,10 @@ class PreemptionExecutor:
 
 
 def _is_this_run(order: Preempt, job: JobFacts | None) -> bool:
-    """Return whether the job is still in the run of the decision."""
-    if job is None or job.state not in ACTIVE:
+    """Return whether the job is still in the run of the decision. A job that is exiting is not: it can be
+    neither signalled nor requeued, and its nodes are free in a moment.
+    """
+    if job is None or job.state not in ACTIVE - {"E"}:
         return False
     return job.started is None or abs(job.started - order.started) <= _SAME_RUN_S
 

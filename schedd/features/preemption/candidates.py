@@ -15,6 +15,7 @@ from schedd.wire import JobFacts
 
 __all__ = [
     "Candidate",
+    "earliest_preemption",
     "find_candidates",
     "is_preemptor",
     "is_scavenger",
@@ -109,6 +110,12 @@ def may_begin(settings: PreemptionSettings, moment: int) -> bool:
     return next_opening(settings, moment) == moment
 
 
+def earliest_preemption(settings: PreemptionSettings, started: int, preempted: int | None) -> int:
+    """Return when a run has lasted for long enough, and its job has rested since it was ``preempted``."""
+    ran = started + settings.min_run
+    return ran if preempted is None else max(ran, preempted + settings.rest)
+
+
 def find_candidates(
     known: EngineState | PlanSnapshot,
     records: Iterable[JobRecord],
@@ -133,10 +140,8 @@ def find_candidates(
         scavenger = is_scavenger(known, settings, facts)
         if now < refused.get(record.id, -_NO_RETRY_S) + _NO_RETRY_S:
             continue
-        may_from = max(now, record.run.started + settings.min_run)
-        if record.id in preempted:
-            may_from = max(may_from, preempted[record.id] + settings.rest)
-        opens = next_opening(settings, may_from)
+        earliest = earliest_preemption(settings, record.run.started, preempted.get(record.id))
+        opens = next_opening(settings, max(now, earliest))
         if opens is None:
             continue
         free_from = opens + settings.lead

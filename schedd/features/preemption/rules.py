@@ -19,9 +19,11 @@ from schedd.engine.rank.promises import record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import (
+    earliest_preemption,
     find_candidates,
     is_preemptor,
     is_scavenger,
+    is_target_of,
     may_be_preempted,
     may_begin,
 )
@@ -38,6 +40,7 @@ from schedd.features.preemption.planning import (
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import (
     PlannedPreemption,
+    PreemptionState,
     PublishedPreemptions,
     Victim,
     preemption_state,
@@ -279,6 +282,7 @@ def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> Non
         )
         state.decisions.append(decision)
         part.preempted[victim.job] = state.now
+        part.ordered[victim.job] = victim.started
         victims.append(replace(victim, decision=decision.id))
     part.planned[one.preemptor] = replace(one, victims=tuple(victims), asked=state.now)
 
@@ -319,6 +323,14 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
         _undo(state, one, event, Cause.OVERRUN, "a job to be preempted for it was altered")
     elif not runs:
         _undo(state, one, event, Cause.FREED, "the jobs to be preempted for it are gone")
+    elif one.asked < 0 and not _is_permitted(state, one):
+        _undo(
+            state,
+            one,
+            event,
+            Cause.ADMIN,
+            "settings or jobs were altered, so its preemption is not permitted any more",
+        )
     elif one.asked < 0 and len(runs) < len(one.victims):
         _keep_running_victims(state, record, one)
     elif one.asked < 0:
@@ -334,6 +346,24 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
         _undo(state, one, event, Cause.OVERRUN, "jobs that are preempted for it end by themselves now")
     elif state.now >= one.start - 1:
         _postpone(state, record, one, event)
+
+
+def _is_permitted(state: EngineState, one: PlannedPreemption) -> bool:
+    """Return whether the settings and the jobs still permit a planned preemption."""
+    part, settings = preemption_state(state), _settings(state)
+    preemptor = state.records[one.preemptor].facts
+    if not is_preemptor(state, settings, preemptor):
+        return False
+    begin = one.start - settings.lead
+    for victim in one.victims:
+        if not _still_runs(state, victim):
+            continue
+        facts = state.records[victim.job].facts
+        if not (may_be_preempted(state, settings, facts) and is_target_of(preemptor, facts)):
+            return False
+        if begin < earliest_preemption(settings, victim.started, part.preempted.get(victim.job)):
+            return False
+    return True
 
 
 def _keep_running_victims(state: EngineState, record: JobRecord, one: PlannedPreemption) -> None:
@@ -362,7 +392,7 @@ def _postpone(state: EngineState, record: JobRecord, one: PlannedPreemption, eve
         state.bound[slot] = min(int(state.bound[slot]), start)
     else:
         preemption_state(state).planned.pop(one.preemptor)
-        _extend_runs(state, one, event, words)
+        _extend_runs(state, replace(one, start=start), event, words)
     replan_displaced(state, gone, old, event, Cause.OUTAGE, words)
     state.next_due = None
 
@@ -449,10 +479,19 @@ def note_outcome(state: EngineState, event: PreemptionDone) -> None:
             state.alert(
                 event.id, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor
             )
-            part.refused[victim.job] = state.now
-            part.preempted.pop(victim.job, None)
+            _note_refusal(part, victim.job, state.now)
             _undo(state, one, event.id, Cause.REFUSED, words)
             return
+    ordered = not any(victim.job == event.job_id for one in part.planned.values() for victim in one.victims)
+    if not event.done and ordered and event.job_id in part.ordered:  # it was undone before
+        _note_refusal(part, event.job_id, state.now)
+
+
+def _note_refusal(part: PreemptionState, job: str, now: int) -> None:
+    """Note that a run was not ended as ordered."""
+    part.refused[job] = now
+    part.preempted.pop(job, None)
+    part.ordered.pop(job, None)
 
 
 def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:
@@ -463,24 +502,24 @@ def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:
 
 
 def is_being_preempted(state: EngineState, record: JobRecord) -> bool:
-    """Return whether a running job was ordered to be preempted."""
-    return any(
-        one.asked >= 0 and _is_run_of(victim, record)
-        for one in preemption_state(state).planned.values()
-        for victim in one.victims
-    )
+    """Return whether the run of a job was ordered to end, even if its preemption was undone since."""
+    return preemption_state(state).ordered.get(record.id) == record.run.started
 
 
 def charged_jobs(state: EngineState, record: JobRecord) -> Sequence[JobFacts] | None:
     """Return the jobs whose owners are charged with a preempted run; None: its own, as for every run."""
     charged = _settings(state).charged
-    if charged == "owner" or record.id not in state.records:
+    if charged == "owner" or record.id not in state.records or not is_being_preempted(state, record):
         return None
-    for one in preemption_state(state).planned.values():
-        if one.asked >= 0 and any(_is_run_of(victim, record) for victim in one.victims):
-            preemptor = state.records.get(one.preemptor)
-            return (preemptor.facts,) if charged == "preemptor" and preemptor is not None else ()
-    return None
+    for one in preemption_state(state).planned.values() if charged == "preemptor" else ():
+        preemptor = state.records.get(one.preemptor)
+        if preemptor is not None and _has_victim(one, record):
+            return (preemptor.facts,)
+    return ()
+
+
+def _has_victim(one: PlannedPreemption, record: JobRecord) -> bool:
+    return any(_is_run_of(victim, record) for victim in one.victims)
 
 
 def _is_run_of(victim: Victim, record: JobRecord) -> bool:
@@ -505,7 +544,7 @@ def count_run(state: EngineState, record: JobRecord, at: int) -> None:
 def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """Forget a job that is gone from the server."""
     part = preemption_state(state)
-    for known in (part.waiting, part.tried, part.preempted, part.refused):
+    for known in (part.waiting, part.tried, part.preempted, part.ordered, part.refused):
         known.pop(event.job_id, None)
 
 
@@ -513,6 +552,7 @@ def forget_past(state: EngineState) -> None:
     """Forget preemptions that have no effect any more."""
     part, oldest = preemption_state(state), state.now - max(_settings(state).rest, 3_600)
     part.preempted = {job: at for job, at in part.preempted.items() if at > oldest}
+    part.ordered = {job: started for job, started in part.ordered.items() if job in part.preempted}
     part.refused = {job: at for job, at in part.refused.items() if at > oldest}
 
 
@@ -562,7 +602,7 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
         names = name_jobs([victim.job for victim in one.victims])
         found.append(f"{verb} {names}: {one.lost:,} core-seconds of work lost")
     one = known.by_victim.get(record.id)
-    if one is not None and record.phase is Phase.RUNNING:
+    if one is not None and record.phase is Phase.RUNNING and _has_victim(one, record):
         when = format_moment(one.start)
         found.append(f"it will be preempted for job {one.preemptor} by {when}, and returns to its queue")
     elif record.phase is Phase.RUNNING and known.rate > 0:

@@ -89,6 +89,8 @@ class PreemptionState:
     """By preemptor: when a preemption was last examined for it."""
     preempted: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
     """By job: when it was last ordered to be preempted."""
+    ordered: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
+    """By job in ``preempted``: the start of the run that was ordered to end."""
     refused: dict[str, int] = declared(NAMES, make=dict, carried=True)
     """By job: when its preemption was refused."""
     count: int = declared(NUMBER, default=0, carried=True, lasting=True)

@@ -341,6 +341,95 @@ def test_victim_that_is_altered_is_not_preempted_by_the_old_plan() -> None:
     assert cluster.start("now") == 800
 
 
+def test_victim_of_an_undone_preemption_returns_without_blame() -> None:
+    cluster = PreemptingCluster(min_run=0, more={"returns_within": 300})
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    (order,) = cluster.orders()
+    cluster.send(*cluster.server.delete("now"))
+    engine = cluster.engine
+    cluster.engine = type(engine).restore(engine.checkpoint(), engine.state.settings)
+    cluster.send(*cluster.outcome(order), *cluster.server.requeue("long"))
+    part = preemption_state(cluster.engine.state)
+    assert cluster.record("long").back_off.returns == 0
+    assert (part.count, part.lost) == (1, 400)
+
+
+def test_other_victims_of_a_refused_preemption_return_without_blame() -> None:
+    cluster = PreemptingCluster(nodes=2, min_run=0, more={"returns_within": 300})
+    cluster.submit("a", "1:ppn=4", 10_000)
+    cluster.submit("b", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.preempts = False
+    cluster.submit("now", "2:ppn=4", 100, queue="urgent")
+    refused, carried_out = cluster.orders()
+    cluster.send(*cluster.outcome(refused, "no"))
+    cluster.send(*cluster.outcome(carried_out), *cluster.server.requeue(carried_out.job_id))
+    assert cluster.record(carried_out.job_id).back_off.returns == 0
+    assert preemption_state(cluster.engine.state).count == 1
+
+
+def test_refusal_after_an_undone_preemption_ends_the_rest_of_the_victim() -> None:
+    cluster = PreemptingCluster(min_run=0, more={"returns_within": 300})
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    (order,) = cluster.orders()
+    cluster.send(*cluster.server.delete("now"))
+    cluster.send(*cluster.outcome(order, "no"))
+    part = preemption_state(cluster.engine.state)
+    assert (part.preempted, part.ordered, part.refused) == ({}, {}, {"long": T + 100})
+    cluster.send(*cluster.server.requeue("long"))
+    assert cluster.record("long").back_off.returns == 1  # it returned by itself
+
+
+@pytest.mark.parametrize(
+    ("site", "ordered"),
+    [
+        ({}, []),
+        ({"preemption": URGENT | {"targets": {"queues": ["other"]}}}, []),
+        ({"preemption": URGENT | {"preemptors": {"queues": ["other"]}}}, []),
+        ({"preemption": URGENT | {"min_run": 3_000}}, [3_000]),
+    ],
+)
+def test_planned_preemption_follows_changed_settings(site: dict[str, Any], ordered: list[int]) -> None:
+    cluster = PreemptingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert cluster.planned("now") == ["long"]
+    cluster.send(PolicyChanged(id="p", time=cluster.server.now, version=1, site=site))
+    assert cluster.engine.state.plan.end(cluster.record("long").slot) == T + (3_020 if ordered else 10_000)
+    cluster.at(5_000)
+    assert [one.time - T for one in cluster.orders()] == ordered
+
+
+def test_planned_victim_that_may_not_be_rerun_any_more_goes_on() -> None:
+    cluster = PreemptingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    cluster.alter("long", rerunnable=False)
+    cluster.at(5_000)
+    assert (cluster.orders(), cluster.start("now")) == ([], 10_000)
+
+
+def test_late_victim_goes_on_in_the_plan_if_the_preemptor_finds_no_place() -> None:
+    cluster = PreemptingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(1_000)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    cluster.at(1_005)
+    cluster.reserve("r", "n1", start=1_125, end=2_000)
+    cluster.at(1_060)
+    assert cluster.planned("now") == []
+    assert cluster.engine.state.plan.end(cluster.record("long").slot) == T + 10_000
+
+
 def hypothetical_job(queue: str) -> JobFacts:
     resources = {"nodes": "1:ppn=4", "walltime": "100"}
     return JobFacts(id="", owner="ann", queue=queue, submitted=T + 2_000, resources=resources)

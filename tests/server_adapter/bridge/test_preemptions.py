@@ -1,6 +1,7 @@
 """Preemptions: each ends the run that was decided about, once, and never another one."""
 
 import asyncio
+from dataclasses import replace
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -27,6 +28,7 @@ class RunningJob:
         self.requests: list[str] = []
         self.lost: list[str] = []  # requests that are carried out, and their answers lost
         self.refused = ""
+        self.stays = False  # the next request that is lost was not carried out
         self.ends_on_signal = False
 
     async def find_job(self, job: str) -> JobFacts | None:
@@ -45,7 +47,8 @@ class RunningJob:
         if self.refused:
             raise ServerRefusedError(15040, self.refused, "rerun")
         assert self.job is not None
-        self.job = JobFacts(id="7", owner="ann", queue="batch", submitted=0)
+        if not (self.lost and self.stays):
+            self.job = JobFacts(id="7", owner="ann", queue="batch", submitted=0)
         if self.lost:
             raise ServerUnreachableError(self.lost.pop())
 
@@ -144,6 +147,40 @@ def test_decision_that_is_void_is_not_carried_out(more: dict[str, Any], barred: 
     assert not event.done
     assert text in event.text
     assert house.server.requests == []
+
+
+def test_late_decision_leaves_the_job_its_whole_grace_time() -> None:
+    house = ExecutorHarness()
+    house.now += 50
+    (event,) = house.do(order(signal="USR1", grace=30))
+    assert event.done
+    assert house.server.requests == ["signal USR1", "requeue"]
+    assert house.now == NOW + 80
+
+
+def test_signal_is_sent_only_once_if_the_server_is_lost_after_it() -> None:
+    house = ExecutorHarness()
+    house.server.lost = ["the connection broke"]
+    house.server.stays = True
+    (event,) = house.do(order(signal="USR1", grace=30))
+    assert event.done
+    assert house.server.requests == ["signal USR1", "requeue", "requeue"]
+
+
+def test_run_that_is_over_counts_as_preempted_though_the_decision_expired() -> None:
+    house = ExecutorHarness()
+    house.server.job = JobFacts(id="7", owner="ann", queue="batch", submitted=0)
+    (event,) = house.do(order(expires=NOW))
+    assert (event.done, event.text) == (True, "the run had ended")
+
+
+def test_exiting_job_is_not_requeued() -> None:
+    house = ExecutorHarness()
+    assert house.server.job is not None
+    house.server.job = replace(house.server.job, state="E")
+    house.server.refused = "invalid state"
+    (event,) = house.do(order())
+    assert (event.done, house.server.requests) == (True, [])
 
 
 def test_refusal_of_the_server_is_reported() -> None:
