@@ -325,6 +325,7 @@ def test_unreadable_section_is_reported_and_the_others_are_used(section: str) ->
         "foreign",
         "adapter_mode",
         "lost",
+        "preemption.ordered",
         "preemption.preempted",
         "transfers.by_job",
         "transfers.kept_places",
