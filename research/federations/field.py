@@ -284,7 +284,7 @@ class Field:
                         user=job.user,
                         start=offered[0],
                         end=offered[1],
-                        cpus=0 if printed else place.spec.cpus,
+                        power=0 if printed else place.spec.cpus,
                         backlog=place.backlog,
                         priority=job.priority,
                     )

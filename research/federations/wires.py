@@ -128,6 +128,7 @@ class EngineWire:
         known = isinstance(found.answer, StartKnown)
         answer = {
             "planned_start": found.answer.placement.start if isinstance(found.answer, StartKnown) else None,
+            "planned_end": found.answer.placement.end if isinstance(found.answer, StartKnown) else None,
             "answer": "start_known" if known else "never" if isinstance(found.answer, Never) else "waiting",
             "why": str(found.answer),
             "generation": state.generation,

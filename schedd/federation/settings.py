@@ -184,7 +184,9 @@ class ClusterSettings(Section):
     (jobs by kind); or also its `plan` (each of the federation's jobs with its start).
     """
     speed: float = Field(default=1.0, gt=0, le=1000)
-    """Relative speed of its cpus: run times are divided by this factor."""
+    """Relative speed of its cpus. Requests are for speed 1: at this cluster, walltimes and other time limits
+    are divided by it.
+    """
     handicap: Annotated[Seconds, Field(ge=0, le=864_000)] = 0
     """Penalty added to ends at this cluster, for a site that should be used last."""
     data: tuple[str, ...] = ()

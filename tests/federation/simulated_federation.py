@@ -227,7 +227,13 @@ class SimulatedFederation:
     """
 
     def __init__(
-        self, directory: Path, names: str = "ab", seed: int = 0, openpbs: str = "", **groups: Any
+        self,
+        directory: Path,
+        names: str = "ab",
+        seed: int = 0,
+        openpbs: str = "",
+        speeds: Mapping[str, float] | None = None,
+        **groups: Any,
     ) -> None:
         self.chance = random.Random(seed)
         self.loss = self.death = 0.0
@@ -244,7 +250,12 @@ class SimulatedFederation:
         self.settings = FederationSettings.model_validate(
             {
                 "clusters": {
-                    name: {**one, "cluster": name, "family": "openpbs" if name in openpbs else "torque"}
+                    name: {
+                        **one,
+                        "cluster": name,
+                        "family": "openpbs" if name in openpbs else "torque",
+                        "speed": (speeds or {}).get(name, 1.0),
+                    }
                     for name in names
                 },
                 "routing": {"recheck": "1s", "poll": 0.1},

@@ -284,7 +284,7 @@ def test_each_policy_applies_its_rule() -> None:
     assert RoutingPolicy.PLAN.best([far, short], 0, "1") is short
     lots = Backlog()
     lots.add(5000, 0)
-    early, short = replace(early, backlog=lots, cpus=10), replace(short, cpus=10)
+    early, short = replace(early, backlog=lots, power=10), replace(short, power=10)
     assert RoutingPolicy.LOAD.best([early, short], 0, "1") is short
     urgent = Backlog()
     urgent.add(1, 5)

@@ -43,6 +43,7 @@ from schedd.federation.api.booking_rows import booking_page_rows
 from schedd.federation.api.requests import FederatedWhatIf, NewFederatedJob
 from schedd.federation.api.users import FederationUser, FederationUsers
 from schedd.federation.bookings.decisions import booking_name
+from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.report import (
     array_figures,
     bag_figures,
@@ -414,7 +415,7 @@ def query_clusters(
         try:
             with connect_cluster(chosen, tokens[name]) as client:
                 answer = client.what_if(
-                    resources=body.requested_resources,
+                    resources=scale_resources(body.requested_resources, chosen.speed),
                     queue=body.queues.get(name, ""),
                     owner=users[name],
                     tasks=sizes,
@@ -423,8 +424,7 @@ def query_clusters(
             return ClusterWhatIf(cluster=name, why=str(error))
         start, end = answer.planned_start, answer.planned_end
         if start is not None and end is not None:
-            last = max([end, *(one.end for one in answer.tasks if tasks)])
-            end = last - (end - start) + int((end - start) / chosen.speed)
+            end = max([end, *(one.end for one in answer.tasks if tasks)])
         late = max(0, end - body.deadline) if end is not None and body.deadline is not None else None
         return ClusterWhatIf(
             cluster=name, start=start, end=end, cost=answer.cost, why=answer.why, late_by=late

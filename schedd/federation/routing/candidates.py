@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from schedd.federation.cluster_speed import scale_seconds
 from schedd.federation.routing.cluster_status import ClusterStatus, RoutingRules, attempt_status
 from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.federation.routing.policies import RoutingCandidate
@@ -78,8 +79,8 @@ def find_candidates(
         if offer is None or offer.start is None:
             continue
         # Jobs in transit, which are not in the cluster's plan yet, start before this job.
-        ahead = int(about.load.sent.get(name, 0.0) / seen.cpus) if seen.cpus else 0
-        length = int(((offer.end or offer.start) - offer.start) / seen.speed)
+        ahead = _seconds_ahead(name, seen, about.load)
+        length = (offer.end or offer.start) - offer.start
         start = max(now, offer.start) + ahead
         found.append(
             RoutingCandidate(
@@ -88,7 +89,7 @@ def find_candidates(
                 start=start,
                 end=start + length,
                 handicap=end_penalty(job, seen, rules) + int(rules.price_weight * (offer.cost or 0.0)),
-                cpus=seen.cpus,
+                power=seen.power,
                 backlog=about.load.backlog.get(name) or Backlog(),
                 priority=job.priority,
             )
@@ -109,9 +110,8 @@ def optimistic_candidate(
     """Return the best possible candidate for a cluster without an answer yet. ``bound`` is a lower bound of
     the job's start there.
     """
-    ahead = int(load.sent.get(name, 0.0) / seen.cpus) if seen.cpus else 0
-    start = max(now, bound) + ahead
-    length = int(int(job.submission.get("walltime", 0)) / seen.speed)
+    start = max(now, bound) + _seconds_ahead(name, seen, load)
+    length = scale_seconds(int(job.submission.get("walltime", 0)), seen.speed)
     return RoutingCandidate(name, user, start, start + length, handicap=end_penalty(job, seen, rules))
 
 
@@ -187,6 +187,11 @@ def end_penalty(job: FederationJob, seen: ClusterStatus, rules: RoutingRules) ->
     """
     data: Sequence[str] = job.submission.get("data") or ()
     return seen.handicap + rules.fetch * sum(one not in seen.data for one in data)
+
+
+def _seconds_ahead(name: str, seen: ClusterStatus, load: ClusterLoads) -> int:
+    """Return how long the cluster works on jobs in transit, by its disclosed cpus and their speed."""
+    return int(load.sent.get(name, 0.0) / seen.power) if seen.power else 0
 
 
 def _cpu_seconds(job: FederationJob) -> float:

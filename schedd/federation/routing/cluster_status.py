@@ -76,6 +76,11 @@ class ClusterStatus:
     family: str = ""
     trouble: str = ""
 
+    @property
+    def power(self) -> float:
+        """The disclosed cpus, in cpus of speed 1; 0 if not disclosed."""
+        return self.cpus * self.speed
+
     def unsupported_reason(self, resources: Mapping[str, str]) -> str:
         """Return why the cluster's server cannot take a job with these resources; empty if it can."""
         if self.family == "torque" and request_family(resources) == "openpbs":

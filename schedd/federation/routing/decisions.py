@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import (
     AttemptEnded,
     AttemptHeld,
@@ -60,8 +61,10 @@ class TransferAction:
     body: Mapping[str, Any] | None = None
 
 
-def pending_actions(jobs: FederationJobs, rules: RoutingRules, cluster: str) -> Iterator[TransferAction]:
-    """Yield the requests to send to the cluster."""
+def pending_actions(
+    jobs: FederationJobs, rules: RoutingRules, cluster: str, speed: float = 1.0
+) -> Iterator[TransferAction]:
+    """Yield the requests to send to the cluster. Time limits of jobs are as needed at its ``speed``."""
     for name, number in jobs.pending_steps.get(cluster, ()):
         job = jobs[name]
         attempt = job.attempts[number - 1]
@@ -72,6 +75,8 @@ def pending_actions(jobs: FederationJobs, rules: RoutingRules, cluster: str) -> 
                 body["array"] = job.array
             if job.booking:
                 body["booking"] = job.submission["booking"]
+            else:  # a booking has the same duration at each cluster, and its jobs must fit into it
+                body["resources"] = scale_resources(body.get("resources", {}), speed)
             body |= {"user": attempt.user, "queue": job.submission.get("queues", {}).get(cluster, "")}
             if job.active is not None:
                 body["keep_for"] = _KEEP_S
@@ -229,8 +234,7 @@ def _decide_pending(
     if seen is None or place is None or place.planned_start is None or place.planned_end is None:
         late = now - newest.since >= rules.patience
         return _request_withdrawal(job, newest, now, "no place is kept for it there") if late else None
-    length = int((place.planned_end - place.planned_start) / seen.speed)
-    kept = (place.planned_start, place.planned_start + length)
+    kept = (place.planned_start, place.planned_end)
     if not _is_better(job, kept, there, rules, clusters, (newest.cluster, active.cluster)):
         return _request_withdrawal(job, newest, now, "it is no better any more")
     return _request_withdrawal(

@@ -14,7 +14,8 @@ __all__ = ["RoutingCandidate", "RoutingPolicy"]
 class RoutingCandidate:
     """A cluster that can take the job. ``start`` and ``end`` come from its plan, ``handicap`` is in seconds.
 
-    ``backlog`` counts the federation's own jobs at the cluster; ``priority`` is the job's priority.
+    ``power`` is its cpus times their speed, 0 if unknown. ``backlog`` counts the federation's own jobs there;
+    ``priority`` is the job's priority.
     """
 
     cluster: str
@@ -22,7 +23,7 @@ class RoutingCandidate:
     start: int
     end: int
     handicap: int = 0
-    cpus: int = 0
+    power: float = 0.0
     backlog: Backlog = field(default_factory=Backlog)
     priority: int = 0
 
@@ -35,7 +36,7 @@ class RoutingPolicy(StrEnum):
     LEAST_LOADED = "least-loaded"
     """Earliest start."""
     LOAD = "load"
-    """Least waiting work per cpu of the federation's own jobs with equal or higher priority."""
+    """Least waiting work per cpu of speed 1, of the federation's own jobs with equal or higher priority."""
     RANDOM = "random"
 
     def best(self, candidates: Sequence[RoutingCandidate], now: int, job: str) -> RoutingCandidate | None:
@@ -47,7 +48,7 @@ class RoutingPolicy(StrEnum):
             ordered = sorted(candidates, key=lambda one: one.cluster)
             return ordered[zlib.crc32(job.encode()) % len(ordered)]
         if self is RoutingPolicy.LOAD:
-            places = [(one.cluster, one.cpus, one.backlog) for one in candidates]
+            places = [(one.cluster, one.power, one.backlog) for one in candidates]
             name = least_loaded_cluster(places, candidates[0].priority, zlib.crc32(job.encode()))
             return next(one for one in candidates if one.cluster == name)
         return min(candidates, key=self.key)

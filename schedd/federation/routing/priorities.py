@@ -79,14 +79,15 @@ class Backlog:
 
 
 def least_loaded_cluster(
-    places: Sequence[tuple[str, int, Backlog]], level: int, draw: int, equal: float = _EQUAL
+    places: Sequence[tuple[str, float, Backlog]], level: int, draw: int, equal: float = _EQUAL
 ) -> str:
-    """Return the cluster for a job of priority ``level``. ``places`` is not empty: name, cpus (0 if unknown)
-    and backlog.
+    """Return the cluster for a job of priority ``level``. ``places`` is not empty: name, power in
+    cpus of speed 1 (0 if unknown), and backlog.
 
-    Criteria in order: least work per cpu of this or a higher priority, then fewest such jobs, then ``draw``.
+    Criteria in order: least work per power of this or a higher priority, then fewest such jobs, then
+    ``draw``.
     """
-    loads = {name: backlog.load[level] / max(1, cpus) for name, cpus, backlog in places}
+    loads = {name: backlog.load[level] / (power or 1) for name, power, backlog in places}
     lowest = min(loads.values())
     left = {name: backlog.count[level] for name, _, backlog in places if loads[name] <= lowest * (1 + equal)}
     fewest = min(left.values())

@@ -224,7 +224,8 @@ class FederationState:
     def pending_actions(self, cluster: str) -> list[TransferAction]:
         """Return the requests to send to a cluster."""
         with self._lock.background():
-            wanted = list(pending_actions(self.jobs, self._rules, cluster))
+            speed = self.settings.clusters[cluster].speed
+            wanted = list(pending_actions(self.jobs, self._rules, cluster, speed))
             known = {one.transfer for one in wanted}
             back = sorted(self._unwanted[cluster] - known)
             return [*wanted, *(TransferAction(cluster, "withdraw", transfer, "", 0) for transfer in back)]

@@ -8,6 +8,7 @@ from typing import Final
 
 from schedd.client import Client, ClientError, Refused
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit, split_tasks
+from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import BagSpecification
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
@@ -108,11 +109,13 @@ def _add_answer(
     speed: float,
 ) -> None:
     answer = client.what_if(
-        resources=asked.resources, queue=asked.queues.get(name, ""), owner=user, tasks=sizes
+        resources=scale_resources(asked.resources, speed),
+        queue=asked.queues.get(name, ""),
+        owner=user,
+        tasks=sizes,
     )
     found.plans[name] = answer.generation
-    sooner = int(asked.walltime - asked.walltime / speed)
-    found.offers.extend(ClusterOffer(name, one.tasks, one.end - sooner) for one in answer.tasks)
+    found.offers.extend(ClusterOffer(name, one.tasks, one.end) for one in answer.tasks)
     if not answer.tasks:
         found.whys[name] = answer.why
         if answer.answer == "never":
@@ -123,7 +126,7 @@ def split_offers(
     federation: FederationState, answers: BagOffers, tasks: int, deadline: int, balance: SharingRule
 ) -> TaskSplit | None:
     """Return the distribution of the tasks. Raises ValueError if the rule needs undisclosed data."""
-    power = {name: float(seen.cpus) for name, seen in federation.clusters.items() if seen.cpus}
+    power = {name: seen.power for name, seen in federation.clusters.items() if seen.power}
     load = {name: float(counts.get("planned", 0)) for name, counts in federation.job_counts.items() if counts}
     return split_tasks(answers.offers, tasks, deadline, balance, power, load)
 

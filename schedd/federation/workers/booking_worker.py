@@ -243,7 +243,7 @@ class BookingWorker(ThreadedWork):
             start=start,
             end=start + booking.duration,
             handicap=seen_there.handicap + int(weight * (found.cost or 0.0)),
-            cpus=seen_there.cpus,
+            power=seen_there.power,
             backlog=federation.backlog(cluster),
         )
         return WindowOffer(start, candidate)

@@ -11,6 +11,7 @@ import structlog
 from schedd.client import Client, ClientError, Endpoint, Refused
 from schedd.client.answers import ClusterView
 from schedd.client.json_object import json_members
+from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import TransferAction
@@ -242,12 +243,13 @@ class ClusterWorker(ThreadedWork):
     def _answer(self, client: Client, question: PlanQuestion) -> tuple[PlanOffer, int]:
         """Query the plan. Return the offer and the plan's generation."""
         resources, queue, user, tasks = question
+        asked = scale_resources(dict(resources), self._settings.speed)
         cannot = self._federation.unsupported_reason(self.cluster, dict(resources))
         if cannot:
             return PlanOffer(None, None, cannot, never=True), -1
         try:
             sizes = (tasks,) if tasks else ()
-            found: Any = client.what_if(resources=dict(resources), queue=queue, owner=user, tasks=sizes)
+            found: Any = client.what_if(resources=asked, queue=queue, owner=user, tasks=sizes)
         except Refused as error:
             if error.kind not in _OF_THE_JOB:
                 raise

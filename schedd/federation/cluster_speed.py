@@ -1,0 +1,44 @@
+"""Requests in the time of one cluster: run times and walltimes divided by the cluster's speed.
+
+A request names its walltime for a cluster of speed 1. Each question and each job goes to a cluster with the
+walltime that it needs there. The cluster's plan then answers in its own time, also for several waves of
+tasks.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from schedd.dialect import RequestError, format_walltime, parse_walltime
+from schedd.dialect.units import LONGEST_TIME
+
+__all__ = ["scale_resources", "scale_seconds"]
+
+_TIME_LIMITS: Final = frozenset(
+    {"walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput"}
+)
+
+
+def scale_seconds(seconds: int, speed: float) -> int:
+    """Return the duration at a cluster of this speed: ``ceil(seconds / speed)``, at least 1 second."""
+    if speed == 1.0:
+        return seconds
+    # Rounding first hides the error of the division: 21 / 0.7 is 30.000000000000004.
+    return max(1, math.ceil(round(min(seconds / speed, LONGEST_TIME), 6)))
+
+
+def scale_resources(resources: Mapping[str, str], speed: float) -> dict[str, str]:
+    """Return the resources with each time limit as it is needed at a cluster of this speed.
+
+    A request without a walltime stays without one: the cluster's own default applies.
+    """
+    found = dict(resources)
+    if speed == 1.0:
+        return found
+    for name, text in resources.items():
+        if name.lower() in _TIME_LIMITS:
+            try:
+                found[name] = format_walltime(scale_seconds(parse_walltime(text), speed))
+            except RequestError:
+                continue  # the cluster reports the invalid value
+    return found
