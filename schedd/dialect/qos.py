@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["logged_qos", "qos_names", "read_qos"]
+__all__ = ["logged_qos", "qos_names", "qos_option", "read_qos"]
 
 _NAMES: Final = ("qos", "x.qos")
 """Resources with the name, in lower case: a resource of the server, or an extension of Maui and Moab."""
@@ -21,6 +21,12 @@ def read_qos(resources: Mapping[str, str]) -> str:
         if key in _NAMES and text.strip() and (key == _NAMES[0] or not found):
             found = text.strip()
     return found
+
+
+def qos_option(resources: Mapping[str, str]) -> str:
+    """Return the option of qalter that replaces a job's requested QOS by the QOS ``NAME``."""
+    extension = any(name.strip().lower() == _NAMES[1] and text.strip() for name, text in resources.items())
+    return "-W x=QOS:NAME" if extension else "-l qos=NAME"
 
 
 def qos_names(resources: Mapping[str, str]) -> set[str]:

@@ -8,6 +8,7 @@ import pytest
 from schedd.cli.importing.result import Verdict
 from schedd.policy.site import site_policy
 from schedd.service.settings.file import ClusterSettings
+from schedd.service.settings.site import SiteSettings
 from tests.cli.import_helpers import (
     EXAMPLES,
     finding_text,
@@ -507,6 +508,36 @@ def test_qos_of_maui_become_levels_with_access_defaults_and_limits() -> None:
     assert lines_with_findings(done) == setting_lines(text)
     found = settings_in(done.toml("main"))["site"]
     assert found["qos"]["levels"]["high"]["priority"] == 100.0
+
+
+def test_a_limit_after_one_of_waiting_jobs_in_the_same_line_counts_running_jobs() -> None:
+    done = import_maui("USERCFG[DEFAULT] MAXIJOB=8 MAXJOB=4 MAXIPROC=16 MAXMEM=1024\n")
+    assert done.site["limits"] == [
+        {"amount": 8, "what": "jobs", "who": "user", "counts": "eligible"},
+        {"amount": 4, "what": "jobs", "who": "user"},
+        {"amount": 16, "what": "cpus", "who": "user", "counts": "eligible"},
+        {"amount": 1 << 20, "what": "mem", "who": "user"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "setting", "text"),
+    [
+        ("USERCFG[ann] MAXJOB=-5", "USERCFG[ann] MAXJOB", "blocker: '-5' is no amount"),
+        ("USERCFG[ann] MAXJOB=-5,8", "USERCFG[ann] MAXJOB", "translated: a limit of 8 jobs"),
+        (f"USERCFG[ann] MAXMEM={1 << 50}", "USERCFG[ann] MAXMEM", "no matter: no limit"),
+        ("USERCFG[ann] QDEF=a=b", "USERCFG[ann] QDEF", "blocker: 'a=b' is no name of a QOS"),
+        ("QUEUETIMEWEIGHT inf", "QUEUETIMEWEIGHT", "different: 'inf'"),
+        ("USERWEIGHT 1\nUSERCFG[ann] PRIORITY=nan", "USERCFG[ann] PRIORITY", "different: 'nan'"),
+        ("USERCFG[ann] FSTARGET=nan", "USERCFG[ann] FSTARGET", "different: 'nan'"),
+        ("NODECFG[n1] SPEED=inf", "NODECFG[n1] SPEED", "different: 'inf'"),
+        ("USERCFG[ann] QDEF=a\nQOSCFG[a] PRIORITY=nan", "QOSCFG[a] PRIORITY", "different: 'nan'"),
+    ],
+)
+def test_odd_numbers_and_names_give_valid_settings(line: str, setting: str, text: str) -> None:
+    done = import_maui(f"QOSWEIGHT 1\n{line}\n")
+    assert finding_text(done, setting).startswith(text)
+    SiteSettings.model_validate(done.site)
 
 
 def test_a_file_without_qos_gets_no_table_qos() -> None:

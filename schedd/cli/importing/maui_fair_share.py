@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
 from schedd.cli.importing.maui_share_tree import SHARE_TREE, translate_share_tree
 from schedd.cli.importing.maui_weights import FAIR_SHARE_WEIGHTS, MauiWeights
-from schedd.cli.importing.result import ImportResult, Verdict, duration
+from schedd.cli.importing.result import ImportResult, Verdict, duration, number
 
 __all__ = ["FAIR_SHARE", "translate_fair_share"]
 
@@ -112,7 +112,7 @@ def _targets(entries: Sequence[MauiEntry], done: ImportResult) -> _Targets:
             if name != "FSTARGET":
                 continue
             try:
-                targets.setdefault(kind, {})[entry.index] = entry, value, float(value.rstrip("+-^%"))
+                targets.setdefault(kind, {})[entry.index] = entry, value, number(value.rstrip("+-^%"))
             except ValueError:
                 message = f"{value!r} is no number, passed over"
                 done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} FSTARGET", message)
@@ -121,7 +121,7 @@ def _targets(entries: Sequence[MauiEntry], done: ImportResult) -> _Targets:
 
 def _window(entry: MauiEntry, key: str, tree: dict[str, object], done: ImportResult) -> None:
     try:
-        tree[key] = (duration if key == "interval" else int if key == "depth" else float)(entry.value)
+        tree[key] = (duration if key == "interval" else int if key == "depth" else number)(entry.value)
     except ValueError:
         done.note(Verdict.DIFFERS, entry.line, entry.name, f"{entry.value!r} is not understood, passed over")
     else:

@@ -14,6 +14,8 @@ _AMOUNTS = {
     "MAXPS": "cpu_seconds",
     "MAXWC": "walltime",
 }
+_MOST = 1 << 48
+"""The largest amount of a limit in schedd.toml."""
 _AS_ASKED = "the full request of a job counts until it ends, not the remaining part"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
 _ELIGIBLE = {"MAXIJOB": "jobs", "MAXIPROC": "cpus", "MAXINODE": "nodes"}
@@ -112,9 +114,8 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
             done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
         else:
             what = _AMOUNTS.get(name) or _ELIGIBLE[name]
-            if name in _ELIGIBLE:
-                where = {**where, "counts": "eligible"}
-            _translate_limit(entry, setting, value, what, each or who, where, done)
+            counted = {**where, "counts": "eligible"} if name in _ELIGIBLE else where
+            _translate_limit(entry, setting, value, what, each or who, counted, done)
 
 
 def _translate_limit(
@@ -129,8 +130,14 @@ def _translate_limit(
     except ValueError:
         done.note(Verdict.BLOCKER, entry.line, setting, f"{value!r} is no number: the limit is not kept")
         return
+    if amount < 0:
+        done.note(Verdict.BLOCKER, entry.line, setting, f"{value!r} is no amount: the limit is not kept")
+        return
     if what == "mem":
         amount <<= 10  # Maui counts megabytes
+    if amount > _MOST:
+        done.note(Verdict.NO_MATTER, entry.line, setting, "no limit: it is more than any cluster has")
+        return
     lower = _soft_amount(soft, what) if hard and soft != hard and "counts" not in where else None
     more = {"soft": lower} if lower is not None and lower < amount else {}
     done.limit(amount=amount, what=what, who=who, **where, **more)
@@ -152,6 +159,8 @@ def _soft_amount(text: str, what: str) -> int | None:
     try:
         amount = duration(text) if what == "walltime" else int(text)
     except ValueError:
+        return None
+    if amount < 0:
         return None
     return amount << 10 if what == "mem" else amount
 

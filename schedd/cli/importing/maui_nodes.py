@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from schedd.cli.importing.maui_entries import MauiEntry
-from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict
+from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, number
 
 __all__ = ["translate_node_order", "translate_nodes"]
 
@@ -119,7 +119,7 @@ def _speed(
     entry: MauiEntry, setting: str, value: str, scaled: Mapping[str, bool], done: ImportResult
 ) -> None:
     try:
-        speed = float(value)
+        speed = number(value)
     except ValueError:
         done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
         return

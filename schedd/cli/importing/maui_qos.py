@@ -6,7 +6,7 @@ from typing import Any
 
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
 from schedd.cli.importing.maui_weights import MauiWeights
-from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.cli.importing.result import ImportResult, Verdict, number
 
 __all__ = ["translate_qos"]
 
@@ -22,13 +22,11 @@ _MAX_PRIORITY = 1e9
 def translate_qos(weights: MauiWeights, entries: Sequence[MauiEntry], done: ImportResult) -> frozenset[str]:
     """The table qos, and a finding for each PRIORITY, QDEF and QLIST. Return the names of its levels."""
     named = {entry.index for entry in entries if entry.name == "QOSCFG" and _NAME.fullmatch(entry.index)}
-    lists = list(_named_levels(entries))
+    lists = list(_named_levels(entries, done))
     defaults = [one for one in lists if one[1] == "QDEF"]
     asked = {name for *_, names in lists for name in names}
-    by_index = {name.upper(): name for name in named}
-    levels: dict[str, dict[str, Any]] = {
-        by_index.get(name.upper(), name): {} for name in sorted(asked) if _NAME.fullmatch(name)
-    }
+    by_index = {name.upper(): name for name in sorted(named)}
+    levels: dict[str, dict[str, Any]] = {by_index.get(name.upper(), name): {} for name in sorted(asked)}
     if "DEFAULT" in named:
         levels.setdefault("DEFAULT", {})
     _set_access(levels, lists, by_index)
@@ -54,15 +52,23 @@ def translate_qos(weights: MauiWeights, entries: Sequence[MauiEntry], done: Impo
     return frozenset(levels)
 
 
-def _named_levels(entries: Iterable[MauiEntry]) -> Iterable[tuple[MauiEntry, str, list[str]]]:
-    """Each QDEF and QLIST with the names in it."""
+def _named_levels(
+    entries: Iterable[MauiEntry], done: ImportResult
+) -> Iterable[tuple[MauiEntry, str, list[str]]]:
+    """Each QDEF and QLIST with the valid names in it."""
     for entry in entries:
         if entry.name not in _KINDS and entry.name != "SYSCFG":
             continue
         for key, _, value in entry.attributes():
             if key in ("QDEF", "QLIST") and value:
                 names = [one.strip(_MODIFIERS) for one in _SEPARATORS.split(value)]
-                yield entry, key, [one for one in names if one]
+                for one in names:
+                    if one and not _NAME.fullmatch(one):
+                        message = f"{one!r} is no name of a QOS: left out"
+                        done.note(Verdict.BLOCKER, entry.line, f"{entry.setting} {key}", message)
+                valid = [one for one in names if _NAME.fullmatch(one)]
+                if valid or not any(names):
+                    yield entry, key, valid
 
 
 def _set_access(
@@ -121,7 +127,7 @@ def _set_priorities(
                 continue
             setting = f"{entry.setting} PRIORITY"
             try:
-                found[entry.index] = float(value)
+                found[entry.index] = number(value)
             except ValueError:
                 done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
                 continue

@@ -6,7 +6,7 @@ A term's effective weight is its own times that of its component (Maui Administr
 from collections.abc import Iterable, Sequence
 
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
-from schedd.cli.importing.result import ImportResult, Verdict
+from schedd.cli.importing.result import ImportResult, Verdict, number
 
 __all__ = ["FAIR_SHARE_WEIGHTS", "WEIGHTS", "MauiWeights", "scale_to_bounds", "translate_own_priorities"]
 
@@ -80,7 +80,7 @@ class MauiWeights:
             if entry.name not in WEIGHTS:
                 continue
             try:
-                self._said[entry.name] = float(entry.value_words[0])
+                self._said[entry.name] = number(entry.value_words[0])
             except (ValueError, IndexError):
                 self._bad.add(entry.line)
                 message = f"{entry.value!r} is no number, passed over"
@@ -156,7 +156,7 @@ def translate_own_priorities(weights: MauiWeights, entries: Iterable[MauiEntry],
                 continue
             setting = f"{entry.setting} PRIORITY"
             try:
-                points = float(value)
+                points = number(value)
             except ValueError:
                 done.note(Verdict.DIFFERS, entry.line, setting, f"{value!r} is no number, passed over")
                 continue

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from math import isfinite
 from textwrap import wrap
 from typing import Any
 
@@ -179,6 +180,14 @@ def logical_lines(text: str, comments: str = "#") -> Iterator[tuple[int, int, st
         parts = ""
     if parts.strip():
         yield first, len(text.splitlines()), parts.strip()
+
+
+def number(text: str) -> float:
+    """A finite number. Raises ValueError."""
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text} is no number")
+    return value
 
 
 def duration(text: str) -> int:

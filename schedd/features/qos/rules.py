@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
+from schedd.dialect.qos import qos_option, read_qos
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.qos.settings import QosSettings
 from schedd.features.qos.state import is_open, level_of, open_levels, qos_of, qos_settings, requested_qos
 from schedd.model import Never
 from schedd.wire import JobFacts
@@ -33,7 +35,7 @@ def refusal(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
         if settings.unknown == "ignore":
             return None
         return Never(
-            f"it requests QOS {name}, which does not exist here: {_remedy(open_levels(settings, facts))}"
+            f"{_requester(facts)} requests QOS {name}, which does not exist here: {_remedy(settings, facts)}"
         )
     if is_open(level, facts):
         return None
@@ -41,16 +43,24 @@ def refusal(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
     whose += f", group {facts.group}" if facts.group else ""
     whose += f", account {facts.account}" if facts.account else ""
     return Never(
-        f"it requests QOS {name}, which is open neither to {whose} nor to queue {facts.queue}: "
-        f"{_remedy(open_levels(settings, facts))}"
+        f"{_requester(facts)} requests QOS {name}, which is open neither to {whose} nor to queue "
+        f"{facts.queue}: {_remedy(settings, facts)}"
     )
 
 
-def _remedy(names: list[str]) -> str:
+def _requester(facts: JobFacts) -> str:
+    return "it" if read_qos(facts.resources) else f"a default of queue {facts.queue} or of the server"
+
+
+def _remedy(settings: QosSettings, facts: JobFacts) -> str:
+    names = open_levels(settings, facts)
+    if not names and not read_qos(facts.resources):
+        return "ask an administrator to change the default"
     if not names:
         return "submit it without a QOS"
     more = ", …" if len(names) > _NAMED_AT_MOST else ""
-    return f"qalter -l qos=NAME with one of {', '.join(names[:_NAMED_AT_MOST])}{more}"
+    option = qos_option(facts.resources)
+    return f"qalter {option} with one of {', '.join(names[:_NAMED_AT_MOST])}{more}"
 
 
 def points(known: EngineState | PlanSnapshot, facts: JobFacts) -> float:

@@ -10,9 +10,9 @@ __all__ = ["forget_run", "note_start"]
 
 
 def note_start(state: EngineState, record: JobRecord) -> None:
-    """Count the wait of a job that began to run, once for each run."""
+    """Count the wait of a job that began to run, once for each run: the server may correct its start."""
     part, started = state.part(QosState), record.run.started
-    if record.phase is not Phase.RUNNING or part.counted.get(record.id) == started:
+    if record.phase is not Phase.RUNNING or record.id in part.counted:
         return
     part.counted[record.id] = started
     if started < state.first_snapshot:

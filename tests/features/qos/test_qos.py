@@ -110,6 +110,26 @@ def test_a_qos_that_is_not_open_is_never_planned() -> None:
     assert "never on this cluster: it requests QOS high" in site.view("1").why
 
 
+def test_the_remedy_is_the_option_with_which_the_job_requests_its_qos() -> None:
+    site = Site()
+    site.submit("1", owner="cyd@x", resources={"x.QOS": "hgih"})
+    assert site.never("1").endswith("qalter -W x=QOS:NAME with one of normal, low")
+    site.alter("1", resources={"nodes": "1", "x.QOS": "low"})
+    assert site.start("1") == 0
+
+
+def test_a_default_of_the_queue_that_does_not_exist_is_named_as_such() -> None:
+    site = Site()
+    site.send(*site.server.change_queue(QueueFacts(name="batch", defaults={"qos": "hgih"})))
+    site.submit("1", owner="cyd@x")
+    assert site.never("1") == (
+        "a default of queue batch or of the server requests QOS hgih, which does not exist here: "
+        "qalter -l qos=NAME with one of normal, low"
+    )
+    site.set_policy({"qos": {"levels": {"high": {"users": ["ann"]}}}})
+    assert site.never("1").endswith("not exist here: ask an administrator to change the default")
+
+
 def test_a_site_without_qos_refuses_or_ignores_requests() -> None:
     site = Cluster()
     site.submit("1", resources={"qos": "high"})
