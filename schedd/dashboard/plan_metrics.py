@@ -127,7 +127,8 @@ def metric_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str
     """
     track, now = clusters.metrics_logs[loop.name], loop.now()
     begin = now - seconds
-    found = track.metrics(begin, now + 1, _MAX_POINTS, max(1, seconds // _MAX_POINTS))
+    every = max(1, -(-seconds // _MAX_POINTS))
+    found = track.metrics(begin, now + 1, _MAX_POINTS + 1, every)  # the first may be of a part of the time
     runs = track.searches(_MAX_SEARCH_MARKS).runs
     return {
         "units": {criterion.value: unit for criterion, unit in UNITS.items()},

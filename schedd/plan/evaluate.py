@@ -106,7 +106,8 @@ class ScoringColumns:
         new = [np.zeros(size, np.int64) for _ in range(4)]
         for array, old in zip(new, (self.release, self.due, self.owner, self.rank), strict=True):
             array[: old.shape[0]] = old
-        for array, value in zip(new, (release, due, int(self.owner.max(initial=-1)) + 1, 0), strict=True):
+        other = max(int(self.owner.max(initial=-1)) + 1, self.history.shape[1])
+        for array, value in zip(new, (release, due, other, 0), strict=True):
             array[slot] = value
         release_, due_, owner_, rank_ = new
         return type(self)(release_, due_, owner_, rank_, self.history)

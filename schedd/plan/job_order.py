@@ -28,9 +28,9 @@ class ArrayEnds:
     end: Ints
 
 
-def by_start(jobs: Ints) -> Ints:
-    """Return the slots of planned jobs by start, then slot."""
-    return _by(at.START, jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED))
+def by_start(jobs: Ints, ranks: Ints = NO_RANKS) -> Ints:
+    """Return the slots of planned jobs by rank, highest first, then start, then slot."""
+    return _highest_first(_by(at.START, jobs, np.flatnonzero(jobs[at.STATE] == at.PLANNED)), ranks)
 
 
 def by_age(jobs: Ints, slots: Ints, ranks: Ints = NO_RANKS) -> Ints:
@@ -40,11 +40,15 @@ def by_age(jobs: Ints, slots: Ints, ranks: Ints = NO_RANKS) -> Ints:
     earlier went first, narrow ones would use up the hole, and the machine would be drained again for the wide
     one (docs/developers/decisions/009-repair-by-age.md).
     """
-    found = _by(at.READY, jobs, slots)
-    rank = _ranks_of(found, ranks)
+    return _highest_first(_by(at.READY, jobs, slots), ranks)
+
+
+def _highest_first(slots: Ints, ranks: Ints) -> Ints:
+    """Return these slots by rank, highest first; equal ranks keep their order."""
+    rank = _ranks_of(slots, ranks)
     if not rank.shape[0] or (rank == rank[0]).all():
-        return found
-    by_rank: Ints = found[np.argsort(-rank, kind="stable")]
+        return slots
+    by_rank: Ints = slots[np.argsort(-rank, kind="stable")]
     return by_rank
 
 

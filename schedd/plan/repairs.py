@@ -226,7 +226,8 @@ class Repairs:
 
         Highest rank first, of equal ranks the oldest job. With ``arrays``, of equal ranks the first to end,
         where a job ends with the last job of its array: so small jobs use the holes that would not let an
-        array end earlier. The pass after such a pass is in the order of starts (Netto 2009, algorithm 7).
+        array end earlier. The pass after such a pass is, of equal ranks, in the order of starts (Netto 2009,
+        algorithm 7).
         """
         moves: list[Ints] = []
         ctl = self._slabs.tb.ctl
@@ -236,7 +237,9 @@ class Repairs:
                     self._next_by_start = False
                     return merge_moves(moves), True
                 by_starts = arrays is not None and self._next_by_start
-                self._order = by_start(self._slabs.tb.jobs) if by_starts else self._planned_in_order(arrays)
+                self._order = (
+                    by_start(self._slabs.tb.jobs, self.ranks) if by_starts else self._planned_in_order(arrays)
+                )
                 self._next_by_start = not by_starts
                 self._cursor = 0
                 self._began_at = self._next_number

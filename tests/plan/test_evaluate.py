@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -219,3 +219,10 @@ def test_earlier_starts_make_only_some_criteria_worse() -> None:
     assert CriterionWeights({Criterion.WAIT: 1, Criterion.NUWT_MAX: 1}).regular
     for criterion in NON_REGULAR:
         assert not CriterionWeights({Criterion.WAIT: 1, criterion: 0.1}).regular
+
+
+def test_a_job_of_a_question_belongs_to_no_known_user() -> None:
+    columns = ScoringColumns.blank(2)
+    known = replace(columns, history=np.ones((2, 5)))
+    assert known.including(2, 0, FOREVER).owner.tolist() == [0, 0, 5]
+    assert columns.including(2, 0, FOREVER).owner.tolist() == [0, 0, 1]

@@ -45,6 +45,7 @@ def test_jobs_of_higher_rank_go_first_and_equal_ones_by_age_or_end() -> None:
     assert by_age(jobs, slots[1:3], ranks).tolist() == [2, 1]
     assert by_age(jobs, slots, ranks[:3]).tolist() == [2, 0, 3, 1], "beyond its end the rank is 0"
     assert by_completion(jobs, slots, wholes([0] * 4), ranks).tolist() == [3, 0, 2, 1]
+    assert by_start(jobs, ranks).tolist() == [3, 0, 2, 1]
 
 
 @pytest.mark.parametrize("start_now", [False, True])
@@ -61,6 +62,24 @@ def test_repair_moves_jobs_of_higher_rank_first_also_in_a_fork(start_now: bool) 
             one.repair_now(0)
         one.repair(0)
         assert [one.start(slot) for slot in slots[1:]] == [90, 0, 40]
+
+
+def test_second_pass_by_arrays_moves_jobs_of_higher_rank_first() -> None:
+    """A job that moves leaves a hole; the job of rank 3 gets it, though one of rank 2 is planned before."""
+    plan = Plan([Node("n", 4)], 0)
+    running, between, moves, low, high = (plan.add_job(ONE, length, 0) for length in (50, 100, 50, 50, 50))
+    for slot in (running, between, moves, low, high):
+        plan.place(slot, 0)
+    plan.set_ready(low, 100)
+    plan.set_ready(high, 100)
+    plan.set_ready(between, 50)
+    ranks = np.zeros(plan.jobs.size, np.int64)
+    ranks[[moves, low, high]] = 1, 2, 3
+    plan.order_repairs(ranks)
+    arrays = ArrayEnds(np.zeros_like(ranks), np.zeros_like(ranks))
+    plan.drop_job(running, 0)
+    plan.repair(0, arrays=arrays)
+    assert [plan.start(slot) for slot in (between, moves, high, low)] == [50, 0, 150, 200]
 
 
 def test_array_ends_no_earlier_than_in_other_plans() -> None:

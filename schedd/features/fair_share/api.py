@@ -137,7 +137,7 @@ def share_courses(
     clusters: Clusters, cluster: PlanLoop, visibility: JobVisibility, since: int, until: int
 ) -> FairShareHistory:
     """The visible history in ``[since, until)``. Waits for the database. Raises StoreError."""
-    every = max(1, -(-(until - since) // _MAX_SAMPLES))
+    every = max(1, -(-(until - since) // max(1, _MAX_SAMPLES - 1)))  # the first of them may be a partial one
     history = clusters.service(cluster.name, ShareHistoryWorker).history
     samples = history.samples(since, until, _MAX_SAMPLES, every)
     return FairShareHistory(

@@ -132,8 +132,10 @@ class ShareHistoryWorker:
 
 
 def sample_shares(engine: Engine) -> ShareSample | None:
-    """Return the largest places of the tree as of now; None: no fair share, or neither jobs nor usage."""
-    shares = rate_tree(engine.state)
+    """Return the largest places of the tree as of now; None: no fair share, neither jobs nor usage, or the
+    server's state is not known: the usage of running jobs would be missing.
+    """
+    shares = rate_tree(engine.state) if not engine.state.stale else None
     if shares is None or not shares.owners:
         return None
     rows = sorted(shares.rows(), key=lambda row: -max(row.target, row.usage))[:MAX_PLACES]

@@ -12,13 +12,14 @@ from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.dashboard.mount import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.features.fair_share.api import ShareCourseView, _fairness
+from schedd.features.fair_share.api import ShareCourseView, _fairness, share_courses
 from schedd.features.fair_share.background import ShareHistoryWorker, sample_shares
 from schedd.features.fair_share.plot import build_share_plot
 from schedd.features.fair_share.tree import RatedTree, ShareTree
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
+from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.settings.file import StoreSettings
 from schedd.store.records import ShareSample, StoredShare
 from tests.api.conftest import token, tokens
@@ -107,6 +108,10 @@ def test_a_sample_has_the_largest_places_with_their_users(monkeypatch: pytest.Mo
     assert limited is not None
     assert len(limited.shares) == 1
     assert sample_shares(Cluster(nodes=1).engine) is None
+    cluster.engine.state.stale = (
+        "the plan is made anew"  # running jobs are not known before the next snapshot
+    )
+    assert sample_shares(cluster.engine) is None
 
 
 def test_history_is_read_over_the_api_within_visibility(daemon: tuple[str, Clusters, StillClock]) -> None:
@@ -128,6 +133,16 @@ def test_history_is_read_over_the_api_within_visibility(daemon: tuple[str, Clust
         "arts/eve": [0.8, 0.6, 0.4],
     }
     assert read("admin", path="arts/eve") == {"arts/eve": [0.8, 0.6, 0.4]}
+
+
+def test_a_thinned_history_ends_with_the_last_sample(
+    daemon: tuple[str, Clusters, StillClock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.features.fair_share.api._MAX_SAMPLES", 2)
+    clusters = daemon[1]
+    found = share_courses(clusters, clusters["main"], JobVisibility(), T - 3 * HOUR, T - HOUR + 1)
+    assert found.times[-1] == T - HOUR
+    assert len(found.times) <= 2
 
 
 def test_fairness_is_the_spread_of_normalised_waits() -> None:
