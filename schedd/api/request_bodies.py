@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from schedd.api.problems import Fault
 from schedd.dialect import Family, RequestError, resource_list
+from schedd.dialect.partition import replace_resource
 from schedd.wire import AdapterEvent, Event, JobFacts
 from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END
 
@@ -350,9 +351,7 @@ class WhatIfRequest(_ResourceRequest):
         """The job, or this variant of it, as if it came at ``now``; ``job`` is the one in the queue."""
         resources = dict(job.resources) if job is not None else self.requested_resources
         for name, value in (variant.requested_resources if variant is not None else {}).items():
-            resources.pop(name, None)
-            if value:
-                resources[name] = value
+            replace_resource(resources, name, value)
         if job is not None:
             return replace(job, resources=resources, state="Q", holds="", depend="")
         return JobFacts(

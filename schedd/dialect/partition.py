@@ -14,6 +14,7 @@ __all__ = [
     "parse_names",
     "parse_partitions",
     "read_partitions",
+    "replace_resource",
 ]
 
 PARTITION: Final = "partition"
@@ -28,7 +29,7 @@ _ANY: Final = frozenset({"all", "any", "default", "base"})
 
 def parse_names(span: Span) -> tuple[str, ...]:
     """Parse names joined by ``:``, ``,``, ``+`` or ``|``, in this order. Raises RequestError."""
-    names = [name for name in re.split(r"[:,+|]", str(span).strip("[]")) if name]
+    names = [name for name in re.split(r"[:,+|]", span.unquoted().strip("[]")) if name]
     if not names or not all(NAME.fullmatch(name) for name in names):
         raise span.error(f"{span.shown()} is no list of names", "names joined by :")
     return tuple(dict.fromkeys(names))
@@ -36,7 +37,7 @@ def parse_names(span: Span) -> tuple[str, ...]:
 
 def parse_partitions(span: Span) -> frozenset[str]:
     """Parse the value of ``partition``; empty: any partition. Raises RequestError."""
-    if str(span).strip("[]").lower() in _ANY:
+    if span.unquoted().strip("[]").lower() in _ANY:
         return frozenset()
     return frozenset(parse_names(span))
 
@@ -48,3 +49,15 @@ def read_partitions(resources: Mapping[str, str]) -> tuple[str, ...]:
             span = Span.from_text(text.strip(), PARTITION)
             return parse_names(span) if parse_partitions(span) else ()
     return ()
+
+
+def replace_resource(resources: dict[str, str], name: str, value: str) -> None:
+    """Replace a requested resource; an empty value removes it. A request for partitions replaces one by the
+    other name of the resource, too.
+    """
+    if name.lower() in PARTITION_REQUESTS:
+        for other in [one for one in resources if one.lower() in PARTITION_REQUESTS]:
+            del resources[other]
+    resources.pop(name, None)
+    if value:
+        resources[name] = value

@@ -286,8 +286,21 @@ def _queued_job(event: Event) -> str:
     return event.job.id if isinstance(event, JobQueued) else ""
 
 
+def _describe_job(state: EngineState, event: JobQueued | JobAltered) -> None:
+    if isinstance(event, JobQueued):
+        jobs.on_job_queued(state, event)
+    else:
+        jobs.on_job_altered(state, event)
+    if event.job.state == "C":
+        _end_in_components(state, JobDeleted(id=event.id, time=event.time, job_id=event.job.id))
+
+
 def _end_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     jobs.on_job_gone(state, event)  # before all else: its resources are free
+    _end_in_components(state, event)
+
+
+def _end_in_components(state: EngineState, event: JobDeleted | JobEnded) -> None:
     for one in components():
         if one.job_gone is not None:
             with Bookkeeping(state, event.job_id, f"its end in the component {one.name}"):
@@ -317,8 +330,8 @@ def _note_adapter_mode(state: EngineState, event: Snapshot) -> None:
 
 
 _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
-    JobQueued: jobs.on_job_queued,
-    JobAltered: jobs.on_job_altered,
+    JobQueued: _describe_job,
+    JobAltered: _describe_job,
     JobHeld: jobs.on_job_held,
     JobReleased: jobs.on_job_released,
     JobDeleted: _end_job,

@@ -34,6 +34,7 @@ from schedd.federation.commands.jobs import add_federation_option, show_job
 __all__ = ["make_parser", "run"]
 
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
+_NODE_PARTITION = re.compile(r"(?:^|,)\s*node_partition\s*=", re.IGNORECASE)
 _MAX_WINDOWS = 4
 PLANNED_CONDITION = ", if the jobs ahead use their full walltimes"
 """Why a forecast may be earlier than the planned start."""
@@ -68,8 +69,13 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         help="what-if: the cheapest start that ends by then (2026-12-01T08:00, 08:00 or +2d)",
     )
     add("-q", dest="queue", metavar="QUEUE", default="", help="what-if: use this queue's defaults")
-    add("--partition", metavar="NAMES", default="", help="what-if: in one of these partitions, a:b")
-    add("--qos", metavar="NAME", default="", help="what-if: with this QOS")
+    add(
+        "--partition",
+        metavar="NAMES",
+        default="",
+        help="what-if: in one of these partitions, a:b; with JOB, the same job there",
+    )
+    add("--qos", metavar="NAME", default="", help="what-if, or JOB altered so: with this QOS")
     add_federation_option(found, "a job")
     return found
 
@@ -89,12 +95,13 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     if what and "@" not in what:
         if args.cheapest_by is not None:
             raise ClientError("--cheapest-by is of a what-if, not of a job")
+        if args.queue:
+            raise ClientError("-q is of a what-if, not of a job")
         return _show_job(session, args)
     if what and args.request is not None:
         raise ClientError(f"{what} and -l {args.request} are two what-ifs")
     request: str = args.request if args.request is not None else expand_shorthand(what)
-    request += f",partition={args.partition}" if args.partition else ""
-    request += f",qos={args.qos}" if args.qos else ""
+    request = _with_options(request, args)
     by = parse_time(args.cheapest_by, session.now) if args.cheapest_by is not None else None
     found = session.client.what_if(
         request, queue=args.queue, windows=_MAX_WINDOWS, changes=True, cheapest_by=by
@@ -108,6 +115,14 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
             lines.append(("cheapest", _format_cheapest(found.cheapest, session.now)))
         print(format_rows(lines))
     return found.planned_start is not None
+
+
+def _with_options(request: str, args: argparse.Namespace) -> str:
+    """Return a request with ``--partition`` and ``--qos``. Raises ClientError for two partitions."""
+    if args.partition and _NODE_PARTITION.search(request):
+        raise ClientError(f"--partition {args.partition} and node_partition in -l are two requests")
+    added = [f"{name}={value}" for name in ("partition", "qos") if (value := getattr(args, name))]
+    return ",".join(filter(None, (request, *added)))
 
 
 def expand_shorthand(text: str) -> str:
@@ -138,7 +153,8 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     except Refused as error:
         return show_ended_job(session, args.what, error, as_json=args.json, briefly=True)
     found = client.explain(job.id)
-    altered = [args.request] if args.request is not None else []
+    request = _with_options(args.request or "", args)
+    altered = [request] if request or args.request is not None else []
     result = None
     if altered or job.state == "planned":
         result = client.what_if(job=job.id, variants=altered, changes=True)

@@ -119,13 +119,13 @@ def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool 
 def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
-    choose_alternatives(state, record)
     links = dependencies.find_dependencies(state, record)
     confined = component_confinement(state, record)
     # A confined job is placed only when it may start; until then it stays unplanned.
     behind = links if isinstance(links, tuple) and state.policy is None and confined is None else ()
     if behind != record.behind:
         record = apply_step(record, Step.CHAINED, behind=behind)
+    choose_alternatives(state, record)
     wait = _find_obstacle(state, record)
     if wait is None:
         wait = component_wait(state, record)

@@ -294,9 +294,7 @@ def replan_with_facts(
     """
     before = record.facts
     understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
-    if record.slot >= 0 and not _asks_no_more(
-        understood, _slot_request(state, record), record.understood.walltime
-    ):
+    if record.slot >= 0 and not _asks_no_more(understood, record.understood):
         record = end_promise(state, record, event, "its request was enlarged")
     elif facts.queue != before.queue:
         record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
@@ -345,12 +343,16 @@ def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
     return any(state.plan.nodes[name].state is not NodeState.UP for name in names)
 
 
-def _asks_no_more(after: ParsedRequest, before: Request, walltime: int) -> bool:
-    """Return whether a request needs nothing that the previous one did not."""
-    request = after.request
-    if request is None or after.walltime > walltime or len(request.chunks) != len(before.chunks):
+def _asks_no_more(after: ParsedRequest, before: ParsedRequest) -> bool:
+    """Return whether a request needs nothing that the previous one did not. Both are as the job states them:
+    the nodes to which components restrict the job do not count.
+    """
+    request, old = after.request, before.request
+    if request is None or old is None or after.walltime > before.walltime:
         return False
-    if (request.place, request.exclusive) != (before.place, before.exclusive):
+    if len(request.chunks) != len(old.chunks):
+        return False
+    if (request.place, request.exclusive) != (old.place, old.exclusive):
         return False
     return all(
         a.count <= b.count
@@ -360,7 +362,7 @@ def _asks_no_more(after: ParsedRequest, before: Request, walltime: int) -> bool:
         and a.gpus <= b.gpus
         and a.resources == b.resources
         and a.features == b.features
-        for b, a in zip(before.chunks, request.chunks, strict=True)
+        for b, a in zip(old.chunks, request.chunks, strict=True)
     )
 
 

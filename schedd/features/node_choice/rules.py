@@ -1,5 +1,6 @@
 """Orders of nodes in the plan, and the arrangement of jobs that were placed."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -84,9 +85,15 @@ def refuse_unknown_level(known: EngineState | PlanSnapshot, facts: JobFacts) -> 
     prefix = f"{level}="
     if any(one.lower().startswith(prefix) for node in nodes.values() for one in node.properties):
         return None
-    names = sorted(node_choice_settings(known).levels)
-    remedy = f"name {' or '.join(names)}" if names else "take it out"
-    return Never(f"no node has a level {level} of the network: {remedy} (qalter -l topology=LEVEL)")
+    names = sorted({*node_choice_settings(known).levels, *_text_resources(nodes.values())})
+    remedy = f"name {' or '.join(names)} (qalter -l topology=LEVEL)" if names else "take topology out"
+    return Never(f"no node has a level {level} of the network: {remedy}")
+
+
+def _text_resources(nodes: Iterable[NodeFacts]) -> set[str]:
+    """The names of the text resources of nodes: each is a level."""
+    pairs = (one.partition("=") for node in nodes for one in node.properties)
+    return {name.lower() for name, _, value in pairs if value and value.lower() not in ("true", "false")}
 
 
 # ---- arrangement ------------------------------------------------------------------------------------

@@ -113,8 +113,7 @@ class PartitionTable:
         except RequestError as error:
             return Never(error.comment)
         usable = self.open_to(facts)
-        resource = NODE_PARTITION if facts.family == "openpbs" else PARTITION
-        remedy = f"name {_either(usable)} (qalter -l {resource}=NAME)" if usable else "ask an administrator"
+        remedy = f"name {_either(usable)} (qalter {_option(facts)})" if usable else "ask an administrator"
         unknown = [name for name in named if name not in self._access]
         if unknown:
             return Never(f"there is no partition {unknown[0]}: {remedy}")
@@ -175,6 +174,14 @@ def _members(one: PartitionSettings) -> _Members:
 def _access(one: PartitionSettings) -> Access:
     users, groups, accounts, queues = map(frozenset, (one.users, one.groups, one.accounts, one.queues))
     return Access(users, groups, accounts, queues)
+
+
+def _option(facts: JobFacts) -> str:
+    """How a job names another partition: in the form that it used, since TORQUE keeps the other one, too."""
+    if facts.family == "openpbs":
+        return f"-l {NODE_PARTITION}=NAME"
+    extension = any(name.lower() == f"x.{PARTITION}" for name in facts.resources)
+    return "-W x=PARTITION:NAME" if extension else f"-l {PARTITION}=NAME"
 
 
 def _either(names: Sequence[str]) -> str:

@@ -5,12 +5,14 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.dialect.partition import NODE_PARTITION, PARTITION
-from schedd.engine.component import Restriction
+from schedd.engine.component import Restriction, unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.dependencies import ready_after
 from schedd.engine.place.placement import replan
 from schedd.engine.place.slot_requests import refresh_request
+from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.partitions.membership import NO_PARTITION, OUTSIDE_ALL, PartitionTable, partition_feature
 from schedd.features.partitions.state import (
@@ -22,6 +24,7 @@ from schedd.features.partitions.state import (
 )
 from schedd.model import FOREVER, Never
 from schedd.plan.columns import PLANNED
+from schedd.plan.plan import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeFacts
 
 __all__ = [
@@ -41,6 +44,8 @@ __all__ = [
 
 _EXAMINED_EVERY_S: Final = 60
 _EXAMINED_AT_ONCE: Final = 50
+_EXAMINED_IN_QUEUE: Final = 500
+"""The same under a queue policy, where it is only examined whether a job can start at once."""
 _LEAST_GAIN_S: Final = 60
 """A planned job changes its partition for a start that is at least this much earlier."""
 _NEVER: Final = FOREVER + 1
@@ -102,7 +107,7 @@ def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restricti
 
 
 def _restriction_to(name: str) -> Restriction:
-    place = f"partition {name}" if name else "the nodes outside all partitions"
+    place = f"partition {name}" if name else "the part outside all partitions"
     return Restriction(place, (frozenset({partition_feature(name)}),), "", "name another partition")
 
 
@@ -143,6 +148,8 @@ def choose_partition(state: EngineState, record: JobRecord) -> None:
     if len(candidates) < 2:
         return
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    if record.behind:
+        ready = max(ready, ready_after(state, record.behind))
     best, least = candidates[0], _NEVER
     for name in candidates:
         start = _earliest_start(state, record, name, ready, state.now + HORIZON)
@@ -192,33 +199,51 @@ def next_examination(state: EngineState) -> int:
 
 
 def follow_time(state: EngineState, event: str) -> None:
-    """Move planned jobs to partitions in which they start earlier, the next ones first."""
+    """Move jobs to partitions in which they start earlier, the next ones first. Jobs whose place depends on
+    more than free capacity stay.
+    """
     part = partition_state(state)
     if state.now < next_examination(state):
         return
     part.examined = state.now
-    waiting = [record for job in part.chosen if (record := _planned(state, job)) is not None]
+    kept = set(unmovable_jobs(state))
+    waiting = [
+        record for job in part.chosen if job not in kept and (record := _movable(state, job)) is not None
+    ]
     waiting.sort(key=lambda record: state.plan.start(record.slot))
-    for record in waiting[:_EXAMINED_AT_ONCE]:
-        _examine(state, record, event)
+    for record in waiting[: _EXAMINED_AT_ONCE if state.policy is None else _EXAMINED_IN_QUEUE]:
+        with JobErrorGuard(state, record.id, event):
+            _examine(state, record, event)
 
 
-def _planned(state: EngineState, job: str) -> JobRecord | None:
+def _movable(state: EngineState, job: str) -> JobRecord | None:
+    """A job with a later start, or in the queue of a queue policy; None: it stays in its partition."""
     record = state.records.get(job)
     if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
         return None
+    if state.policy is not None:
+        return record if record.slot in state.queue else None
     later = state.plan.start(record.slot) >= state.now + _LEAST_GAIN_S
     return record if later and state.plan.state(record.slot) == PLANNED else None
 
 
 def _examine(state: EngineState, record: JobRecord, event: str) -> None:
-    """Move one planned job to another partition if it starts earlier there."""
-    here, start = job_partition(state, record.facts), state.plan.start(record.slot)
+    """Move one job to another partition if it starts earlier there; under a queue policy, if it can start
+    there at once.
+    """
+    here = job_partition(state, record.facts)
     ready = max(state.now, state.plan.ready(record.slot))
+    bound = state.now + 1
+    if state.policy is None:
+        bound = state.plan.start(record.slot) - _LEAST_GAIN_S + 1
     for name in partition_table(state).candidates(record.facts):
         if name == here:
             continue
-        if _earliest_start(state, record, name, ready, start - _LEAST_GAIN_S + 1) < FOREVER:
+        try:
+            earlier = _earliest_start(state, record, name, ready, bound) < FOREVER
+        except WorkSpent:  # too hard to examine; it keeps its start
+            return
+        if earlier:
             words = f"it starts earlier in {_restriction_to(name).place}"
             replan(state, record, event, Cause.FREED, words)  # the earliest of all is chosen
             return
@@ -234,9 +259,10 @@ def forget_choice(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
     """A hypothetical job in each of its partitions, if there are several."""
-    candidates = partition_table(published).candidates(facts)
-    if len(candidates) < 2:
+    table = partition_table(published)
+    candidates = table.candidates(facts)
+    if len(candidates) < 2 or table.refusal(facts) is not None:
         return []
-    others = {f"x.{PARTITION}", NODE_PARTITION}
+    others = {PARTITION, f"x.{PARTITION}", NODE_PARTITION}
     rest = {key: value for key, value in facts.resources.items() if key.lower() not in others}
     return [replace(facts, resources={**rest, PARTITION: name or OUTSIDE_ALL}) for name in candidates]

@@ -40,6 +40,7 @@ from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows
 from schedd.policy.access import Access
 from schedd.policy.affordable_places import Tariff, move_to_affordable_place, too_expensive
+from schedd.policy.feature_settings import obeyed_resources
 from schedd.policy.site import Placing, parse_economy
 from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
@@ -108,6 +109,7 @@ class PlanFork:
         self._limits = limits
         self._bare: Plan | None = None
         self._other: tuple[str, Plan] | None = None
+        self._obeyed = obeyed_resources(published.settings.site)
         self._intake = RequestReader(published.settings)
         self._uncounted = frozenset(uncounted)
         self._intake.set_nodes(plan.nodes, self._uncounted)
@@ -155,12 +157,9 @@ class PlanFork:
 
         Of a job with alternatives, such as several partitions, the one with the earliest start counts.
         """
-        variants = variants_in_what_if(self.published, facts)
+        variants = self._variants(facts)
         moment = max(now, self.as_of)
-        if len(variants) > 1:
-            facts = self._earliest_variant(variants, moment, instead_of, without_slots)
-        else:
-            facts = variants[0]
+        facts = self._earliest_variant(variants, moment, instead_of, without_slots)
         with self._lock, ExitStack() as stack:
             request, understood = self._read(facts)
             other = instead_of or without_slots
@@ -186,7 +185,12 @@ class PlanFork:
             elif self.published.settings.policy == "conservative":
                 later = isinstance(answer, Never) or answer.kind in ("node", "limit")
             seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
-            found = smaller_requests(request, understood.walltime, asking.fits) if changes and later else ()
+            found: tuple[SmallerRequest, ...] = ()
+            if changes and later:
+                trials = self._trials(plan, variants, moment) if len(variants) > 1 else [asking]
+                found = smaller_requests(
+                    request, understood.walltime, lambda *wish: any(one.fits(*wish) for one in trials)
+                )
             least = None
             if cheapest_by is not None and isinstance(answer, StartKnown):
                 least = asking.cheapest(request, understood.walltime, cheapest_by, self.published)
@@ -206,10 +210,25 @@ class PlanFork:
             many,
         )
 
+    def _variants(self, facts: JobFacts) -> Sequence[JobFacts]:
+        """Return the alternatives of a job, with the defaults of its queue and of the server for the
+        resources that features obey: the server adds them to each job that is submitted.
+        """
+        if self._obeyed:
+            queue = self.published.queues.get(facts.queue)
+            defaults = {**self.published.server.defaults, **(queue.defaults if queue is not None else {})}
+            named = {name.lower() for name in facts.resources}
+            added = {k: text for k, text in defaults.items() if k.lower() in self._obeyed - named}
+            if added:
+                facts = replace(facts, resources={**facts.resources, **added})
+        return variants_in_what_if(self.published, facts)
+
     def _earliest_variant(
         self, variants: Sequence[JobFacts], moment: int, instead_of: str, without_slots: tuple[int, ...]
     ) -> JobFacts:
         """Return the variant of a job with the earliest start; the first one if none has a start."""
+        if len(variants) == 1:
+            return variants[0]
         best, least = variants[0], FOREVER
         with self._lock:
             for facts in variants:
@@ -224,6 +243,14 @@ class PlanFork:
                 if isinstance(found, StartKnown) and found.placement.start < least:
                     best, least = facts, found.placement.start
         return best
+
+    def _trials(self, plan: Plan, variants: Sequence[JobFacts], moment: int) -> list["_Trial"]:
+        """Return a trial of each variant of a job that is not refused as it was submitted."""
+        return [
+            self._trial(plan, facts, self._read(facts)[1], moment, best=False)
+            for facts in variants
+            if job_refusal(self.published, facts) is None
+        ]
 
     def understand(self, facts: JobFacts) -> ParsedRequest:
         """Return the interpretation of a job. Raises NotUnderstood."""
@@ -243,7 +270,7 @@ class PlanFork:
         self, facts: JobFacts, now: int, ask: Callable[[Plan, int], _T], *, instead_of: str = ""
     ) -> _T | None:
         """Return ``ask(plan, slot)`` for the plan with this job in its earliest placement, as if it arrived
-        at ``now``.
+        at ``now``. Of a job with alternatives, the one with the earliest start counts.
 
         ``ask`` must not change the plan. None: there is no placement. Raises NotUnderstood, and WorkSpent.
         """
@@ -254,8 +281,11 @@ class PlanFork:
     def _earliest(
         self, facts: JobFacts, now: int, instead_of: str
     ) -> Iterator[tuple["_Trial | None", Request, int]]:
-        """Yield a trial (None if the job may not be planned), the request, and the walltime."""
+        """Yield a trial (None if the job may not be planned), the request, and the walltime. Of a job with
+        alternatives, the one with the earliest start counts.
+        """
         moment = max(now, self.as_of)
+        facts = self._earliest_variant(self._variants(facts), moment, instead_of, ())
         with self._lock:
             request, understood = self._read(facts)
             plan = self._plan_without(instead_of, moment) if instead_of else self._plan

@@ -108,6 +108,14 @@ def test_showstart_answers_for_a_hypothetical_job(run: Run) -> None:
     assert (code, out.splitlines()[2]) == (1, "start       never here")
 
 
+def test_showstart_of_a_job_takes_a_partition_as_an_alteration_and_no_queue(run: Run) -> None:
+    assert "altered to" not in run("showstart", "2")[1]
+    assert "\naltered to " in run("showstart", "2", "--partition", "all")[1]
+    assert run("showstart", "2", "-q", "long")[2].endswith("-q is of a what-if, not of a job\n")
+    both = run("showstart", "-l", "select=1:ncpus=1,node_partition=a", "--partition", "b")[2]
+    assert both.endswith("--partition b and node_partition in -l are two requests\n")
+
+
 def test_numbers_without_unit_show_their_interpretation(run: Run) -> None:
     out = run("showstart", "-l", "nodes=1:ppn=1,walltime=4,mem=16")[1]
     assert "note       walltime 4 was read as 4 seconds (00:00:04)\n" in out
