@@ -73,7 +73,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "--partition",
         metavar="NAMES",
         default="",
-        help="what-if: in one of these partitions, a:b; with JOB, the same job there",
+        help="what-if, or JOB altered so: in one of these partitions, a:b",
     )
     add("--qos", metavar="NAME", default="", help="what-if, or JOB altered so: with this QOS")
     add_federation_option(found, "a job")
