@@ -27,7 +27,7 @@ from schedd.engine.place.placement_policy import place_by_site_policy
 from schedd.engine.rank.deadlines import KIND, lost_deadline
 from schedd.engine.rank.promises import end_promise, make_promise, record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard, block_job, mark_for_update
-from schedd.engine.rank.ranking import advance_job
+from schedd.engine.rank.ranking import advance_job, correct_last_rank
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
@@ -143,6 +143,7 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         state.queue.pop(record.slot, None)
         block_job(state, apply_step(record, Step.CHAINED, behind=()), wait)
         return
+    correct_last_rank(state, record)
     slot, eligible = record.slot, record.eligible_since
     if eligible < 0 and is_eligible(record.facts, state.now):
         eligible = state.now

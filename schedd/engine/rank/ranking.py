@@ -25,7 +25,7 @@ from schedd.engine.rank.promises import record_moves
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 
-__all__ = ["advance_job", "has_last_rank", "next_rerank", "rank_all", "set_rank"]
+__all__ = ["advance_job", "correct_last_rank", "next_rerank", "rank_all", "set_rank"]
 
 _MOST = 60
 """Maximum number of jobs displaced for one job."""
@@ -46,9 +46,11 @@ def _goes_last(state: EngineState, job: str) -> bool:
     return any(check(state, job) for check in last_place_checks())
 
 
-def has_last_rank(state: EngineState, record: JobRecord) -> bool:
-    """Whether the job has the rank of jobs that go last."""
-    return record.slot >= 0 and bool(state.rank[record.slot] == -_HIGHEST)
+def correct_last_rank(state: EngineState, record: JobRecord) -> None:
+    """Compute the rank of a job with the last rank, if no component lets it go last any more."""
+    slot = record.slot
+    if slot >= 0 and state.rank[slot] == -_HIGHEST and not _goes_last(state, record.id):
+        set_rank(state, record)
 
 
 def set_rank(state: EngineState, record: JobRecord) -> None:

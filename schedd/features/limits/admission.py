@@ -17,7 +17,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
 from schedd.engine.rank.promises import record_move
-from schedd.engine.rank.ranking import advance_job, has_last_rank, set_rank
+from schedd.engine.rank.ranking import advance_job, set_rank
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.limits.state import LimitParser, PublishedLimits, limit_parser
@@ -185,8 +185,6 @@ def _enter_soft(state: EngineState, record: JobRecord, wanted: dict[str, int]) -
             part.last[record.id] = beyond
         else:
             del part.last[record.id]
-        set_rank(state, record)
-    elif not beyond and has_last_rank(state, record):  # it left the limit while it had no place
         set_rank(state, record)
 
 

@@ -362,3 +362,15 @@ def test_insufficient_account_lets_jobs_wait_and_keeps_the_booking() -> None:
     assert site.wait_reason("1").startswith("budget: ")
     assert "b1" in booking_table(site.engine.state)
     assert site.alerts("error") == []
+
+
+def test_a_job_that_needs_no_account_any_more_goes_last_no_longer() -> None:
+    site = AccountCluster(nodes=1, empty="last", unknown="run")
+    site.set_account(amount=0)
+    site.submit("1")
+    site.submit("2", account="phys")
+    site.submit("3")
+    rank = site.engine.state.rank
+    assert rank[site.record("2").slot] < rank[site.record("3").slot]
+    site.alter("2", account="")
+    assert rank[site.record("2").slot] == rank[site.record("3").slot]

@@ -13,7 +13,7 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import account_book
 from schedd.features.qos.metrics import collect_metrics
 from schedd.features.qos.state import WaitHistogram
-from schedd.wire import AccountSet, RunFacts, RunsRead, ShareFacts
+from schedd.wire import AccountSet, JobStarted, RunFacts, RunsRead, ShareFacts
 from tests.engine.cluster import T
 from tests.features.qos.test_qos import LEVELS, Site
 
@@ -81,7 +81,8 @@ def test_waits_are_counted_by_queue_and_qos_once_for_each_run() -> None:
     site.submit("2", resources={"qos": "low"})
     site.submit("3")
     site.at(250)
-    site.alter("2", started=T + 198)  # the server corrects it
+    corrected = JobStarted(id="s", time=T + 202, job_id="2", shares=(ShareFacts("n1", 4),))
+    site.send(corrected)
     restored = Engine.restore(site.engine.checkpoint(), site.engine.state.settings)
     for engine in (site.engine, restored):
         found = _samples(list(collect_metrics({"main": publish_snapshot(engine.state)})))
