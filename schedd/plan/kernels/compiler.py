@@ -335,14 +335,14 @@ class LinkedKernels:
 
 def link_group(name: str) -> LinkedKernels:
     """Compile the kernels of a package or module into one module of LLVM. Raises KeyError if it has none."""
+    importlib.import_module(name)
     _import_all(name)
     return _families[name].link()
 
 
 def _import_all(name: str) -> None:
-    """Import a package with its modules, or a module."""
-    found = sys.modules.get(name) or importlib.import_module(name)
-    for module in pkgutil.iter_modules(getattr(found, "__path__", [])):
+    """Import the modules of an imported package."""
+    for module in pkgutil.iter_modules(getattr(sys.modules.get(name), "__path__", [])):
         importlib.import_module(f"{name}.{module.name}")
 
 
