@@ -37,6 +37,7 @@ JOB: Final[dict[str, Any]] = {
     "promised_start": 1_700_004_620,
     "headline": "Likely 2023-11-14 22:43:20 UTC (90 % by 2023-11-14 23:11:40 UTC), at the latest "
     "2023-11-14 23:30:20 UTC",
+    "labels": {"qos": "normal"},
     "node_sets": [],
     "limited_by": ["at most 10 jobs of user ann at once"],
     "deadline": None,

@@ -91,6 +91,7 @@ SIMPLE = [
     (f"{_ONE}/alternatives", "get"),
     (f"{_ONE}/alternatives", "delete"),
     (f"{_ONE}/fair-share", "get"),
+    (f"{_ONE}/partitions", "get"),
     (f"{_ONE}/policy", "get"),
     (f"{_ONE}/policy", "delete"),
     (f"{_ONE}/licences", "get"),
@@ -127,7 +128,7 @@ ENDLESS = [(f"{_ONE}/stream", "get")]
 OPERATIONS = [
     *((f"{_ONE}/{path}", "get") for path in ("jobs", "nodes", "plan", "gaps", "decisions", "transfers")),
     (f"{_ONE}/jobs/{{job}}/history", "get"),
-    *((f"{_ONE}/{path}", "get") for path in ("plan/evaluation/history", "searches")),
+    *((f"{_ONE}/{path}", "get") for path in ("plan/evaluation/history", "fair-share/history", "searches")),
     (f"{_ONE}/policy/preview", "post"),
     (f"{_ONE}/policy", "put"),
     *((f"{_ONE}/{path}", "post") for path in ("events", "what-if", "pause", "alternatives")),

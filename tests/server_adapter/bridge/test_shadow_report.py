@@ -71,8 +71,8 @@ async def test_the_shadow_writes_nothing_and_its_record_can_be_replayed(
     assert main(["shadow-report", "main", "--config", str(config), "--log", str(log), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["started"], found["ended"]) == (JOBS, JOBS)
-    assert 0 < found["told"] <= JOBS
-    assert found["due"] + found["earlier"] + found["later"] == found["told"]
+    assert 0 < found["estimated"] <= JOBS
+    assert found["due"] + found["earlier"] + found["later"] == found["estimated"]
     policies = ["--policy", "fcfs", "--policy", "conservative"]
     assert main(["replay", str(log), *policies, "--estimates", "user", "--json", str(table)]) == 0
     waits = {row["policy"]: row["avg_wait_s"] for row in json.loads(table.read_text())}
