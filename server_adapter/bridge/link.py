@@ -5,7 +5,7 @@ import logging
 import pwd
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -159,6 +159,33 @@ class ServerLink(Generic[C]):
 
     def _is_old(self) -> bool:
         return self._lifetime is not None and time.monotonic() - self._opened_at >= self._lifetime
+
+
+class LinkPool(Generic[C]):
+    """Lends one of several connections, for requests that the server answers late. A connection is opened
+    only if all open ones are in use.
+    """
+
+    def __init__(self, links: Iterable[ServerLink[C]]) -> None:
+        self._links = list(links)
+        self._idle = list(self._links)
+        self._free = asyncio.Semaphore(len(self._links))
+
+    @asynccontextmanager
+    async def borrow(self) -> AsyncIterator[C]:
+        """Lend a connection. Raises as `ServerLink.borrow`."""
+        async with self._free:
+            link = self._idle.pop()
+            try:
+                async with link.borrow() as connection:
+                    yield connection
+            finally:
+                self._idle.append(link)
+
+    async def close(self) -> None:
+        """Say goodbye on each connection."""
+        for link in self._links:
+            await link.close()
 
 
 def _user(number: int) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
@@ -24,10 +24,12 @@ from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.run_checks import describe_old_term
 
-__all__ = ["PreemptionExecutor", "PreemptionServer"]
+__all__ = ["PREEMPTIONS_AT_ONCE", "PreemptionExecutor", "PreemptionServer"]
 
 _log = logging.getLogger(__name__)
 
+PREEMPTIONS_AT_ONCE: Final = 8
+"""Jobs that are requeued at the same time: the server answers when the job has ended on its nodes."""
 _SETTLING_S: Final = 2.0
 """Time until a request with a lost answer is checked."""
 _SAME_RUN_S: Final = 30
@@ -132,20 +134,25 @@ class PreemptionExecutor:
                 False, text=f"the decision expired {self._clock() - order.expires:.0f} s ago"
             )
         signalled: list[float] = []
+        lost = False
         while True:
             try:
                 return await self._preempt(server, order, signalled)
             except ServerRefusedError as error:
                 if await self._is_over(server, order):
                     return _PreemptionOutcome(True, text="the run had ended")
-                return _PreemptionOutcome(False, error.code, error.text or str(error))
+                if not lost or self._clock() >= _deadline(order, signalled):
+                    return _PreemptionOutcome(False, error.code, error.text or str(error))
+                # The request whose answer was lost may still be under way.
+                await self._sleep(_SETTLING_S)
             except (RightsError, ValueError) as error:
                 return _PreemptionOutcome(False, text=str(error))
             except (ServerUnreachableError, ProtocolError) as error:
                 # The request may have been carried out: the next try looks at the run first.
-                if self._clock() >= order.expires + (order.grace if signalled else 0):
+                if self._clock() >= _deadline(order, signalled):
                     return _PreemptionOutcome(False, text=f"{error}; not reached again in time")
                 _log.warning("preemption of %s: %s; it is tried again", order.job_id, error)
+                lost = True
                 await self._sleep(_SETTLING_S)
 
     def _refusal(self, order: Preempt) -> str:
@@ -189,6 +196,11 @@ def _is_this_run(order: Preempt, job: JobFacts | None) -> bool:
     if job is None or job.state not in ACTIVE - {"E"}:
         return False
     return job.started is None or abs(job.started - order.started) <= _SAME_RUN_S
+
+
+def _deadline(order: Preempt, signalled: Sequence[float]) -> int:
+    """Return until when a request is tried again."""
+    return order.expires + (order.grace if signalled else 0)
 
 
 def _name(order: Preempt) -> str:

@@ -317,7 +317,9 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
     in_place = record is not None and is_planned_at(state.plan, record.slot, one.start)
     if record is None or record.phase in (Phase.RUNNING, Phase.DISPATCHED):
         _restore(state, one, event, "the preemptor does not wait any more")
-    elif not in_place or state.plan.unusable_nodes(record.slot):
+    elif in_place and state.plan.unusable_nodes(record.slot):
+        _undo(state, one, event, Cause.NODE_LOST, "a node of its planned place cannot be used")
+    elif not in_place:
         _undo(state, one, event, Cause.OVERRUN, "the preemptor lost its place")
     elif any(state.plan.end(run.slot) != one.start for run in runs):
         _undo(state, one, event, Cause.OVERRUN, "a job to be preempted for it was altered")

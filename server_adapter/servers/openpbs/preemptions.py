@@ -15,7 +15,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.replies import PreemptedJobs
 from server_adapter.batch.requests import JobRequest, SignalRequest, StatusRequest
-from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.link import LinkPool
 from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.requests import PreemptJobsRequest
@@ -34,12 +34,12 @@ BorrowConnection = Callable[[], AbstractAsyncContextManager[OpenPBSConnection]]
 
 
 class OpenPBSPreemptionClient:
-    """Ends runs. A rerun is answered when the node has ended the job, so it has a connection of its own;
+    """Ends runs. A rerun is answered when the node has ended the job, so reruns have their own connections;
     `borrow_place` lends the connection of the registered scheduler, the only one for PreemptJobs.
     """
 
     def __init__(
-        self, link: ServerLink[OpenPBSConnection], borrow_place: BorrowConnection, scheduler: str
+        self, link: LinkPool[OpenPBSConnection], borrow_place: BorrowConnection, scheduler: str
     ) -> None:
         self._link = link
         self._borrow_place = borrow_place

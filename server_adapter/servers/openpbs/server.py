@@ -9,8 +9,9 @@ from typing import Final
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import BatchError, RequestForbiddenError, RightsError
 from server_adapter.batch.sockets import Address
-from server_adapter.bridge.link import ServerLink
+from server_adapter.bridge.link import LinkPool, ServerLink
 from server_adapter.bridge.manual_starts import ManualStarts
+from server_adapter.bridge.preemptions import PREEMPTIONS_AT_ONCE
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
@@ -128,12 +129,15 @@ class OpenPBSServer(ComposedServer):
             hosts=lambda: self._reader.hosts,
         )
         self._preemptions = OpenPBSPreemptionClient(
-            ServerLink(
-                address,
-                lambda: open_with(preemptions.REQUESTS if settings.mode == "scheduler" else READ_ONLY),
-                clock=clock,
-                owner=server.owner_id,
-                lifetime=server.renew,
+            LinkPool(
+                ServerLink(
+                    address,
+                    lambda: open_with(preemptions.REQUESTS if settings.mode == "scheduler" else READ_ONLY),
+                    clock=clock,
+                    owner=server.owner_id,
+                    lifetime=server.renew,
+                )
+                for _ in range(PREEMPTIONS_AT_ONCE)
             ),
             self.place.borrow,
             server.scheduler,

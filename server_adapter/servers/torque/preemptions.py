@@ -1,4 +1,4 @@
-"""Preemption on a TORQUE server: ``qsig`` and ``qrerun`` over a connection of their own.
+"""Preemption on a TORQUE server: ``qsig`` and ``qrerun`` over connections of their own.
 
 A rerun is answered when the node has ended the job, which may take longer than a reading may wait.
 """
@@ -9,10 +9,11 @@ from schedd.wire import JobFacts
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.requests import JobRequest, SignalRequest
+from server_adapter.bridge.link import LinkPool
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import job_facts
-from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.torque.codes import READ_ONLY
+from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
 
 __all__ = ["REQUESTS", "TorquePreemptionClient"]
@@ -24,7 +25,7 @@ REQUESTS: Final = READ_ONLY | {RequestCode.RERUN, RequestCode.SIGNAL_JOB}
 class TorquePreemptionClient:
     """Ends runs. `jobs` is the query for a job."""
 
-    def __init__(self, link: TorqueLink, jobs: AttributeQuery) -> None:
+    def __init__(self, link: LinkPool[TorqueConnection], jobs: AttributeQuery) -> None:
         self._link = link
         self._jobs = jobs
 

@@ -9,7 +9,9 @@ from typing import Final
 
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.sockets import Address
+from server_adapter.bridge.link import LinkPool
 from server_adapter.bridge.manual_starts import ManualStarts
+from server_adapter.bridge.preemptions import PREEMPTIONS_AT_ONCE
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.bridge.state import PendingReservation, ServerState
@@ -81,7 +83,11 @@ class TorqueServer(ComposedServer):
         self.job_writer = TorqueJobWriter(link, offers, pace)
         # a rerun is answered when the job has ended on its node
         self._preemptions = TorquePreemptionClient(
-            make_link(preemptions.REQUESTS if settings.mode == "scheduler" else READ_ONLY), query
+            LinkPool(
+                make_link(preemptions.REQUESTS if settings.mode == "scheduler" else READ_ONLY)
+                for _ in range(PREEMPTIONS_AT_ONCE)
+            ),
+            query,
         )
         self._reader = TorqueReader(link, query, by_hand, full_every=settings.poll.interval)
         self._read_since: float | None = None

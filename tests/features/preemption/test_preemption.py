@@ -430,6 +430,18 @@ def test_late_victim_goes_on_in_the_plan_if_the_preemptor_finds_no_place() -> No
     assert cluster.engine.state.plan.end(cluster.record("long").slot) == T + 10_000
 
 
+def test_promise_that_a_lost_node_breaks_names_the_node_though_a_preemption_was_planned_there() -> None:
+    cluster = PreemptingCluster(nodes=1, more={"slack": 0})
+    cluster.submit("long", "1:ppn=4", 2_000)
+    cluster.at(100)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert (cluster.planned("now"), cluster.promise("now")) == (["long"], 2_000)
+    cluster.node("n1", state="down")
+    cluster.at(4_000)
+    assert cluster.planned("now") == []
+    assert cluster.breaches("now") == [Cause.NODE_LOST.value]
+
+
 def hypothetical_job(queue: str) -> JobFacts:
     resources = {"nodes": "1:ppn=4", "walltime": "100"}
     return JobFacts(id="", owner="ann", queue=queue, submitted=T + 2_000, resources=resources)

@@ -10,6 +10,8 @@ import pytest
 
 from schedd.wire import JobFacts, Preempt, PreemptionDone, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.sockets import Address
+from server_adapter.bridge.link import LinkPool, ServerLink
 from server_adapter.bridge.preemptions import PreemptionExecutor
 from tests.waits import WAIT_S
 
@@ -29,6 +31,7 @@ class RunningJob:
         self.lost: list[str] = []  # requests that are carried out, and their answers lost
         self.refused = ""
         self.stays = False  # the next request that is lost was not carried out
+        self.ends_late = 0  # the first request is under way for so many further ones
         self.ends_on_signal = False
 
     async def find_job(self, job: str) -> JobFacts | None:
@@ -44,6 +47,11 @@ class RunningJob:
     async def requeue_job(self, job: str) -> None:
         assert job == "7"
         self.requests.append("requeue")
+        if self.ends_late and len(self.requests) > 1:
+            self.ends_late -= 1
+            if not self.ends_late:
+                self.job = None
+            raise ServerRefusedError(15018, "invalid state for job", "rerun")
         if self.refused:
             raise ServerRefusedError(15040, self.refused, "rerun")
         assert self.job is not None
@@ -165,6 +173,35 @@ def test_signal_is_sent_only_once_if_the_server_is_lost_after_it() -> None:
     (event,) = house.do(order(signal="USR1", grace=30))
     assert event.done
     assert house.server.requests == ["signal USR1", "requeue", "requeue"]
+
+
+def test_refusal_while_a_lost_request_is_under_way_is_no_failure() -> None:
+    house = ExecutorHarness()
+    house.server.lost = ["no answer within 30 s"]
+    house.server.stays = True
+    house.server.ends_late = 3
+    (event,) = house.do(order())
+    assert (event.done, event.text) == (True, "the run had ended")
+    assert house.server.requests == ["requeue"] * 4
+
+
+def test_pool_lends_a_second_connection_only_while_the_first_is_in_use() -> None:
+    opened: list[Any] = []
+
+    async def connect() -> Any:
+        opened.append(SimpleNamespace(usable=True, peer_owner=lambda: None, close=lambda: asyncio.sleep(0)))
+        return opened[-1]
+
+    async def work() -> None:
+        pool = LinkPool(ServerLink(Address("localhost", 1), connect) for _ in range(2))
+        async with pool.borrow() as first:
+            pass
+        async with pool.borrow() as again, pool.borrow() as second:
+            assert first is again is not second
+        await pool.close()
+
+    asyncio.run(work())
+    assert len(opened) == 2
 
 
 def test_run_that_is_over_counts_as_preempted_though_the_decision_expired() -> None:
