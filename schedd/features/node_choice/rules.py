@@ -21,6 +21,8 @@ from schedd.wire import JobFacts, NodeFacts
 
 __all__ = ["arrange_job", "level_features", "node_order", "order_nodes", "refuse_unknown_level"]
 
+_MOST_SPREAD_UNITS: Final = 20_000
+"""Units of a job that are spread one by one; of a larger job whole nodes are chosen."""
 _SITE: Final = "site"
 """Name of the order of all jobs without one of their partition."""
 
@@ -129,7 +131,8 @@ def _place(
     if int(units.sum()) < chunk.count:
         return False
     ranks = _ranks(state, slot, rows)
-    if preferences.arrange == "spread" and chunk.need[SHARE] < WHOLE:
+    one_by_one = chunk.need[SHARE] < WHOLE and chunk.count <= _MOST_SPREAD_UNITS
+    if preferences.arrange == "spread" and one_by_one:
         found = spread_units(units, free[CPUS], chunk.need[CPUS], ranks, chunk.count)
         if int(found.sum()) < chunk.count:
             return False

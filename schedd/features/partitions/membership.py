@@ -49,17 +49,24 @@ class PartitionTable:
         self._access = {name: _access(one) for name, one in rules.sets.items()}
         self._defaults = {(one.who, one.name): one for one in rules.defaults}
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
+        self._of_nodes: dict[tuple[object, ...], Sequence[str]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.names)
 
-    def partitions_of(self, facts: NodeFacts) -> list[str]:
+    def partitions_of(self, facts: NodeFacts) -> Sequence[str]:
         """The partitions of a node; those without any are in the one without a name."""
         if not self.names:
             return []
-        properties = frozenset(facts.properties)
-        found = [name for name, members in self._members.items() if members.has(facts.name, properties)]
-        return found or [NO_PARTITION]
+        key = (facts.name, facts.properties)
+        found = self._of_nodes.get(key)
+        if found is None:
+            if len(self._of_nodes) >= _MOST_KNOWN:
+                self._of_nodes.clear()
+            properties = frozenset(facts.properties)
+            having = [name for name, members in self._members.items() if members.has(facts.name, properties)]
+            found = self._of_nodes[key] = having or [NO_PARTITION]
+        return found
 
     def features(self, facts: NodeFacts) -> list[str]:
         """The features of a node of the plan for its partitions."""

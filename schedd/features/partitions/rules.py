@@ -72,7 +72,7 @@ def job_partition(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
         return candidates[0]
     chosen = chosen_partition(known, facts.id)
     if chosen is not None and chosen in candidates:
-        return chosen
+        candidates = (chosen, *candidates)  # unless somebody started it elsewhere by hand
     return _partition_of_nodes(known, table, facts, candidates) if facts.shares else candidates[0]
 
 

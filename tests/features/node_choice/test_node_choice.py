@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.node_choice import rules
 from schedd.features.node_choice.arrangement import contiguous_nodes, first_nodes, spread_units
 from schedd.model import StartKnown
 from schedd.plan.columns import CPUS, MEM
@@ -227,3 +228,18 @@ def test_spread_units_fit_and_leave_the_fullest_node_as_free_as_possible(
         assert all(left[i] + 1 >= left[j] for j in range(len(room))), "a unit would better be elsewhere"
     ordered = first_nodes(units, list(range(len(room))), count)
     assert sum(int(units[i]) for i in ordered[:-1]) < count
+
+
+def test_a_job_of_very_many_units_is_not_spread_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: list[int] = []
+
+    def count_units(*wanted: Any) -> Any:
+        counts.append(wanted[-1])
+        return spread_units(*wanted)
+
+    monkeypatch.setattr(rules, "spread_units", count_units)
+    cluster = Cluster(2, site={"node_choice": {"arrange": "spread"}})
+    for job, units in (("1", 20_000), ("2", 1_000_000)):
+        cluster.submit(job, family="openpbs", resources={"select": f"{units}:ncpus=0"})
+    assert counts == [20_000]
+    assert [cluster.start(job) for job in "12"] == [0, 0]

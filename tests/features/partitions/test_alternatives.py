@@ -10,7 +10,7 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.partitions.state import partition_state
 from schedd.model import Never, StartKnown
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
-from schedd.wire import JobFacts
+from schedd.wire import JobFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 from tests.features.partitions.test_partitions import partition
 
@@ -127,3 +127,15 @@ def test_an_altered_partition_replaces_the_one_that_the_job_names_by_the_other_r
     question = WhatIfRequest(job="1")
     altered = question.facts(T, job, WhatIfVariant(request="partition=b")).resources
     assert altered == {"nodes": "1:ppn=4", "walltime": "100", "partition": "b"}
+
+
+def test_a_job_that_was_started_by_hand_counts_in_the_partition_of_its_nodes() -> None:
+    limits = [{"amount": 4, "what": "cpus", "partition": "a"}]
+    cluster = Cluster(4, site={"partitions": TWO, "limits": limits})
+    cluster.reserve("service", "n1", "n2", start=0, end=50)
+    cluster.submit("1", walltime=500, resources={"partition": "a:b"}, state="H", holds="u")
+    assert partition(cluster, "1") == "b"
+    cluster.send(*cluster.server.start("1", (ShareFacts("n1", 4),)))
+    assert partition(cluster, "1") == "a"
+    cluster.submit("2", walltime=100, resources={"partition": "a"})
+    assert cluster.start("2") == 500
