@@ -24,7 +24,7 @@ from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.run_checks import describe_old_term
 
-__all__ = ["PREEMPTIONS_AT_ONCE", "PreemptionExecutor", "PreemptionServer"]
+__all__ = ["PREEMPTIONS_AT_ONCE", "PreemptionExecutor", "PreemptionServer", "full_signal_name"]
 
 _log = logging.getLogger(__name__)
 
@@ -187,6 +187,11 @@ class PreemptionExecutor:
             return not _is_this_run(order, await server.find_job(order.job_id))
         except (ServerUnreachableError, ProtocolError, ServerRefusedError):
             return False
+
+
+def full_signal_name(signal: str) -> str:
+    """Return a signal as the nodes know it: `SIGUSR1` for `USR1`; a number has no prefix."""
+    return signal if signal.isdigit() else f"SIG{signal.removeprefix('SIG')}"
 
 
 def _is_this_run(order: Preempt, job: JobFacts | None) -> bool:

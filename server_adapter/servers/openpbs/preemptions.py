@@ -16,6 +16,7 @@ from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.replies import PreemptedJobs
 from server_adapter.batch.requests import JobRequest, SignalRequest, StatusRequest
 from server_adapter.bridge.link import LinkPool
+from server_adapter.bridge.preemptions import full_signal_name
 from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.requests import PreemptJobsRequest
@@ -60,7 +61,7 @@ class OpenPBSPreemptionClient:
     async def signal_job(self, job: str, signal: str) -> None:
         """Send a signal to the job."""
         async with self._link.borrow() as connection:
-            await connection.request(SignalRequest(job=job, signal=f"SIG{signal.removeprefix('SIG')}"))
+            await connection.request(SignalRequest(job=job, signal=full_signal_name(signal)))
 
     async def requeue_job(self, job: str) -> None:
         """Requeue the job by PreemptJobs or by a rerun."""

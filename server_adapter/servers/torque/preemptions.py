@@ -10,6 +10,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.requests import JobRequest, SignalRequest
 from server_adapter.bridge.link import LinkPool
+from server_adapter.bridge.preemptions import full_signal_name
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import job_facts
 from server_adapter.torque.codes import READ_ONLY
@@ -45,7 +46,7 @@ class TorquePreemptionClient:
     async def signal_job(self, job: str, signal: str) -> None:
         """Send a signal to the job."""
         async with self._link.borrow() as connection:
-            await connection.request(SignalRequest(job=job, signal=f"SIG{signal.removeprefix('SIG')}"))
+            await connection.request(SignalRequest(job=job, signal=full_signal_name(signal)))
 
     async def requeue_job(self, job: str) -> None:
         """Rerun the job."""

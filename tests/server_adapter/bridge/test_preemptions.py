@@ -12,7 +12,7 @@ from schedd.wire import JobFacts, Preempt, PreemptionDone, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import LinkPool, ServerLink
-from server_adapter.bridge.preemptions import PreemptionExecutor
+from server_adapter.bridge.preemptions import PreemptionExecutor, full_signal_name
 from tests.waits import WAIT_S
 
 NOW = 1_700_000_000
@@ -202,6 +202,11 @@ def test_pool_lends_a_second_connection_only_while_the_first_is_in_use() -> None
 
     asyncio.run(work())
     assert len(opened) == 2
+
+
+@pytest.mark.parametrize("given", ["USR1", "SIGUSR1", "10"])
+def test_signal_is_named_as_the_nodes_know_it(given: str) -> None:
+    assert full_signal_name(given) == ("10" if given == "10" else "SIGUSR1")
 
 
 def test_run_that_is_over_counts_as_preempted_though_the_decision_expired() -> None:
