@@ -125,6 +125,8 @@ def _find_blocker(state: EngineState, job: str, wanted: dict[str, int]) -> str |
 def _has_room(state: EngineState, job: str, pool: str, amount: int) -> bool:
     part = limit_parser(state)
     limit, tally = part.limits[pool], _tally(part, pool)
+    if limit.counts in ("eligible", "used") and amount <= tally.inside.get(job, 0):
+        return True  # a planned job keeps its room, also if a run used more than was held for it
     used = part.meters[pool].counted(state.now) if pool in part.meters else 0
     return tally.total - tally.inside.get(job, 0) + used + amount <= limit.amount
 
@@ -483,6 +485,8 @@ def wait_in_what_if(
     for counts in _ORDER:
         for pool, limit, amount in claimed:
             meter = part.meters.get(pool, _NO_METER)
+            if counts != "submitted" and amount <= mine.get(pool, 0):
+                continue  # as in _has_room
             total = part.totals.get(pool, 0) - mine.get(pool, 0)
             if limit.counts == counts and total + meter.counted(published.as_of) + amount > limit.amount:
                 return _explain_wait(limit, amount, total, meter, published.as_of)

@@ -230,6 +230,26 @@ def test_a_job_that_may_use_the_whole_limit_starts_after_the_decay_of_past_use()
     assert cluster.runs("2") == [8744]  # 400 * 0.5 ** (8644 / 1000) < 1
 
 
+def test_a_planned_job_keeps_its_room_when_a_run_used_more_than_was_held_for_it() -> None:
+    use = {"qos": "low", "counts": "used", "what": "walltime", "half_life": 3000, "amount": 200}
+    site = {"limits": [use], "qos": {"levels": {"low": {}, "high": {}}}}
+    cluster = Cluster(slack=10, site=site)
+    cluster.submit("1", runtime=150, resources={"qos": "low"})
+    cluster.submit("2", walltime=500, resources={"qos": "high"})
+    cluster.submit("3", walltime=90, resources={"qos": "low"})
+    assert starts(cluster, "123") == [0, 100, 600]
+    cluster.at(170)
+    before = cluster.start("3")
+    cluster.alter_request("3", walltime="80")  # 150 were used and 80 more are wanted
+    assert cluster.start("3") == before
+    published, record = publish_snapshot(cluster.engine.state), cluster.record("3")
+    assert wait_in_what_if(published, record.facts, record.understood, "3") is None
+    cluster.alter_request("3", walltime="85")  # more than it has room for
+    assert "use to fall" in waits(cluster, "3")
+    cluster.at(3000)
+    assert len(cluster.runs("3")) == 1
+
+
 def test_jobs_on_hold_count_as_submitted_after_a_change_of_the_policy() -> None:
     limit = {"counts": "submitted", "amount": 1}
     cluster = Limited(limit, nodes=4)
