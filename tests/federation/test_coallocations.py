@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from schedd.dialect import parse_walltime
 from schedd.features.bookings.state import booking_table
 from schedd.federation.events import CoAllocationReleaseRequested, PlaceBooked, RoundCommitted, RoundProposed
 from schedd.federation.items import ImpossibleError
@@ -78,6 +79,31 @@ def test_coallocation_respects_ready_time_and_deadline(simulation: SimulatedFede
     assert simulation.group(later).promised == (T + 500, T + 600)
     assert not simulation.group(late).rounds
     assert simulation.federation.coallocation_operations.notes[late].startswith("no moment was found")
+
+
+def test_components_run_as_long_as_the_slowest_cluster_needs(tmp_path: Path) -> None:
+    """100 s of work at speed 1, and 25 % for two clusters: 250 s at half speed, at the fast cluster, too."""
+    simulation = SimulatedFederation(tmp_path, speeds={"a": 0.5, "b": 4.0})
+    try:
+        name = simulation.submit({**WHOLE, "clusters": "a"}, {**WHOLE, "clusters": "b"}, overhead=25)
+        simulation.go(3)
+        one = simulation.group(name).committed
+        assert one is not None
+        assert one.length == 250
+        simulation.go(one.start - simulation.now + 40)
+        assert simulation.group(name).started_at
+        for cluster in "ab":
+            walltimes = {
+                parse_walltime(job.resources["walltime"])
+                for job in simulation.clusters[cluster].server.jobs.values()
+                if job.state == "R"
+            }
+            assert walltimes == {250}
+        alone = simulation.submit({**WHOLE, "clusters": "b"})
+        simulation.go(3)
+        assert [copy.length for copy in simulation.group(alone).attempts] == [25]
+    finally:
+        simulation.close()
 
 
 def test_cluster_order_rotates_between_coallocations(simulation: SimulatedFederation) -> None:

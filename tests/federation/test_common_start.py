@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import product
+from math import ceil
 from typing import Any
 
 from hypothesis import given
@@ -17,12 +18,14 @@ class ComponentPlans:
     def __init__(self, nodes: Mapping[str, int], free: Mapping[str, int] | None = None) -> None:
         self.nodes, self.free = nodes, free or {}
         self.sizes: list[int] = []
+        self.seconds: list[tuple[str, int]] = []
         self.asked = 0
 
     def query(self, asked: Iterable[tuple[str, tuple[int, ...], int]], after: int) -> dict[Any, int | None]:
         found: dict[Any, int | None] = {}
-        for name, components, _ in asked:
+        for name, components, seconds in asked:
             self.asked += 1
+            self.seconds.append((name, seconds))
             fits = sum(self.sizes[i] for i in components) <= self.nodes[name]
             found[name, components] = max(after, self.free.get(name, 0)) if fits else None
         return found
@@ -78,6 +81,75 @@ def test_search_finds_any_existing_placement(sizes: list[int], nodes: list[int],
     if found is not None:
         for name in names:
             assert sum(sizes[i] for i, where in found.places.items() if where == name) <= plans.nodes[name]
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    st.lists(
+        st.tuples(st.integers(1, 6), st.sampled_from([0.25, 0.5, 1.0, 3.0, 4.0]), st.integers(0, 4)),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from([0, 25]),
+    st.integers(0, 5),
+)
+def test_common_start_at_different_speeds_has_the_earliest_end(
+    sizes: list[int], clusters: list[tuple[int, float, int]], overhead: int, first: int
+) -> None:
+    """All components run as long as those at the slowest cluster in use."""
+    names = "abc"[: len(clusters)]
+    nodes = {name: one[0] for name, one in zip(names, clusters, strict=True)}
+    speed = {name: one[1] for name, one in zip(names, clusters, strict=True)}
+    free = {name: one[2] for name, one in zip(names, clusters, strict=True)}
+    plans = ComponentPlans(nodes, {name: 100 * count for name, count in free.items()})
+    plans.sizes = sizes
+    ends = []
+    for places in product(names, repeat=len(sizes)):
+        used = set(places)
+        if all(
+            sum(size for size, where in zip(sizes, places, strict=True) if where == name) <= nodes[name]
+            for name in used
+        ):
+            work = 60 + (60 * overhead // 100 if len(used) > 1 else 0)
+            ends.append(
+                max(100 * free[name] for name in used) + ceil(work / min(speed[name] for name in used))
+            )
+    components = [Component({"resources": {"nodes": str(size)}}, 60) for size in sizes]
+    found = find_common_start(
+        components,
+        CoAllocationOptions(overhead=overhead),
+        {i: tuple(names) for i in range(len(sizes))},
+        plans.query,
+        0,
+        first=first,
+        speeds=speed,
+    )
+    assert (found is not None) == bool(ends)
+    if found is not None:
+        if len(set(speed.values())) > 1:
+            assert found.start + found.length == min(ends)
+        used = set(found.places.values())
+        assert found.length * min(speed[name] for name in used) >= 60
+        assert found.start >= max(100 * free[name] for name in used)
+
+
+def test_deadline_excludes_slow_clusters_only() -> None:
+    plans = ComponentPlans({"a": 2, "b": 2}, {"b": 500})
+    plans.sizes = [2]
+    components = [Component({"resources": {"nodes": "2"}}, 60)]
+
+    def search(deadline: int | None) -> CommonStart | None:
+        options = CoAllocationOptions(deadline=deadline)
+        speeds = {"a": 0.1, "b": 2.0}
+        return find_common_start(components, options, {0: ("a", "b")}, plans.query, 0, speeds=speeds)
+
+    assert search(None) == CommonStart(500, 30, {0: "b"})
+    assert search(529) is None
+    plans.free = {"b": 5000}
+    assert search(None) == CommonStart(0, 600, {0: "a"})
+    assert search(600) == CommonStart(0, 600, {0: "a"})
+    assert search(599) is None
+    assert dict(plans.seconds) == {"a": 600, "b": 30}
 
 
 def test_requests_are_merged_in_each_dialect() -> None:

@@ -173,6 +173,21 @@ def test_division_starts_at_the_first_possible_time(
         assert all(0 < found.units[i] <= plans.free(name, found.start) for i, name in found.places.items())
 
 
+def test_division_runs_as_long_as_on_its_slowest_cluster() -> None:
+    plans = UnitPlans({"a": {0: 4}, "b": {0: 4}, "c": {0: 9}})
+    speeds = {"a": 2.0, "b": 1.0, "c": 0.25}
+
+    def divide(units: int) -> tuple[int, set[str]] | None:
+        options = CoAllocationOptions(units=units, most=3, overhead=20)
+        found = find_divided_start(options, 100, "abc", plans.query, 10, speeds=speeds)
+        return (found.length, set(found.places.values())) if found is not None else None
+
+    assert divide(4) == (50, {"a"})
+    assert divide(8) == (120, {"a", "b"})
+    assert divide(9) == (400, {"c"})
+    assert divide(10) == (480, {"a", "c"}) or divide(10) == (480, {"b", "c"})
+
+
 def test_division_needs_few_queries() -> None:
     plans = UnitPlans({name: {0: 1_000} for name in "abcd"})
     found = find_divided_start(CoAllocationOptions(units=3_500, most=4), 10, "abcd", plans.query, 0)

@@ -7,10 +7,11 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.federation.api.answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.requests import FederatedRequest, TextMap
+from schedd.federation.cluster_speed import scale_seconds
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
 from schedd.federation.coallocation.decisions import component_transfer_name
 from schedd.federation.coallocation.divided_components import scale_unit, unit_cores
@@ -95,9 +96,6 @@ class CoAllocationRequest(BaseModel):
                 raise ValueError("components: a divided component (cores) must be the only one")
             if not self.most:
                 raise ValueError("most: over how many clusters may it be divided at most?")
-        longest = max(component.walltime for component in self.components)
-        if self.deadline is not None and self.deadline < self.ready + longest:
-            raise ValueError(f"deadline: it runs for {longest} s from {self.ready} on, and ends after that")
         return self
 
 
@@ -148,6 +146,7 @@ async def _submit_coallocation(
     """Submit a co-allocation to the federation. The response comes when it is durable. Its start is published
     when all components are booked; it is moved only to end earlier.
     """
+    _check_deadline(federation, body)
     components = []
     owner = ""
     for component in body.components:
@@ -174,6 +173,15 @@ async def _submit_coallocation(
         partial(federation.coallocation_operations.submit, owner, tuple(components), options, body.key)
     )
     return coallocation_row(federation, coallocation)
+
+
+def _check_deadline(federation: FederationState, body: CoAllocationRequest) -> None:
+    """Refuse a deadline that even the fastest cluster misses. Raises ProblemError."""
+    fastest = max((one.speed for one in federation.settings.clusters.values()), default=1.0)
+    least = scale_seconds(max(component.walltime for component in body.components), fastest)
+    if body.deadline is not None and body.deadline < body.ready + least:
+        what = f"deadline: it runs for {least} s from {body.ready} on, and ends after that"
+        raise ProblemError("invalid", what, errors=[Fault(where="body.deadline", what=what)])
 
 
 def _get_coallocation(federation: LeadingFederation, caller: Caller, coallocation: str) -> CoAllocationView:

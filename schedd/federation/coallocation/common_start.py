@@ -1,4 +1,4 @@
-"""Search for the earliest common start of all components, with a cluster for each.
+"""Search for the common start of all components with the earliest end, with a cluster for each.
 
 The search first asks the clusters' plans for the earliest start of each single component; the answers are the
 candidate times. Components at the same cluster are queried together.
@@ -9,9 +9,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedd.dialect import format_walltime
+from schedd.federation.cluster_speed import scale_seconds
 from schedd.federation.coallocation.coallocations import CoAllocationOptions, Component
 
-__all__ = ["CommonStart", "CommonStartQuery", "ends_too_late", "find_common_start", "merge_requests"]
+__all__ = [
+    "CommonStart",
+    "CommonStartQuery",
+    "PlacementWay",
+    "find_common_start",
+    "merge_requests",
+    "placement_ways",
+    "search_moments",
+]
 
 CommonStartQuery = Callable[
     [Iterable[tuple[str, tuple[int, ...], int]], int], Mapping[tuple[str, tuple[int, ...]], int | None]
@@ -25,6 +34,15 @@ _COMBINATIONS: Final = 200
 """Maximum queries with several components at one candidate time; further combinations are not tried."""
 _PLAIN: Final = frozenset({"nodes", "procs", "walltime"})
 _SELECT: Final = frozenset({"select", "place", "walltime"})
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementWay:
+    """A duration of the components, with the clusters that allow it, of which at most ``most`` are used."""
+
+    seconds: int
+    most: int
+    clusters: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +80,57 @@ def merge_requests(components: Sequence[Component], seconds: int) -> dict[str, s
     return None
 
 
+def placement_ways(
+    length: int, overhead: int, names: Sequence[str], speeds: Mapping[str, float], most: int
+) -> list[PlacementWay]:
+    """Return the ways to place components of ``length`` seconds at speed 1, shortest first.
+
+    The components run in step, so all of them run as long as those at the slowest cluster. With several
+    clusters they run longer by ``overhead`` percent. Each way has the clusters that are fast enough for its
+    duration.
+    """
+    longer = length + length * overhead // 100
+    ways = []
+    for slowest in sorted({speeds.get(name, 1.0) for name in names}, reverse=True):
+        equal = tuple(name for name in names if speeds.get(name, 1.0) == slowest)
+        ways.append(PlacementWay(scale_seconds(length, slowest), 1, equal))
+        fast = tuple(name for name in names if speeds.get(name, 1.0) >= slowest)
+        if most > 1 and len(fast) > 1:
+            ways.append(PlacementWay(scale_seconds(longer, slowest), min(most, len(fast)), fast))
+    return sorted(ways, key=lambda way: (way.seconds, way.most > 1))
+
+
+def search_moments(
+    ways: Sequence[PlacementWay],
+    options: CoAllocationOptions,
+    place: Callable[[int, PlacementWay, list[int]], CommonStart | None],
+    after: int,
+    ends_before: int | None,
+) -> CommonStart | None:
+    """Return the common start with the earliest end, from ``after`` on and not later than ``ends_before``.
+
+    ``place`` returns a placement at a time, and adds later candidate times to a list. Clusters of equal speed
+    get the earliest start; otherwise a later start on faster clusters may end earlier.
+    """
+    best: CommonStart | None = None
+    one_speed = sum(way.most == 1 for way in ways) == 1
+    moment = max(after, options.ready)
+    for _ in range(_TRIES):
+        later: list[int] = []
+        for way in ways:
+            late = best is not None and moment + way.seconds >= best.start + best.length
+            if late or ends_too_late(moment, way.seconds, options, ends_before):
+                continue
+            found = place(moment, way, later)
+            if found is not None:
+                best = found
+                break
+        if not later or (best is not None and one_speed):
+            break
+        moment = min(later)
+    return best
+
+
 def find_common_start(
     components: Sequence[Component],
     options: CoAllocationOptions,
@@ -71,38 +140,33 @@ def find_common_start(
     *,
     ends_before: int | None = None,
     first: int = 0,
+    speeds: Mapping[str, float] | None = None,
 ) -> CommonStart | None:
-    """Return the earliest common start from ``after`` on, with the end not later than ``ends_before``.
+    """Return the common start with the earliest end, from ``after`` on and not later than ``ends_before``.
 
-    ``allowed`` lists the possible clusters by component. The search fills one cluster before it uses the next
-    (section 2.3 of the thesis). ``first`` rotates the order of the clusters, so that co-allocations differ.
+    ``allowed`` lists the possible clusters by component, ``speeds`` the clusters' speeds (default 1). The
+    search fills one cluster before it uses the next (section 2.3 of the thesis). ``first`` rotates the order
+    of the clusters, so that co-allocations differ.
     """
     length = max(one.walltime for one in components)
-    longer = length + length * options.overhead // 100
     must = [i for i, one in enumerate(components) if not one.optional]
     wished = [i for i, one in enumerate(components) if one.optional]
     names = sorted({name for one in allowed.values() for name in one})
     if not names or any(not allowed[i] for i in must):
         return None
     names = names[first % len(names) :] + names[: first % len(names)]
-    moment = max(after, options.ready)
-    for _ in range(_TRIES):
-        if ends_too_late(moment, length, options, ends_before):
+    speeds = speeds or {}
+
+    def place(moment: int, way: PlacementWay, later: list[int]) -> CommonStart | None:
+        placed = _place_at(moment, way.seconds, way.most, must, wished, allowed, way.clusters, ask, later)
+        if placed is None:
             return None
-        later: list[int] = []
-        for seconds, most in ((length, 1), (longer, options.most or len(names))):
-            if most > 1 and len(names) == 1:
-                continue
-            if ends_too_late(moment, seconds, options, ends_before):
-                continue
-            placed = _place_at(moment, seconds, most, must, wished, allowed, names, ask, later)
-            if placed is not None:
-                used = len(set(placed.values()))
-                return CommonStart(moment, length if used == 1 else seconds, placed)
-        if not later:
-            return None
-        moment = min(later)
-    return None
+        used = sorted(set(placed.values()))
+        seconds = scale_seconds(length, speeds.get(used[0], 1.0)) if len(used) == 1 else way.seconds
+        return CommonStart(moment, seconds, placed)
+
+    ways = placement_ways(length, options.overhead, names, speeds, options.most or len(names))
+    return search_moments(ways, options, place, after, ends_before)
 
 
 def ends_too_late(moment: int, seconds: int, options: CoAllocationOptions, ends_before: int | None) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from schedd.dialect import format_walltime
+from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
 from schedd.federation.coallocation.common_start import CommonStart
 from schedd.federation.coallocation.divided_components import scale_unit, unit_cores
@@ -189,9 +190,11 @@ def _committed_calls(
 
 def _submission(group: CoAllocation, copy: ComponentJob) -> dict[str, Any]:
     given = group.components[copy.component].submission
+    longest = max(one.walltime for one in group.components)
     body = {name: given[name] for name in _SENT if name in given}
     resources = {
-        **scale_unit(given.get("resources", {}), copy.units),
+        # Other time limits grow as the walltime does, by the clusters' speeds and the overhead.
+        **scale_resources(scale_unit(given.get("resources", {}), copy.units), longest / copy.length),
         "walltime": format_walltime(copy.length),
     }
     if copy.units:

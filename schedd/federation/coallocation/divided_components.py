@@ -11,7 +11,12 @@ from typing import Final
 
 from schedd.dialect import RequestError, parse_openpbs, parse_torque, request_family
 from schedd.federation.coallocation.coallocations import CoAllocation, CoAllocationOptions
-from schedd.federation.coallocation.common_start import CommonStart, ends_too_late
+from schedd.federation.coallocation.common_start import (
+    CommonStart,
+    PlacementWay,
+    placement_ways,
+    search_moments,
+)
 
 __all__ = ["UnitStartQuery", "find_divided_start", "renumber_components", "scale_unit", "unit_cores"]
 
@@ -26,8 +31,6 @@ _COUNTS: Final[Mapping[str, re.Pattern[str]]] = {
 }
 """Countable resources, with the pattern of a single unit."""
 _MORE: Final = frozenset({"walltime", "place"})
-_TRIES: Final = 60
-"""Maximum number of candidate times."""
 
 
 def unit_cores(resources: Mapping[str, str]) -> int:
@@ -65,11 +68,13 @@ def find_divided_start(
     *,
     ends_before: int | None = None,
     first: int = 0,
+    speeds: Mapping[str, float] | None = None,
 ) -> CommonStart | None:
-    """Return the earliest common start from ``after`` on for ``options.units`` units on at most
-    ``options.most`` clusters.
+    """Return the common start with the earliest end, from ``after`` on, for ``options.units`` units on at
+    most ``options.most`` clusters.
 
-    With ``ends_before``, the end must not be later. One cluster is preferred. Otherwise the search fills one
+    ``length`` is the duration at speed 1; ``speeds`` are the clusters' speeds (default 1). With
+    ``ends_before``, the end must not be later. One cluster is preferred. Otherwise the search fills one
     cluster before it uses the next. Ties between clusters are broken by an order that ``first`` rotates.
     Components are numbered in the order of the placement.
     """
@@ -77,22 +82,15 @@ def find_divided_start(
         return None
     ordered = sorted(names)
     ordered = ordered[first % len(ordered) :] + ordered[: first % len(ordered)]
-    ways = [(length, 1)]
-    if (most := min(options.most, len(ordered), options.units)) > 1:
-        ways.append((length + length * options.overhead // 100, most))
-    moment = max(after, options.ready)
-    for _ in range(_TRIES):
-        later: list[int] = []
-        for seconds, most in ways:
-            if not ends_too_late(moment, seconds, options, ends_before):
-                found = _place_at(moment, seconds, most, options.units, ordered, ask, later)
-                if found is not None:
-                    places = dict(enumerate(found))
-                    return CommonStart(moment, seconds, places, dict(enumerate(found.values())))
-        if not later:
+
+    def place(moment: int, way: PlacementWay, later: list[int]) -> CommonStart | None:
+        found = _place_at(moment, way.seconds, way.most, options.units, way.clusters, ask, later)
+        if found is None:
             return None
-        moment = min(later)
-    return None
+        return CommonStart(moment, way.seconds, dict(enumerate(found)), dict(enumerate(found.values())))
+
+    ways = placement_ways(length, options.overhead, ordered, speeds or {}, min(options.most, options.units))
+    return search_moments(ways, options, place, after, ends_before)
 
 
 def _place_at(

@@ -223,8 +223,9 @@ class CoAllocationWorker(ThreadedWork):
         after: int,
         ends_before: int | None,
     ) -> CommonStart | None:
-        """Return the earliest common start in the clusters' plans."""
-        bounds: dict[str, Any] = {"ends_before": ends_before, "first": int(group.id)}
+        """Return the common start with the earliest end in the clusters' plans."""
+        speeds = {name: one.speed for name, one in self._federation.settings.clusters.items()}
+        bounds: dict[str, Any] = {"ends_before": ends_before, "first": int(group.id), "speeds": speeds}
         if not group.options.units:
             return find_common_start(
                 group.components,
