@@ -276,3 +276,12 @@ class JobRecord:
     def id(self) -> str:
         """The server's id of the job."""
         return self.facts.id
+
+    @property
+    def run_waited_since(self) -> int:
+        """Begin of the wait for the present run. After a requeue it is the time of the requeue, though the
+        server keeps the time at which the job became eligible first.
+        """
+        facts = self.facts
+        since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
+        return max(since, self.eligible_since) if facts.starts > 1 else since

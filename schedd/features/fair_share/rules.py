@@ -137,7 +137,6 @@ def _running(state: EngineState, tree: ShareTree) -> Iterator[ChargedRun]:
 
 def _charged_run(state: EngineState, tree: ShareTree, record: JobRecord, end: int) -> ChargedRun:
     facts = record.facts
-    since = facts.eligible if facts.eligible is not None else facts.submitted
     settings = state.site.part(FairShareSettings)
     cpus = sum(share.cpus * _node_factor(state, settings, share.node) for share in facts.shares)
     qos = job_labels(state, facts).get("qos", "") if settings.charge_qos else ""
@@ -146,7 +145,7 @@ def _charged_run(state: EngineState, tree: ShareTree, record: JobRecord, end: in
         rate=round(RATE_UNIT * cpus * settings.charge_factor(facts.queue, qos)),
         start=record.run.started,
         end=end,
-        waited=max(0, record.run.started - since),
+        waited=max(0, record.run.started - record.run_waited_since),
     )
 
 

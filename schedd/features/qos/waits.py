@@ -18,11 +18,12 @@ def note_start(state: EngineState, record: JobRecord) -> None:
     if started < state.first_snapshot:
         return  # it started before there was a plan
     facts = record.facts
-    since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
     name = job_labels(state, facts).get("qos", "")
     known = name if name in state.site.part(QosSettings).levels else ""
     key = facts.queue, known
-    part.waits[key] = part.waits.get(key, WaitHistogram()).including(max(0, started - since))
+    part.waits[key] = part.waits.get(key, WaitHistogram()).including(
+        max(0, started - record.run_waited_since)
+    )
 
 
 def forget_run(state: EngineState, record: JobRecord, _: int) -> None:

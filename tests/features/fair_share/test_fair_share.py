@@ -72,6 +72,31 @@ def test_deleted_and_requeued_runs_count() -> None:
     assert used(cluster.engine) == {"phys/ann": 4 * 70, "bio/ann": 4 * 70}
 
 
+def test_wait_of_a_requeued_run_begins_with_the_requeue() -> None:
+    """Job 1 runs for 300 s, and waits 100 s for its second run; the server keeps its time of eligibility."""
+    cluster = Cluster(nodes=1, site=SITE)
+    cluster.submit("1", walltime=1000, group="phys", eligible=T)
+    cluster.at(300)
+    cluster.node("n1", state="offline")
+    cluster.send(*cluster.server.requeue("1"))
+    cluster.server.now += 100
+    cluster.node("n1", state="up")
+    cluster.at(3000)
+    assert {row.place: round(row.used * row.waited) for row in share_rows(cluster.engine) if row.used} == {
+        ("phys",): 100,
+        ("phys", "ann"): 100,
+    }
+
+
+def test_wait_of_a_postponed_job_begins_at_its_first_allowed_start() -> None:
+    cluster = Cluster(nodes=1, site=SITE)
+    cluster.submit("1", walltime=100, group="phys", not_before=T + 500)
+    cluster.at(1000)
+    assert [(row.used, row.waited) for row in share_rows(cluster.engine) if row.place == ("phys",)] == [
+        (400, 0)
+    ]
+
+
 def test_usage_outlives_a_checkpoint_and_goes_on() -> None:
     cluster = Cluster(nodes=1, site=SITE)
     cluster.submit("1", walltime=100, group="phys")

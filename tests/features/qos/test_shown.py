@@ -12,7 +12,7 @@ from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import account_book
 from schedd.features.qos.metrics import collect_metrics
-from schedd.features.qos.state import WaitHistogram
+from schedd.features.qos.state import QosState, WaitHistogram
 from schedd.wire import AccountSet, JobStarted, RunFacts, RunsRead, ShareFacts
 from tests.engine.cluster import T
 from tests.features.qos.test_qos import LEVELS, Site
@@ -93,6 +93,15 @@ def test_waits_are_counted_by_queue_and_qos_once_for_each_run() -> None:
         assert found[f"{name}_bucket", "batch", "normal", "300.0"] == 2
         assert found[f"{name}_bucket", "batch", "low", "300.0"] == 1
         assert found[f"{name}_bucket", "batch", "low", "+Inf"] == 1
+
+
+def test_a_requeued_run_waited_since_its_requeue() -> None:
+    site = Site(default="normal", unknown="ignore")
+    site.submit("1")
+    site.at(90)
+    site.send(*site.server.requeue("1"))
+    site.at(250)
+    assert [(sum(one.counts), one.sum) for one in site.engine.state.part(QosState).waits.values()] == [(2, 0)]
 
 
 def test_a_bucket_includes_its_upper_bound() -> None:
