@@ -186,8 +186,9 @@ class PlanFork:
                 later = isinstance(answer, Never) or answer.kind in ("node", "limit")
             seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
             found: tuple[SmallerRequest, ...] = ()
+            several = len(variants) > 1 and bool(changes or tasks)
+            trials = self._trials(plan, variants, moment) if several else [asking]
             if changes and later:
-                trials = self._trials(plan, variants, moment) if len(variants) > 1 else [asking]
                 found = smaller_requests(
                     request, understood.walltime, lambda *wish: any(one.fits(*wish) for one in trials)
                 )
@@ -195,7 +196,7 @@ class PlanFork:
             if cheapest_by is not None and isinstance(answer, StartKnown):
                 least = asking.cheapest(request, understood.walltime, cheapest_by, self.published)
             known = isinstance(answer, StartKnown)
-            many = tuple(asking.many(request, understood.walltime, tasks)) if tasks and known else ()
+            many = tuple(_ends_of_tasks(trials, request, understood.walltime, tasks)) if known else ()
         return WhatIfAnswer(
             answer,
             understood.walltime,
@@ -484,26 +485,23 @@ class _Trial:
                 return None
             return ask(self.plan, slot)
 
-    def many(self, request: Request, walltime: int, tasks: Sequence[int]) -> Iterator[TasksEnd]:
-        """Yield the common end of each number of equal jobs, as long as there are placements."""
+    def task(self, request: Request, walltime: int) -> tuple[Request, dict[str, int]] | None:
+        """Return what a job needs of the plan and of the limits; None: it is beyond a limit by itself."""
         pools = self._pools(request, walltime)
-        request = self._as_planned(request)
-        slots: list[int] = []
-        last = 0
+        return (self._as_planned(request), pools) if self.limits.too_much(pools) is None else None
+
+    def add_task(self, request: Request, walltime: int, pools: Mapping[str, int]) -> tuple[int, int]:
+        """Add a job to the plan and place it; return its slot and its start, or -1 for both. Raises
+        WorkSpent.
+        """
+        slot = self.plan.add_job(request, walltime, self.ready, pools)
+        start = -1
         try:
-            for wanted in tasks:
-                while len(slots) < wanted:
-                    slots.append(self.plan.add_job(request, walltime, self.ready, pools))
-                    start = self._place(slots[-1])
-                    if start < 0:
-                        return
-                    last = max(last, start + walltime)
-                yield TasksEnd(wanted, last)
-        except WorkSpent:
-            return
+            start = self._place(slot)
         finally:
-            for slot in slots:
+            if start < 0:
                 self.plan.drop_job(slot, self.now)
+        return (slot, start) if start >= 0 else (-1, -1)
 
     def _place(self, slot: int) -> int:
         """Place the job as the engine would, without displacing others; return its start, or -1."""
@@ -551,6 +549,39 @@ class _Trial:
         end = self.now + HORIZON
         request = self._as_planned(request)
         return find_windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
+
+
+def _ends_of_tasks(
+    trials: Sequence[_Trial], request: Request, walltime: int, tasks: Sequence[int]
+) -> Iterator[TasksEnd]:
+    """Yield the common end of each number of equal jobs, as long as there are placements. Each job takes the
+    alternative in which it starts first; all trials have one plan.
+    """
+    slots: list[int] = []
+    last = 0
+    needs = [(one, need) for one in trials if tasks and (need := one.task(request, walltime))]
+    try:
+        for wanted in tasks:
+            while len(slots) < wanted:
+                start = -1
+                for trial, (planned, pools) in needs:
+                    slot, found = trial.add_task(planned, walltime, pools)
+                    if found >= 0 and (start < 0 or found < start):
+                        if start >= 0:
+                            trial.plan.drop_job(slots.pop(), trial.now)
+                        slots.append(slot)
+                        start = found
+                    elif found >= 0:
+                        trial.plan.drop_job(slot, trial.now)
+                if start < 0:
+                    return
+                last = max(last, start + walltime)
+            yield TasksEnd(wanted, last)
+    except WorkSpent:
+        return
+    finally:
+        for slot in slots:
+            trials[0].plan.drop_job(slot, trials[0].now)
 
 
 def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = None) -> PlanFork:

@@ -112,6 +112,14 @@ def test_all_questions_about_a_hypothetical_job_try_all_its_partitions() -> None
     assert [(one.change, one.value) for one in found.changes] == [("nodes", 1)], "at once in partition a"
 
 
+def test_the_tasks_of_a_what_if_use_all_partitions() -> None:
+    cluster = Cluster(4, site={"partitions": TWO})
+    fork = fork_of(cluster)
+    found = fork.what_if(hypothetical("1:ppn=4"), T, tasks=(2, 4, 5)).many
+    assert [(one.tasks, one.end - T) for one in found] == [(2, 100), (4, 100), (5, 200)]
+    assert fork.what_if(hypothetical("1:ppn=4"), T, tasks=(4,)).many == found[1:2], "the plan is as before"
+
+
 def test_a_hypothetical_job_gets_the_partition_that_is_the_default_of_its_queue() -> None:
     cluster = Cluster(4, site={"partitions": TWO})
     queue = replace(cluster.server.queues["batch"], defaults={"partition": "b"})
