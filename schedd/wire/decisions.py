@@ -108,9 +108,9 @@ class Switch:
 class Preempt:
     """Preempt the run of a job that began at ``started``; the outcome is reported as ``PreemptionDone``.
 
-    With a ``signal`` it is sent first, ``grace`` seconds before the job is requeued. The request is made
-    before ``expires``. ``preemptor`` is the job for which this happens. A run that is over counts as
-    preempted.
+    With a ``signal`` it is sent first, ``grace`` seconds before the job is requeued, however late that is.
+    The first request is made before ``expires``. ``preemptor`` is the job for which this happens. A run that
+    is over, or is ending, counts as preempted.
     """
 
     id: str
