@@ -10,6 +10,7 @@ from schedd.dialect.openpbs import parse_openpbs
 from schedd.dialect.torque import parse_torque
 from schedd.model import NodeSets, Request
 from schedd.plan.requests import load_request, save_request
+from schedd.wire import NodeFacts
 from tests.engine.cluster import Cluster
 
 LEVELS = {
@@ -55,6 +56,17 @@ def test_larger_levels_hold_larger_jobs_and_unknown_levels_are_refused() -> None
     assert (cluster.start("4"), cluster.planned_node_names("4")) == (500, ["n1", "n2", "n3", "n4"])
     assert "no node has a level rack of the network: name island or switch" in cluster.view("5").why
     assert "names no level of the network" in cluster.view("6").why
+
+
+def test_the_refusal_of_an_unknown_level_names_the_text_resources_of_nodes() -> None:
+    cluster = Cluster(2)
+    cluster.submit("1", "2:ppn=4", resources={"topology": "rack"})
+    assert cluster.view("1").why.endswith("no node has a level rack of the network: take topology out")
+    properties = ("Switch=s1", "ib=True", "fast")
+    cluster.server.nodes["n1"] = NodeFacts(name="n1", cpus=4, properties=properties)
+    cluster.send(cluster.server.snapshot())
+    cluster.submit("2", "2:ppn=4", resources={"topology": "rack"})
+    assert cluster.view("2").why.endswith("network: name switch (qalter -l topology=LEVEL)")
 
 
 def test_resources_of_nodes_are_levels_and_both_families_read_the_wish() -> None:
