@@ -85,7 +85,8 @@ def test_components_run_as_long_as_the_slowest_cluster_needs(tmp_path: Path) -> 
     """100 s of work at speed 1, and 25 % for two clusters: 250 s at half speed, at the fast cluster, too."""
     simulation = SimulatedFederation(tmp_path, speeds={"a": 0.5, "b": 4.0})
     try:
-        name = simulation.submit({**WHOLE, "clusters": "a"}, {**WHOLE, "clusters": "b"}, overhead=25)
+        limited = {"resources": {**WHOLE, "cput": "800"}}
+        name = simulation.submit({**WHOLE, "clusters": "a"}, {**limited, "clusters": "b"}, overhead=25)
         simulation.go(3)
         one = simulation.group(name).committed
         assert one is not None
@@ -99,6 +100,8 @@ def test_components_run_as_long_as_the_slowest_cluster_needs(tmp_path: Path) -> 
                 if job.state == "R"
             }
             assert walltimes == {250}
+        limits = [job.resources.get("cput") for job in simulation.clusters["b"].server.jobs.values()]
+        assert limits == ["00:33:20"]
         alone = simulation.submit({**WHOLE, "clusters": "b"})
         simulation.go(3)
         assert [copy.length for copy in simulation.group(alone).attempts] == [25]

@@ -234,6 +234,16 @@ def test_move_without_a_reserved_place_is_abandoned() -> None:
     assert (event.type, getattr(event, "attempt", 0)) == ("withdrawal_requested", 2)
 
 
+@pytest.mark.parametrize("speed", [0.25, 1.0, 4.0])
+def test_ends_of_a_move_are_compared_in_the_time_of_the_clusters(speed: float) -> None:
+    """The place at b has the walltime that the job needs there, whatever the speed of b."""
+    jobs = apply_events(*OUT, chosen(2, "b", 1000, 5000), attempt_event(AttemptHeld, 2, server_job="8.b"))
+    for end, withdrawn in ((8900, 1), (8901, 2)):
+        there = replace(held(1000, end), speed=speed)
+        (event,) = decide(jobs, RULES, cluster_statuses(b=there), 10, USERS)
+        assert (event.type, getattr(event, "attempt", 0)) == ("withdrawal_requested", withdrawn)
+
+
 def test_running_job_stays_and_new_attempt_is_withdrawn() -> None:
     jobs = apply_events(*OUT, chosen(2, "b", 1000, 5000), attempt_event(AttemptHeld, 2, server_job="8.b"))
     runs = TransferStatus("released", "7.a", "running", True)
