@@ -213,6 +213,8 @@ def _limits(plain: Mapping[str, Any], zone: str) -> Iterator[Limit]:
         if name:
             rest["scope"] = label_scope(kind, name)
     soft = rest.pop("soft", None)
+    if soft is None and rest.get("amount") is None:
+        raise ValueError("a limit needs amount or soft")
     for name in ("period", "half_life"):
         rest[name] = int(rest.get(name) or 0)
     if rest.get("amount") is not None:

@@ -78,7 +78,7 @@ def test_invalid_deliveries_are_reported_by_the_framework(where: list[Any], valu
 
 def test_invalid_json_gets_the_frameworks_error() -> None:
     with pytest.raises(json.JSONDecodeError, match="Unterminated string"):
-        large_bodies.parse_delivery(body()[:-400] + b'"')
+        large_bodies.parse_delivery(body()[: body().rindex(b'"')])
 
 
 def test_too_many_events_are_refused_before_validation() -> None:

@@ -65,7 +65,7 @@ def test_site_reservation_is_previewed(busy_cluster: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "where"),
     [
-        ({"limits": [{"what": "jobs"}]}, "body.limits[0].amount"),
+        ({"limits": [{"what": "jobs"}]}, "body.limits[0]"),
         ({"limit": []}, "body.limit"),
         ({"placement": "worst"}, "body.placement"),
     ],

@@ -186,6 +186,8 @@ def _prepare() -> None:
 
 def main() -> None:
     """Fork until the input ends."""
+    # Whoever started this process may ignore it; forked programs would ignore it, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     requests = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)

@@ -34,8 +34,9 @@ from schedd.supervision import WorkRecord
 from tests.conftest import ROOT
 from tests.service.planner_harness import event_id, job, node
 from tests.store.postgres import PostgresServer
+from tests.waits import WAIT_S
 
-WAIT = 40
+WAIT = WAIT_S
 LEASE = 2.0
 NOT_OURS = ("asyncio_", "AnyIO worker thread", "checkpoint", "MainThread", "daemon of the test")
 """Threads of asyncio's and Starlette's pools, which pass errors to their callers; and checkpoint threads."""
