@@ -64,6 +64,7 @@ _UNUSED = (  # below site-packages: tests, compilers' input, other threading lay
 _SOURCES = {".pyi", ".pxd", ".pyx", ".c", ".cpp", ".h", ".hpp", ".a", ".map"}
 _SHOWN = "bokeh.min.js"
 _ADAPTER_NEEDS = ("httpx2", "pydantic", "python-dateutil", "tzdata")
+_ADAPTER_MODULES = ("__init__.py", "start_sentence.py")  # besides the package schedd/wire
 _ADAPTER_HAS_NOT = ("emulator",)
 _ADAPTER_PAPERS = ("administrators/torque.md", "administrators/openpbs.md", "reference/configuration.md")
 _LOADS = """
@@ -219,7 +220,8 @@ def _adapter_modules(source_home: Path, home: Path) -> None:
     skip = shutil.ignore_patterns(*_ADAPTER_HAS_NOT, "__pycache__")
     shutil.copytree(source / "server_adapter", target / "server_adapter", ignore=skip)
     shutil.copytree(source / "schedd/wire", target / "schedd/wire", ignore=skip)
-    shutil.copy2(source / "schedd/__init__.py", target / "schedd/__init__.py")
+    for name in _ADAPTER_MODULES:
+        shutil.copy2(source / "schedd" / name, target / "schedd" / name)
 
 
 def _trim(home: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schedd.wire.start_sentence import (
+from schedd.start_sentence import (
     StartFacts,
     describe_start,
     format_day_time,

@@ -35,8 +35,8 @@ from schedd.service.questions.expectations import (
 )
 from schedd.service.questions.objectives import placement_cost
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
+from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import JobFacts, ShareFacts
-from schedd.wire.start_sentence import StartFacts, describe_start, format_utc
 
 __all__ = ["answer_what_if", "router", "stopped_queues"]
 

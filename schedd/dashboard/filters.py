@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from schedd.dashboard.criterion_help import criterion_help
 from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
-from schedd.wire.start_sentence import StartFacts, describe_start, format_utc
+from schedd.start_sentence import StartFacts, describe_start, format_utc
 
 __all__ = [
     "FILTERS",

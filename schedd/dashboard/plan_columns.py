@@ -16,9 +16,9 @@ from schedd.dashboard.node_rows import ChartRow, build_rows
 from schedd.engine import JobRecord, JobStatus, PlanSnapshot, job_expected_start, job_status
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, Ints
+from schedd.start_sentence import StartFacts, StartSentence, describe_start
 from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts, Reserve
-from schedd.wire.start_sentence import StartFacts, StartSentence, describe_start
 
 __all__ = ["HISTORY_S", "MAX_JOBS", "STATES", "PlanViewport", "plan_columns"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from schedd.start_sentence import StartFacts, describe_start, format_day_time
 from schedd.wire import ShareFacts, WriteAttributes
-from schedd.wire.start_sentence import StartFacts, describe_start, format_day_time
 
 MARK: Final = "schedd: "
 """Prefix of the adapter's comments."""

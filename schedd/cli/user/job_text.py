@@ -13,7 +13,7 @@ from schedd.client.answers import (
     ShareFacts,
     WhatIfVariantResult,
 )
-from schedd.wire.start_sentence import (
+from schedd.start_sentence import (
     FORECAST_FRESH_S,
     RIGHTS,
     StartFacts,

@@ -14,7 +14,7 @@ from schedd.cli.user.formatting import (
 )
 from schedd.client import State
 from schedd.federation.commands.jobs import add_federation_option, show_queue
-from schedd.wire.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
+from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
 
 __all__ = ["make_parser", "run"]
 

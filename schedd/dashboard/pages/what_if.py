@@ -21,7 +21,7 @@ from schedd.dialect.units import format_walltime
 from schedd.engine import JobView, render_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.wire.start_sentence import StartFacts
+from schedd.start_sentence import StartFacts
 
 __all__ = ["WhatIfForm", "router"]
 

@@ -19,8 +19,8 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER, Never, Place, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, MEM, Ints
 from schedd.policy.limits import format_limit
+from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import ShareFacts
-from schedd.wire.start_sentence import StartFacts, describe_start, format_utc
 
 __all__ = [
     "Change",

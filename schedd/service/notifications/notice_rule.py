@@ -6,8 +6,8 @@ from typing import Final, Literal
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import JobRecord
 from schedd.policy.priority import latest_start
+from schedd.start_sentence import StartFacts
 from schedd.store.records import LastNotice, NoticeSubscription
-from schedd.wire.start_sentence import StartFacts
 
 __all__ = ["Notice", "NoticeKind", "decide_notice", "lost_deadline"]
 

@@ -16,7 +16,7 @@ from typing import Final
 from schedd.service.notifications.mail_relay import load_relay
 from schedd.service.notifications.notice_rule import Notice
 from schedd.service.settings.daemon import NotifySettings
-from schedd.wire.start_sentence import describe_start, format_utc
+from schedd.start_sentence import describe_start, format_utc
 
 __all__ = ["NoticeSender"]
 

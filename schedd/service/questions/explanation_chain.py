@@ -15,7 +15,7 @@ from schedd.plan.plan import Plan, Take
 from schedd.plan.views import BlockedInterval, blocking_chain
 from schedd.policy.limits import format_limit
 from schedd.service.questions.plan_fork import PlanFork
-from schedd.wire.start_sentence import RIGHTS
+from schedd.start_sentence import RIGHTS
 
 __all__ = [
     "ChainJob",
