@@ -100,7 +100,7 @@ async def test_partitions_and_qos_are_obeyed_and_shown(
             assert (found[0]["labels"]["qos"], running["labels"]["qos"]) == ("normal", "gold")
             refused = await view_of(house, f"/jobs/{unknown}", lambda one: one["state"] == "never")
             assert (
-                "QOS platinum, which does not exist here: qalter -l qos=NAME with one of normal, gold"
+                "QOS platinum, which does not exist here: qalter -W x=QOS:NAME with one of normal, gold"
                 in str(refused)
             )
 
