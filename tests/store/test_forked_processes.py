@@ -15,10 +15,13 @@ PROGRAM = "tests.store.reporting_program"
 
 
 def test_forked_program_finds_the_same_as_a_started_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path.cwd()))
     environment = {**os.environ, "TZ": "Asia/Tokyo", "SCHEDD_URL": "http://h"}
+    # A test run in the background of a shell ignores it, and started programs inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     started = subprocess.run(
         [sys.executable, "-m", PROGRAM, "one", "ü"],
         cwd=tmp_path,
