@@ -21,6 +21,7 @@ from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.socket_proxy import SocketProxy
 from tests.store.test_crash import check_database, replay_log
+from tests.waits import WAIT_S
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _NUMBER = count(1)
@@ -98,6 +99,16 @@ class DaemonPair:
             except UnavailableError:
                 time.sleep(0.02)
 
+    def settle(self, simulation: ClusterSimulation) -> None:
+        """Deliver everything; repeated while the leader cannot answer, as an adapter does."""
+        until = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return simulation.settle(self)
+            except UnavailableError:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+
     def close(self) -> None:
         for each in self.daemons:
             if each.alive:
@@ -127,7 +138,7 @@ def leader(url: str) -> tuple[str, int]:
 def test_standby_answers_reads_and_refuses_events(pair: DaemonPair) -> None:
     simulation = ClusterSimulation(Random(_SEED))
     pair.run_rounds(simulation, 15)
-    simulation.settle(pair)
+    pair.settle(simulation)
     first, second = pair.daemons
     jobs = set(simulation.server.jobs)
     until = time.monotonic() + 30
@@ -172,7 +183,7 @@ def test_standby_continues_after_leaders_are_killed_or_frozen(
             old.kill()
             old.start()
         old.await_ready(leads=False)
-    simulation.settle(pair)
+    pair.settle(simulation)
     assert simulation.term == first_term + 3
     pair.close()
     check_database(url, simulation)
@@ -215,7 +226,7 @@ def test_partitioned_leader_stops_and_the_standby_takes_over(
         pair.await_leader()
         assert leader(url) == ("a", first_term + 2)
         pair.run_rounds(simulation, 12)
-        simulation.settle(pair)
+        pair.settle(simulation)
         pair.close()
         check_database(url, simulation)
         replay_log(url)

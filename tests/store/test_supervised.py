@@ -166,8 +166,7 @@ def daemon(
 ) -> Iterator[SupervisedDaemon]:
     found = SupervisedDaemon(url, folder, name, monkeypatch).start()
     try:
-        wait_until(lambda: found.clusters.ready)
-        assert found.loop.is_leader is leads
+        wait_until(lambda: found.clusters.ready and found.loop.is_leader is leads)
         yield found
     finally:
         found.stop()
