@@ -20,7 +20,7 @@ from schedd.api.settings_resources import load_resources
 from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView, OpenAlert
-from schedd.plan.kernel_status import cache_dir, loaded_libraries
+from schedd.plan.kernel_status import are_built, cache_dir, loaded_libraries
 from schedd.service.access.identity import IdentityError, IdentityProvider
 from schedd.service.settings.advice import settings_advice
 from schedd.service.settings.file import Settings, SettingsError
@@ -147,8 +147,8 @@ def _check_disk(file: Path) -> CheckResult:
 
 
 def _check_kernels() -> CheckResult:
-    if libraries := loaded_libraries():
-        level = next(iter(libraries.values())).parent.name
+    if are_built():
+        level = next(iter(loaded_libraries().values())).parent.name
         return CheckResult("kernels", "good", f"they came compiled, for {level}")
     mine = cache_dir()
     for folder in (mine, _KERNELS / mine.name):

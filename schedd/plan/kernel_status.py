@@ -3,11 +3,16 @@
 import sys
 
 from schedd.plan.kernels.jit import cache_dir
-from schedd.plan.kernels.machine_code import loaded_libraries
+from schedd.plan.kernels.machine_code import GROUPS, has_library, loaded_libraries
 
-__all__ = ["cache_dir", "count_compiled", "loaded_libraries"]
+__all__ = ["are_built", "cache_dir", "count_compiled", "loaded_libraries"]
 
 _ROOMS = ("schedd.plan.kernels.", "schedd.predict.kernels")
+
+
+def are_built() -> bool:
+    """Return whether the kernels come as machine code of the package, so that nothing is compiled."""
+    return all(has_library(group) for group in GROUPS)
 
 
 def count_compiled() -> tuple[int, int]:

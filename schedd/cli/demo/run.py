@@ -15,6 +15,7 @@ from schedd.cli.demo.arrivals import DemoWorkload
 from schedd.cli.demo.processes import CLUSTER, DemoError, DemoLogins, DemoProcess, start_adapter
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
+from schedd.plan.kernel_status import are_built
 from schedd.service.cluster.clock import ScaledClock
 from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, EmulatorTrial, emulate
 
@@ -245,6 +246,8 @@ async def _await_ready(client: httpx2.AsyncClient, daemon: DemoProcess, say: Dem
         answer = await client.get("/readyz")
         if answer.status_code == 200:
             return
-        say.step("starting the planner; the first start compiles it, half a minute")
+        say.step(
+            "starting the planner" + ("" if are_built() else "; the first start compiles it, half a minute")
+        )
         await asyncio.sleep(0.2)
     raise DemoError(f"the daemon was not ready within {_READY_TIMEOUT_S} s")
