@@ -3,12 +3,13 @@ FROM python:3.12-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/schedd
 # What changes seldom first, so that a change of the program does not fetch it all again.
-COPY requirements.lock ./
-RUN /opt/schedd/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY requirements.lock requirements-compile.lock ./
+RUN /opt/schedd/bin/pip install --no-cache-dir --require-hashes -r requirements.lock -r requirements-compile.lock
 COPY pyproject.toml LICENSE README.md ./
 COPY schedd schedd
 COPY server_adapter server_adapter
 COPY sql sql
+COPY release/wheel_tag.py release/
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
     && /opt/schedd/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 

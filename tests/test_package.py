@@ -41,6 +41,7 @@ def test_lock_files_cover_all_requirements_with_hashes() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     needed = [(line, lean) for line in (*project["dependencies"], *extras["oidc"], *extras["postgresql"])]
+    needed += [(line, locked("requirements-compile.lock")) for line in extras["compile"]]
     needed += [(line, whole) for name in extras if name not in ("test", "dev") for line in extras[name]]
     for line, lock in needed:
         one = Requirement(line)
@@ -60,3 +61,19 @@ def test_common_packages_do_not_name_server_families(room: str) -> None:
     for path in (ROOT / room).rglob("*.py"):
         found = re.search(r"torque|openpbs|trqauthd", path.read_text(encoding="utf-8"), re.IGNORECASE)
         assert found is None, f"{path.relative_to(ROOT)}: {found[0]}"
+
+
+def test_the_image_copies_what_building_the_wheel_needs() -> None:
+    """The image has numba, since its wheel is built without compiled kernels."""
+    copied = {
+        word
+        for line in (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+        if line.startswith("COPY ") and "--from" not in line
+        for word in line.split()[1:-1]
+    }
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
+    wheel = build["targets"]["wheel"]
+    needed = {*wheel["packages"], *wheel["force-include"], wheel["hooks"]["custom"]["path"]}
+    assert needed | {"requirements.lock", "requirements-compile.lock"} <= copied
+    admitted = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{name}" for name in copied} <= {*admitted}

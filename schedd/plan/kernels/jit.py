@@ -6,6 +6,7 @@ them on disk. They run without the GIL, so that reads continue while the planner
 
 import os
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -33,11 +34,15 @@ def cache_dir() -> Path:
     if not base:
         home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         base = str(Path(home) / "schedd")
+    return Path(base) / "kernels" / f"{source_digest()}-{_numba_release()}"
+
+
+@cache
+def _numba_release() -> str:
     try:
-        compiler = version("numba")
+        return version("numba")
     except PackageNotFoundError:
-        compiler = "none"
-    return Path(base) / "kernels" / f"{source_digest()}-{compiler}"
+        return "none"
 
 
 def kernel(function: Callable[_P, _R]) -> Callable[_P, _R]:
