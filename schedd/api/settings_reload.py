@@ -52,11 +52,15 @@ class SettingsReloader:
             ready = self._clusters.ready  # not reported yet, and not by this
             if ready:
                 _notify_manager("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+            problem = ""
             try:
                 status = await self._reload()
             except SettingsError as error:
+                problem = f"the settings were rejected, and the previous ones stay in force: {error}"
                 status = f"the settings stay as they are: {error}"
                 _log.error("the settings stay unchanged", why=str(error))
+            for loop in self._clusters:
+                loop.settings_problem = problem
             if ready:
                 _notify_manager("READY=1", f"STATUS={status.partition(chr(10))[0]}")
 

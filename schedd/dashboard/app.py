@@ -7,12 +7,14 @@ from typing import Final
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from schedd.api.access import get_daemon
+from schedd.api.access import get_daemon, visible_clusters
 from schedd.api.problems import PROBLEM_KINDS, ProblemError
 from schedd.dashboard import assets, live_updates, login, single_sign_on
+from schedd.dashboard.cluster_cards import summarise_cluster
 from schedd.dashboard.pages import (
     admin,
     calendar,
@@ -34,6 +36,7 @@ from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownClu
 __all__ = ["make_pages"]
 
 _NOT_READY: Final = HTTPStatus.SERVICE_UNAVAILABLE
+_LANDING_PAGE_REFRESH_MS: Final = 10_000
 _log = structlog.get_logger(__name__)
 
 
@@ -67,13 +70,22 @@ def make_pages(app: FastAPI) -> FastAPI:
 
 
 async def _landing_page(request: Request, viewer: Reader) -> Response:
-    """The only cluster's plan, for users their jobs; or a choice of clusters."""
+    """Redirect to the only cluster's plan, for users to their jobs; or show a card for each cluster."""
     get_daemon(request)
-    names = viewer.visible_clusters(request)
+    loops = visible_clusters(request, viewer.bearer)
     first = "my-jobs" if viewer.bearer.role == "user" else "plan"
-    if len(names) == 1:
-        return RedirectResponse(f"{dashboard_path(request)}/{urllib.parse.quote(names[0])}/{first}", 303)
-    return render_plain_page(request, "clusters", viewer, names=names, first=first)
+    if len(loops) == 1:
+        return RedirectResponse(f"{dashboard_path(request)}/{urllib.parse.quote(loops[0].name)}/{first}", 303)
+    cards = await run_in_threadpool(lambda: [summarise_cluster(request, loop, viewer) for loop in loops])
+    return render_plain_page(
+        request,
+        "clusters",
+        viewer,
+        cards=sorted(cards, key=lambda card: not card.severe),
+        troubled=sum(card.severe for card in cards),
+        first=first,
+        live_every=_LANDING_PAGE_REFRESH_MS,
+    )
 
 
 def _add_error_pages(pages: FastAPI) -> None:

@@ -15,6 +15,7 @@ from schedd.start_sentence import StartFacts, describe_start, format_utc
 
 __all__ = [
     "FILTERS",
+    "capitalise_first",
     "format_criterion",
     "format_due",
     "format_duration",
@@ -25,6 +26,7 @@ __all__ = [
     "format_time",
     "headline",
     "localise_times",
+    "near_time_element",
     "pluralise",
     "time_element",
 ]
@@ -54,6 +56,11 @@ def time_element(moment: int | None) -> Markup:
     return Markup('<time datetime="{}">{}</time>').format(iso, format_time(moment))
 
 
+def near_time_element(moment: int) -> Markup:
+    """A moment as a ``time`` element, which a script writes as in the sentence of a start: `today 20:59`."""
+    return _near_times(format_utc(moment))
+
+
 def localise_times(text: str) -> Markup:
     """Mark the times in a text (`2026-11-22 23:11:28 UTC`), so that a script converts them to the
     browser's time zone.
@@ -81,6 +88,11 @@ def _near_times(text: str) -> Markup:
         for day, hour, rest in zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
     )
     return escape(parts[0]) + found
+
+
+def capitalise_first(text: str) -> str:
+    """The text with a capital first letter, and otherwise unchanged."""
+    return text[:1].upper() + text[1:]
 
 
 def format_duration(seconds: float) -> str:
@@ -183,6 +195,8 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "change": format_change,
     "timed": localise_times,
     "when": time_element,
+    "near": near_time_element,
+    "capitalised": capitalise_first,
     "span": format_duration,
     "kib": format_memory,
     "number": format_number,

@@ -113,6 +113,6 @@ def render_plain_page(
         here=name,
         single_sign_on=request.app.state.callers.oidc is not None,
         csrf=viewer.session.csrf if viewer is not None and viewer.session is not None else "",
-        **{"cluster": None, "clusters": (), "root": base, "live_state": "", **told},
+        **{"cluster": None, "clusters": (), "root": base, "live_state": "", "live_every": 0, **told},
     )
     return HTMLResponse(text, status)

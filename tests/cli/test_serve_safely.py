@@ -128,12 +128,19 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: ServedDae
     (folder / "tokens").chmod(0o644)
     assert "chmod 0600" in reload_settings(served, "the settings stay unchanged")["why"]
 
+    def rejected() -> list[str]:
+        return [one["text"] for one in served.get("/alerts")["alerts"] if one["kind"] == "settings"]
+
+    (text,) = _wait_until(served.process, rejected)
+    assert "chmod 0600" in text
+
     path = write_settings(folder, limits="io_timeout = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
     text = path.read_text().replace(SLACK, 'slack = 900\npolicy = "easy"')
     path.write_text(text.replace("port = 0", "port = 1"))
     said = reload_settings(served, "settings were read again")
     assert said["changed"] == ["auth.operators", "limits.user_rate", "clusters.main.slack 0 -> 15m"]
     assert said["need_a_restart"] == ["server.port", "clusters.main.policy"]
+    _wait_until(served.process, lambda: not rejected())
     assert served.get("")["generation"] > generation
     served.events(job(4, now))
     new, old = served.get("/jobs/4.s"), served.get("/jobs/2.s")

@@ -1,11 +1,12 @@
 // Keeps the page up to date. The daemon says over server-sent events that its plan is a newer one; the page then
-// asks for itself and takes over the parts that are marked `data-part`.
+// asks for itself and takes over the parts that are marked `data-part`. A page of no cluster has no events and is
+// loaded every `data-every` milliseconds.
 
 import { morph } from "./morph.js";
 import { localise, utc, zone } from "./times.js";
 
 const APART_MS = 2000;
-const AT_LEAST_MS = 60000;
+const AT_LEAST_MS = Number(document.body.dataset.every) || 60000;
 let asked = 0;
 let waiting = 0;
 let turn = 0;
@@ -103,4 +104,4 @@ if (note) note.textContent = utc ? "times: UTC" : `times: local (${zone})`;
 document.documentElement.classList.add("scripted");
 document.addEventListener("visibilitychange", soon);
 setInterval(() => { if (Date.now() - asked > AT_LEAST_MS) soon(); }, 5000);
-listen();
+if (document.body.dataset.live) listen();

@@ -1,7 +1,7 @@
 // What moved since one last looked, and a notice of the browser when a promise is at risk. What was seen is
 // kept in this browser alone.
 
-import { span } from "./times.js";
+import { localText, span } from "./times.js";
 
 const box = document.getElementById("notify");
 const key = box ? `schedd:mine:${box.dataset.cluster}:${box.dataset.user}` : "";
@@ -39,7 +39,7 @@ function compare() {
   if (kept(`${key}:notify`) && globalThis.Notification?.permission === "granted") {
     for (const row of risky.filter((one) => !told.has(one.dataset.key))) {
       const start = row.cells[2].querySelector(".headline")?.textContent ?? "Start not known";
-      new Notification(`Job ${row.dataset.key}: promise at risk`, { body: `${start}: ${row.dataset.risk}`, tag: row.dataset.key });
+      new Notification(`Job ${row.dataset.key}: promise at risk`, { body: `${start}: ${localText(row.dataset.risk)}`, tag: row.dataset.key });
     }
   }
   told = new Set(risky.map((row) => row.dataset.key));

@@ -28,12 +28,17 @@ export function near(ms, now = Date.now()) {
   return days > 0 && days <= 6 ? `${weekday.format(ms)} ${clock.format(ms)}` : words(ms);
 }
 
+// Times in a text that was made for all readers: `2026-11-27 20:59:00 UTC`.
+export const localText = (text) =>
+  text.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, date, hour) => words(Date.parse(`${date}T${hour}Z`)));
+
 export function localise(root) {
   for (const element of root.querySelectorAll("time[datetime]")) {
     const moment = Date.parse(element.getAttribute("datetime"));
     element.textContent = element.dataset.near === undefined ? words(moment) : near(moment);
     element.title = full.format(moment);
   }
+  for (const element of root.querySelectorAll('[title*=" UTC"]:not(time)')) element.title = localText(element.title);
 }
 
 export function span(seconds) {

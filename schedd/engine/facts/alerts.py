@@ -41,6 +41,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "policy": "a policy was rejected",
     "quarantine": "a job that made the planner fail is set aside",
     "resource": "the server does not tell the type of a resource; it is read by the look of its values",
+    "settings": "changed settings were rejected at a reload; the previous ones stay in force",
     "snapshot": "a snapshot of the server was rejected, or showed changes that no event had announced",
     "unanswered": "starts were sent to the adapter and not answered in time",
     "unknown_job": "a job started that no event had announced",

@@ -73,6 +73,8 @@ class PlanLoop:
         """Supervisor of the daemon's background work, for this cluster's work, too."""
         self.metrics = meters or PlannerMetrics().for_cluster(name)
         self.failure = ""
+        self.settings_problem = ""
+        """Why the latest reload of the settings was rejected; empty after a successful one."""
         self.on_standby = succession is not None
         self.recovered = threading.Event()
         self._clock = clock
@@ -182,6 +184,7 @@ class PlanLoop:
             "database": self.trouble,
             "adapter": self.silence,
             "calls": self.scheduler_not_called,
+            "settings": self.settings_problem,
         }
         was_set = self._clock_watch.check(self._planner.engine.state.now)
         found["clock"] = "; ".join(filter(None, (was_set, self.clock_problem)))

@@ -1,0 +1,144 @@
+"""Current faults of a cluster, each with its start and the command that helps."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from schedd.engine import OpenAlert
+from schedd.service.cluster.plan_loop import PlanLoop
+
+__all__ = ["REMEDIES", "SEVERE_KINDS", "CurrentFault", "JobStartState", "current_faults", "job_start_state"]
+
+_ADAPTER_LOG: Final = "journalctl -u pbs-adapter -n 50"
+_DAEMON_LOG: Final = "journalctl -u schedd -n 50"
+
+REMEDIES: Final[Mapping[str, str]] = {
+    "adapter": "systemctl status pbs-adapter",
+    "background": _DAEMON_LOG,
+    "batch_skipped": _DAEMON_LOG,
+    "black_hole": "pbsnodes NODE; repair it, then set it offline and online",
+    "bookkeeping": "schedd account",
+    "by_hand": "",
+    "calls": "listen.host in pbs-adapter.toml, then systemctl restart pbs-adapter",
+    "clock": "chronyc tracking",
+    "co_allocation": "journalctl -u schedd-federation -n 50",
+    "database": "systemctl status postgresql; schedd doctor",
+    "error": _DAEMON_LOG,
+    "expected": "schedd accuracy",
+    "foreign": "stop the other scheduler, then schedd resume CLUSTER",
+    "formula": "schedd policy",
+    "licence": "run the licence's command by hand",
+    "limit": "qmgr -c 'print server'",
+    "log": "schedd doctor",
+    "mode": "correct mode in pbs-adapter.toml or schedd.toml",
+    "no_room": _DAEMON_LOG,
+    "node": "remove kinds of resources that no job requests",
+    "overrun": "qdel JOB",
+    "planner": _DAEMON_LOG,
+    "policy": "schedd config check, then systemctl reload schedd",
+    "power": "schedd power",
+    "preemption": _ADAPTER_LOG,
+    "quarantine": "qalter or qdel JOB",
+    "reservation": "schedd reservation list",
+    "resource": "make the adapter's user a manager: qmgr -c 'set server managers += USER'",
+    "settings": "schedd config check, then systemctl reload schedd",
+    "snapshot": _ADAPTER_LOG,
+    "unanswered": _ADAPTER_LOG,
+    "unknown_job": "",
+}
+"""The first command to run for each kind of alert; empty where nothing is to be done."""
+
+SEVERE_KINDS: Final = frozenset(
+    {"adapter", "batch_skipped", "clock", "database", "foreign", "planner", "snapshot"}
+)
+"""Kinds of alerts with which the plan may be wrong or no jobs start."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobStartState:
+    """Whether jobs are started: ``words`` in brief (`stopped, adapter silent`), ``reason`` as a clause."""
+
+    state: Literal["good", "warn", "bad"]
+    words: str
+    reason: str = ""
+    remedy: str = ""
+    """The command that helps; empty where an alert names one."""
+
+    @property
+    def starts(self) -> bool:
+        """Whether due jobs are started, by this scheduler or, as configured, by another one."""
+        return self.state == "good"
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentFault:
+    """A fault that is there now. ``since`` is None if its start is unknown, ``about`` a node or job."""
+
+    kind: str
+    about: str
+    severe: bool
+    text: str
+    since: int | None
+    remedy: str
+
+
+def job_start_state(loop: PlanLoop) -> JobStartState:
+    """Return whether the cluster's jobs are started."""
+    published = loop.published
+    if published.mode != "scheduler":
+        return JobStartState("good", f"by another scheduler (mode {published.mode})")
+    if loop.failure:
+        return JobStartState("bad", "stopped, planner failed", loop.failure)
+    if loop.trouble:
+        return JobStartState("bad", "stopped, database unavailable", loop.trouble)
+    if loop.silence:
+        return JobStartState("bad", "stopped, adapter silent", loop.silence)
+    if published.paused:
+        return JobStartState(
+            "warn", f"paused: {published.paused}", published.halted, f"schedd resume {loop.name}"
+        )
+    if published.foreign:
+        return JobStartState("bad", "stopped, another scheduler starts jobs", published.foreign)
+    if published.stale:
+        return JobStartState("bad", "stopped, server state unknown", published.stale)
+    if published.halted and not published.server.scheduling:
+        remedy = "qmgr -c 'set server scheduling = True'"
+        return JobStartState("warn", "stopped, the server's scheduling is off", published.halted, remedy)
+    if published.halted:
+        return JobStartState("warn", f"stopped, {published.halted}", published.halted)
+    if loop.on_standby:
+        return JobStartState("good", "by the leader; this daemon is on standby")
+    return JobStartState("good", "on")
+
+
+def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[CurrentFault, ...]:
+    """Return the faults to act on, severe ones first, then by their start. ``alerts``: those that the reader
+    may see.
+    """
+    found = (*_dispatch_faults(job_start_state(loop)), *_alert_faults(loop, alerts))
+    return tuple(sorted(found, key=lambda one: (not one.severe, one.since or 0)))
+
+
+def _dispatch_faults(starts: JobStartState) -> Iterator[CurrentFault]:
+    """A pause and a switched-off server attribute open no alert."""
+    if starts.remedy:
+        yield CurrentFault("dispatch", "", True, f"Job starts: {starts.words}", None, starts.remedy)
+
+
+def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[CurrentFault]:
+    for one in alerts:
+        remedy = REMEDIES.get(one.kind, _DAEMON_LOG)
+        if remedy:
+            yield CurrentFault(
+                one.kind,
+                one.about,
+                one.kind in SEVERE_KINDS,
+                one.text,
+                one.since,
+                _fill_in(remedy, one, loop.name),
+            )
+
+
+def _fill_in(remedy: str, alert: OpenAlert, cluster: str) -> str:
+    remedy = remedy.replace("CLUSTER", cluster)
+    return remedy.replace("NODE", alert.about).replace("JOB", alert.about) if alert.about else remedy

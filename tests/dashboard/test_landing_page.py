@@ -1,0 +1,108 @@
+"""The landing page of a daemon with several clusters, and the faults that all pages name."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from schedd.api.app import create_app
+from schedd.dashboard import add_dashboard
+from schedd.dashboard.filters import capitalise_first, localise_times
+from schedd.engine import EngineSettings
+from schedd.engine.facts.alerts import alert_kinds
+from schedd.service.access.callers import Callers
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.clusters import Clusters
+from schedd.service.read.current_faults import REMEDIES, SEVERE_KINDS
+from schedd.service.settings.file import AuthSettings
+from schedd.service.warmup import warm_up
+from tests.dashboard.conftest import token, tokens
+from tests.service.planner_harness import StillClock, job, node
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[FastAPI]:
+    """Three clusters of two nodes; two jobs run and one waits."""
+    warm_up()
+    clusters = Clusters({name: EngineSettings() for name in ("alpha", "beta", "gamma")}, StillClock())
+    clusters.start(warm=False)
+    for loop in clusters:
+        loop.submit((node("n1"), node("n2"), *(job(f"{i}.server") for i in range(1, 4)))).result(30)
+    app = create_app(clusters, Callers(tokens(), AuthSettings(others="none")))
+    add_dashboard(app)
+    yield app
+    clusters.stop()
+
+
+def landing_page(app: FastAPI, role: str) -> dict[str, str]:
+    """The text of each card, by cluster, in the page's order."""
+    client = TestClient(app, headers={"Accept": "text/html"})
+    client.post("/dashboard/login", data={"token": token(role)})
+    page = client.get("/dashboard/").text
+    cards = re.findall(r'<li class="card[^"]*" data-key="(\w+)">(.*?)<p class="links">', page, re.DOTALL)
+    return {name: " ".join(re.sub(r"<[^>]+>", " ", text).split()) for name, text in cards}
+
+
+def silence_adapter(loop: PlanLoop) -> None:
+    loop.adapter_contact.record_request(loop.now())
+    loop.adapter_contact.last -= 120
+    loop.alerts.update()
+
+
+def test_cards_show_health_jobs_and_free_capacity(app: FastAPI) -> None:
+    cards = landing_page(app, "reader")
+    assert list(cards) == ["alpha", "beta", "gamma"]
+    for text in cards.values():
+        assert "Job starts: on Waiting 1 job Running 2 jobs Next free" in text
+
+
+def test_cards_name_faults_with_the_command_that_helps_and_troubled_clusters_come_first(app: FastAPI) -> None:
+    beta, gamma = app.state.clusters["beta"], app.state.clusters["gamma"]
+    silence_adapter(beta)
+    gamma.pause("cooling fault").result(10)
+    gamma.settings_problem = "the settings were rejected: log.level"
+    gamma.alerts.update()
+    try:
+        cards = landing_page(app, "operator")
+        assert list(cards) == ["beta", "gamma", "alpha"]
+        assert cards["beta"].startswith("beta Job starts: stopped, adapter silent")
+        assert "No contact with the adapter since" in cards["beta"]
+        assert "systemctl status pbs-adapter" in cards["beta"]
+        assert cards["gamma"].startswith("gamma Job starts: paused: cooling fault schedd resume gamma")
+        assert "The settings were rejected: log.level" in cards["gamma"]
+        seen_by_user = landing_page(app, "user")
+        assert "No contact with the adapter since" in seen_by_user["beta"]
+        assert "systemctl" not in seen_by_user["beta"]
+        assert "schedd resume" not in seen_by_user["gamma"]
+        assert "log.level" not in seen_by_user["gamma"]
+    finally:
+        beta.record_adapter_request()
+        gamma.settings_problem = ""
+        gamma.resume().result(10)
+        for loop in (beta, gamma):
+            loop.alerts.update()
+
+
+def test_every_kind_of_alert_has_a_remedy() -> None:
+    assert set(REMEDIES) == set(alert_kinds())
+    assert set(alert_kinds()) >= SEVERE_KINDS
+
+
+def test_every_text_of_the_daemon_on_a_page_has_its_times_in_the_zone_of_the_reader() -> None:
+    """A text such as ``cluster.stale`` names times in UTC; the filter ``timed`` marks them for the script."""
+    names = r"text|cause|stale|halted|paused|trouble|why|words|requirement"
+    raw = re.compile(r"(?<![=\"'])>[^<]*?\{\{ *([\w.]+\.(?:" + names + r"))( \| \w+)* *\}\}")
+    found = []
+    for path in (ROOT / "schedd").rglob("*.html"):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            found += [
+                (path.name, number, match[0]) for match in raw.finditer(line) if "| timed" not in match[0]
+            ]
+    assert found == []
+    text = localise_times(capitalise_first("silent since 2026-11-27 03:23:24 UTC"))
+    assert text == ('Silent since <time datetime="2026-11-27T03:23:24Z">2026-11-27 03:23:24 UTC</time>')
