@@ -80,6 +80,7 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         paused=published.paused,
         foreign=published.foreign,
         halted=published.halted,
+        starts_refused=published.starts_refused,
         stale=published.stale,
         trouble=loop.failure or loop.trouble or loop.failing,
         jobs=count_jobs(published),

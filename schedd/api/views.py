@@ -96,6 +96,8 @@ class ClusterView:
     """The sign by which another scheduler was seen to start jobs; empty without one. Reset by `resume`."""
     halted: str
     """Why no jobs are started, for whatever reason; empty when they are."""
+    starts_refused: str
+    """Since when and why no start succeeds, though jobs are started; empty otherwise."""
     stale: str
     """Why the plan may not show the server's present state; empty when it does."""
     trouble: str

@@ -38,7 +38,9 @@ _KERNELS: Final = Path("/var/cache/schedd/kernels")
 _MAX_CLOCK_DIFFERENCE_S: Final = 2
 _MIN_FREE_BYTES: Final = 1 << 30
 _TIMEOUT_S: Final = 5.0
-_SEVERE_ALERTS: Final = frozenset({"adapter", "clock", "database", "foreign", "batch_skipped", "planner"})
+_SEVERE_ALERTS: Final = frozenset(
+    {"adapter", "clock", "database", "foreign", "batch_skipped", "planner", "starts_refused"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +331,9 @@ def _check_dispatch(one: ClusterView) -> CheckResult:
             f"{name}: none, {one.halted}",
             "docs/administrators/runbook.md, nothing starts",
         )
+    if one.starts_refused:
+        remedy = "docs/reference/monitoring.md, Alerts, starts_refused"
+        return CheckResult("starts", "bad", f"{name}: {one.starts_refused}", remedy)
     return CheckResult("starts", "good", f"{name}: jobs are started when they are due")
 
 

@@ -88,7 +88,9 @@ def _check_promises(loop: PlanLoop) -> ComponentHealth:
 
 
 def _check_dispatch(loop: PlanLoop) -> ComponentHealth:
-    halted = loop.published.halted
+    halted, refused = loop.published.halted, loop.published.starts_refused
+    if refused and not halted:
+        return ComponentHealth("Dispatch", "bad", refused)
     return ComponentHealth("Dispatch", "warn" if halted else "good", halted or "on")
 
 

@@ -80,6 +80,10 @@ class Dialect:
         """Return whether a run was refused by a hook of the site, which may accept it a minute later."""
         return code in self.refused_by_hook
 
+    def concerns_one_job(self, code: int) -> bool:
+        """Return whether a refusal with this code is known to have its cause in the job or its nodes."""
+        return code in self.busy | self.changed | self.refused_by_node | self.refused_by_hook
+
     def speaks_against_node(self, exit_status: int) -> bool:
         """Return whether a job with this exit status may have failed because of its node."""
         return exit_status not in self.no_fault

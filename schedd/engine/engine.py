@@ -27,6 +27,7 @@ from schedd.engine.rank.promises import restore_promises
 from schedd.engine.recovery import apply_skipped_batches
 from schedd.engine.run.outcomes import note_adapter_contact
 from schedd.engine.run.reevaluation import reevaluate_slice
+from schedd.engine.run.start_outages import forget_start_outage
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
 from schedd.predict import Learner, RunTimePredictor, RunTimes
@@ -105,6 +106,7 @@ class Engine:
         if state.predictor is not None:
             state.predictor.advance_clock(state.now)
             alert_inaccurate_estimates(state, first)
+        forget_start_outage(state)
         close_alerts(state)
         if state.settings.validate:
             check(state)

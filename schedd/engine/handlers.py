@@ -22,6 +22,7 @@ from schedd.engine.recovery import retain_cores, stays_quarantined
 from schedd.engine.run import holds, jobs, outcomes
 from schedd.engine.run.reevaluation import follow_queue, limits_changed, reevaluate_waiting
 from schedd.engine.run.running import hold_new_node
+from schedd.engine.run.start_outages import retry_refused_jobs
 from schedd.policy.site import site_policy
 from schedd.wire import (
     BatchSkipped,
@@ -273,6 +274,7 @@ def _apply_snapshot(state: EngineState, event: Snapshot) -> None:
         nodes.await_reports(state, event.time - event.server_age + state.settings.server_grace)
     if not state.arriving:
         state.carried_jobs.clear()
+    retry_refused_jobs(state)  # the adapter has reached the server
     if words:
         state.alert(event.id, "snapshot", words, "differences")
 

@@ -41,6 +41,7 @@ CARRIED: Final = frozenset(
         *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),
         "bag_ends",
         *("diverged", "unsure_until", "unexplained_starts", "unresolved"),
+        *("refused_since", "refused_code", "refused_jobs", "starts_refused"),
         *("lives", "black_holes", "failures", "alerts", "frees", "at_event", "at_job", "at_step"),
         *("write_second", "writes_in_second", "start_second", "starts_in_second", "starts_by_node"),
     }

@@ -225,7 +225,7 @@ class Clusters:
         """Why each failed cluster is not ready, by name.
 
         The planner stopped, waits for its journal, does not know the server's state, or is halted because
-        another scheduler starts jobs; or required background work fails.
+        another scheduler starts jobs; the server refuses all starts; or required background work fails.
         """
         found = {
             loop.name: loop.failure
@@ -239,6 +239,6 @@ class Clusters:
 
 
 def _not_ready(loop: PlanLoop) -> str:
-    """Return why the plan is stale or halted; a requested pause is no failure."""
+    """Return why the plan is stale or halted, or all starts fail; a requested pause is no failure."""
     published = loop.published
-    return published.stale or (published.halted if published.foreign else "")
+    return published.stale or (published.halted if published.foreign else "") or published.starts_refused

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import (
     JobFacts,
     JobQueued,
@@ -21,6 +22,10 @@ from tests.engine.cluster import Cluster, T
 
 def _decision(cluster: Cluster, job: str) -> Run:
     return [d for d in cluster.decisions if isinstance(d, Run) and d.job_id == job][-1]
+
+
+def _opened(cluster: Cluster) -> list[str]:
+    return [alert.kind for alert in publish_snapshot(cluster.engine.state).alerts]
 
 
 def _refuse(cluster: Cluster, job: str, code: int) -> None:
@@ -108,25 +113,83 @@ def test_a_job_that_a_hook_refuses_is_tried_again_every_two_minutes_at_least() -
     assert cluster.runs("1") == [0, 30, 90, 210, 330, 450, 570]
 
 
-def test_starts_refused_by_an_outage_are_tried_again_at_a_fixed_interval_on_their_nodes() -> None:
+def _refuse_by_outage(cluster: Cluster, job: str) -> None:
+    (refused,) = cluster.server.refuse(_decision(cluster, job), 0, "the server does not answer")
+    assert isinstance(refused, RunRefused)
+    cluster.send(replace(refused, outage=True))
+
+
+def test_starts_refused_by_an_outage_are_tried_again_on_their_nodes_after_growing_waits() -> None:
     cluster = Cluster(refusal_wait=30, check_wait=5)
     cluster.obeys = False
     for job in "12":
         cluster.submit(job)
-    for second in range(0, 100, 5):
+    tried = [0, 5, 10, 15, 22, 33, 49, 73, 109, 163, 223, 283]
+    for second in tried:
         cluster.at(second)
-        (refused,) = cluster.server.refuse(_decision(cluster, "1"), 0, "the server does not answer")
-        assert isinstance(refused, RunRefused)
-        cluster.send(replace(refused, outage=True))
-    assert cluster.runs("1") == list(range(0, 100, 5))
+        assert _opened(cluster) == (["starts_refused"] if second > 33 else [])
+        _refuse_by_outage(cluster, "1")
+    assert cluster.runs("1") == tried
+    (alert,) = cluster.alerts("starts_refused")
+    assert alert == (
+        "no start has succeeded since 2023-11-14 22:13:20 UTC: 1 job was refused, the last by the adapter: "
+        "the server does not answer"
+    )
+    assert publish_snapshot(cluster.engine.state).starts_refused == alert
     back_off = cluster.record("1").back_off
     assert (back_off.refusals, back_off.failed_on) == (0, ())
     assert back_off.refusal == "the adapter: the server does not answer"
     assert cluster.runs("2") == []
     cluster.obeys = True
-    cluster.at(100)
-    assert cluster.runs("1")[-1] == 100
+    cluster.at(343)
+    assert cluster.runs("1")[-1] == 343
     assert cluster.record("1").phase == "running"
+    assert (_opened(cluster), publish_snapshot(cluster.engine.state).starts_refused) == ([], "")
+
+
+@pytest.mark.parametrize("ends", ["run", "snapshot"])
+def test_end_of_an_outage_ends_the_waits_of_all_its_jobs(ends: str) -> None:
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    for job in "12":
+        cluster.submit(job)
+    for second in (0, 5, 10, 15, 22, 33, 49):
+        cluster.at(second)
+        for job in "12":
+            _refuse_by_outage(cluster, job)
+    cluster.at(50)
+    cluster.obeys = True
+    if ends == "run":
+        cluster.node("n3")
+        cluster.submit("3")
+    else:
+        cluster.send(cluster.server.snapshot())
+    assert [cluster.runs(job)[-1] for job in "12"] == [50, 50]
+
+
+def test_outage_without_a_job_left_is_over() -> None:
+    cluster = Cluster()
+    cluster.obeys = False
+    cluster.submit("1")
+    for second in (0, 5, 10, 15, 22, 33, 49):
+        cluster.at(second)
+        _refuse_by_outage(cluster, "1")
+    assert _opened(cluster) == ["starts_refused"]
+    cluster.send(*cluster.server.delete("1"))
+    assert _opened(cluster) == []
+
+
+@pytest.mark.parametrize(("code", "alerts"), [(15007, 1), (15043, 0), (15046, 0), (0, 0)])
+def test_one_error_of_the_server_for_five_jobs_in_a_row_raises_one_alert(code: int, alerts: int) -> None:
+    cluster = Cluster(nodes=7, hole_failures=0)
+    cluster.obeys = False
+    for job in "1234567":
+        cluster.submit(job)
+        _refuse(cluster, job, code)
+    assert len(cluster.alerts("starts_refused")) == alerts
+    cluster.obeys = True
+    cluster.submit("8")
+    assert _opened(cluster) == []
 
 
 def test_freed_nodes_of_a_rejected_job_go_to_the_next_job() -> None:

@@ -152,6 +152,8 @@ def cluster_warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[st
         yield f"the plan may be out of date: {stale}"
     if halted:
         yield f"no jobs are started: {halted}"
+    elif cluster.starts_refused:
+        yield cluster.starts_refused
 
 
 def _print_error(found: argparse.ArgumentParser, message: str) -> None:

@@ -22,7 +22,7 @@ _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _MIN_REASON_WIDTH = 24
 _SORTS = ("likely", "start")
-_ALREADY_WARNED = ("adapter", "clock", "database", "planner", "foreign", "snapshot")
+_ALREADY_WARNED = ("adapter", "clock", "database", "planner", "foreign", "snapshot", "starts_refused")
 """Kinds of alerts that every command shows."""
 
 

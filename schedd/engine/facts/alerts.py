@@ -43,6 +43,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "resource": "the server does not tell the type of a resource; it is read by the look of its values",
     "settings": "changed settings were rejected at a reload; the previous ones stay in force",
     "snapshot": "a snapshot of the server was rejected, or showed changes that no event had announced",
+    "starts_refused": "the server or the adapter refuses all starts",
     "unanswered": "starts were sent to the adapter and not answered in time",
     "unknown_job": "a job started that no event had announced",
 }
@@ -87,6 +88,7 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
     "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),
     "quarantine": _in_quarantine,
+    "starts_refused": lambda state, _: bool(state.starts_refused),
     "snapshot": lambda state, about: bool(state.stale) and not about,
 }
 """Whether the cause is still there."""

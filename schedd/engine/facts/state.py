@@ -212,6 +212,14 @@ class EngineState:
     """Slots of jobs with an assumed walltime."""
     dispatched: dict[str, None] = declared(KEYS, make=dict)
     """Jobs with an open run decision."""
+    refused_since: int = declared(NUMBER, default=-1)
+    """Since when the server has refused all starts in a row for the same reason; -1: it does not."""
+    refused_code: int = declared(NUMBER, default=0)
+    """The common error code of these refusals; -1: an outage."""
+    refused_jobs: dict[str, None] = declared(KEYS, make=dict)
+    """The jobs of these refusals."""
+    starts_refused: str = declared(NUMBER, default="")
+    """Why no start succeeds, from the moment at which this is no fault of single jobs; empty otherwise."""
     unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
     """By job: run decisions that are followed no longer, though they may still be carried out."""
     risks: dict[str, None] = declared(KEYS, make=dict)

@@ -21,6 +21,7 @@ from schedd.engine.place.placement import (
 from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.jobs import is_unchanged, job_nodes, replan_after_failed_run
+from schedd.engine.run.start_outages import end_start_outage, note_refused_run, outage_retry_wait
 from schedd.model import FOREVER, NodeState
 from schedd.plan.columns import PLANNED
 from schedd.wire import (
@@ -95,6 +96,7 @@ def on_run_accepted(state: EngineState, event: RunAccepted) -> None:
         and record.phase is Phase.DISPATCHED
         and record.attempt.decision == event.decision_id
     ):
+        end_start_outage(state)
         expires = state.now + state.settings.start_wait
         taken = replace(record.attempt, accepted=True, expires=expires)
         state.store_record(apply_step(record, Step.ACCEPTED, attempt=taken))
@@ -102,8 +104,8 @@ def on_run_accepted(state: EngineState, event: RunAccepted) -> None:
 
 def on_run_refused(state: EngineState, event: RunRefused) -> None:
     """Handle a rejected run decision. After "server busy" the job retries on the same nodes; otherwise it
-    backs off, longer each time, and tries other nodes. After an outage it retries there at a fixed interval:
-    the outage says nothing of the job or its nodes, and jobs start soon after its end.
+    backs off, longer each time, and tries other nodes. After an outage, which says nothing of the job or its
+    nodes, it retries there, and its backoff grows with the length of the outage.
     """
     unresolved = state.unresolved.get(event.job_id)
     if unresolved is not None and unresolved.decision == event.decision_id:
@@ -116,6 +118,7 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
     text = f"{by}: {event.text}"
     words = f"its start was refused by {text}"
     before = replace(record.back_off, refusal=text)
+    note_refused_run(state, event, dialect, text)
     if dialect.is_busy(event.code) and before.busy < settings.busy_retries and is_unchanged(state, record):
         back_off = replace(before, busy=before.busy + 1, until=state.now + settings.busy_wait)
         record = apply_step(record, Step.REFUSED, back_off=back_off)
@@ -123,7 +126,7 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
         _retry_in_place(state, record, event.id, Cause.REFUSED, words)
         return
     if event.outage and is_unchanged(state, record):
-        back_off = replace(before, until=state.now + settings.check_wait)
+        back_off = replace(before, until=state.now + outage_retry_wait(state))
         record = apply_step(record, Step.REFUSED, back_off=back_off)
         _undo_dispatch(state, record)
         _retry_in_place(state, record, event.id, Cause.OUTAGE, words)

@@ -54,6 +54,8 @@ class PlanSnapshot:
     paused: str
     foreign: str
     halted: str
+    starts_refused: str
+    """Why no start succeeds at present, though jobs are started; empty otherwise."""
     mode: Mode
     stale: str
     server: ServerFacts
@@ -224,6 +226,7 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         paused=state.paused,
         foreign=state.foreign,
         halted=state.halted,
+        starts_refused=state.starts_refused,
         mode=state.mode,
         stale=state.stale,
         server=state.server,

@@ -14,7 +14,9 @@ __all__ = ["FOR_USERS", "AlertMonitor", "OpenAlerts"]
 
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
-FOR_USERS: Final = frozenset({"adapter", "clock", "database", "foreign", "licence", "planner", "snapshot"})
+FOR_USERS: Final = frozenset(
+    {"adapter", "clock", "database", "foreign", "licence", "planner", "snapshot", "starts_refused"}
+)
 """Kinds of alerts that are relevant for all users."""
 
 

@@ -1,0 +1,86 @@
+"""Start outages: run requests that the server refuses one after another, whatever the job.
+
+Two kinds count: refusals that say nothing of the job (``RunRefused.outage``), and the same error code of the
+server for several jobs. Any accepted run ends the outage.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from schedd.dialect import Dialect
+from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.records import Phase
+from schedd.engine.facts.state import EngineState
+from schedd.plan.columns import PLANNED
+from schedd.wire import RunRefused
+
+__all__ = [
+    "end_start_outage",
+    "forget_start_outage",
+    "note_refused_run",
+    "outage_retry_wait",
+    "retry_refused_jobs",
+]
+
+_OUTAGE_CODE: Final = -1
+"""Stands for refusals that say nothing of the job, with whatever text."""
+_ALERT_AFTER_S: Final = 30
+_ALERT_AFTER_JOBS: Final = 5
+_LONGEST_RETRY_WAIT_S: Final = 60
+
+
+def note_refused_run(state: EngineState, event: RunRefused, dialect: Dialect, answer: str) -> None:
+    """Record a refusal. Raise the alert once the refusals in a row are no fault of single jobs."""
+    code = _OUTAGE_CODE if event.outage else event.code
+    if not event.outage and (code == 0 or dialect.concerns_one_job(code)):
+        return
+    if code != state.refused_code or state.refused_since < 0:
+        state.refused_code, state.refused_since, state.refused_jobs = code, state.now, {}
+    state.refused_jobs[event.job_id] = None
+    lasting = event.outage and state.now >= state.refused_since + _ALERT_AFTER_S
+    if not state.starts_refused and (lasting or len(state.refused_jobs) >= _ALERT_AFTER_JOBS):
+        number = len(state.refused_jobs)
+        jobs = f"{number} {'job was' if number == 1 else 'jobs were'}"
+        since = format_moment(state.refused_since)
+        state.starts_refused = f"no start has succeeded since {since}: {jobs} refused, the last by {answer}"
+        state.alert(event.id, "starts_refused", state.starts_refused)
+
+
+def outage_retry_wait(state: EngineState) -> int:
+    """Return the seconds until the next attempt after a refusal by an outage: half the outage's length so
+    far, from ``check_wait`` to one minute.
+    """
+    length = state.now - state.refused_since
+    return max(state.settings.check_wait, min(_LONGEST_RETRY_WAIT_S, length // 2))
+
+
+def end_start_outage(state: EngineState) -> None:
+    """A run was accepted: jobs that wait for the end of an outage may start at once."""
+    retry_refused_jobs(state)
+    state.refused_code, state.refused_since, state.refused_jobs = 0, -1, {}
+    state.starts_refused = ""
+
+
+def forget_start_outage(state: EngineState) -> None:
+    """End an outage of which no job is left in the queue: nothing would show its end."""
+    if state.starts_refused and not any(
+        job_id in state.records and state.records[job_id].phase in (Phase.WAITING, Phase.DISPATCHED)
+        for job_id in state.refused_jobs
+    ):
+        end_start_outage(state)
+
+
+def retry_refused_jobs(state: EngineState) -> None:
+    """Let the jobs that an outage kept from starting be tried at once, but do not end the outage."""
+    if state.refused_code != _OUTAGE_CODE:
+        return
+    for job_id in state.refused_jobs:
+        record = state.records.get(job_id)
+        if record is None or record.phase is not Phase.WAITING or record.back_off.until <= state.now:
+            continue
+        record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now))
+        state.store_record(record)
+        if record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
+            state.plan.set_ready(record.slot, max(state.now, record.facts.not_before or 0))
+            state.next_due = None
