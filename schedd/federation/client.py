@@ -67,9 +67,15 @@ class FederationClient:
         """One job."""
         return cast("FederatedJobView", self._http.request("GET", f"/v1/federation/jobs/{name}"))
 
-    def submit(self, body: Mapping[str, Any]) -> FederatedJobView:
-        """Hand a job over: ``script``, ``request`` or ``resources``, and so on."""
-        return cast("FederatedJobView", self._http.request("POST", "/v1/federation/jobs", body=dict(body)))
+    def submit(self, body: Mapping[str, Any], wait: float = 0) -> FederatedJobView:
+        """Hand a job over: ``script``, ``request`` or ``resources``, and so on.
+
+        Wait this many seconds until a cluster is chosen, or the job is refused because no cluster can run it.
+        """
+        query = {"wait": f"{wait:g}"} if wait else None
+        return cast(
+            "FederatedJobView", self._http.request("POST", "/v1/federation/jobs", query, body=dict(body))
+        )
 
     def cancel(self, name: str) -> FederatedJobView:
         """Take a job back."""

@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
+from urllib.parse import quote
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -175,6 +176,8 @@ class ClusterSettings(Section):
     """URL of its schedd."""
     cluster: str = "main"
     """Its name at that schedd."""
+    dashboard: str = Field(default="", pattern=r"^(https?://.*)?$")
+    """Address of its dashboard for users' browsers. Empty: `url` with `/dashboard`."""
     token_file: Path
     """File that contains only the federation's token for the cluster; its role must be `federation`."""
     timeout: Annotated[FloatSeconds, Field(gt=0, le=600)] = 10.0
@@ -222,6 +225,16 @@ class ClusterSettings(Section):
         if self.family == "torque" and request_family(resources) == "openpbs":
             return "its server does not know select (clusters.NAME.family)"
         return ""
+
+    @property
+    def dashboard_url(self) -> str:
+        """Address of the cluster's pages."""
+        base = self.dashboard.rstrip("/") or f"{self.url.rstrip('/')}/dashboard"
+        return f"{base}/{quote(self.cluster, safe='')}"
+
+    def job_page(self, server_job: str) -> str:
+        """Address of a job's page at the cluster."""
+        return f"{self.dashboard_url}/jobs/{quote(server_job, safe='')}"
 
     def discloses(self, level: Disclosure) -> bool:
         """Return whether data of this level may be used and shown."""

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import threading
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from schedd.cli.main import main
 from schedd.client.json_object import parse_json
 from schedd.federation.commands.submit import make_parser, read_submission
 from schedd.federation.events import AttemptHeld, ComponentPlace, PlaceBooked, RoundCommitted, RoundProposed
+from schedd.federation.routing.cluster_status import PlanOffer
 from tests.federation.federation_harness import FederationHarness
 
 # ---- schedd submit -----------------------------------------------------------------------------------------
@@ -85,14 +87,63 @@ def test_query_option_reads_the_script_only_without_resources(
     shell: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", TerminalInput())
-    assert shell("submit", "--where", "-l", "nodes=1:ppn=1,walltime=1:00") == 0
+    assert shell("submit", "--where", "-l", "nodes=1:ppn=1,walltime=1:00") == 1, "no cluster answers"
     assert "north" in capsys.readouterr().out
     with pytest.raises(AssertionError, match="waits for a script"):
         shell("submit", "--where", "-l", "nodes=1:ppn=1", "-")
     with pytest.raises(AssertionError, match="waits for a script"):
         shell("submit", "--where")
     monkeypatch.setattr("sys.stdin", io.StringIO("#PBS -l nodes=1:ppn=1\n"))
-    assert shell("submit", "--where") == 0
+    assert shell("submit", "--where") == 1
+
+
+def test_a_job_that_no_cluster_can_run_is_refused_with_the_reasons(
+    harness: FederationHarness,
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("sleep 1\n")
+    stopping = threading.Event()
+
+    def answer_questions() -> None:
+        """Both clusters answer that they can never run the job."""
+        while not stopping.wait(0.02):
+            for cluster in ("north", "south"):
+                offer = PlanOffer(None, None, f"it asks for 99 nodes, {cluster} has 8", never=True)
+                asked = harness.federation.due_questions(cluster)
+                harness.federation.store_answers(cluster, dict.fromkeys(asked, (offer, 1)))
+                harness.report(cluster)
+
+    worker = threading.Thread(target=answer_questions)
+    worker.start()
+    try:
+        assert shell("submit", "-l", "nodes=99:ppn=4,walltime=1:00", str(script)) == 6
+    finally:
+        stopping.set()
+        worker.join()
+    shown = capsys.readouterr()
+    assert "4" not in shown.out.splitlines(), "no number is printed"
+    assert shown.err == (
+        "schedd submit: no cluster can run this job: north: it asks for 99 nodes, north has 8; "
+        "south: it asks for 99 nodes, south has 8\n"
+    )
+
+
+def test_a_job_without_an_answer_yet_is_accepted_with_a_note(
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr("schedd.federation.commands.submit._CHOICE_WAIT_S", 0.1)
+    script = tmp_path / "job.sh"
+    script.write_text("sleep 1\n")
+    assert shell("submit", "-l", "nodes=3:ppn=4,walltime=1:00", str(script)) == 0
+    shown = capsys.readouterr()
+    assert "4" in shown.out.splitlines()
+    assert "job 4 waits for a cluster: no cluster has taken it yet; see checkjob --federation 4" in shown.err
 
 
 # ---- showq, showstart, checkjob --federation; schedd cancel ------------------------------------------------
@@ -103,9 +154,9 @@ def test_user_commands_show_jobs_from_all_clusters(
 ) -> None:
     assert shell("showq", "--federation") == 0
     heads, first, second, _, count = capsys.readouterr().out.splitlines()
-    assert heads.split() == ["JOB", "OWNER", "CLUSTER", "JOB", "THERE", "STATE", "PLANNED", "START"]
+    assert heads.split() == ["JOB", "OWNER", "CLUSTER", "JOB", "THERE", "STATE", "START"]
     assert first.split()[:5] == ["1", "ann@org", "north", "7.north", "planned"]
-    assert "14 Nov 2023" in first
+    assert "Due since 14 Nov 2023" in first
     assert second.split() == ["2", "ann@org", "-", "-", "waits", "for", "a", "cluster", "not", "known"]
     assert count == "2 jobs on 1 cluster"
     assert shell("showstart", "--federation", "1") == 0
@@ -113,6 +164,7 @@ def test_user_commands_show_jobs_from_all_clusters(
     assert "job 1 fold: ann@org" in shown
     assert "walltime=01:30:00" in shown, "as every server reads it"
     assert "north, as job 7.north" in shown
+    assert "http://127.0.0.1:9/dashboard/main/jobs/7.north" in shown
     assert shell("showstart", "--federation", "2") == 1, "no start is known"
     capsys.readouterr()
     assert shell("checkjob", "--federation", "1") == 0

@@ -50,7 +50,21 @@ _NAME_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
 _ONE_LINE_PATTERN: Final = re.compile(r"[^\x00-\x1f\x7f]{0,10000}")
 _FINAL_PHASES: Final = ("withdrawn", "refused")
 _MAX_ARRAY_TASKS: Final = 100_000
-_JOB_FIELDS: Final = frozenset({"planned_start", "planned_end", "promised_start", "state", "started"})
+_JOB_FIELDS: Final = frozenset(
+    {
+        "planned_start",
+        "planned_end",
+        "promised_start",
+        "state",
+        "started",
+        "displayed_start",
+        "expected_start",
+        "expected_by",
+        "expected_as_of",
+        "predicted",
+        "at_risk",
+    }
+)
 
 _TransferName = Annotated[
     str,
@@ -205,6 +219,18 @@ class TransferView:
     planned_start: int | None
     planned_end: int | None
     promised_start: int | None
+    displayed_start: int | None
+    """The planned start that all interfaces show, with hysteresis; null for an array."""
+    expected_start: int | None
+    """P50; null for an array."""
+    expected_by: int | None
+    """P90; null for an array."""
+    expected_as_of: int | None
+    """When the expected start was calculated."""
+    predicted: bool
+    """Whether starts are predicted for its queue."""
+    at_risk: bool
+    """The promise cannot be kept as planned now."""
     end: Literal["", "ended", "deleted"]
     """The outcome, once it is gone."""
     exit_status: int | None
@@ -432,6 +458,12 @@ def transfer_view(published: PlanSnapshot, record: TransferRecord) -> TransferVi
         planned_start=job.planned_start if job is not None else None,
         planned_end=job.planned_end if job is not None else None,
         promised_start=job.promised_start if job is not None else None,
+        displayed_start=job.displayed_start if job is not None else None,
+        expected_start=job.expected_start if job is not None else None,
+        expected_by=job.expected_by if job is not None else None,
+        expected_as_of=job.expected_as_of if job is not None else None,
+        predicted=job.predicted if job is not None else False,
+        at_risk=job is not None and job.at_risk is not None,
         end=record.end,
         exit_status=record.exit_status,
         code=record.code,
@@ -470,6 +502,12 @@ def _array_transfer_view(published: PlanSnapshot, record: TransferRecord) -> Tra
         promised_start=int(promises.max())
         if waits.all() and waits.any() and promises.max() < FOREVER
         else None,
+        displayed_start=None,
+        expected_start=None,
+        expected_by=None,
+        expected_as_of=None,
+        predicted=False,
+        at_risk=False,
         end=record.end,
         exit_status=record.exit_status,
         code=record.code,

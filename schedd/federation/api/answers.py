@@ -81,8 +81,8 @@ class FederatedClusterView:
     """A cluster of the federation; undisclosed values are null.
 
     ``away`` is the reason why it is not used, ``trouble`` an error in its settings. ``ours`` counts the
-    federation's jobs there. ``load`` (cpu-seconds) and ``count`` are of its waiting jobs, by priority from 0
-    on: those of this priority or a higher one.
+    federation's jobs there, ``dashboard`` is the address of its pages. ``load`` (cpu-seconds) and ``count``
+    are of its waiting jobs, by priority from 0 on: those of this priority or a higher one.
     """
 
     name: str
@@ -96,6 +96,7 @@ class FederatedClusterView:
     running: int
     load: Sequence[int]
     count: Sequence[int]
+    dashboard: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +201,12 @@ class BalanceView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferAttemptView:
-    """Transfer of a job to one cluster. ``start`` and ``end`` are the plan's offer when it was chosen; the
-    planned and promised times are null if the cluster does not disclose its plan.
+    """Transfer of a job to one cluster. ``start`` and ``end`` are the plan's offer when it was chosen.
+
+    The planned, expected and promised times are null if the cluster does not disclose its plan.
+    ``expected_start`` is the P50, ``expected_by`` the P90, ``expected_as_of`` the time of the forecast.
+    ``predicted`` is whether starts are predicted for the job's queue, ``at_risk`` whether its promise cannot
+    be kept as planned now. ``dashboard`` is the address of the job's page at the cluster.
     """
 
     number: int
@@ -219,6 +224,14 @@ class TransferAttemptView:
     planned_start: int | None
     planned_end: int | None
     promised_start: int | None
+    started: int | None
+    displayed_start: int | None
+    expected_start: int | None
+    expected_by: int | None
+    expected_as_of: int | None
+    predicted: bool
+    at_risk: bool
+    dashboard: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +290,9 @@ class FederatedJobsView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterWhatIf:
     """Answer of one cluster's plan. ``late_by`` is the time between the deadline and a later end; null
-    without a deadline or an end.
+    without a deadline or an end. ``never`` is whether the cluster can never run the job, ``why`` the reason.
+    ``expected_start`` is the P50, ``expected_by`` the P90, ``promised_start`` the promise that the job would
+    get.
     """
 
     cluster: str
@@ -286,6 +301,12 @@ class ClusterWhatIf:
     cost: float | None = None
     why: str = ""
     late_by: int | None = None
+    never: bool = False
+    expected_start: int | None = None
+    expected_by: int | None = None
+    expected_as_of: int | None = None
+    promised_start: int | None = None
+    predicted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path as File
 from typing import Annotated, Any, Final, Literal, Protocol
 
 import jinja2
-from fastapi import Depends, FastAPI, Path, Request
+from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi_offline import FastAPIOffline
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
@@ -20,7 +20,7 @@ from schedd.api.body_limit import BodyLimit
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.security_headers import SecurityHeaders
 from schedd.api.unicode_text import UnicodeRoute
-from schedd.client import ClientError
+from schedd.client import ClientError, Refused
 from schedd.federation.api.answers import (
     ClusterWhatIf,
     CoAllocationSearches,
@@ -42,6 +42,7 @@ from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.api.booking_rows import booking_page_rows
 from schedd.federation.api.requests import FederatedWhatIf, NewFederatedJob
 from schedd.federation.api.users import FederationUser, FederationUsers
+from schedd.federation.api.waiting import wait_until
 from schedd.federation.bookings.decisions import booking_name
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.report import (
@@ -54,7 +55,7 @@ from schedd.federation.report import (
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.routing.jobs import FederationJob, count_array_tasks
 from schedd.federation.state.federation_state import FederationState
-from schedd.federation.workers.cluster_worker import connect_cluster
+from schedd.federation.workers.cluster_worker import REFUSALS_OF_THE_JOB, connect_cluster
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
@@ -66,6 +67,7 @@ A federation takes a job once and transfers it to the cluster whose plan ends it
 /v1/federation/what-if` where it would start first. Times are seconds since the epoch (UTC).
 """
 _MAX_BODY_BYTES: Final = 4 << 20
+_MAX_CHOICE_WAIT_S: Final = 60
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
 
@@ -193,6 +195,7 @@ def cluster_rows(federation: FederationState) -> list[FederatedClusterView]:
                 running=sum(one.state == "running" for one in ours),
                 load=[round(one) for one in backlog.load],
                 count=list(backlog.count),
+                dashboard=chosen.dashboard_url,
             )
         )
     return found
@@ -273,6 +276,14 @@ def job_row(federation: FederationState, job: FederationJob) -> FederatedJobView
                 planned_start=seen.planned_start if shown and seen else None,
                 planned_end=seen.planned_end if shown and seen else None,
                 promised_start=seen.promised_start if shown and seen else None,
+                started=seen.started if shown and seen else None,
+                displayed_start=seen.displayed_start if shown and seen else None,
+                expected_start=seen.expected_start if shown and seen else None,
+                expected_by=seen.expected_by if shown and seen else None,
+                expected_as_of=seen.expected_as_of if shown and seen else None,
+                predicted=shown and seen is not None and seen.predicted,
+                at_risk=shown and seen is not None and seen.at_risk,
+                dashboard=chosen.job_page(one.server_job) if chosen is not None and one.server_job else "",
             )
         )
     where = job.active or job.newest
@@ -332,9 +343,22 @@ def _get_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> Fe
 
 
 async def _submit_job(
-    federation: LeadingFederation, caller: Caller, body: NewFederatedJob
+    federation: LeadingFederation,
+    caller: Caller,
+    body: NewFederatedJob,
+    wait: Annotated[
+        float,
+        Query(
+            description="Seconds to wait until a cluster is chosen, or the job is refused because no cluster "
+            "can run it.",
+            ge=0,
+            le=_MAX_CHOICE_WAIT_S,
+        ),
+    ] = 0,
 ) -> FederatedJobView:
-    """Hand a job to the federation. The answer comes when it cannot be lost any more."""
+    """Hand a job to the federation. The answer comes when it cannot be lost any more, with `wait` when a
+    cluster is chosen for it. `over` is then `refused` if no cluster can run it; `text` has the reasons.
+    """
     owner = resolve_owner(federation, caller, body)
     submission = {
         "script": body.script,
@@ -357,7 +381,15 @@ async def _submit_job(
         submission["booking"] = name
         more |= {"clusters": (cluster,), "booking": booking}
     job = await run_in_threadpool(partial(federation.submit, owner, submission, **more))
-    return job_row(federation, job)
+    if wait:
+        await wait_until(lambda: _is_decided(federation, job.id), wait)
+    return job_row(federation, federation.jobs.by_id.get(job.id, job))
+
+
+def _is_decided(federation: FederationState, name: str) -> bool:
+    """Whether a cluster was chosen for the job, or it is over."""
+    job = federation.jobs.by_id.get(name)
+    return job is None or bool(job.over or job.attempts)
 
 
 def _find_open_booking(federation: FederationState, owner: str, name: str) -> tuple[str, str, str]:
@@ -409,9 +441,9 @@ def query_clusters(
     def query_cluster(name: str) -> ClusterWhatIf:
         chosen = federation.settings.clusters[name]
         if name not in users:
-            return ClusterWhatIf(cluster=name, why=f"{owner} has no user there")
+            return ClusterWhatIf(cluster=name, why=f"{owner} has no user there", never=True)
         if cannot := federation.unsupported_reason(name, body.requested_resources):
-            return ClusterWhatIf(cluster=name, why=cannot)
+            return ClusterWhatIf(cluster=name, why=cannot, never=True)
         try:
             with connect_cluster(chosen, tokens[name]) as client:
                 answer = client.what_if(
@@ -420,6 +452,9 @@ def query_clusters(
                     owner=users[name],
                     tasks=sizes,
                 )
+        except Refused as error:
+            why = "; ".join(error.places) or error.detail
+            return ClusterWhatIf(cluster=name, why=why, never=error.kind in REFUSALS_OF_THE_JOB)
         except ClientError as error:
             return ClusterWhatIf(cluster=name, why=str(error))
         start, end = answer.planned_start, answer.planned_end
@@ -427,7 +462,18 @@ def query_clusters(
             end = max([end, *(one.end for one in answer.tasks if tasks)])
         late = max(0, end - body.deadline) if end is not None and body.deadline is not None else None
         return ClusterWhatIf(
-            cluster=name, start=start, end=end, cost=answer.cost, why=answer.why, late_by=late
+            cluster=name,
+            start=start,
+            end=end,
+            cost=answer.cost,
+            why=answer.why,
+            late_by=late,
+            never=answer.answer == "never",
+            expected_start=answer.expected_start,
+            expected_by=answer.expected_by,
+            expected_as_of=answer.expected_as_of,
+            promised_start=answer.promised_start,
+            predicted=answer.predicted,
         )
 
     if not names:

@@ -1,7 +1,5 @@
 """Bookings over HTTP: cores for a time within a window, at whichever cluster of the federation has them."""
 
-import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
@@ -18,6 +16,7 @@ from schedd.federation.api.answers import FederatedBookingsView, FederatedBookin
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.booking_rows import booking_row, counter_offers, jobs_by_booking
 from schedd.federation.api.requests import parse_request
+from schedd.federation.api.waiting import wait_until
 from schedd.federation.bookings.bookings import FederationBooking
 from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState
@@ -28,7 +27,6 @@ __all__ = ["add_booking_routes", "find_visible_booking"]
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _ACT_PROBLEMS: Final = (*_READ_PROBLEMS, "not-allowed", "unknown-booking", "not-now")
 _BODY_PROBLEMS: Final = ("not-allowed", "bad-request", "too-large", "not-now", "no-room")
-_POLL_S: Final = 0.05
 _CLUSTER_REPLY_S: Final = 3.0
 """Maximum wait for an action that a cluster performs at once."""
 _OUTCOME_MARGIN_S: Final = 5.0
@@ -162,7 +160,7 @@ async def _freeze_booking(
         raise ProblemError("not-now", f"booking {name} is {booking_row(federation, booking).state}")
     if not booking.freeze_requested:
         await _run_step(partial(federation.booking_operations.freeze, booking.id, caller.name))
-    await _wait_until(lambda: federation.bookings[booking.id].phase != "flexible", _CLUSTER_REPLY_S)
+    await wait_until(lambda: federation.bookings[booking.id].phase != "flexible", _CLUSTER_REPLY_S)
     return booking_row(federation, federation.bookings[booking.id])
 
 
@@ -175,7 +173,7 @@ async def _cancel_booking(
     booking = _find_own_booking(federation, caller, name)
     if not booking.over and not booking.cancelled:
         await _run_step(partial(federation.booking_operations.cancel, booking.id, caller.name))
-    await _wait_until(lambda: bool(federation.bookings[booking.id].over), _CLUSTER_REPLY_S)
+    await wait_until(lambda: bool(federation.bookings[booking.id].over), _CLUSTER_REPLY_S)
     return booking_row(federation, federation.bookings[booking.id])
 
 
@@ -193,7 +191,7 @@ async def _booking_outcome(federation: FederationState, number: str, reply: Resp
         one = federation.bookings[number]
         return one.booked or bool(one.over) or one.cancelled
 
-    await _wait_until(known, federation.booking_operations.rules.patience + _OUTCOME_MARGIN_S)
+    await wait_until(known, federation.booking_operations.rules.patience + _OUTCOME_MARGIN_S)
     booking = federation.bookings[number]
     if booking.over == "refused":
         row = booking_row(federation, booking)
@@ -203,13 +201,6 @@ async def _booking_outcome(federation: FederationState, number: str, reply: Resp
     if not known():
         reply.status_code = 202
     return booking_row(federation, booking)
-
-
-async def _wait_until(reached: Callable[[], bool], seconds: float) -> None:
-    """Waits for it, and no longer than so."""
-    end = time.monotonic() + seconds
-    while not reached() and time.monotonic() < end:
-        await asyncio.sleep(_POLL_S)
 
 
 def _is_booking_visible(caller: Bearer, booking: FederationBooking) -> bool:

@@ -11,8 +11,16 @@ from schedd.client import ClientError, find_endpoint
 from schedd.client.answers import FederatedJobView, TransferAttemptView
 from schedd.client.json_object import json_members
 from schedd.federation.client import FederationClient
+from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
 
-__all__ = ["add_federation_option", "cancel_jobs", "connect_federation", "show_job", "show_queue"]
+__all__ = [
+    "add_federation_option",
+    "cancel_jobs",
+    "connect_federation",
+    "describe_federated_start",
+    "show_job",
+    "show_queue",
+]
 
 _PHASE_NAMES = {
     "submitting": "submitting",
@@ -57,8 +65,8 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
             show_json({"jobs": jobs})
             return True
         now = int(time.time())
-        jobs.sort(key=lambda job: (_planned_start(job) is None, _planned_start(job) or 0, job.submitted))
-        heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "PLANNED START")
+        jobs.sort(key=lambda job: (_sort_start(job, now) is None, _sort_start(job, now) or 0, job.submitted))
+        heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "START")
         print(format_table(heads, [_job_cells(job, now) for job in jobs]))
         there = len({job.cluster for job in jobs if job.cluster})
         print(f"\n{len(jobs)} jobs on {there} {'cluster' if there == 1 else 'clusters'}")
@@ -83,7 +91,8 @@ def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bo
             print(format_rows(list(_job_rows(job, int(time.time())))))
             if not briefly:
                 print("\n" + _attempts_table(job, int(time.time())))
-        return _planned_start(job) is not None
+        sentence = describe_federated_start(job, int(time.time()))
+        return sentence is not None and sentence.certainty != "unknown"
 
     return run_with_exit_code(found, ask, argv)
 
@@ -113,9 +122,34 @@ def _current_attempt(job: FederatedJobView) -> TransferAttemptView | None:
     return there[-1] if there else None
 
 
-def _planned_start(job: FederatedJobView) -> int | None:
+def describe_federated_start(job: FederatedJobView, now: int) -> StartSentence | None:
+    """The sentence about a job's start; None for a job that is over, or has no cluster that discloses it."""
     one = _current_attempt(job)
-    return None if one is None or job.over else one.planned_start
+    if one is None or job.over or (one.planned_start is None and one.state not in ("running", "starting")):
+        return None
+    facts = StartFacts(
+        state=one.state or "planned",
+        started=one.started,
+        planned=one.displayed_start if one.displayed_start is not None else one.planned_start,
+        expected=one.expected_start,
+        expected_by=one.expected_by,
+        expected_as_of=one.expected_as_of,
+        promised=one.promised_start,
+        at_risk=one.at_risk,
+        predicted=one.predicted,
+    )
+    return describe_start(facts, now)
+
+
+def _sort_start(job: FederatedJobView, now: int) -> int | None:
+    """Its likely start, else the planned one; running jobs first."""
+    one = _current_attempt(job)
+    if one is None or job.over:
+        return None
+    if one.state in ("running", "starting"):
+        return one.started or 0
+    sentence = describe_federated_start(job, now)
+    return sentence.likely if sentence is not None and sentence.likely is not None else one.planned_start
 
 
 def _job_state(job: FederatedJobView) -> str:
@@ -132,13 +166,13 @@ def _owner_name(job: FederatedJobView) -> str:
 
 
 def _job_cells(job: FederatedJobView, now: int) -> tuple[str, ...]:
-    start = _planned_start(job)
-    when = format_time(start, now) if start is not None else "not known"
+    sentence = describe_federated_start(job, now)
+    when = sentence.text(lambda moment: format_near_time(moment, now)) if sentence else "not known"
     return (job.id, job.owner, job.cluster or "-", job.server_job or "-", _job_state(job), when)
 
 
 def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
-    yield "asks for", ", ".join(f"{name}={value}" for name, value in sorted(job.resources.items()))
+    yield "request", ", ".join(f"{name}={value}" for name, value in sorted(job.resources.items()))
     yield (
         "submitted",
         f"{format_time(job.submitted, now)}, {format_duration(max(0, now - job.submitted))} ago",
@@ -153,13 +187,20 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
         yield "cluster", f"{job.cluster}, as job {job.server_job or 'not known yet'}"
     if job.booking:
         yield "booking", job.booking
-    start, one = _planned_start(job), _current_attempt(job)
-    if start is not None and one is not None:
-        yield "planned start", format_time(start, now)
-        if one.promised_start is not None:
-            yield "promised", f"at the latest {format_time(one.promised_start, now)}"
+    sentence, one = describe_federated_start(job, now), _current_attempt(job)
+    if sentence is not None and one is not None:
+        yield "start", sentence.text(lambda moment: format_near_time(moment, now))
+        if one.planned_start is not None and one.state == "planned":
+            yield (
+                "planned",
+                f"{format_time(one.planned_start, now)}, if the jobs ahead use their full walltimes",
+            )
+    elif not job.over and one is None:
+        yield "start", "not known: no cluster has taken the job yet"
     elif not job.over:
-        yield "planned start", "not known: the cluster does not disclose it, or has no start for it"
+        yield "start", "not known: the cluster does not disclose it, or has no start for it"
+    if one is not None and one.dashboard:
+        yield "page", one.dashboard
     if job.tasks:
         yield "array", _array_summary(job)
     if job.moves:

@@ -13,10 +13,12 @@ from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.user.command_session import show_json
-from schedd.cli.user.formatting import format_duration
+from schedd.cli.user.formatting import format_duration, format_table
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
+from schedd.client.answers import ClusterWhatIf
 from schedd.federation.commands.jobs import connect_federation
+from schedd.start_sentence import StartFacts, describe_start, format_near_time
 
 __all__ = [
     "add_script_options",
@@ -47,10 +49,14 @@ _ATTRIBUTES: Final = {
 }
 _W_ATTRIBUTES: Final = ("stagein", "stageout", "umask", "group_list")
 _CODES: Final = """exit status:
-  0  the job is taken
+  0  the job is taken; with --where: a cluster has a start for it
+  1  with --where: no cluster has a start for it
   2  wrong usage
   4  no federation answers
-  5  access denied"""
+  5  access denied
+  6  no cluster can run the job; standard error has the reasons"""
+_CHOICE_WAIT_S: Final = 15
+"""Seconds to wait for the choice of a cluster."""
 _O_VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
 """Variables that every job gets as PBS_O_…, as with qsub."""
 
@@ -102,9 +108,7 @@ def add_script_options(found: argparse.ArgumentParser) -> None:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The command: 0 if the job is accepted, 2 for an invalid request, 4 without a daemon, 5 if it is
-    refused.
-    """
+    """Run the command; return the exit status, as in its help."""
     args = make_parser().parse_args(argv)
     # A question about -l needs no script: do not wait for standard input.
     without = args.where and args.script is None and bool(args.request)
@@ -118,16 +122,20 @@ def run(argv: Sequence[str]) -> int:
                 )
                 if args.json:
                     show_json(rows)
-                for row in () if args.json else rows:
-                    cost = f"  costs {row.cost:,.2f}" if row.cost is not None else ""
-                    when = f"{_format_time(row.start):>20} {_format_time(row.end):>20}"
-                    print(f"{row.cluster:20} {when}  {row.why}{_format_lateness(row.late_by)}{cost}")
-                return 0
-            found = federation.submit(body)
+                else:
+                    print(_where_table(rows, int(time.time())))
+                return 0 if any(row.start is not None for row in rows) else 1
+            found = federation.submit(body, _CHOICE_WAIT_S)
         if args.json:
             show_json(found)
-        else:
+        if found.over == "refused":
+            print(f"schedd submit: no cluster can run this job: {found.text}", file=sys.stderr)
+            return 6
+        if not args.json:
             print(found.id)
+        if not found.over and not found.attempts:
+            hint = f"no cluster has taken it yet; see checkjob --federation {found.id}"
+            print(f"schedd submit: job {found.id} waits for a cluster: {hint}", file=sys.stderr)
     except Refused as error:
         print(f"schedd submit: {error.places[0] if error.places else error}", file=sys.stderr)
         return 2 if error.places or error.kind == "not-now" else 5
@@ -266,14 +274,30 @@ def _parse_directives(script: str) -> Iterator[list[str]]:
             return
 
 
+def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
+    """One line for each cluster: start, end, and the reason where there is no start."""
+    lines = []
+    for row in rows:
+        if row.start is None:
+            lines.append((row.cluster, f"Never: {row.why}" if row.never else f"No start: {row.why}", "-"))
+            continue
+        facts = StartFacts(
+            planned=row.start,
+            expected=row.expected_start,
+            expected_by=row.expected_by,
+            expected_as_of=row.expected_as_of,
+            promised=row.promised_start,
+            predicted=row.predicted,
+        )
+        start = describe_start(facts, now).text(lambda moment: format_near_time(moment, now))
+        end = format_near_time(row.end, now) if row.end is not None else "not known"
+        cost = f", costs {row.cost:,.2f}" if row.cost is not None else ""
+        lines.append((row.cluster, start, f"{end}{_format_lateness(row.late_by)}{cost}"))
+    return format_table(("CLUSTER", "START", "PLANNED END"), lines)
+
+
 def _format_lateness(late: int | None) -> str:
     """Whether the deadline is met, where there is one."""
     if late is None:
         return ""
-    return f"  ends {format_duration(late)} after the deadline" if late else "  in time"
-
-
-def _format_time(moment: int | None) -> str:
-    from datetime import datetime  # noqa: PLC0415
-
-    return "not known" if moment is None else f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006
+    return f", {format_duration(late)} after the deadline" if late else ", in time"

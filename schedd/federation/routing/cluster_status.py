@@ -32,6 +32,13 @@ class TransferStatus:
     planned_start: int | None = None
     planned_end: int | None = None
     promised_start: int | None = None
+    started: int | None = None
+    displayed_start: int | None = None
+    expected_start: int | None = None
+    expected_by: int | None = None
+    expected_as_of: int | None = None
+    predicted: bool = False
+    at_risk: bool = False
     text: str = ""
     tasks: Mapping[str, Any] | None = None
     """Task counts of an array by state."""

@@ -21,11 +21,13 @@ from schedd.federation.state.federation_state import ClusterPollResult, Federati
 from schedd.store import StoreError
 from schedd.supervision import ThreadedWork
 
-__all__ = ["ClientFactory", "ClusterWorker", "connect_cluster"]
+__all__ = ["REFUSALS_OF_THE_JOB", "ClientFactory", "ClusterWorker", "connect_cluster"]
 
 _log = structlog.get_logger(__name__)
-_OF_THE_JOB: Final = ("invalid", "too-hard", "bad-request", "too-large")
-"""Refusals caused by the job itself."""
+REFUSALS_OF_THE_JOB: Final = ("invalid", "bad-request", "too-large")
+"""Kinds of refusals of a job that this cluster can never run."""
+_OF_THE_JOB: Final = (*REFUSALS_OF_THE_JOB, "too-hard")
+"""Kinds of refusals caused by the job itself. A question that took too long may succeed later."""
 _ACTIONS: Final = 60
 """Maximum requests in one round, so that polling is not delayed."""
 _AT_ONCE: Final = 6
@@ -253,8 +255,7 @@ class ClusterWorker(ThreadedWork):
         except Refused as error:
             if error.kind not in _OF_THE_JOB:
                 raise
-            # A question that took too long may succeed later.
-            never = error.kind != "too-hard"
+            never = error.kind in REFUSALS_OF_THE_JOB
             return PlanOffer(None, None, "; ".join(error.places) or error.detail, never), -1
         start = found.get("expected_start") or found["planned_start"]
         length = (found["planned_end"] or 0) - (found["planned_start"] or 0)
