@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from schedd.api.problems import Fault
 from schedd.dialect import Family, RequestError, resource_list
+from schedd.dialect.array_request import ArrayRequest, parse_array_request
 from schedd.dialect.partition import replace_resource
 from schedd.wire import AdapterEvent, Event, JobFacts
 from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END
@@ -274,6 +275,14 @@ class WhatIfRequest(_ResourceRequest):
                     "windows": 5,
                     "changes": True,
                 },
+                {
+                    "request": "nodes=1:ppn=4,walltime=01:00:00",
+                    "queue": "batch",
+                    "array": "1-100%10",
+                    "depend": "afterok:123",
+                    "start_by": 4_000_000_000,
+                    "changes": True,
+                },
             ]
         },
     )
@@ -293,6 +302,28 @@ class WhatIfRequest(_ResourceRequest):
     not_before: Annotated[
         int | None, Field(description="As `qsub -a`: seconds since the epoch.", ge=0, lt=TIME_END)
     ] = None
+    start_by: Annotated[
+        int | None,
+        Field(
+            description="A wish: seconds since the epoch. The answer has `start_late_by`, and `changes` are "
+            "those that let it start by then.",
+            ge=0,
+            lt=TIME_END,
+        ),
+    ] = None
+    array: Annotated[
+        str,
+        Field(
+            description="As `qsub -t` or `qsub -J`: a job array of such jobs, `1-100` or `1-100%5` with a "
+            "slot limit.",
+            max_length=2_000,
+        ),
+    ] = ""
+    depend: Annotated[
+        str,
+        Field(description="As `qsub -W depend=`: `afterok:123:124`.", max_length=10_000),
+    ] = ""
+    rerunnable: Annotated[bool, Field(description="False: as `qsub -r n`.")] = True
     owner: Annotated[
         str,
         Field(
@@ -311,7 +342,14 @@ class WhatIfRequest(_ResourceRequest):
     ] = ()
     windows: Annotated[int, Field(description="Maximum number of start windows.", ge=0, le=100)] = 0
     changes: Annotated[
-        bool, Field(description="Whether the smallest changes are wanted that let it start at once.")
+        bool,
+        Field(
+            description="Whether the smallest changes are wanted that let it start at once, or by `start_by`."
+        ),
+    ] = False
+    sooner: Annotated[
+        bool,
+        Field(description="Whether the smallest changes are wanted that let it start sooner than planned."),
     ] = False
     cheapest_by: Annotated[
         int | None,
@@ -337,14 +375,34 @@ class WhatIfRequest(_ResourceRequest):
             raise ValueError("the numbers must ascend")
         return tasks
 
+    @field_validator("array")
+    @classmethod
+    def _check_array(cls, array: str) -> str:
+        if array:
+            try:
+                parse_array_request(array)
+            except RequestError as error:
+                raise ValueError(error.comment) from None
+        return array
+
     @model_validator(mode="after")
     def _check_one_subject(self) -> Self:
         if sum(one is not None for one in (self.request, self.resources, self.job)) != 1:
             raise ValueError("give exactly one of request, resources and job")
         if self.job is not None and (
-            self.family is not None or self.queue or self.owner or self.not_before is not None
+            self.family is not None
+            or self.queue
+            or self.owner
+            or self.not_before is not None
+            or self.array
+            or self.depend
+            or not self.rerunnable
         ):
-            raise ValueError("family, queue, owner and not_before are taken from the job")
+            raise ValueError(
+                "family, queue, owner, not_before, array, depend and rerunnable are taken from the job"
+            )
+        if self.sooner and (self.changes or self.start_by is not None):
+            raise ValueError("sooner asks for other changes than changes and start_by: give one of them")
         return self
 
     def facts(self, now: int, job: JobFacts | None, variant: WhatIfVariant | None = None) -> JobFacts:
@@ -362,7 +420,20 @@ class WhatIfRequest(_ResourceRequest):
             family=self.family or ("openpbs" if "select" in resources else "torque"),
             resources=resources,
             not_before=self.not_before,
+            rerunnable=self.rerunnable,
+            **self._array_fields(),
         )
+
+    def _array_fields(self) -> dict[str, Any]:
+        request = self.array_request
+        if request is None or request.slot_limit is None:
+            return {}
+        return {"array": "what-if[]", "slot_limit": request.slot_limit}
+
+    @property
+    def array_request(self) -> ArrayRequest | None:
+        """The job array; None: a single job."""
+        return parse_array_request(self.array) if self.array else None
 
 
 # ---- bounds of events ---------------------------------------------------------------------------

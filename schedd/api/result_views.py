@@ -21,7 +21,9 @@ from schedd.wire import ShareFacts
 
 __all__ = [
     "AccuracyView",
+    "ArrayEnd",
     "CriterionChange",
+    "DestinationView",
     "EvaluationSample",
     "EvaluationView",
     "EvaluationsView",
@@ -210,6 +212,21 @@ class WhatIfVariantResult:
             "planned; null: no deadline, or no known start."
         ),
     ]
+    start_by: Annotated[int | None, Field(description="The wished latest start; null: none was given.")]
+    start_late_by: Annotated[
+        int | None,
+        Field(
+            description="Seconds by which the planned start is later than `start_by`; 0: it is in time; "
+            "null: no wish, or no known start."
+        ),
+    ]
+    refusals: Annotated[
+        tuple[str, ...],
+        Field(
+            description="All reasons for which `qsub` (or `qalter`) would refuse it; `requirement` has them "
+            "in one sentence."
+        ),
+    ]
     waiting_for: Annotated[str, Field(description="If `waiting`: the kind of event that must happen first.")]
     requirement: Annotated[
         str, Field(description="When `never`: the first requirement that nothing on this cluster can meet.")
@@ -226,13 +243,53 @@ class WhatIfVariantResult:
 
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationView:
+    """A destination of a routing queue."""
+
+    queue: str
+    chosen: bool
+    """Whether the server would route the job to it."""
+    refusals: tuple[str, ...]
+    """All reasons for which it does not accept the job; empty: it does."""
+    planned_start: int | None
+    """If the job was submitted to this queue; null: refused, no known start, or one of more than 20
+    destinations.
+    """
+    expected_start: int | None
+    """P50."""
+    expected_by: int | None
+    """P90."""
+    headline: str
+    """The start in one sentence; times in UTC."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrayEnd:
+    """A hypothetical job array."""
+
+    subjobs: int
+    slot_limit: int | None
+    """How many may run at once; null: no limit."""
+    planned_end: int | None
+    """When all would have ended at their full walltimes; null: not known, or too many to compute."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfResult(WhatIfVariantResult):
     """The same for the question itself, with all else that was asked."""
 
     windows: tuple[StartWindow, ...]
     """Where it could start, from the earliest on."""
     changes: tuple[SmallerRequest, ...]
-    """Changes that let it start at once, each by itself, in no order of merit."""
+    """Changes that let it start by `changes_by`, each by itself, in no order of merit."""
+    changes_by: int | None
+    """The latest start that `changes` allow; null: no changes were requested."""
+    destinations: tuple[DestinationView, ...]
+    """Of a routing queue: each destination, in its order. The job is routed to the first that accepts it."""
+    array: ArrayEnd | None
+    """The array as a whole; null for a single job. `planned_start` is that of its first subjob."""
     cheapest: CheapestStart | None
     """Where it would cost least and end by `cheapest_by`; null where that was not asked or cannot be, and
     where the site has no prices."""

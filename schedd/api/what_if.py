@@ -1,6 +1,6 @@
 """What-if: when would this job start, without submitting it?"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,10 +13,11 @@ from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import reply
 from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
-from schedd.api.result_views import WhatIfResult, WhatIfVariantResult
+from schedd.api.result_views import ArrayEnd, DestinationView, WhatIfResult, WhatIfVariantResult
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect.advres import read_advres
+from schedd.dialect.array_request import ArrayRequest
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
@@ -26,7 +27,8 @@ from schedd.engine.facts.job_requests import queue_stop_reason
 from schedd.model import FOREVER, Never, Placement, Share, StartKnown, WaitingFor
 from schedd.policy.site import parse_economy
 from schedd.service.access.roles import Bearer
-from schedd.service.questions.admission import Admission, admit, over_limit
+from schedd.service.questions.admission import Admission, RouteDestination, admit, exceeded_limits
+from schedd.service.questions.dependency_times import DependencyTime, find_dependency_time
 from schedd.service.questions.expectations import (
     UNKNOWN,
     Expectation,
@@ -35,13 +37,20 @@ from schedd.service.questions.expectations import (
 )
 from schedd.service.questions.objectives import placement_cost
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
+from schedd.service.questions.submission_checks import Submission
+from schedd.service.read.arrays import full_array_id
+from schedd.service.read.job_visibility import JobVisibility
+from schedd.service.read.plan_lists import find_record
 from schedd.start_sentence import StartFacts, describe_start, format_utc
-from schedd.wire import JobFacts, ShareFacts
+from schedd.wire import JobFacts, ResourceTypes, ShareFacts
 
 __all__ = ["answer_what_if", "router", "stopped_queues"]
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
 _MAX_QUEUES_NAMED: Final = 3
+_MAX_DESTINATIONS: Final = 20
+"""Destinations of a routing queue for which a start is computed."""
+_NO_DEPENDENCY: Final = DependencyTime()
 
 
 @router.post(
@@ -67,7 +76,10 @@ async def post_what_if(
     With `job`, the question is about a queued job: its start if it was altered. `variants` are answered along
     with it. `windows` are all intervals of possible starts, the first of which is the answer otherwise;
     `changes` are for each kind of change (a shorter walltime, fewer cpus, less memory, fewer nodes, a feature
-    left out) the smallest that lets the job start at once.
+    left out) the smallest that lets the job start at once, by `start_by`, or `sooner` than planned.
+
+    A request that `qsub` would refuse gets `never` and all `refusals`: limits of queue and server, limits on
+    queued jobs, access lists, array sizes. `destinations` are those of a routing queue.
 
     The question is answered on a fork of the plan that all callers of one generation share. While the planner
     is busy for long, an older fork is used; `generation` and `as_of` say which.
@@ -83,11 +95,41 @@ async def post_what_if(
         if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
             what = f"job {job.id} runs already"
             raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
+    dependency = DependencyTime()
+    if question.depend:
+        dependency = find_dependency_time(
+            copy.published,
+            question.depend,
+            cluster.now(),
+            lambda name: _visible_jobs(copy.published, visibility, name),
+        )
+    submitter = question.owner or (caller.name if caller.role == "user" else "")
     expecting = request.app.state.clusters.expected_start_workers[cluster.name].latest
     found = await run_question(
-        request, answer_what_if, copy, expecting, question, job, cluster.now(), caller.name, without_slots
+        request,
+        answer_what_if,
+        copy,
+        expecting,
+        question,
+        job,
+        cluster.now(),
+        caller.name,
+        without_slots,
+        submitter,
+        dependency,
     )
     return reply(request, found)
+
+
+def _visible_jobs(published: PlanSnapshot, visibility: JobVisibility, name: str) -> list[JobRecord]:
+    """The job of this id, or the jobs of an array, as far as the caller may see them."""
+    record = find_record(published, name)
+    records = [record] if record is not None else []
+    if record is None and "[]" in name:
+        array = full_array_id(published, name)
+        known = (*published.records, *published.slotless.values())
+        records = [one for one in known if one is not None and one.facts.array == array]
+    return [one for one in records if visibility.shows(one)]
 
 
 def _booking_slots(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tuple[int, ...]:
@@ -110,12 +152,16 @@ def answer_what_if(
     now: int,
     who: str,
     without_slots: tuple[int, ...] = (),
+    submitter: str = "",
+    dependency: DependencyTime = _NO_DEPENDENCY,
 ) -> WhatIfResult:
     """Return all answers, on a fork of the plan and on the fork with predicted run times.
 
-    Run times are predicted from similar jobs of the named owner, else of the user ``who``. Raises
-    ProblemError.
+    Run times are predicted from similar jobs of the named owner, else of the user ``who``. Access lists and
+    limits on queued jobs are checked for ``submitter``; empty: not for a user. Raises ProblemError.
     """
+    array = question.array_request
+    counts = sorted({*question.tasks, *([array.subjobs] if array is not None else [])})
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
 
@@ -126,14 +172,26 @@ def answer_what_if(
         windows: int = 0,
         changes: bool = False,
         cheapest_by: int | None = None,
-        tasks: tuple[int, ...] = (),
-    ) -> tuple[WhatIfAnswer, dict[str, Any]]:
+        sooner: bool = False,
+        tasks: Sequence[int] = (),
+        queue: str | None = None,
+    ) -> tuple[WhatIfAnswer, dict[str, Any], Admission]:
         request_facts = question.facts(now, facts, variant)
+        if queue is not None:
+            request_facts = replace(request_facts, queue=queue)
+        if dependency.ready:
+            ready = max(dependency.ready, request_facts.not_before or 0)
+            request_facts = replace(request_facts, not_before=ready)
         if not request_facts.owner and read_advres(request_facts.resources):
             request_facts = replace(request_facts, owner=who)  # a booking is its owner's
         known = facts.resources if facts is not None else {}
         try:
-            admission = _check_admission(copy, request_facts, known, instead_of)
+            if queue is None:
+                admission = _check_admission(
+                    copy, request_facts, known, instead_of, array=array, submitter=submitter
+                )
+            else:  # a destination that accepts it
+                admission = Admission(request_facts)
             request_facts = admission.facts
             outcome = copy.what_if(
                 request_facts,
@@ -142,6 +200,8 @@ def answer_what_if(
                 without_slots=without_slots,
                 most_windows=windows,
                 changes=changes,
+                start_by=question.start_by,
+                sooner=sooner,
                 cheapest_by=cheapest_by,
                 tasks=tasks,
             )
@@ -162,7 +222,10 @@ def answer_what_if(
                 promise,
                 instead_of=instead_of,
             )
-        if admission.refusal:
+        if dependency.wait is not None and isinstance(outcome.answer, StartKnown):
+            outcome = replace(outcome, answer=dependency.wait, windows=(), changes=(), cheapest=None, many=())
+            expected, promise = UNKNOWN, FOREVER
+        if admission.refusals:
             outcome = replace(
                 outcome, answer=Never(admission.refusal), windows=(), changes=(), cheapest=None, many=()
             )
@@ -173,6 +236,7 @@ def answer_what_if(
             *outcome.notes,
             *without_units(changed_resources),
             *admission.notes,
+            *dependency.notes,
             *_stopped_queue_notes(copy.published, request_facts.queue, outcome),
         )
         outcome = replace(outcome, notes=notes)
@@ -180,20 +244,34 @@ def answer_what_if(
         common = _common_fields(outcome, expected, promise, predicted=predicted)
         if current is not None and job is not None:
             common |= _published_fields(copy.published, job, now)
-        return outcome, {
+        fields = {
             **common,
             **_deadline_fields(outcome, read_deadline(request_facts.resources, request_facts.submitted)),
             **_cost_fields(copy, outcome, read_cost_limit(request_facts.resources)),
+            **_wish_fields(outcome, question.start_by),
+            "refusals": admission.refusals,
         }
+        return outcome, fields, admission
 
-    outcome, common = evaluate(
+    outcome, common, admission = evaluate(
         "body."
         + next(name for name in ("request", "resources", "job") if getattr(question, name) is not None),
         None,
         windows=question.windows,
         changes=question.changes,
+        sooner=question.sooner,
         cheapest_by=question.cheapest_by,
-        tasks=question.tasks,
+        tasks=counts,
+    )
+    destinations = tuple(
+        _destination_view(
+            one,
+            chosen=not admission.refusals and one.queue == admission.facts.queue,
+            fields=evaluate("body.queue", None, queue=one.queue)[1]
+            if not one.refusals and number < _MAX_DESTINATIONS
+            else {},
+        )
+        for number, one in enumerate(admission.destinations)
     )
     variants = [evaluate(f"body.variants[{i}]", variant) for i, variant in enumerate(question.variants)]
     return WhatIfResult(
@@ -201,8 +279,17 @@ def answer_what_if(
         windows=outcome.windows,
         changes=outcome.changes,
         cheapest=outcome.cheapest,
-        tasks=outcome.many,
-        variants=tuple(WhatIfVariantResult(**one) for _, one in variants),
+        changes_by=outcome.changes_by,
+        tasks=tuple(one for one in outcome.many if one.tasks in question.tasks),
+        array=ArrayEnd(
+            subjobs=array.subjobs,
+            slot_limit=array.slot_limit,
+            planned_end=next((one.end for one in outcome.many if one.tasks == array.subjobs), None),
+        )
+        if array is not None
+        else None,
+        destinations=destinations,
+        variants=tuple(WhatIfVariantResult(**one) for _, one, _ in variants),
         as_of=outcome.now,
         generation=outcome.generation,
     )
@@ -217,20 +304,73 @@ def stopped_queues(published: PlanSnapshot) -> dict[str, str]:
     }
 
 
-def _check_admission(copy: PlanFork, facts: JobFacts, known: Mapping[str, str], instead_of: str) -> Admission:
+def _check_admission(
+    copy: PlanFork,
+    facts: JobFacts,
+    known: Mapping[str, str],
+    instead_of: str,
+    *,
+    array: ArrayRequest | None,
+    submitter: str,
+) -> Admission:
     """The server's treatment of the job; for a queued job only its altered parts are judged. Raises
     NotUnderstood.
     """
     published = copy.published
     if ":" in facts.queue:  # an adapter asks for a reservation, which no queue's limits concern
         return Admission(facts)
-    request = copy.understand(facts).request
+    understood = copy.understand(facts)
     if not instead_of:
-        return admit(facts, request, published.queues, published.server)
+        submission = Submission(
+            facts=replace(facts, owner=submitter),
+            understood=understood,
+            group=_known_group(published, submitter),
+            array=array if array is not None else ArrayRequest(1),
+            is_array=array is not None,
+            queued=lambda: _all_jobs(published),
+            types=ResourceTypes(published.server.resources),
+        )
+        found = admit(submission, published.queues, published.server)
+        return replace(found, facts=replace(found.facts, owner=facts.owner))
+    request = understood.request
     altered = {name: text for name, text in facts.resources.items() if known.get(name) != text}
     queue = published.queues.get(facts.queue)
-    over = over_limit(altered, request if altered else None, queue, published.server)
-    return Admission(facts, f"qalter refuses it: {over}" if over else "")
+    over = exceeded_limits(altered, request if altered else None, queue, published.server)
+    return Admission(facts, tuple(over), command="qalter")
+
+
+def _all_jobs(published: PlanSnapshot) -> Iterator[JobRecord]:
+    yield from (one for one in published.records if one is not None)
+    yield from published.slotless.values()
+
+
+def _known_group(published: PlanSnapshot, user: str) -> str:
+    """The primary group of a user, from its jobs; empty: not known."""
+    name = user.partition("@")[0]
+    if not name:
+        return ""
+    groups = (one.facts.group for one in _all_jobs(published) if one.facts.owner.partition("@")[0] == name)
+    return next(filter(None, groups), "")
+
+
+def _destination_view(one: RouteDestination, *, chosen: bool, fields: Mapping[str, Any]) -> DestinationView:
+    return DestinationView(
+        queue=one.queue,
+        chosen=chosen,
+        refusals=one.refusals,
+        planned_start=fields.get("planned_start"),
+        expected_start=fields.get("expected_start"),
+        expected_by=fields.get("expected_by"),
+        headline=fields.get("headline", ""),
+    )
+
+
+def _wish_fields(outcome: WhatIfAnswer, start_by: int | None) -> dict[str, Any]:
+    """The wished latest start, and by how much the planned one is later."""
+    late = None
+    if start_by is not None and isinstance(outcome.answer, StartKnown):
+        late = max(0, outcome.answer.placement.start - start_by)
+    return {"start_by": start_by, "start_late_by": late}
 
 
 def _stopped_queue_notes(published: PlanSnapshot, queue: str, outcome: WhatIfAnswer) -> Iterator[str]:

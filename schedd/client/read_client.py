@@ -342,15 +342,21 @@ class ReadClient:
         queue: str = "",
         owner: str = "",
         not_before: int | None = None,
+        start_by: int | None = None,
+        array: str = "",
+        depend: str = "",
         bookings: Sequence[str] = (),
         variants: Sequence[str | Resources] = (),
         windows: int = 0,
         changes: bool = False,
+        sooner: bool = False,
         cheapest_by: int | None = None,
         tasks: Sequence[int] = (),
     ) -> WhatIfResult:
         """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``.
 
+        ``array`` and ``depend`` are as for `qsub -t` and `qsub -W depend=`. ``changes`` are the smallest ones
+        for a start at once, or by ``start_by``; with ``sooner``, for a start sooner than planned.
         With ``cheapest_by`` also where it costs least and ends by that second, with ``tasks`` when so many
         such jobs would have ended. The cores of the caller's ``bookings`` count as free.
         """
@@ -361,12 +367,16 @@ class ReadClient:
             "queue": queue,
             "owner": owner,
             "not_before": not_before,
+            "start_by": start_by,
+            "array": array or None,
+            "depend": depend or None,
             "bookings": list(bookings) or None,
             "variants": [
                 {"request": one} if isinstance(one, str) else {"resources": dict(one)} for one in variants
             ],
             "windows": windows,
             "changes": changes,
+            "sooner": sooner,
             "cheapest_by": cheapest_by,
             "tasks": list(tasks) or None,
         }

@@ -4,7 +4,8 @@ Servers print limits in two forms. ``max_running``, ``max_user_run``, ``max_grou
 OpenPBS) and ``max_user_res.ncpus``, ``max_group_res.ncpus`` are plain numbers; ``max_run`` and
 ``max_run_res.ncpus`` (OpenPBS) list entities: ``[u:PBS_GENERIC=4], [u:ann=10], [o:PBS_ALL=100]``.
 ``resources_available.NAME`` is the total amount for all jobs, for example of licences. The server itself
-enforces limits on queued jobs; soft limits have no effect without preemption.
+enforces limits on queued jobs, which only answers to questions read (``parse_queued_limits``); soft limits
+have no effect without preemption.
 """
 
 import re
@@ -28,6 +29,7 @@ __all__ = [
     "format_limit",
     "label_scope",
     "needs",
+    "parse_queued_limits",
     "parse_server_limits",
     "strictest",
 ]
@@ -157,6 +159,34 @@ def parse_server_limits(
         else:
             found += limits
     return tuple(found), tuple(odd)
+
+
+_QUEUED_PLAIN: Final[Mapping[str, Who]] = {"max_queuable": "all", "max_user_queuable": "user"}
+_QUEUED_LISTED: Final[Mapping[str, Counted]] = {
+    "max_queued": "submitted",
+    "queued_jobs_threshold": "eligible",
+}
+
+
+def parse_queued_limits(
+    printed: Mapping[str, str], queue: str = "", types: ResourceTypes = NO_TYPES
+) -> dict[str, tuple[Limit, ...]]:
+    """Return the limits on queued jobs by attribute, for example ``max_queued_res.ncpus``. The server refuses
+    jobs beyond one. Those that count ``submitted`` include running jobs. Unreadable ones are omitted.
+    """
+    found: dict[str, tuple[Limit, ...]] = {}
+    for name, text in printed.items():
+        start, _, resource = name.partition(".")
+        counts: Counted = "submitted"
+        if name in _QUEUED_PLAIN:
+            limits = _plain(text, _QUEUED_PLAIN[name], "jobs", queue, types)
+        elif start.removesuffix("_res") in _QUEUED_LISTED and start.endswith("_res") == bool(resource):
+            counts = _QUEUED_LISTED[start.removesuffix("_res")]
+            limits = _listed(text, types.spelled(resource) if resource else "jobs", queue, types)
+        else:
+            continue
+        found[name] = tuple(replace(limit, counts=counts) for limit in limits or ())
+    return found
 
 
 def _plain(text: str, who: Who, what: str, queue: str, types: ResourceTypes) -> list[Limit] | None:

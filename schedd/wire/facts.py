@@ -112,7 +112,8 @@ class NodeFacts:
 class QueueFacts:
     """One queue: a stopped or disabled queue starts nothing; ``limits`` as the server prints them.
 
-    ``routes`` are the destinations of a routing queue, in which no job ever starts.
+    ``routes`` are the destinations of a routing queue, in which no job ever starts. ``attributes`` say, as
+    printed, which jobs the queue accepts: access lists, ``from_route_only``, ``disallowed_types``.
     """
 
     name: str
@@ -122,6 +123,7 @@ class QueueFacts:
     defaults: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     routes: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +133,8 @@ class ServerFacts:
     ``open`` means that users may see each other's jobs. ``family`` is its dialect; older adapters do not
     report it. ``resources`` are the server's resource definitions by name; empty if not reported.
     ``attributes`` are further attributes that a scheduler follows, as printed, with those of its scheduler
-    object: ``job_sort_formula``, ``job_sort_formula_threshold``.
+    object: ``job_sort_formula``, ``job_sort_formula_threshold``; and those that decide over submissions:
+    ``default_queue`` and access lists.
     """
 
     scheduling: bool = True

@@ -57,6 +57,20 @@ class Ending:
         return max(0, self.completed - self.started)
 
 
+_SUBMISSION_ATTRIBUTES: Final = frozenset(
+    {
+        *("acl_user_enable", "acl_users", "acl_group_enable", "acl_groups", "acl_group_sloppy"),
+        *("acl_logic_or", "acl_host_enable", "acl_hosts", "from_route_only", "disallowed_types"),
+        "default_queue",
+    }
+)
+
+
+def submission_attributes(values: Values) -> dict[str, str]:
+    """Return the attributes of a queue or server that say which jobs it accepts, as printed."""
+    return {name: value for name, value in values.items() if name in _SUBMISSION_ATTRIBUTES and value.strip()}
+
+
 def parse_number(text: str | None) -> int | None:
     """Parse an integer; None if absent or malformed. This and the next functions clamp numbers to the bounds
     of messages, so that one odd value does not block the others.

@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from typing import TypedDict
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.ended_job import show_ended_job
@@ -18,18 +19,18 @@ from schedd.cli.user.job_text import (
     format_start,
     format_time_and_distance,
 )
-from schedd.cli.user.time_arguments import parse_time
+from schedd.cli.user.time_arguments import WISH_TIMES, parse_time, parse_wish_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
     CheapestStart,
     Explanation,
     JobView,
-    SmallerRequest,
     StartWindow,
     WhatIfResult,
     WhatIfVariantResult,
 )
 from schedd.federation.commands.jobs import add_federation_option, show_job
+from schedd.start_sentence import StartFacts, describe_start, format_near_time
 
 __all__ = ["make_parser", "run"]
 
@@ -52,7 +53,11 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "  2@8@4:00:00@16gb@ib      with 16 GB in all, on nodes with the feature ib\n"
         "  12@1:00:00               12 cpus anywhere\n"
         "  -l select=2:ncpus=8      as qsub -l takes it\n"
-        "  123 -l walltime=1:00:00  a job in the queue, were it altered so",
+        "  123 -l walltime=1:00:00  a job in the queue, were it altered so\n"
+        "  4@1:00:00 -t 1-100%10 -W depend=afterok:123\n"
+        "                           a job array that starts after job 123\n"
+        "  4@1:00:00 --after 8:00 --before friday\n"
+        "                           whether it starts in that time, and what to change if not",
     )
     add = found.add_argument
     what = "a job (123, 123.server, 123[4]), or a what-if"
@@ -68,6 +73,28 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         metavar="WHEN",
         help="what-if: the cheapest start that ends by then (2026-12-01T08:00, 08:00 or +2d)",
     )
+    add(
+        "-t",
+        "-J",
+        dest="array",
+        metavar="RANGE",
+        default="",
+        help="what-if: a job array, as qsub -t or -J (1-100%%10)",
+    )
+    add(
+        "-W",
+        dest="depend",
+        metavar="depend=LIST",
+        default="",
+        help="what-if: dependencies, as for qsub -W (depend=afterok:123)",
+    )
+    add("--after", "-a", metavar="WHEN", help="what-if: start no earlier than this")
+    add(
+        "--before",
+        metavar="WHEN",
+        help=f"start by then; shows the smallest changes for it ({WISH_TIMES})",
+    )
+    add("--sooner", action="store_true", help="show the smallest changes for a sooner start than planned")
     add("-q", dest="queue", metavar="QUEUE", default="", help="what-if: use this queue's defaults")
     add(
         "--partition",
@@ -97,24 +124,59 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
             raise ClientError("--cheapest-by is of a what-if, not of a job")
         if args.queue:
             raise ClientError("-q is of a what-if, not of a job")
+        for option, value in (("-t", args.array), ("-W", args.depend), ("--after", args.after)):
+            if value:
+                raise ClientError(f"{option} is of a what-if, not of a job")
         return _show_job(session, args)
     if what and args.request is not None:
         raise ClientError(f"{what} and -l {args.request} are two what-ifs")
     request: str = args.request if args.request is not None else expand_shorthand(what)
     request = _with_options(request, args)
     by = parse_time(args.cheapest_by, session.now) if args.cheapest_by is not None else None
+    after = parse_wish_time(args.after, session.now) if args.after else None
     found = session.client.what_if(
-        request, queue=args.queue, windows=_MAX_WINDOWS, changes=True, cheapest_by=by
+        request,
+        queue=args.queue,
+        not_before=after,
+        array=args.array,
+        depend=_parse_dependencies(args.depend),
+        windows=_MAX_WINDOWS,
+        cheapest_by=by,
+        **_wanted_changes(args, session.now),
     )
     if args.json:
         show_json(found)
     else:
         print(found.request + "\n")
-        lines = list(_what_if_rows(found, session.now))
+        lines = list(_what_if_rows(found, session.now, sooner=args.sooner))
         if by is not None:
             lines.append(("cheapest", _format_cheapest(found.cheapest, session.now)))
         print(format_rows(lines))
     return found.planned_start is not None
+
+
+class _WantedChanges(TypedDict):
+    """Arguments of a what-if about changes."""
+
+    changes: bool
+    sooner: bool
+    start_by: int | None
+
+
+def _wanted_changes(args: argparse.Namespace, now: int) -> _WantedChanges:
+    """Return which smallest changes are wanted. Raises ClientError."""
+    if args.sooner and args.before:
+        raise ClientError("--sooner and --before are two questions")
+    by = parse_wish_time(args.before, now) if args.before else None
+    return {"changes": not args.sooner, "sooner": args.sooner, "start_by": by}
+
+
+def _parse_dependencies(text: str) -> str:
+    """Return the list of `-W depend=LIST`. Raises ClientError."""
+    name, equals, depend = text.partition("=")
+    if text and (name.strip() != "depend" or not equals or not depend):
+        raise ClientError(f"-W {text}: only depend=LIST is read here, such as depend=afterok:123")
+    return depend
 
 
 def _with_options(request: str, args: argparse.Namespace) -> str:
@@ -156,15 +218,17 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     request = _with_options(args.request or "", args)
     altered = [request] if request or args.request is not None else []
     result = None
+    wanted = _wanted_changes(args, now)
     if altered or job.state == "planned":
-        result = client.what_if(job=job.id, variants=altered, changes=True)
+        result = client.what_if(job=job.id, variants=altered, **wanted)
     if args.json:
         show_json({"job": job, "explain": found, "what_if": result})
         return job.planned_start is not None
     print(job_title(job) + "\n")
     lines = list(start_rows(job, found, now))
     if result is not None:
-        lines += _change_rows(result.changes)
+        lines += _wish_rows(result, now)
+        lines += _change_rows(result, now, sooner=args.sooner)
     print(format_rows(lines))
     for variant in result.variants if result is not None else []:
         print(f"\naltered to {variant.request}\n")
@@ -251,7 +315,13 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
     start, end = found.planned_start, found.planned_end
     if start is None or end is None:
         yield "start", "never here" if found.answer == "never" else "not known"
-        yield "why", found.requirement or found.why
+        if found.refusals:
+            name = "qsub refuses"
+            for refusal in found.refusals:
+                yield name, refusal
+                name = "and"
+        else:
+            yield "why", found.requirement or found.why
     else:
         sentence = describe_what_if_start(found, now)
         at_once = start <= now + 1
@@ -276,11 +346,69 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
             yield "run time", f"about {format_duration(found.predicted_run_time)}, as such jobs ran"
 
 
-def _what_if_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
+def _what_if_rows(found: WhatIfResult, now: int, *, sooner: bool) -> Iterator[tuple[str, str]]:
     yield from _variant_rows(found, now)
+    yield from _wish_rows(found, now)
+    yield from _array_rows(found, now)
+    yield from _destination_rows(found, now)
     yield from _window_rows(found.windows, now)
-    yield from _change_rows(found.changes)
+    yield from _change_rows(found, now, sooner=sooner)
     yield from _note_rows(found)
+
+
+def _wish_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
+    """Whether it starts by the wished time: as planned, likely, or not."""
+    by, late = found.start_by, found.start_late_by
+    if by is None:
+        return
+    wish = format_near_time(by, now)
+    if late == 0:
+        yield "wish", f"start by {wish}: met as planned"
+    elif late is None:
+        yield "wish", f"start by {wish}: not met, no start is known"
+    else:
+        likely, sure = found.expected_start, found.expected_by
+        words = f"planned {format_duration(late)} later"
+        if sure is not None and sure <= by:
+            words = f"very likely met (90 %), though {words}"
+        elif likely is not None and likely <= by:
+            words = f"likely met (50 %), though {words}"
+        else:
+            words = f"not met: {words}"
+        yield "wish", f"start by {wish}: {words}"
+
+
+def _array_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
+    array = found.array
+    if array is None or found.planned_start is None:
+        return
+    limit = f", {array.slot_limit} at once" if array.slot_limit is not None else ""
+    end = array.planned_end
+    until = f"all done by {format_near_time(end, now)}" if end is not None else "too many to plan here"
+    yield "array", f"{array.subjobs} subjobs{limit}: {until}"
+
+
+def _destination_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
+    """What each destination of a routing queue does with the job."""
+    name = "routed to"
+    for one in found.destinations:
+        if one.refusals:
+            yield name, f"{one.queue}: refused, {'; '.join(one.refusals)}"
+        else:
+            start = describe_start(
+                StartFacts(
+                    planned=one.planned_start,
+                    expected=one.expected_start,
+                    expected_by=one.expected_by,
+                    predicted=False,
+                ),
+                now,
+            )
+            mark = (
+                " (chosen: the first that accepts it)" if one.chosen and len(found.destinations) > 1 else ""
+            )
+            yield name, f"{one.queue}: {format_start(start, now)}{mark}"
+        name = "or to"
 
 
 def _note_rows(found: WhatIfVariantResult) -> Iterator[tuple[str, str]]:
@@ -309,11 +437,17 @@ def _window_rows(windows: Sequence[StartWindow], now: int) -> Iterator[tuple[str
         yield name, "in later windows, too"
 
 
-def _change_rows(changes: Sequence[SmallerRequest]) -> Iterator[tuple[str, str]]:
+def _change_rows(found: WhatIfResult, now: int, *, sooner: bool) -> Iterator[tuple[str, str]]:
+    """The changes that let it start at once, sooner than planned, or by the wished time."""
+    by, start = found.changes_by, found.planned_start
     name = "at once if"
+    if by is not None and (sooner or found.start_by is not None):
+        name = f"by {format_near_time(by, now)} if" if sooner else "in time if"
+        if not found.changes and start is not None and start > by:
+            yield name, "no single smaller request is enough"
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
     singular = {"cpus": "cpu a node", "nodes": "node"}
-    for one in changes:
+    for one in found.changes:
         if one.change == "feature":
             yield name, f"without the feature {one.asked}"
         elif one.change in ("walltime", "mem"):

@@ -1,19 +1,28 @@
 """Admission check: would the server accept a hypothetical job? It also finds the job's execution queue.
 
-Follows both server families at submission (``chk_resc_limits`` and ``default_router``): a limit of the queue
-overrides the server's; a routing queue passes the job to the first destination that accepts it.
+Follows both server families at submission (``chk_resc_limits``, ``svr_chkque`` and ``default_router``): a
+limit of the queue overrides the server's; a routing queue passes the job to the first destination that
+accepts it. All reasons for a refusal are reported, not only the first.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.dialect.units import resembles_amount
 from schedd.model import Request
+from schedd.service.questions.submission_checks import (
+    Submission,
+    access_refusals,
+    array_refusals,
+    queued_limit_refusals,
+    server_refusals,
+    uncertain_access,
+)
 from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
-__all__ = ["Admission", "admit", "over_limit"]
+__all__ = ["Admission", "RouteDestination", "admit", "exceeded_limits"]
 
 _TIMES: Final = frozenset({"walltime", "cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"})
 _DEEP: Final = 5
@@ -21,45 +30,75 @@ _DEEP: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
+class RouteDestination:
+    """A destination of a routing queue, and why it does not accept the job; empty: it does."""
+
+    queue: str
+    refusals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
-    """The job in its execution queue, or ``refusal``: why the server rejects it; with ``notes``."""
+    """The job in its execution queue, or all ``refusals`` of the server; with ``notes``.
+
+    ``destinations`` are those of a routing queue, in its order.
+    """
 
     facts: JobFacts
-    refusal: str = ""
+    refusals: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    destinations: tuple[RouteDestination, ...] = ()
+    command: str = "qsub"
+
+    @property
+    def refusal(self) -> str:
+        """All refusals in one sentence; empty: the server accepts the job."""
+        return f"{self.command} refuses it: {'; '.join(self.refusals)}" if self.refusals else ""
 
 
-def admit(
-    facts: JobFacts, request: Request | None, queues: Mapping[str, QueueFacts], server: ServerFacts
-) -> Admission:
-    """Follow the routes of a new job, then check the limits of queue and server.
+def admit(submission: Submission, queues: Mapping[str, QueueFacts], server: ServerFacts) -> Admission:
+    """Follow the routes of a new job, and check access, limits of queue and server, and queued jobs.
 
-    A job without a walltime gets the ``resources_max`` walltime, as on the server. Without a queue, or
-    without known queues, only the server's limits apply.
+    A job without a queue gets the server's default queue. A job without a walltime gets the
+    ``resources_max`` walltime, as on the server. Without known queues, only the server's limits apply.
     """
-    name = facts.queue.partition("@")[0]
-    if not name or not queues:
-        return Admission(facts, _refusal_text(over_limit(facts.resources, request, None, server)))
+    facts = submission.facts
     notes: list[str] = []
-    taker, refusal = _accepting_queue(name, facts, request, queues, server, _DEEP)
-    if refusal:
-        return Admission(facts, _refusal_text(refusal))
+    name = facts.queue.partition("@")[0]
+    default = server.attributes.get("default_queue", "").partition("@")[0]
+    if not name and default in queues:
+        name = default
+        facts = replace(facts, queue=name)
+        notes.append(f"no queue is named: the server puts it into {name}")
+    elif not name and queues and default:
+        notes.append(f"the server's default queue {default} is not known here")
+    refused = list(server_refusals(submission, server))
+    if not name or not queues:
+        refused += _limit_refusals(submission, None, server)
+        return Admission(facts, tuple(refused), tuple(notes))
+    route = _Route(submission, queues, server)
+    taker, refusals = route.follow(name, _DEEP, routed=False)
+    destinations = tuple(route.destinations)
+    refused += refusals
+    if refused:
+        return Admission(facts, tuple(refused), tuple(notes), destinations)
     if taker != name:
         notes.append(f"queue {name} routes it to queue {taker}")
         facts = replace(facts, queue=taker)
+    notes += uncertain_access(submission, queues[taker], server)
     longest = _limit("resources_max.walltime", queues.get(taker), server)
     defaults = {**server.defaults, **queues[taker].defaults}
     if longest is not None and not facts.resources.get("walltime") and "walltime" not in defaults:
         whose, text = longest
         notes.append(f"without a walltime the server gives it {text}: resources_max of {whose}")
         facts = replace(facts, resources={**facts.resources, "walltime": text})
-    return Admission(facts, "", tuple(notes))
+    return Admission(facts, (), tuple(notes), destinations)
 
 
-def over_limit(
+def exceeded_limits(
     resources: Mapping[str, str], request: Request | None, queue: QueueFacts | None, server: ServerFacts
-) -> str:
-    """Return the first resource beyond a limit of queue or server, as a sentence; empty if there is none.
+) -> Iterator[str]:
+    """Yield each resource beyond a limit of queue or server, as a sentence.
 
     Values that cannot be compared are skipped.
     """
@@ -72,47 +111,57 @@ def over_limit(
                 continue
             difference = _difference(name, text, limit[1])
             if difference is not None and difference * sign > 0:
-                return f"{name}={text}, and {limit[0]} has resources_{word}.{name} = {limit[1]}"
-    return ""
+                yield f"{name}={text}, and {limit[0]} has resources_{word}.{name} = {limit[1]}"
 
 
-def _refusal_text(why: str) -> str:
-    return f"qsub refuses it: {why}" if why else ""
+def _limit_refusals(submission: Submission, queue: QueueFacts | None, server: ServerFacts) -> Iterator[str]:
+    """Yield the limits of the queue and the server that the submission exceeds."""
+    yield from exceeded_limits(submission.facts.resources, submission.understood.request, queue, server)
+    yield from array_refusals(submission, queue, server)
+    yield from queued_limit_refusals(submission, queue, server)
 
 
-def _accepting_queue(
-    name: str,
-    facts: JobFacts,
-    request: Request | None,
-    queues: Mapping[str, QueueFacts],
-    server: ServerFacts,
-    deep: int,
-) -> tuple[str, str]:
-    """Return (execution queue, "") or ("", reason of the rejection)."""
-    queue = queues.get(name)
-    if queue is None:
-        names = sorted(queues)
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        return "", f"the server has no queue {name}; it has {', '.join(names[:3])}{more}"
-    if not queue.enabled:
-        return "", f"queue {name} takes no jobs (enabled = False)"
-    over = over_limit(facts.resources, request, queue, server)
-    if over:
-        return "", over
-    if not queue.routes:
-        return name, ""
-    if deep == 0:
-        return "", f"queue {name} routes in a circle"
-    reasons = []
-    for route in queue.routes:
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """The way of a submission through the queues; ``destinations`` are those of the first routing queue."""
+
+    submission: Submission
+    queues: Mapping[str, QueueFacts]
+    server: ServerFacts
+    destinations: list[RouteDestination] = field(default_factory=list)
+
+    def follow(self, name: str, deep: int, *, routed: bool) -> tuple[str, list[str]]:
+        """Return (execution queue, no reasons), or ("", all reasons of the refusal)."""
+        queue = self.queues.get(name)
+        if queue is None:
+            names = sorted(self.queues)
+            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            return "", [f"the server has no queue {name}; it has {', '.join(names[:3])}{more}"]
+        reasons = [] if queue.enabled else [f"queue {name} takes no jobs (enabled = False)"]
+        reasons += access_refusals(self.submission, queue, self.server, routed=routed)
+        reasons += _limit_refusals(self.submission, queue, self.server)
+        if not queue.routes:
+            return ("", reasons) if reasons else (name, [])
+        if deep == 0:
+            return "", [*reasons, f"queue {name} routes in a circle"]
+        taker = ""
+        refusals = []
+        for route in queue.routes:
+            its, why = self._try(route, deep)
+            if not routed:
+                self.destinations.append(RouteDestination(its or route, tuple(why)))
+            taker = taker or its
+            refusals.append(f"{route}: {'; '.join(why)}")
+            if taker and routed:
+                break
+        if not taker:
+            reasons.append(f"no destination of routing queue {name} takes it ({'; '.join(refusals)})")
+        return ("", reasons) if reasons else (taker, [])
+
+    def _try(self, route: str, deep: int) -> tuple[str, list[str]]:
         if "@" in route:
-            reasons.append(f"{route}: another server, which is not known here")
-            continue
-        taker, why = _accepting_queue(route, facts, request, queues, server, deep - 1)
-        if taker:
-            return taker, ""
-        reasons.append(f"{route}: {why}")
-    return "", f"no destination of routing queue {name} takes it ({'; '.join(reasons)})"
+            return "", ["another server, which is not known here"]
+        return self.follow(route, deep - 1, routed=True)
 
 
 def _limit(name: str, queue: QueueFacts | None, server: ServerFacts | None) -> tuple[str, str] | None:

@@ -47,7 +47,7 @@ from schedd.service.questions.open_questions import limit_plan_work, limit_searc
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
 from schedd.wire import JobFacts
 
-__all__ = ["NotUnderstood", "PlanFork", "TasksEnd", "WhatIfAnswer", "fork_plan"]
+__all__ = ["SOONER_S", "NotUnderstood", "PlanFork", "TasksEnd", "WhatIfAnswer", "fork_plan"]
 
 _T = TypeVar("_T")
 
@@ -58,6 +58,10 @@ class NotUnderstood(ValueError):
 
 _WINDOWS = 100
 """Maximum number of start windows in the search for the cheapest start."""
+
+
+SOONER_S = 300
+"""A start is sooner than planned if it is at least this much earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class WhatIfAnswer:
     cheapest: CheapestStart | None = None
     """The cheapest start that ends in time, if requested and found."""
     many: tuple[TasksEnd, ...] = ()
+    changes_by: int | None = None
+    """The latest start that ``changes`` allow; None: no changes were requested."""
 
 
 class PlanFork:
@@ -143,6 +149,8 @@ class PlanFork:
         without_slots: tuple[int, ...] = (),
         most_windows: int = 0,
         changes: bool = False,
+        start_by: int | None = None,
+        sooner: bool = False,
         cheapest_by: int | None = None,
         tasks: Sequence[int] = (),
     ) -> WhatIfAnswer:
@@ -151,7 +159,8 @@ class PlanFork:
         ``instead_of`` (a job of the plan) and ``without_slots`` are removed first.
 
         Optional parts of the answer: the first ``most_windows`` windows of starts; the smallest ``changes``
-        for an immediate start; the cheapest start with an end by ``cheapest_by``; the common end of each
+        for an immediate start (for a start by ``start_by``; for one at least ``SOONER_S`` before the planned
+        one if ``sooner``); the cheapest start with an end by ``cheapest_by``; the common end of each
         number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
         NotUnderstood, and WorkSpent beyond QUESTION_WORK.
 
@@ -186,11 +195,20 @@ class PlanFork:
                 later = isinstance(answer, Never) or answer.kind in ("node", "limit")
             seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
             found: tuple[SmallerRequest, ...] = ()
-            several = len(variants) > 1 and bool(changes or tasks)
+            several = len(variants) > 1 and bool(changes or sooner or tasks)
             trials = self._trials(plan, variants, moment) if several else [asking]
-            if changes and later:
+            by = None
+            if sooner and isinstance(answer, StartKnown):
+                by = max(asking.ready, answer.placement.start - SOONER_S)
+            elif changes:
+                by = max(asking.ready, start_by if start_by is not None else 0)
+            in_time = isinstance(answer, StartKnown) and by is not None and answer.placement.start <= by
+            if by is not None and later and not in_time:
+                latest = by
                 found = smaller_requests(
-                    request, understood.walltime, lambda *wish: any(one.fits(*wish) for one in trials)
+                    request,
+                    understood.walltime,
+                    lambda smaller, lasts: any(one.fits(smaller, lasts, latest) for one in trials),
                 )
             least = None
             if cheapest_by is not None and isinstance(answer, StartKnown):
@@ -209,6 +227,7 @@ class PlanFork:
             found,
             least,
             many,
+            by,
         )
 
     def _variants(self, facts: JobFacts) -> Sequence[JobFacts]:
@@ -514,10 +533,10 @@ class _Trial:
         found = choose_placement(self.plan, slot, columns, self.now, bound, self.weights)
         return found.start if found is not None else -1
 
-    def fits(self, request: Request, walltime: int) -> bool:
-        """Whether the job starts as soon as it may."""
+    def fits(self, request: Request, walltime: int, by: int) -> bool:
+        """Whether the job starts by then."""
         with self._slot(request, walltime) as slot:
-            return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, self.ready + 1) >= 0
+            return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, by + 1) >= 0
 
     def cheapest(
         self, request: Request, walltime: int, by: int, published: PlanSnapshot

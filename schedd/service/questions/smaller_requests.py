@@ -1,4 +1,4 @@
-"""Smallest changes of a request for an immediate start, one resource at a time."""
+"""Smallest changes of a request for a start by a given time, one resource at a time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from schedd.model import Chunk, Place, Request
 __all__ = ["Fits", "SmallerRequest", "smaller_requests"]
 
 Fits = Callable[[Request, int], bool]
-"""Whether a request would start at once with this walltime."""
+"""Whether a request would start in time with this walltime."""
 
 _MIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class SmallerRequest:
-    """The smallest change of one resource that allows an immediate start."""
+    """The smallest change of one resource that allows a start in time."""
 
     change: Literal["walltime", "cpus", "mem", "nodes", "feature"]
     """`cpus` and `mem` are per unit (a node of `nodes=`, a chunk of `select=`)."""
@@ -30,7 +30,7 @@ class SmallerRequest:
 
 
 def smaller_requests(request: Request, walltime: int, fits: Fits) -> tuple[SmallerRequest, ...]:
-    """Return the sufficient changes for a request that cannot start at once, in no particular order.
+    """Return the sufficient changes for a request that cannot start in time, in no particular order.
 
     Walltime has a precision of a second, memory of a MiB.
     """

@@ -30,6 +30,7 @@ from server_adapter.bridge.facts import (
     parse_or,
     parse_time,
     request_version,
+    submission_attributes,
 )
 from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
 from server_adapter.openpbs.notation import VnodePiece, boolean, exec_vnode, kib, parse_amount, split_chunks
@@ -301,6 +302,7 @@ def queue_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Q
         defaults=_group(values, _DEFAULT, types),
         limits=_limits(values),
         routes=() if executes else tuple([route for route in routes if route]),
+        attributes=submission_attributes(values),
     )
 
 
@@ -314,7 +316,7 @@ def server_facts(values: Values, types: ResourceTypes = NO_TYPES) -> ServerFacts
         defaults=_group(values, _DEFAULT, types),
         limits=_limits(values),
         resources=dict(types.reported),
-        attributes=scheduling_attributes(values),
+        attributes={**submission_attributes(values), **scheduling_attributes(values)},
     )
 
 

@@ -19,6 +19,7 @@ from server_adapter.bridge.facts import (
     parse_or,
     parse_time,
     request_version,
+    submission_attributes,
 )
 from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
 from server_adapter.torque import notation as read
@@ -182,6 +183,7 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
         defaults=_with_features(_group(values, _DEFAULT), values.get("features_required", "")),
         limits=_limits(values),
         routes=() if executes else tuple([route for route in routes if route]),
+        attributes=submission_attributes(values),
     )
 
 
@@ -205,6 +207,7 @@ def server_facts(values: Values) -> ServerFacts:
         family="torque",
         defaults=_group(values, _DEFAULT),
         limits=_limits(values),
+        attributes=submission_attributes(values),
     )
 
 

@@ -24,6 +24,8 @@ from schedd.wire import (
     NodeChanged,
     NodeFacts,
     PolicyChanged,
+    QueueChanged,
+    QueueFacts,
     Reserve,
     StartsExpected,
 )
@@ -384,3 +386,30 @@ def test_invalid_requests_show_no_cpus_and_walltime(run: Run, loop: PlanLoop) ->
         assert first == "job 9.srv.site: ann@login, batch"
         assert "None" not in rest, rest
         assert "24:00:00" not in rest
+
+
+def test_showstart_shows_all_refusals_wishes_arrays_and_destinations(run: Run, loop: PlanLoop) -> None:
+    limits = {"resources_max.walltime": "00:30:00", "resources_max.nodect": "1"}
+    queues = (
+        QueueFacts(name="short", limits=limits),
+        QueueFacts(name="long"),
+        QueueFacts(name="route", routes=("short", "long")),
+    )
+    loop.submit([QueueChanged(id=event_id(), time=T, queue=one) for one in queues]).result(WAIT)
+    code, out, _ = run("showstart", "2@1@1:00:00", "-q", "short")
+    assert code == 1
+    assert "qsub refuses  nodect=2, and queue short has resources_max.nodect = 1\n" in out
+    assert "and           walltime=1:00:00, and queue short has" in out
+    _, out, _ = run("showstart", "1@8@1:00:00", "-q", "route", "-t", "1-4%2", "--before", "+5m")
+    assert "routed to   short: refused, walltime=1:00:00, and queue short" in out
+    assert "or to       long: " in out
+    assert "array       4 subjobs, 2 at once: all done by " in out
+    assert "wish        start by today 22:18: not met: planned " in out
+    _, out, _ = run("showstart", "2", "--sooner")
+    assert "by today 22:25 if  1 node (asked: 2)\n" in out
+    _, out, _ = run("showstart", "1@1@60", "-W", "depend=afterok:1", "--after", "22:20")
+    assert "Tue 14 Nov 23:30:00  in 01:16:40" in out  # job 2 has both nodes until then
+    assert "it starts after job 1 succeeds, at its full walltime" in out
+    for wrong in (["-W", "afterok:1"], ["--sooner", "--before", "tonight"], ["--before", "someday"]):
+        assert run("showstart", "1@1@60", *wrong)[0] == 2
+    assert run("showstart", "2", "-t", "1-4")[0] == 2

@@ -193,6 +193,8 @@ def test_a_routing_queue_counts_as_stopped() -> None:
     assert (queue.started, queue.enabled) == (True, True)
     assert queue.limits == {"max_user_run": "3"}
     assert queue.defaults == {"walltime": "01:00:00"}
+    lists = {"acl_user_enable": "True", "acl_users": "ann,bob", "from_route_only": "True"}
+    assert queue_facts("gold", words | lists | {"mtime": "1"}).attributes == lists
     route = queue_facts("in", words | {"queue_type": "Route", "route_destinations": "batch, far@other"})
     assert (route.started, route.routes) == (False, ("batch", "far@other"))
     needs = words | {"features_required": "big, ib"}

@@ -67,6 +67,8 @@ def test_recorded_objects_become_facts() -> None:
     assert queue_facts("workq", objects["QUEUE"]).started
     words = {**objects["QUEUE"], "queue_type": "Route", "route_destinations": "workq,long"}
     assert queue_facts("in", words).routes == ("workq", "long")
+    lists = {"acl_group_enable": "True", "acl_groups": "staff"}
+    assert queue_facts("in", words | lists).attributes == lists
     server = server_facts(objects["SERVER"])
     assert server.scheduling
     assert server.open

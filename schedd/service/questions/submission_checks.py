@@ -1,0 +1,185 @@
+"""Reasons for which a server refuses a submission to a queue: access lists, kinds of jobs, queued jobs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from schedd.dialect.access_list import admits_group, admits_user, is_true
+from schedd.dialect.array_request import ArrayRequest
+from schedd.engine import JobRecord
+from schedd.engine.facts.job_requests import ParsedRequest
+from schedd.engine.facts.pools import make_claim
+from schedd.policy.limits import Claim, Limit, format_amount, parse_queued_limits, strictest
+from schedd.wire import JobFacts, QueueFacts, ResourceTypes, ServerFacts
+
+__all__ = [
+    "Submission",
+    "access_refusals",
+    "array_refusals",
+    "queued_limit_refusals",
+    "server_refusals",
+    "uncertain_access",
+]
+
+_RUNS: Final = frozenset({"R", "E", "S"})
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A hypothetical submission.
+
+    ``facts.owner`` empty: the user is unknown, and access lists and limits of users are not checked.
+    ``group`` is the user's primary group, if it is known. ``queued`` returns all jobs of the server; it is
+    called only if there are limits on queued jobs.
+    """
+
+    facts: JobFacts
+    understood: ParsedRequest
+    group: str = ""
+    array: ArrayRequest = field(default_factory=lambda: ArrayRequest(1))
+    is_array: bool = False
+    queued: Callable[[], Iterable[JobRecord]] = tuple
+    types: ResourceTypes = field(default_factory=ResourceTypes)
+
+    @property
+    def user(self) -> str:
+        """The user without its host."""
+        return self.facts.owner.partition("@")[0]
+
+
+def access_refusals(
+    one: Submission, queue: QueueFacts, server: ServerFacts, *, routed: bool
+) -> Iterator[str]:
+    """Yield why a queue does not accept a job of this user, or of this kind; ``routed``: it comes from a
+    routing queue.
+    """
+    attributes = queue.attributes
+    if is_true(attributes, "from_route_only") and not routed:
+        yield f"queue {queue.name} takes jobs only from a routing queue (from_route_only = True)"
+    kinds = {kind.strip() for kind in attributes.get("disallowed_types", "").split(",")}
+    if one.is_array and "job_array" in kinds:
+        yield f"queue {queue.name} takes no job arrays (disallowed_types)"
+    if "batch" in kinds:
+        yield f"queue {queue.name} takes only interactive jobs (disallowed_types)"
+    if "rerunable" in kinds and one.facts.rerunnable:
+        yield f"queue {queue.name} takes only jobs with qsub -r n (disallowed_types)"
+    if "nonrerunable" in kinds and not one.facts.rerunnable:
+        yield f"queue {queue.name} takes no jobs with qsub -r n (disallowed_types)"
+    if not one.user:
+        return
+    refused_user = _refuses_user(attributes, one.facts.owner)
+    refused_group = _refuses_group(attributes, server, one)
+    if _either_suffices(attributes, server):
+        refused_user = refused_group = refused_user and refused_group
+    if refused_user:
+        yield f"{one.user} is not on the access list of queue {queue.name} (acl_users)"
+    if refused_group:
+        yield f"group {one.group} is not on the access list of queue {queue.name} (acl_groups)"
+
+
+def server_refusals(one: Submission, server: ServerFacts) -> Iterator[str]:
+    """Yield why the server accepts no jobs of this user."""
+    if one.user and _refuses_user(server.attributes, one.facts.owner):
+        yield f"{one.user} is not on the access list of the server (acl_users)"
+
+
+def uncertain_access(one: Submission, queue: QueueFacts, server: ServerFacts) -> Iterator[str]:
+    """Yield remarks on access lists that cannot be checked here."""
+    attributes = queue.attributes
+    users = is_true(attributes, "acl_user_enable")
+    groups = is_true(attributes, "acl_group_enable")
+    if not one.user:
+        if users or groups:
+            yield f"queue {queue.name} has an access list, and the user is not known here"
+    elif groups and not _refuses_group(attributes, server, one):
+        admitted = admits_group(attributes.get("acl_groups", ""), {one.group})
+        by_user = _either_suffices(attributes, server) and not _refuses_user(attributes, one.facts.owner)
+        if not admitted and not by_user:
+            yield f"queue {queue.name} takes only jobs of some groups; {one.user}'s groups are not known here"
+    if is_true(attributes, "acl_host_enable"):
+        yield f"queue {queue.name} takes jobs only from some hosts (acl_hosts)"
+
+
+def _refuses_user(attributes: Mapping[str, str], owner: str) -> bool:
+    return is_true(attributes, "acl_user_enable") and not admits_user(attributes.get("acl_users", ""), owner)
+
+
+def _refuses_group(attributes: Mapping[str, str], server: ServerFacts, one: Submission) -> bool:
+    """Whether the group list refuses the user for certain: TORQUE looks at the group of the job alone, unless
+    its lists are sloppy; OpenPBS at all groups of the user, which are not known here.
+    """
+    if not is_true(attributes, "acl_group_enable") or not one.group:
+        return False
+    sloppy = is_true({**server.attributes, **attributes}, "acl_group_sloppy")
+    if sloppy or server.family != "torque":
+        return False
+    return not admits_group(attributes.get("acl_groups", ""), {one.group})
+
+
+def _either_suffices(attributes: Mapping[str, str], server: ServerFacts) -> bool:
+    """Whether TORQUE accepts a job that satisfies one of two lists (``acl_logic_or``)."""
+    both = is_true(attributes, "acl_user_enable") and is_true(attributes, "acl_group_enable")
+    return both and is_true({**server.attributes, **attributes}, "acl_logic_or")
+
+
+def array_refusals(one: Submission, queue: QueueFacts | None, server: ServerFacts) -> Iterator[str]:
+    """Yield the limits on the size and the slot limit of arrays that a job array exceeds."""
+    if not one.is_array:
+        return
+    sources = [("the server", server.limits)]
+    if queue is not None:
+        sources.insert(0, (f"queue {queue.name}", queue.limits))
+    limits = (("max_job_array_size", "max_array_size"), ("max_slot_limit",))
+    amounts = (one.array.subjobs, one.array.slot_limit)
+    words = ("subjobs", "a slot limit of")
+    for names, amount, word in zip(limits, amounts, words, strict=True):
+        for whose, printed in sources:
+            for name in names:
+                most = printed.get(name, "")
+                if amount is not None and most.isdecimal() and amount > int(most):
+                    has = f"{amount} {word}" if word == "subjobs" else f"{word} {amount}"
+                    yield f"{has}, and {whose} has {name} = {most}"
+
+
+def queued_limit_refusals(one: Submission, queue: QueueFacts | None, server: ServerFacts) -> Iterator[str]:
+    """Yield the limits on queued jobs, of the queue and of the server, that the submission exceeds."""
+    sources = [("the server", "", server.limits)]
+    if queue is not None:
+        sources.insert(0, (f"queue {queue.name}", queue.name, queue.limits))
+    for whose, name, printed in sources:
+        for attribute, limits in parse_queued_limits(printed, types=one.types).items():
+            for present in _exceeded(one, limits, name):
+                yield f"{present}, and {whose} has {attribute} = {printed[attribute]}"
+
+
+def _exceeded(one: Submission, limits: tuple[Limit, ...], queue: str) -> Iterator[str]:
+    """Yield what is queued already, for each of these limits of a queue (or the server) that is exceeded."""
+    claim = make_claim(replace(one.facts, group=one.group), one.understood, types=one.types)
+    for limit in strictest([limits], claim).values():
+        asked = claim.amounts.get(limit.what, 0) * one.array.subjobs
+        if not asked:
+            continue
+        present = 0
+        for job in one.queued():
+            if queue and job.facts.queue != queue:
+                continue
+            if limit.counts == "eligible" and job.facts.state in _RUNS:
+                continue
+            other = make_claim(job.facts, job.understood, types=one.types)
+            if _owner(other, limit) == limit.name:
+                present += other.amounts.get(limit.what, 0)
+        if present + asked > limit.amount:
+            yield _describe_present(limit, present)
+
+
+def _describe_present(limit: Limit, present: int) -> str:
+    state = "queued" if limit.counts == "eligible" else "queued or running"
+    if limit.what == "jobs":
+        jobs = f"{present} {state} {'job' if present == 1 else 'jobs'}"
+        return f"{limit.name} has {jobs}" if limit.who != "all" else f"there are {jobs}"
+    whose = f"{limit.name}'s" if limit.who != "all" else "all"
+    return f"{whose} {state} jobs have {format_amount(present, limit.what, limit.unit)}"
+
+
+def _owner(claim: Claim, limit: Limit) -> str:
+    return {"user": claim.user, "group": claim.group, "project": claim.project}.get(limit.who, "")

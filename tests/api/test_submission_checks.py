@@ -1,0 +1,254 @@
+"""What-if reports each reason for which qsub would refuse a job; arrays, dependencies and wishes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from tests.api.conftest import token
+from tests.service.planner_harness import T
+
+MAIN = "/v1/clusters/main"
+USER = "our-user"
+HOUR = 3600
+
+
+def post(client: TestClient, *events: dict[str, Any]) -> None:
+    numbered = [{"id": f"x:{hash(str(event))}", "time": T, **event} for event in events]
+    answer = client.post(f"{MAIN}/events", json={"events": numbered})
+    assert answer.status_code == 200, answer.text
+
+
+def queue(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "queue_changed", "queue": {"name": name, **fields}}
+
+
+def queued(number: int, queue: str, owner: str = USER, **fields: Any) -> dict[str, Any]:
+    resources = {"nodes": "1:ppn=2", "walltime": "01:00:00"}
+    job = {"id": f"{number}.server", "owner": owner, "queue": queue, "submitted": T, "resources": resources}
+    return {"type": "job_queued", "job": {**job, **fields}}
+
+
+@pytest.fixture
+def user(app: FastAPI, busy_cluster: TestClient) -> Iterator[TestClient]:
+    with TestClient(app, headers={"Authorization": f"Bearer {token('user')}"}) as client:
+        yield client
+
+
+def ask(client: TestClient, **question: Any) -> Any:
+    question = {"request": "nodes=1:ppn=2,walltime=01:00:00", **question}
+    if "job" in question:
+        del question["request"]
+    answer = client.post(f"{MAIN}/what-if", json=question)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_a_what_if_reports_all_reasons_for_a_refusal(busy_cluster: TestClient, user: TestClient) -> None:
+    post(
+        busy_cluster,
+        queue(
+            "gold",
+            enabled=False,
+            limits={
+                "resources_max.walltime": "00:30:00",
+                "resources_min.ncpus": "8",
+                "max_user_queuable": "2",
+            },
+            attributes={"acl_user_enable": "True", "acl_users": "ann,bob", "from_route_only": "True"},
+        ),
+        {
+            "type": "server_changed",
+            "server": {"family": "torque", "limits": {"max_job_array_size": "10", "max_user_queuable": "11"}},
+        },
+        *(queued(number, "gold") for number in (101, 102)),
+        queued(103, "batch"),
+        queued(104, "gold", "ann"),
+    )
+    found = ask(user, request="nodes=1:ppn=2,ncpus=2,walltime=01:00:00", queue="gold", array="1-20%2")
+    assert found["answer"] == "never"
+    assert found["refusals"] == [
+        "queue gold takes no jobs (enabled = False)",
+        "queue gold takes jobs only from a routing queue (from_route_only = True)",
+        f"{USER} is not on the access list of queue gold (acl_users)",
+        "ncpus=2, and queue gold has resources_min.ncpus = 8",
+        "walltime=01:00:00, and queue gold has resources_max.walltime = 00:30:00",
+        "20 subjobs, and the server has max_job_array_size = 10",
+        f"{USER} has 2 queued or running jobs, and queue gold has max_user_queuable = 2",
+        f"{USER} has 3 queued or running jobs, and the server has max_user_queuable = 11",
+    ]
+    assert found["requirement"] == "qsub refuses it: " + "; ".join(found["refusals"])
+    post(busy_cluster, queue("gold", attributes={"acl_user_enable": "True", "acl_users": USER}))
+    assert ask(user, queue="gold")["refusals"] == []
+    unknown = ask(busy_cluster, queue="gold")  # an administrator asks for nobody
+    assert unknown["refusals"] == []
+    assert "queue gold has an access list, and the user is not known here" in unknown["notes"]
+    assert ask(busy_cluster, queue="gold", owner="eve")["refusals"]
+
+
+@pytest.mark.parametrize(
+    ("family", "attributes", "refused"),
+    [
+        ("torque", {"acl_group_enable": "True", "acl_groups": "staff"}, "group physics is not on the access"),
+        ("torque", {"acl_group_enable": "True", "acl_groups": "staff", "acl_group_sloppy": "True"}, ""),
+        ("openpbs", {"acl_group_enable": "True", "acl_groups": "staff"}, ""),
+        ("torque", {"acl_group_enable": "True", "acl_groups": "physics"}, ""),
+        ("torque", {"disallowed_types": "batch"}, "takes only interactive jobs"),
+        ("torque", {"disallowed_types": "rerunable,interactive"}, "takes only jobs with qsub -r n"),
+        (
+            "torque",
+            {
+                "acl_group_enable": "True",
+                "acl_groups": "staff",
+                "acl_user_enable": "True",
+                "acl_users": USER,
+                "acl_logic_or": "True",
+            },
+            "",
+        ),
+    ],
+)
+def test_access_lists_of_groups_and_kinds_of_jobs_are_checked(
+    busy_cluster: TestClient, user: TestClient, family: str, attributes: dict[str, str], refused: str
+) -> None:
+    server = {"type": "server_changed", "server": {"family": family}}
+    known = queued(101, "batch", group="physics")
+    post(busy_cluster, server, known, queue("batch"), queue("lab", attributes=attributes))
+    found = ask(user, queue="lab")
+    assert bool(found["refusals"]) is bool(refused)
+    assert refused in found["requirement"]
+    uncertain = not refused and "staff" in attributes.get("acl_groups", "") and "acl_users" not in attributes
+    assert any("groups are not known here" in note for note in found["notes"]) is uncertain
+
+
+@pytest.mark.parametrize(
+    ("limits", "refused"),
+    [
+        ({"max_queued": f"[u:PBS_GENERIC=9],[u:{USER}=2]"}, "has 2 queued or running jobs"),
+        ({"max_queued": "[o:PBS_ALL=100],[u:PBS_GENERIC=3]"}, ""),
+        ({"max_queued": "[o:PBS_ALL=3]"}, "there are 3 queued or running jobs"),
+        ({"max_queued_res.ncpus": "[u:PBS_GENERIC=5]"}, "queued or running jobs have 4 cpus"),
+        ({"max_queued_res.ncpus": "[u:PBS_GENERIC=6]"}, ""),
+        ({"queued_jobs_threshold": "[u:PBS_GENERIC=1]"}, "has 1 queued job,"),
+        ({"queued_jobs_threshold": "[u:PBS_GENERIC=2]"}, ""),
+        ({"max_queuable": "3"}, "there are 3 queued or running jobs"),
+        ({"max_queued": "[u:PBS_GENERIC"}, ""),
+    ],
+)
+def test_limits_on_queued_jobs_are_checked(
+    busy_cluster: TestClient, user: TestClient, limits: dict[str, str], refused: str
+) -> None:
+    running = {"state": "R", "started": T, "shares": [{"node": "n1", "cpus": 2}]}
+    post(
+        busy_cluster,
+        queue("short", limits=limits),
+        queued(101, "short", **running),
+        queued(102, "short"),
+        queued(103, "short", "ann"),
+    )
+    found = ask(user, queue="short")
+    assert bool(found["refusals"]) is bool(refused)
+    assert refused in found["requirement"]
+
+
+def test_a_what_if_answers_for_each_destination_of_a_routing_queue(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    post(
+        busy_cluster,
+        queue("route", started=False, routes=["short", "far@other", "held", "long"]),
+        queue("short", limits={"resources_max.walltime": "00:10:00"}),
+        queue("held", started=False),
+        queue("long", attributes={"from_route_only": "True"}),
+        {"type": "server_changed", "server": {"attributes": {"default_queue": "route"}}},
+    )
+    found = ask(user)  # the server's default queue
+    assert found["notes"][:2] == [
+        "no queue is named: the server puts it into route",
+        "queue route routes it to queue held",
+    ]
+    short, far, held, long = found["destinations"]
+    assert short["refusals"] == ["walltime=01:00:00, and queue short has resources_max.walltime = 00:10:00"]
+    assert (short["planned_start"], short["chosen"]) == (None, False)
+    assert far["refusals"] == ["another server, which is not known here"]
+    assert (held["queue"], held["chosen"], held["refusals"], held["planned_start"]) == (
+        "held",
+        True,
+        [],
+        None,
+    )
+    assert (long["queue"], long["chosen"], long["refusals"]) == ("long", False, [])
+    assert long["planned_start"] >= T
+    assert long["headline"]
+    assert ask(user, queue="long")["refusals"] == [
+        "queue long takes jobs only from a routing queue (from_route_only = True)"
+    ]
+
+
+def test_a_hypothetical_array_respects_its_slot_limit(busy_cluster: TestClient, user: TestClient) -> None:
+    post(busy_cluster, {"type": "node_changed", "node": {"name": "n9", "cpus": 20, "mem": 8 << 20}})
+    request = "nodes=n9:ppn=1,walltime=01:00:00"
+    free = ask(user, request=request, array="0-7")
+    assert free["array"] == {"subjobs": 8, "slot_limit": None, "planned_end": T + HOUR}
+    limited = ask(user, request=request, array="0-7%2", tasks=[2])
+    assert limited["array"] == {"subjobs": 8, "slot_limit": 2, "planned_end": T + 4 * HOUR}
+    assert [one["tasks"] for one in limited["tasks"]] == [2]
+    assert ask(user, request=request)["array"] is None
+    odd = user.post(f"{MAIN}/what-if", json={"request": "nodes=1", "array": "7-0"})
+    assert odd.status_code == 422
+    assert "has no index" in odd.text
+
+
+def test_a_hypothetical_job_starts_after_its_dependencies(busy_cluster: TestClient, user: TestClient) -> None:
+    post(
+        busy_cluster,
+        {"type": "node_changed", "node": {"name": "n9", "cpus": 8, "mem": 8 << 20}},
+        queued(101, "batch", resources={"nodes": "n9:ppn=1", "walltime": "02:00:00"}),
+        queued(102, "batch", state="H", holds="u"),
+        {"type": "server_changed", "server": {"open": True}},
+    )
+    request = "nodes=n9:ppn=1,walltime=01:00:00"
+    after = ask(user, request=request, depend="afterok:101")
+    assert after["planned_start"] == T + 2 * HOUR
+    assert "it starts after job 101 succeeds, at its full walltime" in after["notes"]
+    assert ask(user, request=request, depend="after:101.server")["planned_start"] == T
+    held = ask(user, request=request, depend="afterany:101:102")
+    assert (held["answer"], held["waiting_for"]) == ("waiting", "dependency")
+    assert "job 102.server (afterany), which has no start" in held["why"]
+    failed = ask(user, request=request, depend="afternotok:101")
+    assert failed["answer"] == "waiting"
+    gone = ask(user, request=request, depend="afterok:999")
+    assert gone["planned_start"] == T
+    assert "job 999 is not in the plan: it counts as ended" in gone["notes"]
+    with_job = user.post(f"{MAIN}/what-if", json={"job": "101", "depend": "afterok:1"})
+    assert with_job.status_code == 422
+
+
+def test_smallest_changes_for_a_start_in_time_or_sooner_are_found(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    running = {"state": "R", "started": T, "resources": {"nodes": "n9:ppn=6", "walltime": "04:00:00"}}
+    reserved = {"resources": {"nodes": "n9:ppn=8", "walltime": "01:00:00"}}
+    post(
+        busy_cluster,
+        {"type": "node_changed", "node": {"name": "n9", "cpus": 8, "mem": 8 << 20}},
+        queued(101, "batch", **running, shares=[{"node": "n9", "cpus": 6}]),
+        queued(102, "batch", **reserved),
+    )
+    request = "nodes=n9:ppn=4,walltime=02:00:00"
+    late = ask(user, request=request, start_by=T + HOUR, changes=True)
+    assert late["planned_start"] == T + 5 * HOUR
+    assert (late["start_by"], late["start_late_by"], late["changes_by"]) == (T + HOUR, 4 * HOUR, T + HOUR)
+    assert [(one["change"], one["value"]) for one in late["changes"]] == [("cpus", 2)]
+    sooner = ask(user, request=request, sooner=True)
+    assert sooner["changes_by"] == T + 5 * HOUR - 300
+    assert ("cpus", 2) in [(one["change"], one["value"]) for one in sooner["changes"]]
+    met = ask(user, request=request, start_by=T + 6 * HOUR, changes=True)
+    assert (met["start_late_by"], met["changes"]) == (0, [])
+    queued_job = ask(user, job="102", sooner=True)
+    assert queued_job["planned_start"] == T + 4 * HOUR
+    assert [(one["change"], one["value"]) for one in queued_job["changes"]] == [("cpus", 2)]
+    both = user.post(f"{MAIN}/what-if", json={"request": request, "sooner": True, "changes": True})
+    assert both.status_code == 422
