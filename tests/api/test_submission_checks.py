@@ -140,7 +140,7 @@ def test_access_lists_of_groups_and_kinds_of_jobs_are_checked(
 def test_limits_on_queued_jobs_are_checked(
     busy_cluster: TestClient, user: TestClient, limits: dict[str, str], refused: str
 ) -> None:
-    running = {"state": "R", "started": T, "shares": [{"node": "n1", "cpus": 2}]}
+    running: dict[str, Any] = {"state": "R", "started": T, "shares": [{"node": "n1", "cpus": 2}]}
     post(
         busy_cluster,
         queue("short", limits=limits),
@@ -229,8 +229,9 @@ def test_a_hypothetical_job_starts_after_its_dependencies(busy_cluster: TestClie
 def test_smallest_changes_for_a_start_in_time_or_sooner_are_found(
     busy_cluster: TestClient, user: TestClient
 ) -> None:
-    running = {"state": "R", "started": T, "resources": {"nodes": "n9:ppn=6", "walltime": "04:00:00"}}
-    reserved = {"resources": {"nodes": "n9:ppn=8", "walltime": "01:00:00"}}
+    held = {"nodes": "n9:ppn=6", "walltime": "04:00:00"}
+    running: dict[str, Any] = {"state": "R", "started": T, "resources": held}
+    reserved: dict[str, Any] = {"resources": {"nodes": "n9:ppn=8", "walltime": "01:00:00"}}
     post(
         busy_cluster,
         {"type": "node_changed", "node": {"name": "n9", "cpus": 8, "mem": 8 << 20}},
