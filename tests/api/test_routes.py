@@ -3,7 +3,7 @@
 import time
 from inspect import iscoroutinefunction
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.routing import Mount, Route
@@ -40,3 +40,26 @@ def test_every_endpoint_is_listed_and_threaded_endpoints_are_charged(the_app: Fa
     threads = [route.endpoint for route in routes if not iscoroutinefunction(route.endpoint)]
     assert len(threads) > 10
     assert all(endpoint.__code__.co_name == "measured" for endpoint in threads)
+
+
+def test_applications_share_routes_until_their_options_differ() -> None:
+    table = RouteTable("/v1")
+
+    @table.get("/a")
+    def first() -> str:
+        return "a"
+
+    def refuse() -> None:
+        raise HTTPException(403)
+
+    apps = [FastAPI() for _ in range(4)]
+    for app in apps[:2]:
+        table.add_to(app)
+    table.add_to(apps[2], dependencies=[Depends(refuse)])
+    table.get("/b")(first)
+    table.add_to(apps[3])
+    answers = [[TestClient(app).get(path).status_code for path in ("/v1/a", "/v1/b")] for app in apps]
+    assert answers == [[200, 404], [200, 404], [403, 404], [200, 200]]
+    shared = [route for route in apps[0].routes if isinstance(route, APIRoute)]
+    assert [route for route in apps[1].routes if isinstance(route, APIRoute)] == shared
+    assert [route.dependency_overrides_provider for route in shared] == [None], "it keeps no application"

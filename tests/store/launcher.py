@@ -32,6 +32,8 @@ from schedd.api.app import create_app
 from schedd.cli import serve
 from schedd.dashboard import add_dashboard
 from schedd.federation import federate_command
+from schedd.federation.api.app import create_app as create_federation_app
+from schedd.federation.api.daemon import FEDERATION_ROUTES
 from schedd.service import clusters
 from schedd.service.access.tokens import Tokens
 from schedd.service.warmup import warm_up
@@ -178,6 +180,9 @@ def _prepare() -> None:
     warm_up()
     clusters.warm_up = lambda: None  # type: ignore[attr-defined]
     add_dashboard(create_app(clusters.Clusters({}, StillClock()), Tokens(())))
+    federation = create_federation_app(Tokens(()))
+    for add_routes in FEDERATION_ROUTES:
+        add_routes(federation)
     with TemporaryDirectory() as folder, contextlib.closing(Database(f"{folder}/tables.sqlite")) as database:
         database.migrate()
     gc.collect()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path as File
 from typing import Annotated, Any, Final, Literal, Protocol
 
@@ -18,6 +18,7 @@ from schedd.api import problems
 from schedd.api.app import Lifespan
 from schedd.api.body_limit import BodyLimit
 from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.routes import RouteTable
 from schedd.api.security_headers import SecurityHeaders
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.client import ClientError, Refused
@@ -113,9 +114,17 @@ def create_app(
     app.state.federation = None
     app.state.tokens = tokens
     app.state.federation_users = federation_users
-    app.router.route_class = UnicodeRoute
     problems.install_handlers(app)
-    add = app.add_api_route
+    _routes().add_to(app)
+    app.add_middleware(BodyLimit, most=_MAX_BODY_BYTES)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+@cache
+def _routes() -> RouteTable:
+    table = RouteTable(route_class=UnicodeRoute)
+    add = table.add
     add("/healthz", _get_health, methods=["GET"])
     add("/readyz", _get_readiness, methods=["GET"], responses=problem_responses("not-ready"))
     add(
@@ -148,10 +157,8 @@ def create_app(
         methods=["POST"],
         responses=problem_responses(*_READ_PROBLEMS, "not-allowed", "bad-request", "too-large"),
     )
-    app.add_api_route("/", _get_page, methods=["GET"], include_in_schema=False)
-    app.add_middleware(BodyLimit, most=_MAX_BODY_BYTES)
-    app.add_middleware(SecurityHeaders)
-    return app
+    add("/", _get_page, methods=["GET"], include_in_schema=False)
+    return table
 
 
 def _get_health() -> FederationHealth:

@@ -4,6 +4,7 @@ back.
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from typing import Annotated, Final, Literal
 
 from fastapi import FastAPI
@@ -11,6 +12,8 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.federation.api.answers import BagOfferView, BagsView, BagView, ClusterOfferView, TaskSplitView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
 from schedd.federation.api.bag_rows import bag_row
@@ -49,7 +52,13 @@ class NewBag(BagRequest, JobScript):
 
 def add_bag_routes(app: FastAPI) -> None:
     """Serve bags, too."""
-    route = app.add_api_route
+    _bag_routes().add_to(app)
+
+
+@cache
+def _bag_routes() -> RouteTable:
+    table = RouteTable(route_class=UnicodeRoute)
+    route = table.add
     body = ("not-allowed", "bad-request", "too-large")
     route(
         "/v1/federation/bag-offers",
@@ -73,6 +82,7 @@ def add_bag_routes(app: FastAPI) -> None:
         methods=["DELETE"],
         responses=problem_responses(*_READ_PROBLEMS, "unknown-job", "not-allowed"),
     )
+    return table
 
 
 # ---- offers ---------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Response
@@ -11,6 +11,8 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.booking_requests import BookingName, BookingTerms, OptionChoice
 from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect import RequestError
 from schedd.federation.api.answers import FederatedBookingsView, FederatedBookingView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
@@ -56,7 +58,13 @@ class FederatedBooking(BookingTerms):
 
 def add_booking_routes(app: FastAPI) -> None:
     """Serve bookings, too."""
-    route = app.add_api_route
+    _booking_routes().add_to(app)
+
+
+@cache
+def _booking_routes() -> RouteTable:
+    table = RouteTable(route_class=UnicodeRoute)
+    route = table.add
     route(
         "/v1/federation/bookings",
         _list_bookings,
@@ -80,6 +88,7 @@ def add_booking_routes(app: FastAPI) -> None:
         responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "no-room") | pending,
     )
     route(f"{one}/freeze", _freeze_booking, methods=["POST"], responses=problem_responses(*_ACT_PROBLEMS))
+    return table
 
 
 def _list_bookings(

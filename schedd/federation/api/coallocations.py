@@ -1,6 +1,6 @@
 """Co-allocations over HTTP: jobs at several clusters with a common start; all start, or none."""
 
-from functools import partial
+from functools import cache, partial
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI
@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.federation.api.answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.requests import FederatedRequest, TextMap
@@ -101,7 +103,13 @@ class CoAllocationRequest(BaseModel):
 
 def add_coallocation_routes(app: FastAPI) -> None:
     """Add the routes of co-allocations."""
-    route = app.add_api_route
+    _coallocation_routes().add_to(app)
+
+
+@cache
+def _coallocation_routes() -> RouteTable:
+    table = RouteTable(route_class=UnicodeRoute)
+    route = table.add
     body = ("not-allowed", "bad-request", "too-large")
     route(
         "/v1/federation/coallocations",
@@ -126,6 +134,7 @@ def add_coallocation_routes(app: FastAPI) -> None:
         methods=["DELETE"],
         responses=problem_responses(*_READ_PROBLEMS, "unknown-job", "not-allowed"),
     )
+    return table
 
 
 def _list_coallocations(
