@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine.component import Component, components, lasting_fields, rebuild_components
+from schedd.engine.facts.alerts import raise_alert
 from schedd.engine.facts.carried_jobs import load_carried_job, save_carried_job
 from schedd.engine.facts.carry_over import carry_job
 from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
@@ -46,6 +47,7 @@ _EVENT: Final = "lasting-facts"
 _FIELDS: Final = (
     *("paused", "foreign", "adapter_mode", "decision_number", "change_number", "generation", "breaches"),
     *("lost", "walltime_use", "aside", "lives"),
+    *("black_holes", "failures"),
     "holds",
     "bag_ends",
 )
@@ -186,6 +188,8 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     for name, make in _CLUSTER.items():
         read(name, partial(_apply_section, state, make))
     rebuild_components(state)
+    for name, words in state.black_holes.items():
+        raise_alert(state, "black_hole", name, f"{words}; it gets no new jobs")
     state.decisions, state.moves, state.decision_number = [], [], decided
     state.stale = "the plan is rebuilt"
     state.lose_track()

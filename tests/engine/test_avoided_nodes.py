@@ -135,6 +135,51 @@ def test_node_that_rejects_five_jobs_of_two_users_is_closed(happens: object) -> 
     assert cluster.planned_node_names("9") != ["n1"]
 
 
+def test_failures_on_several_nodes_at_once_close_no_node() -> None:
+    cluster = Cluster(nodes=8, returns_most=99, refusal_wait=1, refusal_most=1)
+    cluster.obeys = False
+    jobs = [f"{number}" for number in range(24)]
+    for number, job in enumerate(jobs):
+        cluster.submit(job, "1:ppn=4", owner=f"{'ann' if number % 2 else 'bob'}@x")
+    for second in range(1, 40):
+        for job in jobs:
+            if cluster.record(job).phase == "dispatched":
+                refuse(cluster, job)
+        cluster.at(second)
+    assert cluster.engine.state.black_holes == {}
+    assert len(cluster.alerts("black_hole")) <= 2
+    (alert,) = cluster.alerts("failing_together")
+    assert "3 nodes at once" in alert
+    cluster.obeys = True
+    cluster.at(140)
+    running = [record for record in map(cluster.record, jobs) if record.phase == "running"]
+    assert len({record.facts.shares for record in running}) == 8
+
+
+def test_a_node_is_closed_although_another_one_failed_long_ago() -> None:
+    cluster = Cluster(nodes=4, returns_most=99)
+    cluster.obeys = False
+    for node in (1, 2, 3):
+        for number in range(5):
+            job = f"{node}.{number}"
+            cluster.submit(job, f"n{node}:ppn=4", owner=f"{'ann' if number else 'bob'}@x")
+            refuse(cluster, job)
+            cluster.send(*cluster.server.delete(job))
+        cluster.at(700 * node)
+    assert sorted(cluster.engine.state.black_holes) == ["n1", "n2", "n3"]
+    assert cluster.alerts("failing_together") == []
+
+
+def test_a_job_that_fails_everywhere_counts_against_two_nodes_at_most() -> None:
+    cluster = Cluster(nodes=6, refusal_wait=1, refusal_most=1)
+    cluster.obeys = False
+    cluster.submit("1")
+    for second in range(1, 9):
+        refuse(cluster, "1")
+        cluster.at(second)
+    assert len(cluster.engine.state.failures) == 2
+
+
 def test_repeated_rejections_of_one_job_count_once_against_a_node() -> None:
     cluster = Cluster(nodes=1, refusal_wait=1, refusal_most=1)
     cluster.obeys = False

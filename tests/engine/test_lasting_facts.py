@@ -8,10 +8,12 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.lasting_facts import sections
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.engine.validate import check
 from schedd.features.accounts.state import account_book
 from schedd.features.bookings.state import booking_table
 from schedd.features.fair_share.state import fair_share_state
+from schedd.features.node_trials.state import trial_records
 from schedd.features.reservations.state import reservation_records
 from schedd.features.transfers.state import transfer_state
 from schedd.model import FOREVER
@@ -19,6 +21,7 @@ from schedd.wire import (
     AccountMoved,
     AccountSet,
     Book,
+    JobEnded,
     PlanningHeld,
     PolicyChanged,
     SubmissionFacts,
@@ -333,6 +336,7 @@ def test_unreadable_section_is_reported_and_the_others_are_used(section: str) ->
     if section not in (
         *plain,
         "bag_ends",
+        "black_holes",
         "aside",
         "power.boots",
         "lives",
@@ -376,3 +380,22 @@ def test_fields_of_another_version_are_left_out() -> None:
 def test_data_without_lasting_facts_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"facts of an engine|JSON|Expecting|codec"):
         Engine.from_facts(data, Cluster().engine.state.settings)
+
+
+def test_nodes_that_were_closed_for_failing_jobs_stay_closed_with_their_trials_and_alerts() -> None:
+    cluster = Cluster(nodes=2)
+    for number in range(5):
+        cluster.submit(f"{number}", "n1:ppn=4", 1000, owner=f"{'ann' if number else 'bob'}@x")
+        cluster.server.now += 5
+        cluster.server.jobs.pop(f"{number}")
+        cluster.send(JobEnded(id=f"end{number}", time=cluster.server.now, job_id=f"{number}", exit_status=1))
+    trials = dict(trial_records(cluster.engine.state))
+    assert list(trials) == ["n1"]
+    assert not rebuild(cluster)
+    state = cluster.engine.state
+    assert (list(state.black_holes), trial_records(state)) == (["n1"], trials)
+    assert [len(one) for one in state.failures.values()] == [5]
+    cluster.send(cluster.server.snapshot())
+    assert [alert.about for alert in publish_snapshot(state).alerts if alert.kind == "black_hole"] == ["n1"]
+    cluster.submit("next")
+    assert cluster.planned_node_names("next") == ["n2"]

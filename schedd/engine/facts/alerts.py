@@ -30,6 +30,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "database": "the database is unavailable",
     "error": "an event could not be handled",
     "expected": "too many or too few jobs start by the time predicted for 90 % of them",
+    "failing_together": "jobs fail soon after they start on several nodes at once; no node is closed for it",
     "foreign": "another scheduler starts jobs; schedd starts no more",
     "log": "a part of the event log was lost; the plan continues from the server's state",
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",

@@ -262,8 +262,8 @@ class EngineState:
     """Time of the first snapshot: jobs that ran then started before this engine."""
     adapter_run: str = declared(NUMBER, default="")
     """Which run of the adapter sent the last snapshot that was believed: the epoch of its event."""
-    failures: dict[str, deque[tuple[str, str]]] = declared(FAILURES, make=dict)
-    """By node: jobs that failed there soon after their start, one after another, with their owners."""
+    failures: dict[str, deque[tuple[str, str, int]]] = declared(FAILURES, make=dict)
+    """By node: jobs that failed soon after their start, one after another, with their owners and times."""
     black_holes: dict[str, str] = declared(NAMES, make=dict)
     """Nodes that get no new jobs since jobs fail there, with why."""
     lives: dict[str, Life] = declared(LIVES, make=dict)

@@ -1,12 +1,11 @@
 """Nodes: their availability, and the replanning after changes of it."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import added_features, components, judge_run, withdraw_nodes
+from schedd.engine.component import added_features, components, withdraw_nodes
 from schedd.engine.facts.job_requests import planner_node
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import queue_if_many
@@ -29,8 +28,6 @@ __all__ = [
     "is_to_return",
     "leave_lost_nodes",
     "new_nodes",
-    "note_failure",
-    "note_run_end",
     "refresh_all_nodes",
     "refresh_node",
     "refresh_nodes",
@@ -294,46 +291,3 @@ def refresh_nodes(
             state.down_since.setdefault(name, state.now - state.settings.node_grace)
     if any(now[name] is NodeState.UP for name in other):
         place_unplaced(state, event, words)
-
-
-# ---- nodes with failing jobs --------------------------------------------------------------------
-
-
-def note_run_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
-    """Record the end of a run. A node with consecutive failures of several users gets no new jobs."""
-    names = list(dict.fromkeys(share.node for share in record.facts.shares))
-    if failed and state.now - record.run.started <= state.settings.hole_within:
-        note_failure(state, record, names, event)
-    else:
-        for name in names:
-            state.failures.pop(name, None)
-        judge_run(state, record, names, event, failed=False)
-
-
-def note_failure(state: EngineState, record: JobRecord, names: Iterable[str], event: str) -> None:
-    """Record an early failure of a job on these nodes, or a refusal by one of them. A job counts once."""
-    settings, names = state.settings, list(dict.fromkeys(names))
-    judge_run(state, record, names, event, failed=True)
-    for name in names:
-        if not settings.hole_failures or name not in state.plan.nodes:
-            continue
-        failures = state.failures.setdefault(name, deque(maxlen=2 * settings.hole_failures))
-        one = (record.id, record.facts.owner.partition("@")[0])
-        if one in failures:
-            failures.remove(one)
-        failures.append(one)
-        users = {owner for _, owner in failures}
-        if len(failures) >= settings.hole_failures and len(users) >= settings.hole_users:
-            _close_node(state, name, event, failures)
-
-
-def _close_node(state: EngineState, name: str, event: str, failures: Iterable[tuple[str, str]]) -> None:
-    if name in state.black_holes:
-        return
-    jobs = ", ".join(job for job, _ in failures)
-    state.black_holes[name] = words = f"jobs fail on node {name} soon after they start: {jobs}"
-    opens = [one.node_closed(state, name) for one in components() if one.node_closed is not None]
-    until = " or ".join([*filter(None, opens), "it has been set offline or was down"])
-    state.alert(event, "black_hole", f"{words}; it gets no new jobs until {until}", name)
-    state.set_nodes([_planned_node(state, name)])
-    replan_jobs(state, state.plan.jobs_on_node(name), event, Cause.NODE_LOST, words)

@@ -9,13 +9,13 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.model import Request
 
-__all__ = ["ELSEWHERE_WITHIN_S", "MOST_NODES", "failed_on", "with_avoided"]
+__all__ = ["ALL_SUSPECT", "ELSEWHERE_WITHIN_S", "MOST_NODES", "failed_on", "with_avoided"]
 
 ELSEWHERE_WITHIN_S: Final = 3600
 """A job avoids nodes only if other nodes allow a start within this time after the end of its backoff."""
 MOST_NODES: Final = 32
 """Nodes of failed starts that are remembered per job."""
-_ALL_SUSPECT: Final = 4
+ALL_SUSPECT: Final = 4
 """After a failed start on at most this many nodes, each of them is suspected; otherwise only the first node,
 where the server begins.
 """
@@ -24,7 +24,7 @@ where the server begins.
 def failed_on(before: tuple[str, ...], nodes: Iterable[str]) -> tuple[str, ...]:
     """Return the nodes to avoid after a failed start on ``nodes``, the most suspected last."""
     names = list(dict.fromkeys(nodes))
-    new = names[::-1] if len(names) <= _ALL_SUSPECT else names[:1]
+    new = names[::-1] if len(names) <= ALL_SUSPECT else names[:1]
     return (*(name for name in before if name not in new), *new)[-MOST_NODES:]
 
 

@@ -18,7 +18,8 @@ from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.predictions import record_run_end
 from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import note_failure, note_run_end, unblock_nodes
+from schedd.engine.machine.failing_nodes import note_failure, note_run_end
+from schedd.engine.machine.nodes import unblock_nodes
 from schedd.engine.place.avoided_nodes import failed_on, with_avoided
 from schedd.engine.place.placement import (
     place_job,

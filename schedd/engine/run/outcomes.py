@@ -10,7 +10,7 @@ from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import note_failure
+from schedd.engine.machine.failing_nodes import note_failure
 from schedd.engine.place.avoided_nodes import failed_on
 from schedd.engine.place.placement import (
     move_and_displace,

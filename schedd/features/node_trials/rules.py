@@ -13,6 +13,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.machine.nodes import refresh_nodes
+from schedd.engine.place.placement import place_unplaced
 from schedd.features.node_trials.settings import NodeTrialSettings
 from schedd.features.node_trials.state import NodeTrial, trial_records
 from schedd.model import FOREVER
@@ -116,7 +117,9 @@ def start_trial(state: EngineState, record: JobRecord, nodes: Sequence[str], eve
         state.drop_slot(trial.slot)
         trial_records(state)[name] = replace(trial, opened=-1, slot=-1, job=record.id)
     if tried:
-        refresh_nodes(state, tried, event, f"job {record.id} tries the node", Cause.NODE_LOST)
+        words = f"job {record.id} tries the node"
+        refresh_nodes(state, tried, event, words, Cause.NODE_LOST)
+        place_unplaced(state, event, words)  # their explanations name the job
 
 
 def judge_run(state: EngineState, record: JobRecord, nodes: Sequence[str], event: str, failed: bool) -> None:
@@ -134,6 +137,7 @@ def judge_run(state: EngineState, record: JobRecord, nodes: Sequence[str], event
         words = f"job {record.id} tried node {name} and failed"
         when = f"the next may try it from {format_moment(again_at)} on"
         state.alert(event, "black_hole", f"{words}; {when}", name)
+        place_unplaced(state, event, words)  # their explanations name the next trial
 
 
 def next_trial(state: EngineState) -> int:

@@ -39,7 +39,7 @@ _TRIALS: Final = FieldRule(
 class NodeTrials:
     """The component's part of the engine's state."""
 
-    trials: dict[str, NodeTrial] = declared(_TRIALS, make=dict, carried=True)
+    trials: dict[str, NodeTrial] = declared(_TRIALS, make=dict, carried=True, lasting=True)
     """By node."""
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.node_trials.state import trial_records
-from schedd.wire import JobEnded, NodeChanged, PolicyChanged, RunRefused
+from schedd.wire import JobEnded, NodeChanged, PolicyChanged, Run
 from tests.engine.cluster import Cluster, T
 
 
@@ -25,6 +25,11 @@ def end(cluster: Cluster, job: str, after: int, status: int) -> None:
     cluster.server.now += after
     cluster.server.jobs.pop(job, None)
     cluster.send(JobEnded(id=f"end:{job}", time=cluster.server.now, job_id=job, exit_status=status))
+
+
+def refuse(cluster: Cluster, run: Run) -> None:
+    """A daemon of a node refuses a run decision."""
+    cluster.send(*cluster.server.refuse(run, 15043, "refused"))
 
 
 def closed_words(cluster: Cluster) -> str:
@@ -74,6 +79,31 @@ def test_a_failed_trial_closes_the_node_for_twice_as_long() -> None:
     assert cluster.runs("c") == [1835 + 2400]
 
 
+def test_explanations_of_waiting_jobs_follow_the_trial_and_its_failure() -> None:
+    cluster = closed_cluster()
+    cluster.submit("long", "n1:ppn=4", 9000)
+    cluster.submit("a", "n1:ppn=4", 600)
+    cluster.at(625)
+    assert cluster.view("long").why.endswith("job a tries it")
+    end(cluster, "a", 5, status=1)
+    assert cluster.view("long").why.endswith("may try it from 2023-11-14 22:43:50 UTC on")
+
+
+def test_a_job_that_failed_on_other_nodes_is_no_verdict_on_a_tried_node() -> None:
+    cluster = closed_cluster(nodes=3, pause=10)
+    cluster.obeys = False
+    cluster.submit("a", "1:ppn=1", 600)
+    tried = []
+    for moment in (25, 55, 115):
+        cluster.at(moment)
+        run = [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == "a"][-1]
+        tried.append(run.shares[0].node)
+        refuse(cluster, run)
+    assert tried[2] == "n1"
+    trial = trial_records(cluster.engine.state)["n1"]
+    assert (trial.pause, trial.job) == (10, "")
+
+
 def test_the_pause_grows_to_the_longest_one() -> None:
     cluster = closed_cluster(pause=600, longest_pause=700)
     for job in "ab":
@@ -101,11 +131,8 @@ def test_a_node_that_refuses_the_job_of_a_trial_stays_closed() -> None:
     cluster.obeys = False
     cluster.submit("a", "n1:ppn=1", 600)
     cluster.at(625)
-    (run,) = [one for one in cluster.decisions if getattr(one, "job_id", "") == "a"]
-    refused = RunRefused(
-        id="no", time=cluster.server.now, decision_id=run.id, job_id="a", code=15043, text="refused"
-    )
-    cluster.send(refused)
+    (run,) = [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == "a"]
+    refuse(cluster, run)
     assert trial_records(cluster.engine.state)["n1"].pause == 1200
     assert "jobs fail on it" in closed_words(cluster)
 
