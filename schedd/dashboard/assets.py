@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from schedd.api.routes import RouteTable
 
-__all__ = ["asset_path", "router"]
+__all__ = ["asset_path", "get_asset", "router"]
 
 router = RouteTable(prefix="/-/assets")
 _STATIC_FOLDER: Final = Path(__file__).parent / "static"

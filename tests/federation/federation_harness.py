@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 
 from schedd.federation.api import bags, bookings, coallocations
 from schedd.federation.api.app import create_app
+from schedd.federation.api.pages.routes import add_pages
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.settings import FederationSettings
@@ -57,6 +58,7 @@ class FederationHarness:
         coallocations.add_coallocation_routes(self.app)
         bags.add_bag_routes(self.app)
         bookings.add_booking_routes(self.app)
+        add_pages(self.app)
         self.begin()
 
     def begin(self, chosen: FederationSettings | None = None) -> None:

@@ -2,6 +2,7 @@
 clusters.
 """
 
+import re
 import threading
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from schedd.federation.state.federation_state import ClusterPollResult
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.access.tokens import Tokens
 from schedd.store.errors import NotLeader, StoreError
-from tests.federation.federation_harness import HERE, JOB, FederationHarness, released, settings
+from tests.federation.federation_harness import HERE, JOB, FederationHarness, bearer, released, settings
 
 
 def test_job_is_stored_before_the_reply_and_once_for_a_key(harness: FederationHarness) -> None:
@@ -277,13 +278,51 @@ def test_standby_daemon_is_not_ready(harness: FederationHarness) -> None:
     assert "stands by" in harness.client("ann@org").get("/").text
 
 
-def test_page_shows_clusters_without_jobs(harness: FederationHarness) -> None:
-    harness.client("ann@org").post(HERE, json={**JOB, "attributes": {"Job_Name": "secret"}})
-    page = TestClient(harness.app).get("/").text
-    assert "north" in page
-    assert "<b>1</b> under way" in page
+def test_page_shows_jobs_and_their_pages_only_to_those_who_may_see_them(harness: FederationHarness) -> None:
+    ann = harness.client("ann@org")
+    assert ann.post(HERE, json={**JOB, "attributes": {"Job_Name": "secret"}}).status_code == 201
+    harness.report("north", 500)
+    harness.report("south", 900)
+    released(harness, "north", "1")
+    visitor = TestClient(harness.app)
+    page = visitor.get("/").text
+    assert 'href="http://127.0.0.1:9/dashboard/main/plan"' in page
+    assert "1 waiting, 0 running" in page
     assert "secret" not in page
     assert "ann@" not in page
+    assert "/login" in visitor.get("/jobs/1", follow_redirects=False).headers["location"]
+    assert visitor.post("/login", data={"token": "wrong"}).status_code == 403
+
+    pages = {}
+    for name in ("ann@org", "bob@org", "eyes"):
+        visitor = TestClient(harness.app, base_url="http://fed")
+        answer = visitor.post("/login", data={"token": f"token-of-{name}", "next": "/jobs/1"})
+        pages[name] = visitor.get("/").text, answer
+    assert "secret" in pages["ann@org"][0]
+    assert "secret" in pages["eyes"][0]
+    assert "ann@org" in pages["eyes"][0]
+    assert "secret" not in pages["bob@org"][0]
+    assert [answer.status_code for _, answer in pages.values()] == [200, 404, 200]
+    job_page = pages["ann@org"][1].text
+    assert 'href="http://127.0.0.1:9/dashboard/main/jobs/1.north"' in job_page
+    assert "Due since" in job_page or "Starts now" in job_page
+    assert "secret" not in pages["bob@org"][1].text
+
+
+def test_a_login_to_the_page_ends_with_its_token_and_at_logout(harness: FederationHarness) -> None:
+    visitor = TestClient(harness.app, base_url="http://fed")
+    page = visitor.post("/login", data={"token": "token-of-ann@org"}).text
+    assert "No open jobs" in page
+    assert "No open jobs" in visitor.post("/logout", data={"csrf": "wrong"}).text
+    (csrf,) = set(re.findall(r'name="csrf" value="([^"]+)"', page))
+    assert "Log in</a> to see jobs" in visitor.post("/logout", data={"csrf": csrf}).text
+
+    visitor.post("/login", data={"token": "token-of-ann@org"})
+    other_site = {"sec-fetch-site": "cross-site"}
+    assert visitor.post("/logout", headers=other_site).status_code == 403
+    assert "No open jobs" in visitor.get("/").text
+    harness.app.state.tokens = Tokens([bearer("bob@org", "user")])
+    assert "Log in</a> to see jobs" in visitor.get("/").text
 
 
 BY_SELECT = {**JOB, "request": "select=2:ncpus=4:mem=1gb,place=scatter,walltime=100"}

@@ -4,14 +4,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache, partial
-from pathlib import Path as File
 from typing import Annotated, Any, Final, Literal, Protocol
 
-import jinja2
 from fastapi import Depends, FastAPI, Path, Query, Request
 from fastapi_offline import FastAPIOffline
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import HTMLResponse, Response
 
 from schedd import __version__
 from schedd.api import problems
@@ -39,8 +36,6 @@ from schedd.federation.api.answers import (
     TaskCounts,
     TransferAttemptView,
 )
-from schedd.federation.api.bag_rows import bag_row
-from schedd.federation.api.booking_rows import booking_page_rows
 from schedd.federation.api.requests import FederatedWhatIf, NewFederatedJob
 from schedd.federation.api.users import FederationUser, FederationUsers
 from schedd.federation.api.waiting import wait_until
@@ -60,7 +55,18 @@ from schedd.federation.workers.cluster_worker import REFUSALS_OF_THE_JOB, connec
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
-__all__ = ["Caller", "LeadingFederation", "claimed_users", "create_app", "resolve_owner", "resolve_users"]
+__all__ = [
+    "Caller",
+    "LeadingFederation",
+    "claimed_users",
+    "cluster_rows",
+    "create_app",
+    "is_job_visible",
+    "job_row",
+    "licence_rows",
+    "resolve_owner",
+    "resolve_users",
+]
 
 _DESCRIPTION: Final = """
 A federation takes a job once and transfers it to the cluster whose plan ends it first. `POST
@@ -157,7 +163,6 @@ def _routes() -> RouteTable:
         methods=["POST"],
         responses=problem_responses(*_READ_PROBLEMS, "not-allowed", "bad-request", "too-large"),
     )
-    add("/", _get_page, methods=["GET"], include_in_schema=False)
     return table
 
 
@@ -263,7 +268,7 @@ def _list_jobs(
     rows = [
         job_row(federation, job)
         for job in list(federation.jobs.by_id.values())
-        if _is_job_visible(caller, job)
+        if is_job_visible(caller, job)
     ]
     return FederatedJobsView(jobs=[row for row in rows if state == "all" or not row.over])
 
@@ -333,13 +338,14 @@ def _booking_name(federation: FederationState, booking: str) -> str:
     return found.name if found is not None else booking
 
 
-def _is_job_visible(caller: Bearer, job: FederationJob) -> bool:
+def is_job_visible(caller: Bearer, job: FederationJob) -> bool:
+    """Whether the caller may see the job: its owner, readers and admins may."""
     return caller.role != "user" or caller.name == job.owner
 
 
 def _find_job(federation: FederationState, caller: Bearer, name: str) -> FederationJob:
     job = federation.jobs.by_id.get(name)
-    if job is None or not _is_job_visible(caller, job):
+    if job is None or not is_job_visible(caller, job):
         raise ProblemError("unknown-job", f"the federation has no job {name}")
     return job
 
@@ -538,50 +544,3 @@ def resolve_users(federation: FederationState, caller: Bearer, owner: str) -> Ma
     """The owner's name at each cluster, as claimed by his present token."""
     said = claimed_users(caller, owner)
     return federation.settings.users(owner, said["users"]) if said else federation.cluster_users(owner)
-
-
-_MAX_PAGE_ROWS: Final = 50
-"""Maximum number of bags and bookings on the page."""
-_TEMPLATES: Final = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(File(__file__).with_name("pages")), autoescape=True
-)
-
-
-def _get_page(request: Request) -> Response:
-    """The federation's page: its clusters, and numbers of jobs only, since it needs no token."""
-    federation: FederationState | None = request.app.state.federation
-    open_ones = list(federation.bags.open) if federation is not None else []
-    bags = [
-        row
-        for name in open_ones
-        if federation and not (row := bag_row(federation, federation.bags[name])).over
-    ]
-    bookings = booking_page_rows(federation) if federation is not None else []
-    text = _TEMPLATES.get_template("federation.html").render(
-        clusters=cluster_rows(federation) if federation is not None else [],
-        totals=_count_jobs(federation) if federation is not None else {},
-        licences=licence_rows(federation) if federation is not None else [],
-        bags=bags[:_MAX_PAGE_ROWS],
-        more_bags=len(bags[_MAX_PAGE_ROWS:]),
-        bookings=bookings[:_MAX_PAGE_ROWS],
-        more_bookings=len(bookings[_MAX_PAGE_ROWS:]),
-        name=federation.settings.name if federation is not None else "",
-        policy=federation.settings.routing.policy.value if federation is not None else "",
-        leads=federation is not None,
-        version=__version__,
-    )
-    return HTMLResponse(text, headers={"Cache-Control": "no-store"})
-
-
-def _count_jobs(federation: FederationState) -> dict[str, int]:
-    """Numbers of jobs, without a lookup per job, since there may be many and the page needs no token."""
-    jobs = federation.jobs
-    choosing = sum(jobs[name].active is None for name in list(jobs.unsettled))
-    running = sum(row.running for row in cluster_rows(federation))
-    return {
-        "open": len(jobs.open),
-        "choosing": choosing,
-        "running": running,
-        "waiting": max(0, len(jobs.open) - choosing - running),
-        "moved": sum(jobs[name].moves > 0 for name in list(jobs.open)),
-    }

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from time import gmtime, strftime
 from typing import Any, Final
 
 from schedd.federation.api.answers import (
@@ -125,17 +124,13 @@ def booking_page_rows(federation: FederationState) -> list[dict[str, Any]]:
             "cluster": row.cluster,
             "away": row.away,
             "cpus": row.cpus,
-            "begins": _format_time(row.start),
-            "ends": _format_time(row.end),
+            "start": row.start,
+            "end": row.end,
             "spare": row.spare or 0,
             "moves": sum(one.before is not None for one in row.moves),
         }
         for row in rows
     ]
-
-
-def _format_time(seconds: int | None) -> str:
-    return strftime("%Y-%m-%d %H:%M:%S", gmtime(seconds)) if seconds is not None else ""
 
 
 def _booking_state(one: FederationBooking) -> str:

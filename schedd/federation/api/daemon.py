@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from schedd.federation.api import bags, balance, bookings, coallocations
 from schedd.federation.api.app import create_app
+from schedd.federation.api.pages.routes import add_pages
 from schedd.federation.api.users import FederationUsers
 from schedd.federation.event_log import FederationLog
 from schedd.federation.settings import FederationSettings, FederationSettingsError
@@ -41,6 +42,7 @@ FEDERATION_ROUTES: Final[tuple[Callable[[FastAPI], None], ...]] = (
     coallocations.add_coallocation_routes,
     bags.add_bag_routes,
     bookings.add_booking_routes,
+    add_pages,
 )
 """Functions that add the routes besides those of jobs and clusters."""
 
