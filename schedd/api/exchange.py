@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Annotated, Final
 
 from fastapi import Header, Query, Request, Response
@@ -125,13 +126,14 @@ def _about(event: Reserve) -> tuple[object, ...]:
 
 
 def _check_adapter(cluster: PlanLoop, adapter: str, host: str) -> None:
-    """Raise ProblemError when another adapter serves the cluster."""
+    """Raise ProblemError when another adapter serves the cluster, with the rest of the time that it has."""
     why = cluster.refuse_adapter(adapter, host)
     if why:
         raise ProblemError(
             "another-adapter",
             f"cluster {cluster.name} has one adapter at a time: {why}",
             hint="stop one of the two; `pbs-adapter --once` checks a site while another adapter runs",
+            headers={"Retry-After": f"{ceil(cluster.seconds_until_adapter_silent)}"},
         )
 
 

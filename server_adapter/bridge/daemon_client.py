@@ -52,7 +52,15 @@ class DaemonRefusedError(Exception):
 
 
 class AnotherAdapterError(DaemonRefusedError):
-    """Another adapter serves the cluster."""
+    """Another adapter serves the cluster.
+
+    `silent_after`: after how many seconds without contact with that adapter this one is accepted; None if the
+    daemon does not say it.
+    """
+
+    def __init__(self, status: int, text: str, advice: str = "", silent_after: int | None = None) -> None:
+        super().__init__(status, text, advice)
+        self.silent_after = silent_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,12 +243,12 @@ class DaemonClient:
             away = DaemonBusyError if answer.status_code in (429, 503) else DaemonAwayError
             raise away(f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else ""))
         if answer.status_code != 200:
-            refusal = AnotherAdapterError if _kind(answer) == "another-adapter" else DaemonRefusedError
-            raise refusal(
-                answer.status_code,
-                _problem_text(answer) or answer.text[:300],
-                _ADVICE.get(answer.status_code, ""),
-            )
+            text = _problem_text(answer) or answer.text[:300]
+            if _kind(answer) == "another-adapter":
+                after = answer.headers.get("Retry-After", "")
+                silent_after = int(after) if after.isdecimal() else None
+                raise AnotherAdapterError(answer.status_code, text, silent_after=silent_after)
+            raise DaemonRefusedError(answer.status_code, text, _ADVICE.get(answer.status_code, ""))
         return answer
 
 

@@ -21,6 +21,8 @@ from server_adapter.bridge.messages import FetchedDecisions, encode_event
 from server_adapter.bridge.outbox import EncodedEvent, Outbox
 
 _log = logging.getLogger(__name__)
+_OTHER_WAIT_S = 1.0  # between requests while another adapter serves the cluster
+_CONTACT_TOLERANCE_S = 2.0  # a later end of its silence shows that the other adapter was heard of
 _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 2.0  # a restarted daemon must be noticed quickly
 _PATIENCE_S = 0.2  # gathering time in seconds of events without effect on the plan
@@ -72,6 +74,7 @@ class DaemonExchange:
         self._handle: Callable[[Decision], None] | None = None
         self._position = ""  # the last decision that was fetched
         self._lost_replies = 0
+        self._silent_at: float | None = None  # when the adapter that serves the cluster counts as silent
         self.away = False
 
     def server_was_read(self, uncalled: str = "") -> None:
@@ -105,7 +108,7 @@ class DaemonExchange:
         self._filled.set()
 
     async def deliver(self) -> None:
-        """Send events forever, in order. Raises `AnotherAdapterError`."""
+        """Send events forever, in order. Raises `AnotherAdapterError` if the other adapter works."""
         waits = Backoff(_FIRST_WAIT, _LONGEST_WAIT)
         self._filled.set()  # events of an earlier call
         while True:
@@ -122,13 +125,33 @@ class DaemonExchange:
                 self._asking_works.clear()
                 self._filled.set()
                 await waits.sleep(self._asking_works)
-            except AnotherAdapterError:
-                raise
+            except AnotherAdapterError as error:
+                self._check_other_is_silent(error)
+                self._filled.set()
+                await asyncio.sleep(_OTHER_WAIT_S)
             except DaemonRefusedError as error:
                 _log.error("%s", error)
                 self._mark_unreachable(error)
                 self._filled.set()
                 await waits.sleep()
+
+    def _check_other_is_silent(self, error: AnotherAdapterError) -> None:
+        """Let this adapter wait for its place while the other one is silent, as the predecessor of an adapter
+        that lost its state directory is. Raises the error if the other one is heard of.
+        """
+        if error.silent_after is None:
+            raise error
+        silent_at = time.monotonic() + error.silent_after
+        if self._silent_at is None:
+            self._silent_at = silent_at
+            _log.warning(
+                "%s. This adapter waits for up to %d s: if the other one is its predecessor, whose state "
+                "directory is lost, it stays silent, and this one takes its place",
+                error,
+                error.silent_after,
+            )
+        elif silent_at > self._silent_at + _CONTACT_TOLERANCE_S:
+            raise error
 
     async def flush(self) -> None:
         """Send all queued events. Raises `DaemonAwayError`, and `DaemonRefusedError` not about content."""
@@ -150,6 +173,7 @@ class DaemonExchange:
                     self._position = min(self._position, after)
                 raise
             self.outbox.acknowledge(batch)
+            self._silent_at = None
             self._sending_works.set()
             if self.away or self.outbox.overflowed or self._url != self._client.url:
                 if self.away:
@@ -185,8 +209,10 @@ class DaemonExchange:
                     continue
                 self._asking_works.set()
                 waits.reset()
-            except AnotherAdapterError:
-                raise
+            except AnotherAdapterError as error:
+                self._check_other_is_silent(error)
+                await asyncio.sleep(_OTHER_WAIT_S)
+                continue
             except (DaemonAwayError, DaemonRefusedError) as error:
                 self._mark_unreachable(error)
                 self._sending_works.clear()

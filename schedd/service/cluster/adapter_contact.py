@@ -93,6 +93,10 @@ class AdapterContact:
         self._holder = adapter, host
         return ""
 
+    def seconds_until_silent(self, most: float) -> float:
+        """Return after how many seconds without a request the adapter counts as silent for ``most``."""
+        return max(0.0, most - self.age_s)
+
     def record_request(self, now: int, read_age: float | None = None) -> None:
         """Record a request at ``now`` (cluster's clock); it read the server ``read_age`` seconds before."""
         self.last, self.at = time.monotonic(), now

@@ -202,6 +202,11 @@ class PlanLoop:
         """Return why this adapter is refused (another one serves the cluster); empty if it is accepted."""
         return self.adapter_contact.refusal(adapter, host, self._publisher.latest.settings.adapter_silence)
 
+    @property
+    def seconds_until_adapter_silent(self) -> float:
+        """After how many seconds without a request another adapter is accepted."""
+        return self.adapter_contact.seconds_until_silent(self._publisher.latest.settings.adapter_silence)
+
     def record_adapter_report(self, version: str, clock: float | None, uncalled: str = "") -> None:
         """Record the adapter's version, its clock, and whether the server does not call its scheduler."""
         self.adapter_contact.record_report(version, clock - self._clock.now() if clock is not None else None)

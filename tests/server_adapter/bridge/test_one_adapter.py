@@ -1,6 +1,7 @@
 """One cluster has one adapter at a time, and a one-time check disturbs neither it nor the daemon."""
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -94,13 +95,18 @@ async def test_a_second_adapter_is_refused_with_the_reason(house: ProcessHarness
     await starts_a_job(house)
 
 
-async def test_an_adapter_that_is_killed_and_started_again_has_its_place_at_once(
+async def test_an_adapter_that_is_started_again_has_its_place_at_once_and_later_without_its_state(
     house: ProcessHarness,
 ) -> None:
     house.adapter.kill()
     house.adapter.start()
     await starts_a_job(house)
     assert "one adapter at a time" not in house.adapter.log.read_text()
+    house.adapter.kill()
+    shutil.rmtree(house.directory / "state")
+    house.adapter.start()
+    await starts_a_job(house)
+    assert "whose state directory is lost" in house.adapter.log.read_text()
 
 
 async def test_a_second_adapter_takes_over_from_a_silent_adapter(house: ProcessHarness) -> None:
