@@ -12,6 +12,9 @@ from rich.progress import Progress
 
 from research.benchmarks import wire
 from research.benchmarks.daemon import DaemonFailed
+from research.benchmarks.engine_cost import bench_engine
+from research.benchmarks.engine_cost import table_of as engine_table
+from research.benchmarks.engine_cost import to_json as engine_to_json
 from research.benchmarks.face import bench_face
 from research.benchmarks.face import table_of as face_table
 from research.benchmarks.face import to_json as face_to_json
@@ -50,6 +53,10 @@ def make_parser() -> argparse.ArgumentParser:
     plan = what.add_parser("plan", help="grow a plan and measure every operation")
     plan.add_argument("--nodes", type=int, required=True)
     plan.add_argument("--jobs", type=int, required=True, help="so many are planned in the end, at least 10")
+    engine = what.add_parser("engine", help="an arrival in the engine, and a batch with nothing to do")
+    engine.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
+    engine.add_argument("--jobs", type=int, required=True, help="queued before the arrivals")
+    engine.add_argument("--arrivals", type=int, default=300, help="measured ones (default: %(default)s)")
     optimise = what.add_parser("optimise", help="search a plan: moves a second, and what they gain")
     optimise.add_argument("--nodes", type=int, default=219, help="(default: %(default)s)")
     optimise.add_argument("--jobs", type=int, required=True, help="so many wait, at least 10")
@@ -112,7 +119,7 @@ def make_parser() -> argparse.ArgumentParser:
             f"--{name}", type=kind, default=default, help=f"{words} (default: %(default)s)"
         )
     federation.add_argument("--apart", action="store_true", help="the clusters have a process of their own")
-    for one in (plan, optimise, predict, events, http, restart, size, face, users, federation):
+    for one in (plan, engine, optimise, predict, events, http, restart, size, face, users, federation):
         one.add_argument(
             "--profile", choices=PROFILES, default="metacentrum", help="shapes of nodes and jobs"
         )
@@ -130,7 +137,13 @@ def run(argv: Sequence[str]) -> int:
     if args.what == "wire":
         return wire.run(args)
     try:
-        known = {"plan": _plan, "optimise": _optimise, "predict": _predict, "federation": _federation}
+        known = {
+            "plan": _plan,
+            "engine": _engine,
+            "optimise": _optimise,
+            "predict": _predict,
+            "federation": _federation,
+        }
         return known.get(args.what, _load)(args)
     except ValueError as error:
         print(f"python -m research bench: {error}", file=sys.stderr)
@@ -156,6 +169,19 @@ def _plan(args: argparse.Namespace) -> int:
     console.print(summary_table(result))
     if args.json is not None:
         args.json.write_text(to_json(result), encoding="utf-8")
+    return 0
+
+
+def _engine(args: argparse.Namespace) -> int:
+    with Console(stderr=True).status("") as status:
+
+        def tell(words: str) -> None:
+            status.update(f"{words} ...")
+
+        result = bench_engine(args.profile, args.nodes, args.jobs, args.seed, args.arrivals, tell)
+    Console().print(engine_table(result))
+    if args.json is not None:
+        args.json.write_text(engine_to_json(result), encoding="utf-8")
     return 0
 
 

@@ -55,10 +55,10 @@ def _named(resources: Mapping[str, str]) -> dict[str, str]:
     """Return the name of the reservation by the resource that has it. Raises RequestError."""
     found = {}
     for name in _NAMES:
-        if resources.get(name, "").strip():
+        if name in resources and resources[name].strip():
             found[name] = _name(resources[name], name)
     for name in _FLAGS:
-        for flag in resources.get(name, "").split(","):
+        for flag in resources[name].split(",") if name in resources else ():
             match = _ADVRES.fullmatch(flag.strip())
             if match is not None:
                 found[name] = _name(match[1] or "", name)

@@ -58,6 +58,7 @@ __all__ = [
     "choose_alternatives",
     "component_blocks",
     "component_breakdown",
+    "component_calls",
     "component_claim",
     "component_confinement",
     "component_handlers",
@@ -417,6 +418,15 @@ def components() -> tuple[Component[Any], ...]:
 
 
 @cache
+def component_calls(hook: str) -> tuple[tuple[str, Callable[..., Any]], ...]:
+    """The functions of a hook, each with the name of its component: a call costs nothing for the components
+    without the hook.
+    """
+    found = ((one.name, getattr(one, hook)) for one in components())
+    return tuple((name, call) for name, call in found if call is not None)
+
+
+@cache
 def last_place_checks() -> tuple[Callable[["EngineState", str], bool], ...]:
     """The functions ``goes_last`` of all components: they are asked for each job that is ranked."""
     return tuple(one.goes_last for one in components() if one.goes_last is not None)
@@ -430,12 +440,12 @@ def component_handlers() -> Mapping[type[Any], Callable[["EngineState", Any], No
 
 def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Never | None:
     """What a job must wait for before it may be planned, or why it can never run; None: it may be planned."""
-    for one in components():
-        wait = one.must_wait(state, record) if one.must_wait is not None else None
+    for name, check in component_calls("must_wait"):
+        wait: WaitingFor | Never | None = check(state, record)
         if wait is not None:
-            for other in components():  # what they hold for it is not needed while it waits
-                if other is not one and other.job_left_plan is not None:
-                    other.job_left_plan(state, record.id)
+            for other, leave in component_calls("job_left_plan"):
+                if other != name:  # what the others hold for the job is not needed while it waits
+                    leave(state, record.id)
             return wait
     return None
 
@@ -484,8 +494,8 @@ def ranking_setting(published: "PlanSnapshot") -> str:
 
 def component_ranks(state: "EngineState", records: Sequence["JobRecord"]) -> Sequence[int] | None:
     """The ranks of these jobs by the first component that ranks jobs now; None: none does."""
-    for one in components():
-        found = one.ranks(state, records) if one.ranks is not None else None
+    for _, call in component_calls("ranks"):
+        found: Sequence[int] | None = call(state, records)
         if found is not None:
             return found
     return None
@@ -539,16 +549,14 @@ def judge_run(
     state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str, *, failed: bool
 ) -> None:
     """Report to the components whether a job failed early on nodes, or was refused there."""
-    for one in components():
-        if one.run_judged is not None:
-            one.run_judged(state, record, nodes, event, failed)
+    for _, call in component_calls("run_judged"):
+        call(state, record, nodes, event, failed)
 
 
 def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str) -> None:
     """Report to the components a run decision for a job on these nodes."""
-    for one in components():
-        if one.job_dispatched is not None:
-            one.job_dispatched(state, record, nodes, event)
+    for _, call in component_calls("job_dispatched"):
+        call(state, record, nodes, event)
 
 
 @cache
@@ -692,8 +700,8 @@ def is_own_reservation(known: "EngineState | PlanSnapshot", facts: JobFacts, nam
 
 def reason_to_replan(state: "EngineState", record: "JobRecord") -> "tuple[Cause, str] | None":
     """Why a due job must be planned again instead of started; None: it may start."""
-    for one in components():
-        found = one.reason_to_replan(state, record) if one.reason_to_replan is not None else None
+    for _, call in component_calls("reason_to_replan"):
+        found: tuple[Cause, str] | None = call(state, record)
         if found is not None:
             return found
     return None
@@ -759,9 +767,8 @@ def component_notes(published: "PlanSnapshot", record: "JobRecord") -> list[str]
 
 def leave_components(state: "EngineState", key: str) -> None:
     """Report to the components that a job or use left the plan and does not run."""
-    for one in components():
-        if one.job_left_plan is not None:
-            one.job_left_plan(state, key)
+    for _, call in component_calls("job_left_plan"):
+        call(state, key)
 
 
 def component_limits(state: "EngineState") -> tuple[tuple[Limit, ...], ...]:

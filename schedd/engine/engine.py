@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import FrozenState
 from schedd.engine.clock_setback import apply_clock_setback
-from schedd.engine.component import components
+from schedd.engine.component import component_calls
 from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import pop_arrivals
 from schedd.engine.facts.carried_jobs import CarriedJob
@@ -89,9 +89,9 @@ class Engine:
         state.at_step = ""
         if state.dispatched and events:
             note_adapter_contact(state, events)
-        for one in components():
-            if one.before_events is not None and state.starts_step(one.name):
-                one.before_events(state, first)
+        for name, call in component_calls("before_events"):
+            if state.starts_step(name):
+                call(state, first)
         state.at_step = ""
         apply_all(state, events)
         request_snapshot_again(state, first)
@@ -117,9 +117,8 @@ class Engine:
         state = self.state
         self.forgotten = state.now
         state.plan.forget_past(state.now)
-        for one in components():
-            if one.now_and_then is not None:
-                one.now_and_then(state)
+        for _, call in component_calls("now_and_then"):
+            call(state)
         state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())
         state.limits.look_ahead(state.plan, state.now)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from schedd.engine import plan_improvements
-from schedd.engine.component import component_handlers, components
+from schedd.engine.component import component_calls, component_handlers, components
 from schedd.engine.facts.arrivals import defer_arrivals, pop_arrival
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
@@ -303,10 +303,9 @@ def _end_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 
 def _end_in_components(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    for one in components():
-        if one.job_gone is not None:
-            with Bookkeeping(state, event.job_id, f"its end in the component {one.name}"):
-                one.job_gone(state, event)
+    for name, call in component_calls("job_gone"):
+        with Bookkeeping(state, event.job_id, f"its end in the component {name}"):
+            call(state, event)
 
 
 def _note_lost_log(state: EngineState, event: LogLost) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.engine.component import components
+from schedd.engine.component import component_calls
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import is_to_return, leave_lost_nodes
@@ -32,9 +32,9 @@ calls.
 def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
     # 1. Effects of time: edges, overruns, lost nodes, void decisions.
-    for one in components():
-        if one.time_passed is not None and state.starts_step(one.name):
-            one.time_passed(state, event)
+    for name, call in component_calls("time_passed"):
+        if state.starts_step(name):
+            call(state, event)
     if state.starts_step("overruns"):
         extend_overruns(state, event)
     if state.down_since and state.starts_step("lost nodes"):
@@ -45,9 +45,9 @@ def settle(state: EngineState, event: str) -> None:
         remove_lost_deadlines(state, event)
     if state.chained and state.starts_step("dependencies"):
         follow_dependencies(state, event)
-    for one in components():
-        if one.before_dispatch is not None and state.starts_step(one.name):
-            one.before_dispatch(state, event)
+    for name, call in component_calls("before_dispatch"):
+        if state.starts_step(name):
+            call(state, event)
     state.plan.protect_tiers(state.keeps_speed)
     if state.policy is not None:
         if state.starts_step("dispatch"):
@@ -91,9 +91,9 @@ def settle(state: EngineState, event: str) -> None:
     if state.starts_step("dispatch"):
         dispatch_jobs(state, event)
     # 6. What components do when jobs were started.
-    for one in components():
-        if one.settle is not None and state.starts_step(one.name):
-            one.settle(state, event)
+    for name, call in component_calls("settle"):
+        if state.starts_step(name):
+            call(state, event)
     # 7. Publication of moved starts.
     if state.publishes_starts and state.starts_step("published starts"):
         write_attributes(state, event)
@@ -111,9 +111,9 @@ def next_wake(state: EngineState) -> int | None:
     if state.policy is None and state.plan.freed and "repair" not in waits:
         return now
     moments: list[int] = [state.skipped_steps[step][0] for step in waits]
-    for one in components():
-        if one.next_wake is not None and one.name not in waits:
-            moment = one.next_wake(state)
+    for name, call in component_calls("next_wake"):
+        if name not in waits:
+            moment = call(state)
             if moment <= now:
                 return now
             moments.append(moment)

@@ -9,6 +9,7 @@ from schedd.engine.facts.phases import find_fault
 from schedd.engine.facts.pools import PLENTY
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
+from schedd.engine.run.job_attributes import find_start_ahead, first_start_ahead
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, VACANT, Ints
 from schedd.policy.recurrence import Recurrence, occurrences
@@ -39,6 +40,7 @@ def check(state: EngineState) -> None:
     for job_id in state.records:
         assert job_id in state.numbers.near(job_id), f"job {job_id} is not found by its number"
     assert state.numbers.count == len(state.records), "a job that is gone is found by its number"
+    assert first_start_ahead(state)[0] == find_start_ahead(state)[0], "another published start passes first"
     assert set(state.without_place) <= set(state.records), "a job that is gone waits for a node"
 
 

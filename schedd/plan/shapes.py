@@ -428,6 +428,9 @@ class Shapes:
     def _find_unmet_in_chunk(
         self, chunk: Chunk, request: Request, where: str, index: int, units: Mapping[str, str]
     ) -> Never | None:
+        fit = self._row_set(chunk)[1]
+        if fit and not (request.place is Place.SCATTER and chunk.count > fit):
+            return None
         part = f" (chunk {index + 1})" if len(request.chunks) > 1 and request.place is not Place.PACK else ""
         wanted = _format_features(chunk)
         nodes = [
@@ -451,13 +454,10 @@ class Shapes:
                 nodes = [
                     (node_class, rows) for node_class, rows in nodes if node_class.capacity[column] >= need
                 ]
-        fit = self._row_set(chunk)[1]
         with_what = f" with {wanted}" if wanted else ""
         if fit == 0:
             return Never(f"no single node{with_what} has all that a unit needs{part}")
-        if request.place is Place.SCATTER and chunk.count > fit:
-            return Never(f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit")
-        return None
+        return Never(f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit")
 
     def _unmet_features(self, chunk: Chunk) -> str:
         """Return the features that no node has; if each is on some node, all features."""

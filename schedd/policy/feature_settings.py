@@ -76,5 +76,5 @@ def obeyed_resources(plain: Mapping[str, Any]) -> frozenset[str]:
 
 def find_part(parts: Mapping[type[Section], Section], kind: type[_S]) -> _S:
     """The settings of this model; its defaults where the feature is not installed."""
-    found = parts.get(kind)
-    return cast("_S", found) if found is not None else kind()
+    found: Any = parts.get(kind)
+    return found if found is not None else kind()

@@ -3,15 +3,23 @@
 import subprocess
 import sys
 from dataclasses import MISSING, fields
+from types import FrameType
 from typing import Any, get_args
 
 import pytest
 
 from schedd.engine import handlers
-from schedd.engine.component import Component, component_handlers, components, lasting_fields
+from schedd.engine.component import (
+    Component,
+    component_calls,
+    component_handlers,
+    components,
+    lasting_fields,
+)
 from schedd.engine.facts.alerts import alert_kinds
 from schedd.plan.schema import field_rule
 from schedd.wire import Event, NodeChanged, PlanningHeld, PlanningReleased
+from tests.engine.cluster import Cluster
 
 WITHOUT_FEATURES = """
 import schedd.feature_list
@@ -59,3 +67,38 @@ def test_the_engine_works_without_features() -> None:
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.split()
     assert int(second) >= int(first)
+
+
+def test_calls_of_a_hook_leave_out_components_without_it() -> None:
+    for hook in ("time_passed", "next_wake", "must_wait", "settle"):
+        found = dict(component_calls(hook))
+        assert found == {one.name: getattr(one, hook) for one in components() if getattr(one, hook)}
+        assert list(found) == [one.name for one in components() if one.name in found]
+
+
+def test_batch_without_work_calls_few_functions() -> None:
+    """The cost of a batch follows what changed, not the number of jobs, nodes or features: a feature that a
+    site does not use has one or two calls in it.
+    """
+    counts = []
+    for jobs in (5, 60):
+        cluster = Cluster(nodes=2, publish_starts=True, validate=False)
+        for i in range(jobs):
+            cluster.submit(str(i), walltime=1000 + i)
+        cluster.at(60)
+        calls: list[str] = []
+
+        def note(frame: FrameType, what: str, _: object, calls: list[str] = calls) -> None:
+            if what == "call":
+                calls.append(frame.f_code.co_qualname)
+
+        sys.setprofile(note)
+        try:
+            cluster.engine.handle((), cluster.server.now)
+            moment = cluster.engine.next_wake
+        finally:
+            sys.setprofile(None)
+        assert moment is not None
+        counts.append(len(calls))
+    assert counts[0] == counts[1]
+    assert counts[0] < 15 * len(components()), counts

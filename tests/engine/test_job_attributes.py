@@ -1,8 +1,13 @@
 """Attributes of waiting jobs: starts, reasons, and halts."""
 
+from dataclasses import replace
+
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.run import job_attributes
+from schedd.engine.run.job_attributes import first_start_ahead
+from schedd.model import FOREVER
 from schedd.wire import Run, ShareFacts
 from tests.engine.cluster import Cluster, T
 
@@ -198,3 +203,39 @@ def test_job_that_can_never_run_shows_no_assumed_walltime() -> None:
     cluster.submit("1", "1:ppn=1000", walltime=None)
     assert cluster.attribute_writes("1")[0].text.startswith("never on this cluster")
     assert "walltime" not in cluster.attribute_writes("1")[0].text
+
+
+def test_first_published_start_is_found_again_after_each_change() -> None:
+    # With `validate`, each batch compares the remembered start with a scan of all slots.
+    cluster = Cluster(publish_starts=True, nodes=2)
+    state = cluster.engine.state
+    cluster.submit("1", walltime=1000)
+    cluster.submit("2", walltime=1000)
+    assert first_start_ahead(state) == (FOREVER, -1)
+    cluster.submit("3", walltime=100)
+    cluster.submit("4", "2:ppn=4", walltime=100)
+    assert first_start_ahead(state)[0] == T + 1000
+    cluster.alter_request("1", walltime="500")  # the third job moves to an earlier start
+    cluster.at(5)
+    assert first_start_ahead(state)[0] == T + 500
+    cluster.send(*cluster.server.delete("3"))
+    assert first_start_ahead(state)[0] == T + 1000
+    cluster.at(1000)
+    assert first_start_ahead(state) == (FOREVER, -1)
+    forgets_nothing = Engine.restore(cluster.engine.checkpoint()).state
+    assert first_start_ahead(forgets_nothing) == (FOREVER, -1)
+
+
+def test_batches_without_work_scan_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(publish_starts=True)
+    cluster.submit("1", walltime=1000)
+    cluster.submit("2", walltime=100)
+    cluster.at(5)
+    scans: list[int] = []
+    monkeypatch.setattr(job_attributes, "_written_starts", lambda _: scans.append(1))
+    monkeypatch.setattr(job_attributes, "find_start_ahead", lambda _: scans.append(1))
+    cluster.engine.state.settings = replace(cluster.engine.state.settings, validate=False)
+    for _ in range(3):
+        cluster.engine.handle((), T + 5)
+        assert cluster.engine.next_wake == T + 1000
+    assert not scans

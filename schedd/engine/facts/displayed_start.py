@@ -70,6 +70,7 @@ def mark_requeued(state: "EngineState", before: JobRecord, record: JobRecord) ->
     before.
     """
     if state.publishes_starts and record.phase in _WAITS and before.phase not in _WAITS:
+        state.first_start_ahead = None
         slot = slice(record.slot, record.slot + 1)
         planned = np.array([state.plan.start(record.slot)])
         state.update_due[slot] |= are_outdated(

@@ -7,7 +7,7 @@ columns by slot; other facts about a job are in its record.
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -342,6 +342,8 @@ class EngineState:
     """Open alerts, by kind and subject."""
     next_due: int | None = declared(SHARED, default=None)
     """When the first planned job is due; None: to be found again."""
+    first_start_ahead: tuple[int, int] | None = declared(MOMENT, default=None)
+    """The earliest published start that has not passed, with its slot; None: to be found again."""
     write_second: int = declared(NUMBER, default=0)
     writes_in_second: int = declared(NUMBER, default=0)
     start_second: int = declared(NUMBER, default=0)
@@ -383,7 +385,8 @@ class EngineState:
 
     def part(self, kind: type[_Part]) -> _Part:
         """Return the component's part of the state, by its type."""
-        return cast("_Part", self.parts[kind])
+        found: _Part = self.parts[kind]
+        return found
 
     def fork(self) -> "EngineState":
         """A state of its own that goes on as this one would. Frozen values are shared.

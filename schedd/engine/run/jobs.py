@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from schedd.dialect import find_dialect
 from schedd.dialect.advres import read_advres
-from schedd.engine.component import components, is_requeued_on_purpose, job_scopes, leave_components
+from schedd.engine.component import component_calls, is_requeued_on_purpose, job_scopes, leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.job_requests import (
@@ -133,6 +133,7 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJo
     if slot >= 0:
         state.published_start[slot], state.published_at[slot] = kept.published_start, kept.published_at
         state.update_due[slot] = 1
+        state.first_start_ahead = None
     if promised:
         state.promise[slot] = state.bound[slot] = kept.promised
     understood = record.understood
@@ -392,6 +393,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
             state.update_due[new] = (
                 state.update_due[slot] or state.published_start[slot] >= 0
             )  # it has no start yet
+            state.first_start_ahead = None
         state.drop_slot(slot)
     return apply_step(record, Step.GIVEN_SLOT, slot=new)
 
@@ -503,10 +505,9 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what it used"):
             _record_walltime_use(state, record, at)
-        for one in components():
-            if one.run_ended is not None:
-                with Bookkeeping(state, record.id, f"what its end means for {one.name}"):
-                    one.run_ended(state, record, at)
+        for name, call in component_calls("run_ended"):
+            with Bookkeeping(state, record.id, f"what its end means for {name}"):
+                call(state, record, at)
 
 
 def _record_walltime_use(state: EngineState, record: JobRecord, end: int) -> None:

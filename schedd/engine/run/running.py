@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from schedd.dialect import find_dialect
-from schedd.engine.component import components
+from schedd.engine.component import component_calls
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.phases import Step, apply_step
@@ -97,10 +97,9 @@ def _without_notes(understood: ParsedRequest) -> ParsedRequest:
 
 
 def _hold_amount(state: EngineState, record: JobRecord) -> None:
-    for one in components():
-        if one.job_holds_resources is not None:
-            with Bookkeeping(state, record.id, f"what its run means for {one.name}"):
-                one.job_holds_resources(state, record)
+    for name, call in component_calls("job_holds_resources"):
+        with Bookkeeping(state, record.id, f"what its run means for {name}"):
+            call(state, record)
 
 
 def _correct_start(state: EngineState, record: JobRecord, started: int) -> int:

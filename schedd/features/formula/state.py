@@ -103,7 +103,10 @@ def _number_or_none(text: str) -> float | None:
 def find_formula(settings: FormulaSettings, server: ServerFacts) -> FormulaInForce | None:
     """Return the formula in force; None: jobs are ranked by weights."""
     attributes = server.attributes
-    found = _in_force(settings, attributes.get(SERVER_FORMULA, ""), attributes.get(SERVER_THRESHOLD, ""))
+    text = attributes.get(SERVER_FORMULA, "")
+    if not (text or settings.expression):  # each batch asks; most sites have no formula
+        return None
+    found = _in_force(settings, text, attributes.get(SERVER_THRESHOLD, ""))
     return found if isinstance(found, FormulaInForce) else None
 
 

@@ -63,3 +63,17 @@ def test_bad_arguments_are_refused(
 ) -> None:
     assert run(["plan", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_engine_costs_are_measured_with_and_without_features(tmp_path: Path) -> None:
+    path = tmp_path / "engine.json"
+    arguments = ["engine", "--nodes", "12", "--jobs", "30", "--arrivals", "5"]
+    assert run([*arguments, "--json", str(path)]) == 0
+    found = json.loads(path.read_text())
+    plain, full = found["costs"]
+    assert (plain["policy"], full["policy"]) == ("without a policy", "all features")
+    for one in (plain, full):
+        assert 0 < one["arrival_us_least"] <= one["arrival_us_p50"] <= one["arrival_us_p99"]
+        assert 0 < one["idle_calls"] < one["arrival_calls"]
+    assert found["ratio"] == pytest.approx(full["arrival_us_least"] / plain["arrival_us_least"], abs=0.01)
+    assert run(["engine", "--jobs", "0"]) == 2

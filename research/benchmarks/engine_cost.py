@@ -1,0 +1,258 @@
+"""Processor time of the engine for one arrival, and for a batch in which there is nothing to do.
+
+``python -m research bench engine --jobs N --json FILE``: without a site policy, and with all features on.
+Function calls are counted, too: unlike times they are the same on every machine.
+"""
+
+import gc
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from time import thread_time_ns
+from types import FrameType
+
+import numpy as np
+from rich.table import Table
+
+from research.benchmarks.workload import BenchJob, Profile, cluster, jobs
+from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, Engine, EngineSettings
+from schedd.model import Node
+from schedd.wire import (
+    Event,
+    JobFacts,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    Run,
+    ServerChanged,
+    ServerFacts,
+)
+
+__all__ = ["EngineCost", "EngineCosts", "bench_engine", "table_of", "to_json"]
+
+_START = 1_700_000_000
+_BATCH = 500
+_WARM_UP = 20
+_COUNTED = 20
+
+_LIMITS = {
+    "max_running": "2000",
+    "max_user_run": "60",
+    "max_run_res.ncpus": "[u:PBS_GENERIC=300],[g:PBS_GENERIC=1000]",
+    "resources_available.matlab": "50",
+}
+_ALL_FEATURES = {
+    "priority": {"wish": 1.0, "waiting": 1.0, "fair_share": 10.0, "qos": 1.0},
+    "fair_share": {},
+    "qos": {"levels": {"high": {"priority": 5.0, "users": ["u1"]}}},
+    "partitions": {"sets": {"fast": {"properties": ["fast"]}, "whole": {"every_node": True}}},
+    "node_choice": {"arrange": "contiguous", "prefer": {"fast": -5.0}},
+    "preemption": {"preemptors": {"queues": ["urgent"]}, "targets": {"queues": ["batch"]}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCost:
+    """Of one policy. Microseconds of processor time; ``*_least`` is the tenth percentile, which depends
+    least on other load of the machine. ``*_calls``: Python functions called, the median.
+    """
+
+    policy: str
+    arrival_us_least: float
+    arrival_us_p50: float
+    arrival_us_p99: float
+    idle_us_least: float
+    idle_us_p50: float
+    arrival_calls: int
+    idle_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCosts:
+    """Of ``python -m research bench engine``."""
+
+    profile: str
+    nodes: int
+    jobs: int
+    seed: int
+    costs: tuple[EngineCost, ...]
+
+    @property
+    def ratio(self) -> float:
+        """Cost of an arrival with all features by the cost without a policy."""
+        return self.costs[1].arrival_us_least / self.costs[0].arrival_us_least
+
+
+def bench_engine(
+    profile: Profile,
+    nodes: int,
+    n_jobs: int,
+    seed: int,
+    arrivals: int = 300,
+    tell: Callable[[str], None] = lambda _: None,
+) -> EngineCosts:
+    """Queue ``n_jobs``, then let ``arrivals`` jobs arrive one by one. Raises ValueError."""
+    if n_jobs < 1:
+        raise ValueError(f"{n_jobs} jobs: at least 1 is needed")
+    drawn = list(islice(jobs(profile, 1 << 40, seed), n_jobs + _WARM_UP + arrivals + _COUNTED))
+    plain = EngineSettings()
+    full = replace(plain, site=_ALL_FEATURES, slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE, predict=True)
+    found = []
+    for name, settings in (("without a policy", plain), ("all features", full)):
+        tell(f"{n_jobs} jobs, {name}")
+        site = _EngineAtSite(cluster(profile, nodes), settings, users=settings is full)
+        site.queue(drawn[:n_jobs])
+        found.append(_measure(site, name, drawn[n_jobs:], arrivals))
+    return EngineCosts(profile, nodes, n_jobs, seed, tuple(found))
+
+
+def _measure(site: "_EngineAtSite", name: str, arriving: Sequence[BenchJob], arrivals: int) -> EngineCost:
+    # As the daemon does after a snapshot: no garbage collection goes through all the records.
+    gc.collect()
+    gc.freeze()
+    took: list[float] = []
+    idle: list[float] = []
+    calls: list[int] = []
+    idle_calls: list[int] = []
+    try:
+        for number, job in enumerate(arriving):
+            event = site.queued(job)
+            if number >= _WARM_UP + arrivals:
+                with _counting(calls):
+                    site.handle([event])
+                site.rest()
+                with _counting(idle_calls):
+                    site.handle([])
+                continue
+            before = thread_time_ns()
+            site.handle([event])
+            between = thread_time_ns()
+            site.rest()
+            begun = thread_time_ns()
+            site.handle([])
+            ended = thread_time_ns()
+            if number >= _WARM_UP:
+                took.append((between - before) / 1e3)
+                idle.append((ended - begun) / 1e3)
+    finally:
+        gc.unfreeze()
+    return EngineCost(
+        policy=name,
+        arrival_us_least=round(float(np.percentile(took, 10)), 1),
+        arrival_us_p50=round(float(np.median(took)), 1),
+        arrival_us_p99=round(float(np.percentile(took, 99)), 1),
+        idle_us_least=round(float(np.percentile(idle, 10)), 1),
+        idle_us_p50=round(float(np.median(idle)), 1),
+        arrival_calls=int(np.median(calls)),
+        idle_calls=int(np.median(idle_calls)),
+    )
+
+
+@contextmanager
+def _counting(counts: list[int]) -> Iterator[None]:
+    """Append the number of Python functions that are called in the block."""
+    n = 0
+
+    def note(_frame: FrameType, what: str, _argument: object) -> None:
+        nonlocal n
+        n += what == "call"
+
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+        counts.append(n)
+
+
+class _EngineAtSite:
+    """An engine, and a server that starts each job at once when it is told to."""
+
+    def __init__(self, nodes: Sequence[Node], settings: EngineSettings, *, users: bool) -> None:
+        self.engine = Engine(settings, _START)
+        self._users = users
+        self._jobs = self._events = 0
+        facts = [
+            NodeFacts(name=one.name, cpus=one.cpus, mem=one.mem, properties=tuple(sorted(one.features)))
+            for one in nodes
+        ]
+        self.handle([NodeChanged(id=self._id(), time=_START, node=one) for one in facts])
+        if users:
+            server = ServerFacts(limits=_LIMITS)
+            self.handle([ServerChanged(id=self._id(), time=_START, server=server)])
+
+    def _id(self) -> str:
+        self._events += 1
+        return f"bench:{self._events}"
+
+    def queue(self, queued: Sequence[BenchJob]) -> None:
+        """Let all of these arrive."""
+        for i in range(0, len(queued), _BATCH):
+            self.handle([self.queued(job) for job in queued[i : i + _BATCH]])
+            self.rest()
+
+    def queued(self, job: BenchJob) -> JobQueued:
+        """Return the event of an arrival."""
+        number = self._jobs
+        self._jobs += 1
+        facts = JobFacts(
+            id=f"{number}.bench",
+            owner="user@bench",
+            queue="batch",
+            submitted=_START,
+            resources=job.resources,
+        )
+        if self._users:
+            licence = {"matlab": "1"} if number % 20 == 0 else {}
+            facts = replace(
+                facts,
+                owner=f"u{number * 7919 % 200}@bench",
+                group=f"g{number * 7919 % 20}",
+                priority=number * 31 % 5,
+                resources={**job.resources, **licence},
+            )
+        return JobQueued(id=self._id(), time=_START, job=facts)
+
+    def handle(self, events: list[Event]) -> None:
+        """Let the engine handle a batch, find its next wake-up, and start jobs."""
+        outcome = self.engine.handle(events, _START)
+        _ = self.engine.next_wake
+        starts: list[Event] = [
+            JobStarted(id=self._id(), time=_START, job_id=one.job_id, shares=one.shares)
+            for one in outcome.decisions
+            if isinstance(one, Run)
+        ]
+        if starts:
+            self.handle(starts)
+
+    def rest(self) -> None:
+        """Let the engine finish its work between events."""
+        while self.engine.next_wake is not None and self.engine.next_wake <= _START:
+            self.engine.handle([], _START)
+
+
+def to_json(result: EngineCosts) -> str:
+    """One JSON object."""
+    return json.dumps({**asdict(result), "ratio": round(result.ratio, 2)}, indent=2) + "\n"
+
+
+def table_of(result: EngineCosts) -> Table:
+    """The same for people."""
+    table = Table(title=f"{result.profile}: {result.nodes:,} nodes, {result.jobs:,} queued jobs")
+    for name in (
+        "policy", r"arrival least \[µs]", "p50", "p99", "calls", r"idle batch least \[µs]", "p50", "calls",
+    ):  # fmt: skip
+        table.add_column(name, justify="left" if name == "policy" else "right")
+    for one in result.costs:
+        table.add_row(
+            one.policy,
+            *(f"{value:,.0f}" for value in (one.arrival_us_least, one.arrival_us_p50, one.arrival_us_p99)),
+            f"{one.arrival_calls:,}",
+            *(f"{value:,.0f}" for value in (one.idle_us_least, one.idle_us_p50)),
+            f"{one.idle_calls:,}",
+        )
+    return table
