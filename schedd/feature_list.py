@@ -2,7 +2,8 @@
 
 Each layer loads its part of a feature by name, where the feature has one: the engine the module
 ``component``, the daemon ``background``, the metrics ``metrics``, the HTTP API ``api``, the dashboard
-``page`` and ``calendar``; the first start of a daemon ``earlier``. Deleting a folder and its entry here
+``page`` and ``calendar``; the first start of a daemon ``earlier``; the compilation of kernels ``warmup``.
+Deleting a folder and its entry here
 removes the feature.
 """
 
@@ -26,6 +27,7 @@ class Feature(NamedTuple):
 FEATURES: Final = (
     Feature("qos", {}),
     Feature("fair_share", {"fair-share": ("command", "Show target and received shares.")}),
+    Feature("prediction", {}),
     Feature("formula", {}),
     Feature("reservations", {"reservation": ("command", "Show, create or remove reservations.")}),
     Feature("node_trials", {}),

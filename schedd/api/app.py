@@ -28,7 +28,6 @@ from schedd.api import (
     priorities,
     problems,
     reservations,
-    run_times,
     searches,
     stream,
     what_if,
@@ -138,7 +137,6 @@ def create_app(
         plan_metrics,
         cluster_reports,
         objectives,
-        run_times,
         arrays,
         notices,
     )

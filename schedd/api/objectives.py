@@ -81,7 +81,7 @@ async def get_objectives(request: Request, cluster: Cluster, _: Visibility) -> R
     """
     copy = await get_plan_fork(cluster)
     found = await run_question(request, measure_fork, copy)
-    latest = request.app.state.clusters.expected_start_workers[cluster.name].latest
+    latest = request.app.state.clusters.forecast(cluster.name)
     soon = (
         known_values(await run_question(request, measure_fork, latest.medians)) if latest is not None else {}
     )
@@ -91,7 +91,7 @@ async def get_objectives(request: Request, cluster: Cluster, _: Visibility) -> R
     )
     view = ObjectivesView(
         objectives=values,
-        expected_as_of=latest.found.as_of if latest is not None else None,
+        expected_as_of=latest.as_of if latest is not None else None,
         **snapshot_fields(copy.published),
     )
     return reply(request, view, copy.published)

@@ -32,7 +32,7 @@ from schedd.service.questions.dependency_times import DependencyTime, find_depen
 from schedd.service.questions.expectations import (
     UNKNOWN,
     Expectation,
-    ExpectationSource,
+    StartForecast,
     hypothetical_promise,
 )
 from schedd.service.questions.objectives import placement_cost
@@ -104,7 +104,7 @@ async def post_what_if(
             lambda name: _visible_jobs(copy.published, visibility, name),
         )
     submitter = question.owner or (caller.name if caller.role == "user" else "")
-    expecting = request.app.state.clusters.expected_start_workers[cluster.name].latest
+    expecting = request.app.state.clusters.forecast(cluster.name)
     found = await run_question(
         request,
         answer_what_if,
@@ -146,7 +146,7 @@ def _booking_slots(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tu
 
 def answer_what_if(
     copy: PlanFork,
-    expecting: ExpectationSource | None,
+    expecting: StartForecast | None,
     question: WhatIfRequest,
     job: JobRecord | None,
     now: int,

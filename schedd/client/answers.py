@@ -53,9 +53,6 @@ if TYPE_CHECKING:
         WhatIfResult,
         WhatIfVariantResult,
     )
-    from schedd.api.run_times import (
-        RunTimeView,
-    )
     from schedd.api.views import (
         ClustersView,
         ClusterView,
@@ -116,6 +113,9 @@ if TYPE_CHECKING:
     from schedd.features.partitions.api import PartitionsView, PartitionView
     from schedd.features.power.api import (
         PowerView,
+    )
+    from schedd.features.prediction.api import (
+        RunTimeView,
     )
     from schedd.features.transfers.api import (
         TransferResult,

@@ -6,7 +6,7 @@ feature are parts of the engine and import its modules directly.
 """
 
 from schedd.engine.checkpoint import CheckpointError
-from schedd.engine.component import job_labels, job_refusal, job_scopes
+from schedd.engine.component import first_estimates, job_labels, job_refusal, job_scopes, rank_in_what_if
 from schedd.engine.engine import Engine
 from schedd.engine.facts.alerts import OpenAlert, alert_kinds
 from schedd.engine.facts.records import (
@@ -88,6 +88,7 @@ __all__ = [
     "SearchReason",
     "alert_kinds",
     "due_search",
+    "first_estimates",
     "improvement_event",
     "job_displayed_start",
     "job_expected_start",
@@ -104,6 +105,7 @@ __all__ = [
     "place_facts",
     "publish_snapshot",
     "published_record",
+    "rank_in_what_if",
     "render_job",
     "requested_search",
     "start_facts",

@@ -18,10 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component import load_parts, owner_shares, save_parts
+from schedd.engine.component import components, load_parts, owner_shares, save_parts
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.encoding import load_records, save_records
-from schedd.engine.facts.predictions import review_predictions
 from schedd.engine.facts.records import Cause, ChangeSet, RankingProgress
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
@@ -31,14 +30,13 @@ from schedd.plan.plan import Plan
 from schedd.plan.schema import arrays_below, load_part, map_in_parts, save_part
 from schedd.policy.demand import Demand
 from schedd.policy.limits import Limit
-from schedd.predict import RunTimePredictor
 from schedd.wire import ResourceTypes
 
 __all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "save"]
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 10
+FORMAT: Final = 11
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000
@@ -144,15 +142,12 @@ def _header(
         lambda c: [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]], changes
     )
     records, of_records = yield from save_records(list(state.records.values()))
-    foreseen, learned = state.predictor.save() if state.predictor is not None else (None, {})
-    yield b""
     components, of_components = yield from save_parts(state.parts)
     groups = {
         "plan": tables,
         "state": columns,
         "changes": moved,
         "records": of_records,
-        "outlook": learned,
         "components": of_components,
     }
     arrays = {f"{group}.{name}": a for group, named in groups.items() for name, a in named.items()}
@@ -166,7 +161,6 @@ def _header(
         "limits": [asdict(limit) for limit in state.limits.pools.values()],
         "opened": state.limits.opened,
         "ranks": _save_ranks(state.ranking),
-        "outlook": foreseen,
         "components": components,
         "changes": told,
         "arrays": [[name, array.shape] for name, array in arrays.items()],
@@ -275,10 +269,9 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         state.changes.append(ChangeSet(number, generation, time, event, Cause(cause), words, *parts))
         state.changes_kept += n + _SET_WEIGHT
         first += n
-    foreseen = header.get("outlook")
-    if settings.predict and foreseen is not None:
-        state.predictor = RunTimePredictor.load(foreseen, arrays_below("outlook", arrays))
-    review_predictions(state)
+    for one in components():
+        if one.restored is not None:
+            one.restored(state)
     return state
 
 

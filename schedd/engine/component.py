@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 import numpy as np
 import numpy.typing as npt
 
+from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.feature_list import feature_modules
 from schedd.model import Features, Never, Node, WaitingFor
 from schedd.plan.columns import Ints
@@ -22,6 +23,7 @@ from schedd.policy.access import Access
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit, label_scope
 from schedd.policy.protocol import Breakdown, OwnerShares
+from schedd.predict import Prediction
 from schedd.wire import (
     JobDeleted,
     JobEnded,
@@ -46,10 +48,12 @@ __all__ = [
     "Component",
     "Confinement",
     "EarlierStart",
+    "ForecastRounds",
     "NodeClaim",
     "PreemptedRun",
     "PricedUse",
     "Restriction",
+    "RunTimeSource",
     "UseBegan",
     "added_features",
     "awaits",
@@ -70,6 +74,8 @@ __all__ = [
     "components",
     "earlier_start_in_what_if",
     "empty_parts",
+    "first_estimates",
+    "forecast_rounds",
     "fork_parts",
     "gets_no_promise",
     "is_known_reservation",
@@ -84,12 +90,14 @@ __all__ = [
     "label_points",
     "last_place_checks",
     "lasting_fields",
+    "lasting_value",
     "leave_components",
     "load_parts",
     "measured_draws",
     "node_details",
     "node_order",
     "note_dispatch",
+    "note_record",
     "owner_shares",
     "preempted_runs",
     "present_shares",
@@ -101,6 +109,7 @@ __all__ = [
     "reason_to_replan",
     "rebuild_components",
     "rebuilt_part",
+    "run_time_predictions",
     "save_parts",
     "slots_named",
     "unmovable_jobs",
@@ -111,6 +120,8 @@ __all__ = [
 
 _S = TypeVar("_S")
 Floats = npt.NDArray[np.float64]
+RunTimeSource = Callable[[str], Prediction | None]
+"""Returns the predicted run time of the job with this id; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +230,21 @@ class Confinement(Protocol):
         """Note that a placed job was moved to a later start."""
 
 
+@dataclass(frozen=True, slots=True)
+class ForecastRounds:
+    """When expected starts were computed, and how well earlier ones came true.
+
+    Times are seconds since the epoch; -1: never.
+    """
+
+    as_of: int = -1
+    """Time of the last round of all expected starts."""
+    near: tuple[int, int] = (-1, -1)
+    """Time of the last round of near starts, and the start up to which it went."""
+    held: Mapping[str, tuple[int, float, float]] = field(default_factory=dict)
+    """By kind of estimate: number of recent outcomes, and the shares covered by P50 and P90."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component(Generic[_S]):
     """What one feature adds to the engine. All but name and state may be left out."""
@@ -228,12 +254,18 @@ class Component(Generic[_S]):
     state: type[_S]
     """A dataclass with defaults for all fields, each declared with its rule for copying and saving: see
     ``declared`` in ``plan/schema.py``. A field with ``carried`` is kept in a rebuild of the plan, one with
-    ``lasting`` is kept even if the checkpoint cannot be read.
+    ``lasting`` is kept even if the checkpoint cannot be read. Both may be functions, which return the value
+    to keep.
     """
     handlers: Mapping[type[Any], Callable[["EngineState", Any], None]] = field(default_factory=dict)
     """Handlers by type of event. A type of event has one handler in the whole engine."""
     begin: Callable[["EngineState"], None] | None = None
     """Called when the engine begins: with nothing, or with lasting facts of an earlier one."""
+    is_blank: Callable[[_S], bool] | None = None
+    """Whether the state knows nothing of earlier times: then it may be replaced by the one that the feature's
+    module ``earlier`` makes of the server's logs."""
+    restored: Callable[["EngineState"], None] | None = None
+    """Called when the state was restored from a checkpoint, perhaps under other settings."""
     before_events: Callable[["EngineState", str], None] | None = None
     """Called in each batch before its events are handled, with the batch's first event: time has passed."""
     nodes_reported: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None
@@ -336,8 +368,19 @@ class Component(Generic[_S]):
     """Whether a job is planned after all others, whatever its priority."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
     """Called when a job is dispatched or runs, and when its amounts change."""
+    record_changed: Callable[["EngineState", "JobRecord | None", "JobRecord"], None] | None = None
+    """Called when a job is new or was changed, with its former record (None: new) and its present one."""
     run_ended: Callable[["EngineState", "JobRecord", int], None] | None = None
     """Called when a run ended, with the moment."""
+    job_removed: Callable[["EngineState", "JobRecord", int, bool], None] | None = None
+    """Called when a known job is gone and its resources were freed, with the moment, and whether it ended by
+    itself, at its walltime, or by its owner's order."""
+    run_time_predictions: Callable[["EngineState"], RunTimeSource | None] | None = None
+    """Returns a function from a job's id to the prediction at its submission; None: nothing is predicted."""
+    forecast_rounds: Callable[["EngineState"], ForecastRounds | None] | None = None
+    """When the expected starts of the state were computed; None: the component computes none."""
+    first_estimates: Callable[["EngineState", str], Mapping[str, int]] | None = None
+    """By kind of estimate: the first expected start of the job with this id."""
     charged_jobs: Callable[["EngineState", "JobRecord"], Sequence[JobFacts] | None] | None = None
     """Called for a run that ended: the jobs whose owners are charged with it in the fair share; empty:
     nobody; None: its own owner, unless another component says otherwise."""
@@ -378,6 +421,8 @@ class Component(Generic[_S]):
     """Called about once a minute, to drop past data."""
     settle: Callable[["EngineState", str], None] | None = None
     """Called at the end of each batch, after all jobs that are due were started."""
+    batch_ended: Callable[["EngineState", str], None] | None = None
+    """Called last in each batch, with the batch's first event, under each policy."""
     next_wake: Callable[["EngineState"], int] | None = None
     """When the engine is to be called again though no event arrives; FOREVER: never."""
     slots: Callable[["EngineState"], Iterable[int]] | None = None
@@ -543,6 +588,48 @@ def component_confinement(state: "EngineState", record: "JobRecord") -> Confinem
 def _confinements() -> tuple[Callable[["EngineState", "JobRecord"], Confinement | None], ...]:
     """The functions ``confinement`` of all components: they are called for each job that is placed."""
     return tuple(one.confinement for one in components() if one.confinement is not None)
+
+
+def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
+    """Report a new or changed job to the components."""
+    for name, notes in _record_followers():
+        with Bookkeeping(state, record.id, f"its change in the component {name}"):
+            notes(state, before, record)
+
+
+@cache
+def _record_followers() -> tuple[
+    tuple[str, Callable[["EngineState", "JobRecord | None", "JobRecord"], None]], ...
+]:
+    """The functions ``record_changed`` of all components: they are called for each change of a job."""
+    return tuple((one.name, one.record_changed) for one in components() if one.record_changed is not None)
+
+
+def run_time_predictions(state: "EngineState") -> RunTimeSource | None:
+    """Return the source of predicted run times of the first component that has one; None: none has."""
+    for one in components():
+        found = one.run_time_predictions(state) if one.run_time_predictions is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def forecast_rounds(state: "EngineState") -> ForecastRounds:
+    """Return when expected starts were computed, by the first component that computes them."""
+    for one in components():
+        found = one.forecast_rounds(state) if one.forecast_rounds is not None else None
+        if found is not None:
+            return found
+    return ForecastRounds()
+
+
+def first_estimates(state: "EngineState", job: str) -> dict[str, int]:
+    """Return the first expected start of a job by kind of estimate."""
+    found: dict[str, int] = {}
+    for one in components():
+        if one.first_estimates is not None:
+            found |= one.first_estimates(state, job)
+    return found
 
 
 def judge_run(
@@ -875,6 +962,13 @@ def load_parts(plain: Mapping[str, Any], arrays: Arrays) -> dict[type[Any], Any]
     }
 
 
+def lasting_value(one: Component[_S], part: _S, name: str) -> Any:
+    """Return the value of a lasting field that is to be kept."""
+    keep = next(each.metadata["lasting"] for each in fields(cast("Any", one.state)) if each.name == name)
+    value = getattr(part, name)
+    return keep(value) if callable(keep) else value
+
+
 def lasting_fields(one: Component[Any]) -> list[str]:
     """Return the names of the fields that are kept even if the checkpoint cannot be read."""
     return [each.name for each in fields(one.state) if each.metadata.get("lasting")]
@@ -884,8 +978,9 @@ def rebuilt_part(one: Component[_S], before: _S) -> _S:
     """Return the component's state for a rebuilt plan: fields that are not carried over are reset."""
     part = one.state()
     for each in fields(cast("Any", one.state)):
-        if each.metadata.get("carried"):
-            setattr(part, each.name, getattr(before, each.name))
+        keep, value = each.metadata.get("carried"), getattr(before, each.name)
+        if keep:
+            setattr(part, each.name, keep(value) if callable(keep) else value)
     if one.without_plan is not None:
         one.without_plan(part)
     return part

@@ -15,7 +15,6 @@ from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import pop_arrivals
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.event_order import sort_events
-from schedd.engine.facts.predictions import alert_inaccurate_estimates
 from schedd.engine.facts.records import Outcome
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
@@ -30,7 +29,6 @@ from schedd.engine.run.reevaluation import reevaluate_slice
 from schedd.engine.run.start_outages import forget_start_outage
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
-from schedd.predict import Learner, RunTimePredictor, RunTimes
 from schedd.wire import Event, Snapshot
 
 __all__ = ["Engine"]
@@ -46,16 +44,13 @@ class Engine:
         settings: EngineSettings,
         now: int,
         decided: int = 0,
-        learned: RunTimes | None = None,
         parts: Iterable[object] = (),
     ) -> None:
-        """Its decisions are numbered from ``decided`` + 1; ``learned`` are learned run times, for sites with
-        predictions; ``parts`` are states of components that know of earlier times.
+        """Its decisions are numbered from ``decided`` + 1; ``parts`` are states of components that know of
+        earlier times.
         """
         self.state = EngineState.empty(settings, now)
-        if learned is not None:
-            self.learn(learned)
-        self.state.parts.update({type(part): part for part in parts})
+        self.adopt_parts(parts)
         self.state.decision_number = decided
         self.log = BatchLog(settings.log_batches, settings.log_weight)
         self.forgotten = now
@@ -103,9 +98,10 @@ class Engine:
         if state.to_reevaluate and state.starts_step("requests that read differently"):
             reevaluate_slice(state, first)
         settle(state, first)
-        if state.predictor is not None:
-            state.predictor.advance_clock(state.now)
-            alert_inaccurate_estimates(state, first)
+        for one in components():
+            if one.batch_ended is not None and state.starts_step(one.name):
+                one.batch_ended(state, first)
+        state.at_step = ""
         forget_start_outage(state)
         close_alerts(state)
         if state.settings.validate:
@@ -187,14 +183,17 @@ class Engine:
         return engine, unread
 
     @property
-    def has_learned(self) -> bool:
-        """Whether run times are predicted, and were learned from at least one job that ended."""
-        return self.state.predictor is not None and self.state.predictor.learner.run_times.ends > 0
+    def blank_components(self) -> frozenset[str]:
+        """Names of the components that know nothing of earlier times, though they might."""
+        return frozenset(
+            one.name
+            for one in components()
+            if one.is_blank is not None and one.is_blank(self.state.part(one.state))
+        )
 
-    def learn(self, learned: RunTimes) -> None:
-        """Predict by these run times from now on. To be called before the first job is known."""
-        if self.state.predictor is not None:
-            self.state.predictor = RunTimePredictor(Learner(learned))
+    def adopt_parts(self, parts: Iterable[object]) -> None:
+        """Continue with these states of components. To be called before the first job is known."""
+        self.state.parts.update({type(part): part for part in parts})
 
     def restore_promises(self, found: Mapping[str, CarriedJob]) -> None:
         """Replace promises by the recorded ones. Must be called between two batches."""

@@ -9,7 +9,6 @@ from schedd.engine.component import component_calls, component_handlers, compone
 from schedd.engine.facts.arrivals import defer_arrivals, pop_arrival
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
-from schedd.engine.facts.predictions import on_starts_expected
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import EngineState
@@ -46,7 +45,6 @@ from schedd.wire import (
     RunRefused,
     ServerChanged,
     Snapshot,
-    StartsExpected,
 )
 
 __all__ = ["apply_all", "apply_site_policy"]
@@ -346,7 +344,6 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     Snapshot: _apply_snapshot,
     PlanImproved: plan_improvements.on_plan_improved,
     PlanChosen: plan_improvements.on_plan_chosen,
-    StartsExpected: on_starts_expected,
     LogLost: _note_lost_log,
     ClockSet: lambda state, event: None,  # noqa: ARG005  (taken before all others)
     BatchSkipped: lambda state, event: None,  # noqa: ARG005  (taken before all others)

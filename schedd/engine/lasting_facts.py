@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component import Component, components, lasting_fields, rebuild_components
+from schedd.engine.component import Component, components, lasting_fields, lasting_value, rebuild_components
 from schedd.engine.facts.alerts import raise_alert
 from schedd.engine.facts.carried_jobs import load_carried_job, save_carried_job
 from schedd.engine.facts.carry_over import carry_job
@@ -23,8 +23,7 @@ from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
-from schedd.plan.schema import field_rule
-from schedd.predict import RunTimePredictor
+from schedd.plan.schema import Arrays, FieldRule, field_rule
 from schedd.wire import (
     Event,
     NodeChanged,
@@ -52,12 +51,9 @@ _FIELDS: Final = (
     "bag_ends",
 )
 """Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
-RUN_TIMES: Final = "run_times"
-"""The section of learned run times, and of how well earlier expected starts came true."""
 _SECTIONS: Final = (
     *_FIELDS,
     "jobs",
-    RUN_TIMES,
     "policy",
     "server",
     "queues",
@@ -81,26 +77,26 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
     """The facts in pieces: no piece takes long to make. Give a copy of the state."""
     yield b"{" + _member("now", state.now)
     for name in _FIELDS:
-        yield b"," + _member(name, _saved(EngineState, state, name))
+        yield b"," + _member(name, _saved(field_rule(EngineState, name), getattr(state, name)))
     for one in components():
         for name in lasting_fields(one):
-            saved = _saved(one.state, state.part(one.state), name)
-            yield b"," + _member(f"{one.name}.{name}", saved)
+            how, value = field_rule(one.state, name), lasting_value(one, state.part(one.state), name)
+            if how.mixed:
+                yield from _mixed_member(f"{one.name}.{name}", *how.save(value))
+            else:
+                yield b"," + _member(f"{one.name}.{name}", _saved(how, value))
     yield b"," + _member("policy", _policy(state))
     yield b"," + _member("server", save_facts(state.server))
     yield b"," + _member("queues", list(map(save_facts, state.queues.values())))
     yield b"," + _member("nodes", list(map(save_facts, state.node_facts.values())))
     yield b',"jobs":'
     yield from _jobs(state)
-    if state.predictor is not None:
-        yield from _run_times(state.predictor)
     yield b"}"
 
 
-def _run_times(outlook: RunTimePredictor) -> Iterator[bytes]:
-    """Return learned run times in the predictor's own format, without open jobs."""
-    plain, arrays = outlook.without_jobs().save()
-    yield b"," + _text(RUN_TIMES).encode() + b":{" + _member("plain", plain) + b',"arrays":{'
+def _mixed_member(key: str, plain: Any, arrays: Arrays) -> Iterator[bytes]:
+    """A member with plain values, and arrays in base64."""
+    yield b"," + _text(key).encode() + b":{" + _member("plain", plain) + b',"arrays":{'
     opening = b""
     for name, array in arrays.items():
         yield opening + _text(name).encode() + b":[" + _text(list(array.shape)).encode() + b',"'
@@ -183,7 +179,6 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     state.gather_limits()
     state.update_request_reader()
     read("jobs", lambda saved: _load_jobs(state, saved))
-    read(RUN_TIMES, lambda saved: _load_run_times(state, saved))
     decided = state.decision_number
     for name, make in _CLUSTER.items():
         read(name, partial(_apply_section, state, make))
@@ -200,14 +195,15 @@ def _load_field(state: EngineState, name: str, saved: Any) -> None:
     _set_field(state, name, _field(name, saved))
 
 
-def _saved(kind: type[Any], part: Any, name: str) -> Any:
-    how = field_rule(kind, name)
-    saved = how.save(getattr(part, name))
+def _saved(how: FieldRule, value: Any) -> Any:
+    saved = how.save(value)
     return list(map(how.each, saved)) if how.each is not None else saved
 
 
 def _load_component_field(state: EngineState, one: Component[Any], name: str, saved: Any) -> None:
     how, part = field_rule(one.state, name), state.part(one.state)
+    if how.mixed:
+        saved = _load_mixed(saved)
     if how.kind is not None:
         saved = [known_fields(how.kind, each) for each in saved]
     _set_field(part, name, how.load(saved))
@@ -232,14 +228,12 @@ def _load_jobs(state: EngineState, saved: Any) -> None:
     state.carried_jobs = {name: load_carried_job(one) for name, one in saved.items()}
 
 
-def _load_run_times(state: EngineState, saved: Any) -> None:
-    if state.predictor is None:
-        return
+def _load_mixed(saved: Any) -> tuple[Any, Arrays]:
     arrays = {
         name: np.frombuffer(base64.b64decode(text, validate=True), "<i8").reshape(shape).astype(np.int64)
         for name, (shape, text) in saved["arrays"].items()
     }
-    state.predictor = RunTimePredictor.load(saved["plain"], arrays)
+    return saved["plain"], arrays
 
 
 def _apply_section(state: EngineState, make: Callable[[int, Any], list[Event]], saved: Any) -> None:

@@ -47,7 +47,7 @@ CARRIED: Final = frozenset(
     }
 )
 """Fields of the state that stay when the plan is rebuilt: what people have set, and what counts on."""
-ADAPTED: Final = frozenset({"carried_jobs", "predictor", "limits", "requests", "stale", "parts"})
+ADAPTED: Final = frozenset({"carried_jobs", "limits", "requests", "stale", "parts"})
 """Fields that are kept in part: see ``rebuild_state``."""
 REBUILT: Final = frozenset(
     {
@@ -168,8 +168,6 @@ def rebuild_state(state: EngineState, out: Mapping[str, int]) -> None:
         if job in state.records:
             state.hold_unresolved_start(state.records[job], until)
     new = EngineState.empty(state.settings, state.now)
-    if state.predictor is not None:
-        new.predictor = state.predictor.without_jobs()
     new.carried_jobs = state.carried_jobs
     new.parts = {one.state: rebuilt_part(one, state.part(one.state)) for one in components()}
     new.gather_limits()

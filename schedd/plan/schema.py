@@ -54,8 +54,8 @@ class FieldRule:
     """How a field is copied for a fork and saved in a checkpoint.
 
     ``save`` returns a JSON-able value; with ``each`` a list, of which each element is then saved by ``each``;
-    with ``arrays`` a dict of arrays. ``load`` is the inverse. Without ``saved`` the field is not in the
-    checkpoint.
+    with ``arrays`` a dict of arrays; with ``mixed`` a JSON-able value and a dict of arrays, of which ``load``
+    gets a pair. ``load`` is the inverse. Without ``saved`` the field is not in the checkpoint.
     """
 
     copy: Callable[[Any], Any] = _same
@@ -63,6 +63,7 @@ class FieldRule:
     load: Callable[[Any], Any] = _same
     each: Callable[[Any], Any] | None = None
     arrays: bool = False
+    mixed: bool = False
     saved: bool = True
     kind: type[Any] | None = None
     """The dataclass of which ``each`` saves the fields."""
@@ -173,7 +174,9 @@ def save_part(part: Any) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]
             continue
         saved = how.save(getattr(part, name))
         yield b""
-        if how.arrays:
+        if how.mixed:
+            plain[name], saved = saved
+        if how.arrays or how.mixed:
             arrays |= {f"{name}.{key}" if key else name: array for key, array in saved.items()}
         elif how.each is not None:
             plain[name] = yield from map_in_parts(how.each, saved)
@@ -200,8 +203,11 @@ def load_part(kind: type[_P], plain: Mapping[str, Any], arrays: Arrays, **others
             raise KeyError(name)
         if how is None or not how.saved:
             continue
-        if how.arrays:
-            own = arrays_below(name, arrays)
+        own = arrays_below(name, arrays) if how.arrays or how.mixed else {}
+        if how.mixed:
+            if name in plain:
+                values[name] = how.load((plain[name], own))
+        elif how.arrays:
             if own:
                 values[name] = how.load(own)
         elif name in plain:

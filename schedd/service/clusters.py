@@ -7,8 +7,6 @@ from typing import Protocol, TypeVar
 from schedd.engine import Engine, EngineSettings
 from schedd.feature_list import feature_modules
 from schedd.plan.kernel_status import count_compiled
-from schedd.predict import RunTimes
-from schedd.service.background.expected_starts import ExpectedStartWorker
 from schedd.service.background.plan_metrics_log import (
     MemoryPlanMetricsLog,
     PlanMetricsLog,
@@ -23,9 +21,9 @@ from schedd.service.cluster.errors import UnknownCluster
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.cluster.metrics import PlannerMetrics
 from schedd.service.cluster.open_alerts import AlertMonitor
-from schedd.service.cluster.past_runs import past_runs
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.garbage_collector import GarbageCollectorTuning
+from schedd.service.questions.expectations import ForecastSource, StartForecast
 from schedd.service.questions.open_questions import OpenQuestions
 from schedd.service.warmup import log_compilation, warm_up
 from schedd.store import AuditRecord, BatchJournal, MemoryJournal
@@ -36,19 +34,17 @@ __all__ = ["Clusters", "new_engine"]
 _IDS_A_SECOND = 100
 
 
-def new_engine(
-    settings: EngineSettings, now: int, learned: RunTimes | None = None, parts: Iterable[object] = ()
-) -> Engine:
-    """Create an engine for a daemon without a database, with learned run times and earlier facts.
+def new_engine(settings: EngineSettings, now: int, parts: Iterable[object] = ()) -> Engine:
+    """Create an engine for a daemon without a database, with states of components that know of earlier times.
 
     Decision ids continue from the present time, so that an adapter does not mistake new decisions for those
     of an earlier life of the daemon.
     """
-    return Engine(settings, now, decided=now * _IDS_A_SECOND, learned=learned, parts=parts)
+    return Engine(settings, now, decided=now * _IDS_A_SECOND, parts=parts)
 
 
 def _engine_with_history(settings: EngineSettings, name: str, now: int) -> Engine:
-    return new_engine(settings, now, past_runs(settings, name, now), earlier_parts(settings, name, now))
+    return new_engine(settings, now, earlier_parts(settings, name, now))
 
 
 _Service = TypeVar("_Service")
@@ -113,7 +109,6 @@ class Clusters:
             PlanMetricsSampler(loop, self.metrics_logs[name], plan_metrics_every)
             for name, loop in self._loops.items()
         ]
-        self.expected_start_workers = {name: ExpectedStartWorker(loop) for name, loop in self._loops.items()}
         self._garbage_collector = GarbageCollectorTuning()
         self._alert_monitor = AlertMonitor(
             (loop.alerts.update for loop in self._loops.values()), self.supervisor
@@ -149,14 +144,19 @@ class Clusters:
             searcher.start()
         for sampler in self._metrics_samplers:
             sampler.start()
-        for foreteller in self.expected_start_workers.values():
-            foreteller.start()
         self._alert_monitor.start()
         self.ready = True
 
     def service(self, cluster: str, kind: type[_Service]) -> _Service:
         """The background service of this type that works for a cluster."""
         return next(one for one in self._services[cluster] if isinstance(one, kind))
+
+    def forecast(self, cluster: str) -> StartForecast | None:
+        """Return the latest forecast of a cluster's starts, for questions about further jobs; None: there is
+        none, or not yet.
+        """
+        sources = (one for one in self._services[cluster] if isinstance(one, ForecastSource))
+        return next((one.latest_forecast for one in sources), None)
 
     def audit(self, who: str, act: str, detail: str) -> None:
         """Store an audit entry about the daemon, if there is a database. Raises StoreError."""
@@ -183,8 +183,6 @@ class Clusters:
             sampler.end()
         for searcher in self.search_workers.values():
             searcher.stop()
-        for foreteller in self.expected_start_workers.values():
-            foreteller.stop()
         self._garbage_collector.end()
         for loop in self._loops.values():
             loop.stop()

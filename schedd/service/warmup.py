@@ -10,7 +10,7 @@ from dataclasses import replace
 import structlog
 
 from schedd.engine import Engine, EngineSettings, movable_slots, publish_snapshot
-from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.feature_list import feature_modules
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.evaluate import DEFAULT_WEIGHTS, CriterionWeights
 from schedd.plan.kernel_status import count_compiled
@@ -18,7 +18,6 @@ from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import current_allocation
 from schedd.plan.rebase import rebase
 from schedd.plan.startable import startable
-from schedd.predict.run_times import RunTimes
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.questions.summaries import evaluate_criteria
 from schedd.supervision import run_in_thread
@@ -147,14 +146,12 @@ def _without_policy() -> None:
         (120, []),
     ]
     _run(engine, steps)
-    RunTimes().grow()
     copy = fork_plan(engine.state, publish_snapshot(engine.state))
     copy.what_if(_job(1000, nodes="1:ppn=2", walltime="60"), _T + 200)
     evaluate_criteria(copy)
     state = engine.state
-    given = expected_starts_input(state)
-    assert given is not None
-    compute_expected_starts(given)
+    for module in feature_modules("warmup"):
+        module.warm_up(state)
     latest = latest_starts(state.plan, state.bound, state.columns, state.now)
     startable(state.plan, movable_slots(state), state.now)
     for newcomers in (None, movable_slots(state)):

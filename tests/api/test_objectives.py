@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
+from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
 from tests.api.test_errors import problem
@@ -211,7 +212,7 @@ def test_objectives_use_predicted_run_times_if_available(priced: TestClient) -> 
     assert found["expected_as_of"] is None
     assert {one["expected"] for one in found["objectives"]} == {None}
     assert isinstance(priced.app, FastAPI)
-    priced.app.state.clusters.expected_start_workers["main"].run_once()
+    priced.app.state.clusters.service("main", ExpectedStartWorker).run_once()
     found = get(priced, "/plan/objectives")
     assert found["expected_as_of"] == T
     # Nothing was learned yet: jobs are taken to need their walltimes.
@@ -227,7 +228,7 @@ def test_objective_etags_change_with_the_expected_plan(priced: TestClient) -> No
     first = get_with_etag()
     assert get_with_etag(first.headers["etag"]).status_code == 304
     assert isinstance(priced.app, FastAPI)
-    priced.app.state.clusters.expected_start_workers["main"].run_once()
+    priced.app.state.clusters.service("main", ExpectedStartWorker).run_once()
     newer = get_with_etag(first.headers["etag"])
     assert (newer.status_code, newer.json()["expected_as_of"]) == (200, T)
     live = [[one["value"] for one in answer.json()["objectives"]] for answer in (first, newer)]

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from schedd.engine import EngineSettings
+from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.dashboard.conftest import DashboardSite, T, UserWindow
 from tests.dashboard.test_pages import column_texts, model, wait_until_drawn
@@ -21,7 +22,7 @@ SECONDS = (2_500, 4_000), (2_000, 5_000)
 @pytest.fixture
 def jobs_with_expected_starts(site: DashboardSite) -> list[str]:
     """Give two planned jobs expected starts; the one planned later is expected earlier."""
-    site.app.state.clusters.expected_start_workers["main"].stop()
+    site.app.state.clusters.service("main", ExpectedStartWorker).stop()
     planned = [one["id"] for one in site.get_json("/jobs?state=planned")["jobs"]]
     jobs = [planned[0], planned[-1]]
     facts = [

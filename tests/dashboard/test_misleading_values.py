@@ -7,6 +7,7 @@ import pytest
 
 from schedd.dashboard.filters import format_time, pluralise
 from schedd.engine import EngineSettings
+from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.wire import ExpectedFacts, JobDeleted, PlanningHeld, StartsExpected
 from tests.dashboard.conftest import DashboardSite, token
 from tests.service.planner_harness import T, event_id
@@ -77,7 +78,7 @@ def test_a_draining_node_shows_its_last_end(site: DashboardSite, client: httpx2.
 def test_passed_and_old_forecasts_are_not_shown_and_tables_show_their_time(
     site: DashboardSite, client: httpx2.Client
 ) -> None:
-    site.app.state.clusters.expected_start_workers["main"].stop()
+    site.app.state.clusters.service("main", ExpectedStartWorker).stop()
     # On a slow machine the worker has published expectations by now: these take the place of that.
     waiting = [one["id"] for one in site.get_json("/jobs?state=planned")["jobs"]]
     facts = [ExpectedFacts(job, T + 60, T + 3000, T + 3600, "submission") for job in waiting]

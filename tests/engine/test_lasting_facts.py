@@ -14,6 +14,7 @@ from schedd.features.accounts.state import account_book
 from schedd.features.bookings.state import booking_table
 from schedd.features.fair_share.state import fair_share_state
 from schedd.features.node_trials.state import trial_records
+from schedd.features.prediction.state import find_predictor
 from schedd.features.reservations.state import reservation_records
 from schedd.features.transfers.state import transfer_state
 from schedd.model import FOREVER
@@ -262,7 +263,7 @@ def taught() -> Cluster:
 
 
 def predicted(cluster: Cluster, job: str) -> list[int]:
-    outlook = cluster.engine.state.predictor
+    outlook = find_predictor(cluster.engine.state)
     assert outlook is not None
     return list(outlook.learner.prediction(job).quantiles)
 
@@ -272,10 +273,10 @@ def test_learned_run_times_outlive_a_rebuild() -> None:
     cluster.submit("before", walltime=1_000)
     learned = predicted(cluster, "before")
     assert min(learned) < 300, "as earlier jobs ran"
-    ends = cluster.engine.state.predictor
+    ends = find_predictor(cluster.engine.state)
     assert ends is not None
     assert not rebuild(cluster)
-    outlook = cluster.engine.state.predictor
+    outlook = find_predictor(cluster.engine.state)
     assert outlook is not None
     assert outlook.learner.run_times.ends == ends.learner.run_times.ends == 30
     cluster.send(cluster.server.snapshot())
@@ -289,11 +290,11 @@ def test_run_times_of_another_version_are_named_and_nothing_else_is_lost() -> No
     cluster = taught()
 
     def later(found: dict[str, Any]) -> None:
-        found["run_times"]["plain"]["version"] = 99
+        found["prediction.predictor"]["plain"]["version"] = 99
 
     unread = rebuild(cluster, later)
-    assert [one.partition(" ")[0] for one in unread] == ["run_times"]
-    assert not cluster.engine.has_learned
+    assert [one.partition(" ")[0] for one in unread] == ["prediction.predictor"]
+    assert cluster.engine.blank_components == {"prediction"}
     cluster.send(cluster.server.snapshot())
     cluster.submit("next", walltime=1_000)
     assert predicted(cluster, "next")
@@ -304,9 +305,9 @@ def test_damaged_run_times_are_named(damage: str) -> None:
     cluster = taught()
 
     def damaged(found: dict[str, Any]) -> None:
-        found["run_times"]["arrays"]["run_times.keys"][1] = damage
+        found["prediction.predictor"]["arrays"]["run_times.keys"][1] = damage
 
-    assert [one.partition(" ")[0] for one in rebuild(cluster, damaged)] == ["run_times"]
+    assert [one.partition(" ")[0] for one in rebuild(cluster, damaged)] == ["prediction.predictor"]
 
 
 @pytest.mark.parametrize("section", sections())
@@ -342,7 +343,7 @@ def test_unreadable_section_is_reported_and_the_others_are_used(section: str) ->
         "lives",
         "fair_share.usage",
         "jobs",
-        "run_times",
+        "prediction.predictor",
         "walltime_use",
     ):
         assert len(unread) == 2, unread

@@ -7,6 +7,7 @@ import pytest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.recovery import ADAPTED, CARRIED, REBUILT
 from schedd.features.licences.state import licence_counts
+from schedd.features.prediction.state import find_predictor
 from schedd.features.reservations.state import reservation_records
 from schedd.model import NodeState
 from schedd.wire import BatchSkipped, Event, JobFacts, JobStarted, LogLost, ResourceCounted, ShareFacts
@@ -61,13 +62,15 @@ def test_rebuilt_plan_keeps_learned_run_times_bad_nodes_and_licences() -> None:
     state.black_holes["n2"] = "jobs fail there"
     cluster.send(ResourceCounted(id="c", time=cluster.server.now, name="sw", amount=3, number=5))
     cluster.submit("a", walltime=1_000)
-    assert state.predictor is not None
-    expected = state.predictor.learner.prediction("a").p50
+    predictor = find_predictor(state)
+    assert predictor is not None
+    expected = predictor.learner.prediction("a").p50
     passed(cluster, anew=True)
     cluster.send(cluster.server.snapshot())
     cluster.submit("b", walltime=1_000)
-    assert state.predictor is not None
-    assert state.predictor.learner.prediction("b").p50 == expected < 100
+    predictor = find_predictor(state)
+    assert predictor is not None
+    assert predictor.learner.prediction("b").p50 == expected < 100
     assert state.plan.nodes["n2"].state is NodeState.DRAIN
     counts = licence_counts(state)
     assert (counts.counted["sw"][0], counts.lent) == (3, {"sw": 5})

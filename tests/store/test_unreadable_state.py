@@ -16,6 +16,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.checkpoint import FORMAT
 from schedd.features.accounts.state import account_book
 from schedd.features.bookings.state import booking_table
+from schedd.features.prediction.state import find_predictor
 from schedd.model import FOREVER
 from schedd.predict import JobFeatures, RunTimes
 from schedd.service.cluster.log_follower import LogFollower
@@ -37,7 +38,7 @@ from schedd.wire import (
     Run,
 )
 from tests.engine.server import Server
-from tests.service.test_past_runs import accounting_record as ended_run_record
+from tests.features.prediction.test_earlier import accounting_record as ended_run_record
 from tests.store.next_version import FIRST, use_next_version
 
 T = 1_700_000_000
@@ -252,7 +253,7 @@ def test_plan_rebuilt_from_stored_facts_starts_no_job_later(store: Store) -> Non
 
 
 def learned_run_times(follower: LogFollower) -> RunTimes:
-    outlook = follower.engine.state.predictor
+    outlook = find_predictor(follower.engine.state)
     assert outlook is not None
     return outlook.learner.run_times
 

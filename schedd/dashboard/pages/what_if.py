@@ -153,7 +153,7 @@ async def _run_question(
     job = find_job(cluster.name, copy.published, visibility, asked.job) if asked.job else None
     if job is not None and job.run.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
-    expecting = request.app.state.clusters.expected_start_workers[cluster.name].latest
+    expecting = request.app.state.clusters.forecast(cluster.name)
     found = await run_question(request, answer_what_if, copy, expecting, question, job, cluster.now(), who)
     view = (
         visibility.redact_view(render_job(copy.published, job), copy.published) if job is not None else None

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
 from schedd.engine.component import components
-from schedd.engine.facts.predictions import inaccurate_estimates
 
 __all__ = ["FADES", "OpenAlert", "alert_kinds", "close_alerts", "raise_alert"]
 
@@ -29,7 +28,6 @@ _KINDS: Final[Mapping[str, str]] = {
     "clock": "the clocks of daemon, adapter and server differ, or one was set",
     "database": "the database is unavailable",
     "error": "an event could not be handled",
-    "expected": "too many or too few jobs start by the time predicted for 90 % of them",
     "failing_together": "jobs fail soon after they start on several nodes at once; no node is closed for it",
     "foreign": "another scheduler starts jobs; schedd starts no more",
     "log": "a part of the event log was lost; the plan continues from the server's state",
@@ -83,7 +81,6 @@ def _in_quarantine(state: "EngineState", about: str) -> bool:
 
 _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "black_hole": lambda state, about: about in state.black_holes,
-    "expected": lambda state, about: about in inaccurate_estimates(state),
     "foreign": lambda state, _: bool(state.foreign),
     "resource": lambda _state, _: True,  # until the types are looked at again
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,

@@ -22,11 +22,11 @@ from schedd.engine.component import (
     job_scopes,
     measured_draws,
     node_order,
+    note_record,
     usage_history,
 )
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import hash_array
-from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CARRIED_JOBS, CarriedJob
 from schedd.engine.facts.dependents import Dependents
 from schedd.engine.facts.displayed_start import mark_requeued
@@ -56,7 +56,6 @@ from schedd.engine.facts.job_requests import (
     queue_stop_reason,
 )
 from schedd.engine.facts.pools import LimitBook, power_cap_limits
-from schedd.engine.facts.predictions import update_prediction
 from schedd.engine.facts.records import (
     ChangeSet,
     JobRecord,
@@ -90,7 +89,6 @@ from schedd.policy.protocol import Applicant
 from schedd.policy.queue_policies import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.reliability import Life
 from schedd.policy.site import Placing, SitePolicy, site_policy
-from schedd.predict import RunTimePredictor
 from schedd.wire import (
     Alert,
     Decision,
@@ -148,10 +146,6 @@ class EngineState:
         FieldRule(load=lambda saved: WalltimeUse(*saved)), default=WalltimeUse()
     )
     """Used share of requested walltimes in recent runs."""
-    predictor: RunTimePredictor | None = declared(
-        FieldRule(lambda found: found and found.copy(), saved=False), default=None
-    )
-    """How long jobs run and when they start, as far as that is predicted; None where nothing is."""
     applicants: dict[str, tuple[tuple[object, ...], Applicant]] = declared(FOUND, make=dict)
     """Jobs as inputs of priorities, each with the facts that it was made from."""
     configured: Mapping[str, Any] = declared(NAMES, make=dict)
@@ -374,7 +368,6 @@ class EngineState:
         state = cls(settings, Plan([], now), now, RequestReader(settings), policy, site)
         state.plan.spare_scarce(site.spare_scarce)
         state.fit_columns()
-        state.predictor = RunTimePredictor() if settings.predict else None
         state.parts = empty_parts()
         for one in components():
             if one.begin is not None:
@@ -421,9 +414,7 @@ class EngineState:
         else:
             self.slotless[record.id] = record
             self.unexplained[record.id] = None
-        if self.predictor is not None:
-            with Bookkeeping(self, record.id, "its predicted run time"):
-                update_prediction(self, self.predictor, before, record)
+        note_record(self, before, record)
         return record
 
     def note_array(self, before: JobRecord | None, record: JobRecord | None) -> None:

@@ -1,11 +1,11 @@
 """Shortest-expected-job-first backfilling in the engine, if the site selects it: see ``plan.backfill``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import unmovable_jobs
+from schedd.engine.component import RunTimeSource, run_time_predictions, unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts
@@ -20,7 +20,6 @@ from schedd.plan.backfill import (
     next_to_start,
 )
 from schedd.plan.columns import PLANNED, Ints
-from schedd.predict import Prediction
 
 __all__ = [
     "backfill_rule",
@@ -30,9 +29,6 @@ __all__ = [
     "run_backfill",
     "with_expected_run_times",
 ]
-
-Predicted = Callable[[str], Prediction | None]
-"""Returns the prediction that was made for a job at its submission."""
 
 
 def is_backfilling(state: EngineState) -> bool:
@@ -82,7 +78,11 @@ def backfill_rule(state: EngineState) -> BackfillRule | None:
     capacity.
     """
     rule = backfill_rule_outline(state)
-    return with_expected_run_times(rule, state.by_slot, _predicted(state)) if rule is not None else None
+    return (
+        with_expected_run_times(rule, state.by_slot, run_time_predictions(state))
+        if rule is not None
+        else None
+    )
 
 
 def backfill_rule_outline(state: EngineState) -> BackfillRule | None:
@@ -100,7 +100,7 @@ def backfill_rule_outline(state: EngineState) -> BackfillRule | None:
 
 
 def with_expected_run_times(
-    rule: BackfillRule, by_slot: Sequence[JobRecord | None], predicted: Predicted
+    rule: BackfillRule, by_slot: Sequence[JobRecord | None], predicted: RunTimeSource | None
 ) -> BackfillRule:
     """Return the rule with the predicted run time of each movable job."""
     may, expected = np.flatnonzero(rule.may), rule.expected.copy()
@@ -128,7 +128,7 @@ def _movable(state: EngineState) -> Bools:
 
 def _waiting(state: EngineState, slots: Ints) -> BackfillQueue:
     durations = state.plan.jobs.durations[slots]
-    expected = _expected(state.by_slot, slots, durations, _predicted(state))
+    expected = _expected(state.by_slot, slots, durations, run_time_predictions(state))
     return BackfillQueue(slots, state.waits_since[slots], expected, _latest(state, slots), state.rank[slots])
 
 
@@ -142,18 +142,14 @@ def _latest(state: EngineState, slots: Ints) -> Ints:
     return found
 
 
-def _predicted(state: EngineState) -> Predicted:
-    return state.predictor.learner.find_prediction if state.predictor is not None else lambda _: None
-
-
 def _expected(
-    by_slot: Sequence[JobRecord | None], slots: Ints, durations: Ints, predicted: Predicted
+    by_slot: Sequence[JobRecord | None], slots: Ints, durations: Ints, predicted: RunTimeSource | None
 ) -> Ints:
     """Return the expected run times in seconds; without a prediction, the planned duration."""
     expected = durations.copy()
     for i, slot in enumerate(slots.tolist()):
         record = by_slot[slot]
-        prediction = predicted(record.id) if record is not None else None
+        prediction = predicted(record.id) if record is not None and predicted is not None else None
         if prediction is not None:
             expected[i] = prediction.quantiles[EXPECTED_QUANTILE]
     least: Ints = np.minimum(expected, durations)

@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from schedd.engine.component import run_time_predictions
 from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_update
 from schedd.engine.facts.explanations import explain_job, request_notes, server_refusal
 from schedd.engine.facts.pools import binding
@@ -267,8 +268,8 @@ def _make_write(
 
 
 def _runs_for(state: EngineState, record: JobRecord) -> int | None:
-    learner = state.predictor.learner if state.predictor is not None else None
-    found = learner.find_prediction(record.id) if learner is not None else None
+    predictions = run_time_predictions(state)
+    found = predictions(record.id) if predictions is not None else None
     return found.p90 if found is not None and found.p90 < record.understood.walltime else None
 
 

@@ -15,7 +15,6 @@ from schedd.engine.facts.job_requests import (
     slot_limited,
 )
 from schedd.engine.facts.phases import Step, apply_step
-from schedd.engine.facts.predictions import record_run_end
 from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.failing_nodes import note_failure, note_run_end
@@ -492,12 +491,10 @@ def _remove_job(
     _note_run(state, record, at)
     with Bookkeeping(state, job_id, "what is held for it"):
         leave_components(state, job_id)
-    if by_itself:
-        with Bookkeeping(state, job_id, "how long it ran"):
-            record_run_end(state, record, at)
-    if state.predictor is not None:
-        with Bookkeeping(state, job_id, "that it is not predicted any more"):
-            state.predictor.forget(job_id, state.now)
+    for one in components():
+        if one.job_removed is not None:
+            with Bookkeeping(state, job_id, f"its end in the component {one.name}"):
+                one.job_removed(state, record, at, by_itself)
 
 
 def _note_run(state: EngineState, record: JobRecord, at: int) -> None:

@@ -206,8 +206,8 @@ def job_expected_start(published: PlanSnapshot, record: JobRecord) -> ExpectedSt
         return _NOT_EXPECTED
     if published.starts[slot] < 0 and published.settings.policy == "conservative":
         return _NOT_EXPECTED  # it lost its start since
-    start, as_of = int(published.expected[slot]), published.expected_as_of
-    near_as_of, near_until = published.expected_near
+    start, as_of = int(published.expected[slot]), published.forecasts.as_of
+    near_as_of, near_until = published.forecasts.near
     if start <= near_until:
         as_of = max(as_of, near_as_of)
     return ExpectedStart(start, int(published.expected_by[slot]), as_of)

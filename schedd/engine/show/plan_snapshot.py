@@ -12,8 +12,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from schedd.engine.component import (
+    ForecastRounds,
     component_blocks,
     components,
+    forecast_rounds,
     measured_draws,
     node_details,
     published_parts,
@@ -65,12 +67,8 @@ class PlanSnapshot:
     """Published start of each job: see ``schedd.engine.facts.displayed_start``."""
     expected: Ints
     expected_by: Ints
-    expected_held: Mapping[str, tuple[int, float, float]]
-    """Number of recent outcomes, and the shares covered by P50 and P90, by the time of publication."""
-    expected_as_of: int
-    """When all expected starts were last worked out; -1: never."""
-    expected_near: tuple[int, int]
-    """When the near ones were last worked out, and up to which start; -1: never."""
+    forecasts: ForecastRounds
+    """When the expected starts were computed, and how well earlier ones came true."""
     changed: Ints
     last_move: Ints
     first_change: Ints
@@ -211,11 +209,6 @@ def _nodes(state: EngineState, closed: Iterable[str]) -> dict[str, NodeFacts]:
     return found
 
 
-def _held(state: EngineState) -> dict[str, tuple[int, float, float]]:
-    kinds = state.predictor.calibrations if state.predictor is not None else {}
-    return {kind: (len(one.recent_hits), *one.coverage) for kind, one in kinds.items() if one.recent_hits}
-
-
 def publish_snapshot(state: EngineState) -> PlanSnapshot:
     """The state as readers may see it; to be called between batches, by the thread that owns the state."""
     closed = _closed(state)
@@ -235,13 +228,7 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         published_start=_frozen(state.published_start),
         expected=_frozen(state.expected),
         expected_by=_frozen(state.expected_by),
-        expected_held=_held(state),
-        expected_as_of=state.predictor.as_of if state.predictor is not None else -1,
-        expected_near=(
-            (state.predictor.near_as_of, state.predictor.near_until)
-            if state.predictor is not None
-            else (-1, -1)
-        ),
+        forecasts=forecast_rounds(state),
         changed=_frozen(state.changed),
         last_move=_frozen(state.last_move),
         first_change=_frozen(state.first_change),

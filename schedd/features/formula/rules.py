@@ -6,7 +6,14 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.component import job_labels, label_points, owner_shares, present_shares
+from schedd.engine.component import (
+    RunTimeSource,
+    job_labels,
+    label_points,
+    owner_shares,
+    present_shares,
+    run_time_predictions,
+)
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
@@ -103,13 +110,14 @@ def _columns(
     terms = formula.terms
     rows = job_rows(state, terms, records)
     predicted: list[float | None] = []
-    if "predicted_run_time" in terms.expression.names and state.predictor is not None:
-        predicted = [_predicted(state, record) for record in records]
+    if "predicted_run_time" in terms.expression.names:
+        source = run_time_predictions(state)
+        predicted = [_predicted(source, record) for record in records] if source is not None else []
     return terms.columns(rows, around, predicted)
 
 
-def _predicted(state: EngineState, record: JobRecord) -> float | None:
-    found = state.predictor.learner.find_prediction(record.id) if state.predictor is not None else None
+def _predicted(source: RunTimeSource, record: JobRecord) -> float | None:
+    found = source(record.id)
     return None if found is None else min(found.quantiles[EXPECTED_QUANTILE], record.understood.walltime)
 
 

@@ -17,7 +17,6 @@ from schedd.engine.facts import records
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.service.cluster.earlier_parts import earlier_parts
 from schedd.service.cluster.engine_calls import CallWatchdog, call_engine, restart_from_state
-from schedd.service.cluster.past_runs import past_runs
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.store import (
     RESUME_FROM_CHECKPOINT,
@@ -168,10 +167,9 @@ class LogFollower:
             if unread:
                 _log.error("some lasting facts cannot be read", cluster=self._name, which=unread)
                 self.rebuilt += f", but for {', '.join(unread)}"
-            if not engine.has_learned:
-                learned = past_runs(self.settings, self._name, engine.state.now)
-                if learned is not None:
-                    engine.learn(learned)
+            blank = engine.blank_components
+            if blank:
+                engine.adopt_parts(earlier_parts(self.settings, self._name, engine.state.now, blank))
             self._at, self._damage, self.kept = found.after, found.damage, False
             self._promises_since = engine.state.now
             return engine, found.batches
@@ -195,9 +193,7 @@ class LogFollower:
         self._at = found.after
         self.kept = found.checkpoint is not None
         if found.checkpoint is None:
-            learned = past_runs(self.settings, self._name, now)
-            parts = earlier_parts(self.settings, self._name, now)
-            return Engine(self.settings, found.begun, learned=learned, parts=parts)
+            return Engine(self.settings, found.begun, parts=earlier_parts(self.settings, self._name, now))
         with suppress(*_UNREADABLE):
             return Engine.restore(found.checkpoint)
         # Its own settings may be such as this version does not know.

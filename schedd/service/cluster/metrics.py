@@ -13,8 +13,8 @@ import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from schedd.alternatives.objectives import Objective, ObjectiveVector
-from schedd.engine import Cause, ChangeSet, Engine, PlanSnapshot, alert_kinds
-from schedd.predict import ESTIMATE_KINDS as TOLD
+from schedd.engine import Cause, ChangeSet, Engine, PlanSnapshot, alert_kinds, first_estimates
+from schedd.predict import ESTIMATE_KINDS
 from schedd.wire import Event, JobStarted, LogLost
 
 __all__ = ["ClusterMetrics", "PlannerMetrics"]
@@ -138,7 +138,9 @@ class ClusterMetrics:
         self.foretold = meters.foretold.labels(cluster)
         self._losses = meters.losses.labels(cluster)
         self._errors = meters.errors.labels(cluster)
-        self._expected = {kind: meters.expected.labels(cluster, kind) for kind in TOLD}
+        self._expected: dict[str, Histogram] = {
+            kind: meters.expected.labels(cluster, kind) for kind in ESTIMATE_KINDS
+        }
         self._objectives = {one: meters.objectives.labels(cluster, one.value) for one in Objective}
         for gauge in self._objectives.values():
             gauge.set(math.nan)
@@ -189,12 +191,8 @@ class ClusterMetrics:
             published = int(state.published_start[record.slot])
             if published >= 0:
                 self._errors.observe(event.time - published)
-            if state.predictor is None:
-                continue
-            for kind, calibration in state.predictor.calibrations.items():
-                first = calibration.estimates.get(event.job_id)
-                if first is not None:
-                    self._expected[kind].observe(abs(event.time - first.expected.p50))
+            for kind, start in first_estimates(state, event.job_id).items():
+                self._expected[kind].observe(abs(event.time - start))
 
     def count_moves(self, moves: Sequence[ChangeSet], published: PlanSnapshot) -> None:
         """Count ``moves``; ``published`` is the plan before them."""

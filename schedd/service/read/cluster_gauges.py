@@ -87,7 +87,7 @@ class ClusterGauges(Collector):
             opened = Counter(alert.kind for alert in loop.alerts.current)
             for kind in alert_kinds():
                 alerts.add_metric([*name, kind], opened[kind])
-            for kind, (_, p50, p90) in published.expected_held.items():
+            for kind, (_, p50, p90) in published.forecasts.held.items():
                 covered.add_metric([*name, kind, "0.5"], p50)
                 covered.add_metric([*name, kind, "0.9"], p90)
             leading.add_metric(name, loop.is_leader)

@@ -16,6 +16,7 @@ from schedd.cli.user.showstart import expand_shorthand
 from schedd.client import ClientError
 from schedd.client.answers import Gap
 from schedd.client.json_object import JsonObject
+from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.predict.accuracy import AccuracyFigures
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -220,7 +221,7 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
 
 
 def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop, clusters: Clusters) -> None:
-    clusters.expected_start_workers["main"].stop()
+    clusters.service("main", ExpectedStartWorker).stop()
     loop.submit([job(f"{i}.srv.site", walltime="3600", nodes="2:ppn=8") for i in (5, 6, 7)]).result(WAIT)
     told = [
         ExpectedFacts(f"{i}.srv.site", T + at, T + at + 600, T + 9000, "submission")
@@ -240,7 +241,7 @@ def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop, clus
 def test_a_forecast_after_the_promise_is_not_shown(
     run: Run, loop: PlanLoop, clusters: Clusters, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clusters.expected_start_workers["main"].stop()  # else its own numbers come, sooner or later
+    clusters.service("main", ExpectedStartWorker).stop()  # else its own numbers come, sooner or later
     told = ExpectedFacts("2.srv.site", T + 1800, T + 3000, T + 3600, "submission")
     loop.submit([StartsExpected(id=event_id(), time=T, jobs=(told,))]).result(WAIT)
     said = run("showstart", "2")[1]

@@ -14,6 +14,7 @@ from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
+from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -47,7 +48,7 @@ def clusters(clock: StillClock) -> Iterator[Clusters]:
     settings = EngineSettings(end_allowance=0, predict=True, publish_pause=0)
     found = Clusters({"main": settings}, clock)
     found.start(warm=False)
-    found.expected_start_workers["main"].stop()
+    found.service("main", ExpectedStartWorker).stop()
     yield found
     found.stop()
 

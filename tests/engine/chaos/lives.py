@@ -9,9 +9,10 @@ from hypothesis.stateful import invariant, rule
 
 from schedd.engine.facts.records import MAY_BREAK, Phase
 from schedd.engine.plan_improvements import improvement_event
-from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.features.prediction.state import find_predictor
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.latest_starts import latest_starts
 from tests.engine.chaos.admin import ByAdmin
@@ -101,13 +102,14 @@ class Chaos(OnServer, ByAdmin):
     @invariant()
     def what_is_told_is_of_jobs_that_wait(self) -> None:
         state = self.engine.state
-        assert state.predictor is not None
+        predictor = find_predictor(state)
+        assert predictor is not None
         for record in state.records.values():
-            known = record.id in state.predictor.learner
+            known = record.id in predictor.learner
             assert known == state.settings.predicts(record.facts.queue)
             if record.slot >= 0 and (not known or record.phase in (Phase.RUNNING, Phase.BLOCKED)):
                 assert state.expected[record.slot] == -1
-        told = {job for kind in state.predictor.calibrations.values() for job in kind.estimates}
+        told = {job for kind in predictor.calibrations.values() for job in kind.estimates}
         assert told <= set(state.records)
         assert (state.expected <= state.expected_by).all()
 

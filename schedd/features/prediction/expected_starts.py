@@ -7,8 +7,9 @@ import numpy as np
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
-from schedd.engine.facts.throughput import AppRates, measured_run_times, with_measured_run_times
 from schedd.engine.place.backfilling import backfill_rule_outline, with_expected_run_times
+from schedd.features.prediction.state import find_predictor
+from schedd.features.prediction.throughput import AppRates, measured_run_times, with_measured_run_times
 from schedd.model import FOREVER
 from schedd.plan.backfill import BackfillRule
 from schedd.plan.columns import Ints
@@ -138,8 +139,8 @@ def _events(
 
 def expected_starts_input(state: EngineState) -> ExpectedStartsInput | None:
     """To be called between two batches; None where nothing is predicted."""
-    outlook = state.predictor
-    if outlook is None:
+    predictor = find_predictor(state)
+    if predictor is None:
         return None
     plan = state.plan.fork()
     plan.limit_work(all_of_them=_WORK)
@@ -153,8 +154,8 @@ def expected_starts_input(state: EngineState) -> ExpectedStartsInput | None:
         promise=state.promise.copy(),
         expected=state.expected.copy(),
         expected_by=state.expected_by.copy(),
-        open_jobs=outlook.learner.snapshot_open_jobs(state.now),
-        kinds={kind: one.copy() for kind, one in outlook.calibrations.items()},
+        open_jobs=predictor.learner.snapshot_open_jobs(state.now),
+        kinds={kind: one.copy() for kind, one in predictor.calibrations.items()},
         arrays=_own(state.arrays),
         outline=backfill_rule_outline(state),
     )

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from schedd.engine import CheckpointError, Engine
-from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.features.prediction.state import find_predictor
 from schedd.predict import CalibratedStart, RunTimePredictor
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
@@ -25,8 +26,9 @@ class Foreseen(Cluster):
 
     @property
     def outlook(self) -> RunTimePredictor:
-        assert self.engine.state.predictor is not None
-        return self.engine.state.predictor
+        predictor = find_predictor(self.engine.state)
+        assert predictor is not None
+        return predictor
 
     def habit(self, runs: int = 20, length: int = 60, **more: Any) -> None:
         """Jobs that ask for an hour and take a minute, one after another."""
@@ -271,7 +273,7 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     )
     cluster.at(500)
     assert len(cluster.alerts("expected")) == 1
-    assert publish_snapshot(cluster.engine.state).expected_held["hour"][0] == 120
+    assert publish_snapshot(cluster.engine.state).forecasts.held["hour"][0] == 120
     for i in range(300):
         hours.record_estimate(
             str(i), now, CalibratedStart(now + 900, now + (900 if i % 10 else 450)), now, -1
@@ -330,7 +332,7 @@ def test_disabled_prediction_is_forgotten_entirely_or_for_a_queue() -> None:
     settings = cluster.engine.state.settings
     cluster.engine = Engine.restore(saved, replace(settings, predict=False))
     assert cluster.told("b") is None
-    assert cluster.engine.state.predictor is None
+    assert find_predictor(cluster.engine.state) is None
     cluster.engine = Engine.restore(saved, replace(settings, queue_predict={"batch": False}))
     assert cluster.told("b") is None
     assert cluster.outlook.learner.renew_predictions(cluster.engine.state.now) == {}
@@ -340,7 +342,7 @@ def test_disabled_prediction_is_forgotten_entirely_or_for_a_queue() -> None:
 def test_unknown_version_is_refused() -> None:
     text = lived().engine.checkpoint()
     with pytest.raises(CheckpointError):
-        Engine.restore(text.replace(b'"outlook":{"version":3', b'"outlook":{"version":9'))
+        Engine.restore(text.replace(b'"predictor":{"version":3', b'"predictor":{"version":9'))
     plain, arrays = lived().outlook.save()
     with pytest.raises(ValueError, match="version 9, this program reads 3"):
         RunTimePredictor.load({**plain, "version": 9}, arrays)

@@ -12,9 +12,10 @@ from fastapi.testclient import TestClient
 from schedd.cli.main import main
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.prediction.background import ExpectedStartWorker
+from schedd.features.prediction.run_times import PastError, past_error
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
-from schedd.service.read.run_times import PastError, past_error
 from schedd.service.settings.file import StoreSettings
 from schedd.store.records import JobHistory
 from schedd.wire import NodeChanged, NodeFacts
@@ -52,7 +53,7 @@ def site(the_app: FastAPI, tmp_path: Path, request: pytest.FixtureRequest) -> It
             assert time.monotonic() < end
             time.sleep(0.02)
         assert client.post(f"{MAIN}/events", json={"events": events()}).status_code == 200
-        clusters.expected_start_workers["main"].run_once()
+        clusters.service("main", ExpectedStartWorker).run_once()
         yield client
     clusters.stop()
 
@@ -153,7 +154,7 @@ def test_checkjob_shows_the_run_time(
         monkeypatch.setenv("SCHEDD_URL", url)
         client = TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"})
         assert client.post(f"{MAIN}/events", json={"events": events()}).status_code == 200
-        clusters.expected_start_workers["main"].run_once()
+        clusters.service("main", ExpectedStartWorker).run_once()
         assert run(["checkjob", "4"]) == 0
         shown = capsys.readouterr().out
         assert run(["checkjob", "1"]) == 0

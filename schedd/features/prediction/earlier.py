@@ -9,15 +9,22 @@ from schedd.dialect.accounting import EndedRun
 from schedd.dialect.units import parse_walltime
 from schedd.engine import EngineSettings
 from schedd.engine.facts.arrays import array_name
-from schedd.predict import JobFeatures, Learner, RunTimes
+from schedd.features.prediction.state import PredictionState
+from schedd.predict import JobFeatures, Learner, RunTimePredictor, RunTimes
 from schedd.service.cluster.accounting_logs import ended_runs
 
-__all__ = ["past_runs"]
+__all__ = ["earlier_part", "past_runs"]
 
 _log = structlog.get_logger(__name__)
 _OLDEST: Final = 365 * 86_400
 _QUEUED, _STARTED, _ENDED = 2, 1, 0
 """Order within a second: ends first, as in a batch of events."""
+
+
+def earlier_part(settings: EngineSettings, cluster: str, now: int) -> PredictionState | None:
+    """Return the component's state with the run times of the server's logs; None: see ``past_runs``."""
+    learned = past_runs(settings, cluster, now)
+    return PredictionState(RunTimePredictor(Learner(learned))) if learned is not None else None
 
 
 def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | None:

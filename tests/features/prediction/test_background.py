@@ -6,15 +6,15 @@ from collections.abc import Callable
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.show.expected_starts import (
+from schedd.engine.show.job_view import job_view
+from schedd.features.prediction import background
+from schedd.features.prediction.background import ExpectedStartWorker
+from schedd.features.prediction.expected_starts import (
     compute_expected_starts,
     compute_near_starts,
     expected_starts_input,
 )
-from schedd.engine.show.job_view import job_view
-from schedd.predict import RunTimePredictor
-from schedd.service.background import expected_starts
-from schedd.service.background.expected_starts import ExpectedStartWorker
+from schedd.features.prediction.state import find_predictor
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import known_values, measure_fork
@@ -56,8 +56,8 @@ def test_prediction_round_publishes_through_the_engine() -> None:
 
 
 def test_prediction_rounds_start_after_submissions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expected_starts, "_LOOK_S", 0.02)
-    monkeypatch.setattr(expected_starts, "_SOON_S", 0.1)
+    monkeypatch.setattr(background, "_LOOK_S", 0.02)
+    monkeypatch.setattr(background, "_SOON_S", 0.1)
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         worker = ExpectedStartWorker(loop)
         worker.start()
@@ -80,7 +80,7 @@ def test_no_round_without_prediction_or_queued_jobs() -> None:
         worker = ExpectedStartWorker(loop)
         assert not worker._due_round(time.monotonic())
         assert worker.run_once() is None
-        assert worker.latest is None
+        assert worker.latest_forecast is None
     with planner(predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         assert not ExpectedStartWorker(loop)._due_round(time.monotonic())
@@ -115,16 +115,17 @@ def test_learned_run_times_are_rebuilt_from_the_log() -> None:
         fill(loop)
         ExpectedStartWorker(loop).run_once()
         calls = loop.call_between_batches(lambda engine: list(engine.log)).result(WAIT)
-        live = loop.call_between_batches(lambda engine: save_predictor(engine.state.predictor)).result(WAIT)
+        live = loop.call_between_batches(saved_predictor).result(WAIT)
     for i, call in enumerate(calls):
         for engine in engines:
             engine.handle(call.events, call.now)
         if i == len(calls) // 2:
             engines[1] = Engine.restore(engines[1].checkpoint())
-    assert save_predictor(engines[0].state.predictor) == save_predictor(engines[1].state.predictor) == live
+    assert saved_predictor(engines[0]) == saved_predictor(engines[1]) == live
 
 
-def save_predictor(outlook: RunTimePredictor | None) -> object:
+def saved_predictor(engine: Engine) -> object:
+    outlook = find_predictor(engine.state)
     assert outlook is not None
     plain, arrays = outlook.save()
     return plain, {name: array.tolist() for name, array in arrays.items()}
@@ -143,8 +144,8 @@ def test_expected_plan_metrics_use_predicted_run_times() -> None:
         loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
         assert worker.run_once() is not None
-        assert worker.latest is not None
-        expected_ = known_values(measure_fork(worker.latest.medians))
+        assert worker.latest_forecast is not None
+        expected_ = known_values(measure_fork(worker.latest_forecast.medians))
         planned = known_values(measure_fork(loop.fork().result(WAIT)))
         assert expected_["makespan"] < 0.3 * planned["makespan"]
         assert expected_["wait"] < 0.3 * planned["wait"]
@@ -153,7 +154,7 @@ def test_expected_plan_metrics_use_predicted_run_times() -> None:
 def test_near_starts_are_refreshed_more_often_and_have_their_own_age(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(expected_starts, "_NEAREST", 2)
+    monkeypatch.setattr(background, "_NEAREST", 2)
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         loop.submit([node("n1"), *(job(str(number)) for number in range(1, 6))]).result(WAIT)
         worker = ExpectedStartWorker(loop)

@@ -9,7 +9,7 @@ import numpy as np
 import structlog
 
 from schedd.engine import Engine, PlanSnapshot
-from schedd.engine.show.expected_starts import (
+from schedd.features.prediction.expected_starts import (
     ExpectedStarts,
     ExpectedStartsInput,
     NearStarts,
@@ -17,15 +17,17 @@ from schedd.engine.show.expected_starts import (
     compute_near_starts,
     expected_starts_input,
 )
+from schedd.features.prediction.hypothetical_start import ExpectationSource, expectation_source
+from schedd.features.prediction.state import find_predictor
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import Plan
 from schedd.predict import JobFeatures, Prediction
+from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.questions.expectations import ExpectationSource, expectation_source
 from schedd.service.questions.plan_fork import PlanFork
 
-__all__ = ["ExpectedStartWorker"]
+__all__ = ["ExpectedStartWorker", "cluster_service"]
 
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
@@ -64,11 +66,16 @@ class _RoundTimes:
         return soon or now >= self.ended + _EVERY_S or moment >= self.moment + _EVERY_S
 
 
+def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "ExpectedStartWorker":  # noqa: ARG001
+    """The worker of a cluster."""
+    return ExpectedStartWorker(loop)
+
+
 class ExpectedStartWorker:
     """Expected starts of one cluster. Public methods may be called from any thread."""
 
     def __init__(self, loop: PlanLoop) -> None:
-        self.latest: ExpectationSource | None = None
+        self.latest_forecast: ExpectationSource | None = None
         """Result of the last round, for questions about further jobs."""
         self._loop = loop
         self._condition = threading.Condition()
@@ -125,7 +132,7 @@ class ExpectedStartWorker:
         if self._all.due(now, moment, soon=new):
             return "all"
         rests_long = _SHARE * self._all.took > _LONG_REST_S
-        if self.latest is None or not rests_long or published.settings.policy != "conservative":
+        if self.latest_forecast is None or not rests_long or published.settings.policy != "conservative":
             return ""
         return "near" if self._near.due(now, moment) else ""
 
@@ -139,7 +146,7 @@ class ExpectedStartWorker:
         self._generation = loop.published.generation
         begins = loop.call_between_batches(self._prepare).result(_PATIENCE_S)
         if begins is None:
-            self.latest = None
+            self.latest_forecast = None
             return None
         given, fork = begins
         found = compute_expected_starts(given, self._register_plan)
@@ -149,7 +156,7 @@ class ExpectedStartWorker:
             self._plan = None
             if self._stopping:
                 return None
-        self.latest = expectation_source(fork, found, self._predict)
+        self.latest_forecast = expectation_source(fork, found, self._predict)
         self._publish(found)
         # The near starts are fresh, too.
         self._all.ended = self._near.ended = time.monotonic()
@@ -188,8 +195,8 @@ class ExpectedStartWorker:
         """Return a job's predicted run time; None if unknown, or if the planner is busy for too long."""
 
         def predicted(engine: Engine) -> Prediction | None:
-            outlook = engine.state.predictor
-            return outlook.learner.run_times.predict(ask) if outlook is not None else None
+            predictor = find_predictor(engine.state)
+            return predictor.learner.run_times.predict(ask) if predictor is not None else None
 
         try:
             return self._loop.call_between_batches(predicted).result(_ASK_S)

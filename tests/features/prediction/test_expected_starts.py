@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.place.backfilling import backfill_rule
-from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.plan.columns import FIXED, Ints
 from schedd.plan.plan import Plan
 from schedd.plan.projection import project_plan

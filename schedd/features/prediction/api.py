@@ -13,9 +13,10 @@ from schedd.api.problems import problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
+from schedd.features.prediction.background import ExpectedStartWorker
+from schedd.features.prediction.run_times import PastError, RateOn, past_error, predicted_run_time
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
-from schedd.service.read.run_times import PastError, RateOn, past_error, predicted_run_time
 
 __all__ = ["RunTimeView", "router"]
 
@@ -67,7 +68,7 @@ async def get_run_time(
     clusters: Clusters = request.app.state.clusters
     published = cluster.published
     record = find_job(cluster.name, published, visibility, job)
-    latest = clusters.expected_start_workers[cluster.name].latest
+    latest = clusters.service(cluster.name, ExpectedStartWorker).latest_forecast
     found = predicted_run_time(published, record, latest.found if latest is not None else None)
     past = None
     if found.units is not None and clusters.durable is not None:

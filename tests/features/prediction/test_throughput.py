@@ -7,8 +7,13 @@ import numpy as np
 import pytest
 
 from schedd.dialect.throughput import Work
-from schedd.engine.facts.throughput import measured_run_times, rate_on, run_time, with_measured_run_times
-from schedd.engine.show.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.features.prediction.throughput import (
+    measured_run_times,
+    rate_on,
+    run_time,
+    with_measured_run_times,
+)
 from schedd.predict import LEVELS, Prediction
 from schedd.wire import NodeChanged, NodeFacts
 from tests.engine.cluster import Cluster, T

@@ -9,8 +9,8 @@ import numpy as np
 
 from schedd.dialect.throughput import Work, read_work
 from schedd.engine import JobRecord, PlanSnapshot
-from schedd.engine.facts.throughput import RatedNode, rate_on, run_time
-from schedd.engine.show.expected_starts import ExpectedStarts
+from schedd.features.prediction.expected_starts import ExpectedStarts
+from schedd.features.prediction.throughput import RatedNode, rate_on, run_time
 from schedd.policy.site import SitePolicy, site_policy
 from schedd.store.records import JobHistory
 

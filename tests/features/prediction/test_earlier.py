@@ -7,10 +7,11 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from schedd.engine import EngineSettings
+from schedd.features.prediction.earlier import past_runs
+from schedd.features.prediction.state import find_predictor
 from schedd.predict import JobFeatures, RunTimes
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.cluster.log_follower import LogFollower
-from schedd.service.cluster.past_runs import past_runs
 from schedd.service.clusters import Clusters
 from schedd.store import Store
 
@@ -98,9 +99,9 @@ def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None
     log = tmp_path / "log"
     now = int(SystemClock().now())
     log.write_text("".join(accounting_record(now - DAY + 100 * i) for i in range(30)))
-    plain = Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state.predictor
+    plain = find_predictor(Clusters({"main": settings(log)}, SystemClock())["main"]._planner.engine.state)
     store = Store.open(f"sqlite:///{tmp_path / 'a.sqlite'}")
-    recovered = LogFollower(store, "main", settings(log), now).engine.state.predictor
+    recovered = find_predictor(LogFollower(store, "main", settings(log), now).engine.state)
     assert plain is not None
     assert recovered is not None
     told = plain.learner.run_times.predict(ASK).quantiles.tolist()

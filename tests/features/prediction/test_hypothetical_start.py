@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 
 from schedd.engine import Engine
 from schedd.engine.show.job_view import JobView, job_view
+from schedd.features.prediction.background import ExpectedStartWorker
+from schedd.features.prediction.hypothetical_start import ExpectationSource
+from schedd.features.prediction.state import find_predictor
 from schedd.model import FOREVER, StartKnown
 from schedd.predict import JobFeatures
-from schedd.service.background.expected_starts import ExpectedStartWorker
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.expectations import (
     UNKNOWN,
     Expectation,
-    ExpectationSource,
     hypothetical_promise,
 )
 from schedd.service.questions.plan_fork import WhatIfAnswer
@@ -28,7 +29,7 @@ def learn_one_minute_runs(loop: PlanLoop, *users: str) -> None:
     """Learn a hundred jobs of each user that ran one minute of their hour."""
 
     def teach(engine: Engine) -> None:
-        outlook = engine.state.predictor
+        outlook = find_predictor(engine.state)
         assert outlook is not None
         for user in users:
             for i in range(100):
@@ -77,10 +78,10 @@ def test_hypothetical_start_equals_the_start_at_submission(
             loop.submit([job(str(i + 1), walltime=str(length))]).result(WAIT)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
-        assert worker.latest is not None
-        assert (worker.latest.found.scene.rule is not None) == (backfill == "shortest")
+        assert worker.latest_forecast is not None
+        assert (worker.latest_forecast.found.scene.rule is not None) == (backfill == "shortest")
         resources = {"nodes": f"1:ppn={cpus}", "walltime": str(walltime)}
-        asked, found = run_what_if(loop, worker.latest, hypothetical_job(user, **resources))
+        asked, found = run_what_if(loop, worker.latest_forecast, hypothetical_job(user, **resources))
         loop.submit([job("new", user=user, **resources)]).result(WAIT)
         worker.run_once()
         new = view(loop, "new")
@@ -100,8 +101,10 @@ def test_hypothetical_job_is_backfilled_like_jobs_with_equal_priority() -> None:
             loop.submit([job(str(i + 1), user="bob", walltime=length)]).result(WAIT)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
-        assert worker.latest is not None
-        _, found = run_what_if(loop, worker.latest, hypothetical_job(nodes="1:ppn=4", walltime="600"))
+        assert worker.latest_forecast is not None
+        _, found = run_what_if(
+            loop, worker.latest_forecast, hypothetical_job(nodes="1:ppn=4", walltime="600")
+        )
         loop.submit([job("new", walltime="600")]).result(WAIT)
         worker.run_once()
         # It is by far the shortest, and goes next.
@@ -114,15 +117,15 @@ def test_predicted_run_times_belong_to_the_requesting_user() -> None:
         loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
-        assert worker.latest is not None
-        asked, found = run_what_if(loop, worker.latest, hypothetical_job())
+        assert worker.latest_forecast is not None
+        asked, found = run_what_if(loop, worker.latest_forecast, hypothetical_job())
         assert isinstance(asked.answer, StartKnown)
         assert asked.answer.placement.start == T + 7_200
         assert 50 <= found.run_time <= 75
         # Before it are two that run for a minute.
         assert T + 100 <= found.start <= T + 150
         # Instead of a queued job, only the running job is ahead.
-        _, found = run_what_if(loop, worker.latest, view_facts(loop, "2"), instead_of="2")
+        _, found = run_what_if(loop, worker.latest_forecast, view_facts(loop, "2"), instead_of="2")
         assert T + 50 <= found.start <= T + 75
 
 
@@ -136,10 +139,10 @@ def test_expectations_for_immediate_impossible_and_unpredicted_jobs() -> None:
         loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
-        assert worker.latest is not None
-        _, found = run_what_if(loop, worker.latest, hypothetical_job())
+        assert worker.latest_forecast is not None
+        _, found = run_what_if(loop, worker.latest_forecast, hypothetical_job())
         assert (found.start, found.by) == (T, T)
-        asked, found = run_what_if(loop, worker.latest, hypothetical_job(nodes="1:ppn=5"))
+        asked, found = run_what_if(loop, worker.latest_forecast, hypothetical_job(nodes="1:ppn=5"))
         assert found == UNKNOWN
         assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == FOREVER
 
@@ -149,8 +152,8 @@ def test_walltime_replaces_an_unavailable_prediction() -> None:
         loop.submit([node("n1"), job("1")]).result(WAIT)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
-        assert worker.latest is not None
-        busy = replace(worker.latest, predict=lambda _: None)
+        assert worker.latest_forecast is not None
+        busy = replace(worker.latest_forecast, predict=lambda _: None)
         _, found = run_what_if(loop, busy, hypothetical_job())
         assert found.run_time == -1
         assert found.start > T

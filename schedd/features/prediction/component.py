@@ -1,0 +1,44 @@
+"""What predictions add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import AlertKind, Component
+from schedd.features.prediction.rules import (
+    begin_predictions,
+    close_batch,
+    is_inaccurate,
+    on_starts_expected,
+    record_job_end,
+    review_predictions,
+    update_prediction,
+)
+from schedd.features.prediction.state import (
+    PredictionState,
+    first_estimates,
+    forecast_rounds,
+    is_blank,
+    run_time_predictions,
+)
+from schedd.wire import StartsExpected
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="prediction",
+    state=PredictionState,
+    handlers={StartsExpected: on_starts_expected},
+    begin=begin_predictions,
+    is_blank=is_blank,
+    restored=review_predictions,
+    record_changed=update_prediction,
+    job_removed=record_job_end,
+    batch_ended=close_batch,
+    run_time_predictions=run_time_predictions,
+    forecast_rounds=forecast_rounds,
+    first_estimates=first_estimates,
+    alerts={
+        "expected": AlertKind(
+            "too many or too few jobs start by the time predicted for 90 % of them", is_inaccurate
+        )
+    },
+)

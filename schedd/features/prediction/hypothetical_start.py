@@ -1,0 +1,138 @@
+"""Expected start of a hypothetical job, from a plan with predicted run times."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from schedd.engine import rank_in_what_if
+from schedd.features.prediction.expected_starts import ExpectedStarts, cap_at_promise
+from schedd.features.prediction.rules import job_features
+from schedd.model import StartKnown
+from schedd.plan.backfill import EXPECTED_QUANTILE
+from schedd.plan.columns import Ints
+from schedd.plan.plan import Plan
+from schedd.plan.projection import project_plan
+from schedd.predict import (
+    JobFeatures,
+    Prediction,
+    StartSampler,
+    draw_levels,
+    sample_run_times,
+    start_quantiles,
+)
+from schedd.service.questions.expectations import UNKNOWN, Expectation
+from schedd.service.questions.open_questions import cancellation_check
+from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
+from schedd.wire import JobFacts
+
+__all__ = ["ExpectationSource", "expectation_source"]
+
+
+def expectation_source(
+    fork: PlanFork, found: ExpectedStarts, predict: Callable[[JobFeatures], Prediction | None]
+) -> "ExpectationSource":
+    """Return the source for questions about further jobs; ``fork`` has the plan of ``found.scene``."""
+    after = tuple(fork.with_plan(one.plan) for one in found.drawn)
+    return ExpectationSource(fork, found, predict, after, fork.with_plan(found.plan))
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationSource:
+    """Result of the last round of predictions, for questions about further jobs. Any thread may use it."""
+
+    fork: PlanFork
+    """With the plan by walltimes, before the round."""
+    found: ExpectedStarts
+    predict: Callable[[JobFeatures], Prediction | None]
+    """Predicts a job's run time; None if that takes too long."""
+    after: tuple[PlanFork, ...]
+    """For each draw of run times, the plan at its end."""
+    medians: PlanFork
+    """With the plan by median predicted run times."""
+
+    @property
+    def as_of(self) -> int:
+        """Time of the plan with predicted run times."""
+        return self.found.as_of
+
+    def expect_start(
+        self, facts: JobFacts, asked: WhatIfAnswer, promise: int, *, instead_of: str = ""
+    ) -> Expectation:
+        """Return the expected start of a job with the what-if result ``asked``.
+
+        ``instead_of``: a job of the plan that it replaces; ``promise``: the latest promised start. Raises
+        WorkSpent.
+        """
+        settings = self.fork.published.settings
+        if not isinstance(asked.answer, StartKnown) or not settings.predicts(facts.queue):
+            return UNKNOWN
+        planned, as_of = asked.answer.placement.start, self.found.as_of
+        understood = self.fork.understand(facts)
+        prediction = self.predict(job_features(facts, understood))
+        run_time = prediction.p50 if prediction is not None else -1
+        if planned <= asked.now + 1:  # the plan is newer than the prediction
+            return Expectation(planned, planned, as_of, run_time)
+        found = start_quantiles(
+            self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of)
+        )
+        start, late = int(found.p50[0]), int(found.p90[0])
+        if start < 0:
+            return replace(UNKNOWN, run_time=run_time)
+        expected = self.found.kinds["submission"].estimate(asked.now, start, planned, late)
+        expected = cap_at_promise(expected, asked.now, promise)
+        return Expectation(expected.p50, expected.p90, as_of, run_time)
+
+    def _starts(
+        self,
+        facts: JobFacts,
+        now: int,
+        walltime: int,
+        prediction: Prediction | None,
+        promise: int,
+        instead_of: str,
+    ) -> Ints:
+        """Return its start in each draw, shape (draws, 1); -1: no start."""
+        scene = self.found.scene
+        expected = walltime if prediction is None else min(prediction.quantiles[EXPECTED_QUANTILE], walltime)
+        rank = None
+        if scene.rule is not None:
+            rank = rank_in_what_if(self.fork.published, facts, self.fork.understand(facts))
+        starts = self.fork.with_job(
+            facts, now, partial(_run_on, scene, expected, promise, rank), instead_of=instead_of
+        )
+        if starts is None:
+            return np.full((len(self.after), 1), -1, np.int64)
+        lasts = np.full(len(self.after), walltime, np.int64)
+        if prediction is not None:
+            levels = draw_levels([facts.id], len(self.after))
+            lasts = np.minimum(sample_run_times([prediction], np.zeros(1, np.int64), levels)[0], walltime)
+        for k in np.flatnonzero(starts < 0).tolist():  # it starts after the simulated interval of the draw
+            moment = max(now, self.found.drawn[k].now)
+            start = self.after[k].earliest_start(facts, moment, int(lasts[k]), instead_of=instead_of)
+            starts[k] = start if start is not None else -1
+        return starts.reshape(-1, 1)
+
+
+def _run_on(scene: StartSampler, expected: int, latest: int, rank: int | None, plan: Plan, slot: int) -> Ints:
+    """Return the start of a further job in each draw, by its ``latest`` promised start.
+
+    ``expected`` is its predicted run time; ``rank`` is None where it is unknown. -1: not found within the
+    work limit of a draw. Raises WorkSpent.
+    """
+    size = plan.jobs.starts.shape[0]
+    rule = None
+    if scene.rule is not None:
+        rule = scene.rule.with_job(size, slot, scene.now, expected, latest, rank)
+    starts = np.full(scene.sampled_run_times.shape[0], -1, np.int64)
+    for k, drawn_lasts in enumerate(scene.sampled_run_times):
+        fork = plan.fork()
+        go_on = cancellation_check(fork)
+        lasts = np.zeros(size, np.int64)
+        lasts[: drawn_lasts.shape[0]] = drawn_lasts
+        lasts[slot] = plan.jobs.durations[slot]  # its own run time does not affect its start
+        at = project_plan(fork, lasts, scene.now, scene.work_limit, (slot,), scene.arrays, rule)
+        starts[k] = at.started[slot]
+        go_on()
+    return starts

@@ -1,0 +1,193 @@
+"""Learning of run times and starts from outcomes, and publication of expected starts."""
+
+from typing import Final
+
+import numpy as np
+
+from schedd.engine.facts.arrays import array_name
+from schedd.engine.facts.job_requests import ParsedRequest
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.features.prediction.state import PredictionState, find_predictor
+from schedd.predict import CalibratedStart, JobFeatures, RunTimePredictor
+from schedd.wire import JobFacts, StartsExpected
+
+_MIN_OUTCOMES: Final = 100
+"""Number of outcomes below which the accuracy of expected starts is not judged."""
+_COVERAGE_BOUNDS: Final = (0.80, 0.97)
+"""P90 should cover 90 % of the jobs; outside these bounds an alert is raised."""
+
+__all__ = [
+    "begin_predictions",
+    "close_batch",
+    "inaccurate_estimates",
+    "is_inaccurate",
+    "job_features",
+    "on_starts_expected",
+    "record_job_end",
+    "review_predictions",
+    "update_prediction",
+]
+
+
+_KIND_TEXTS: Final = {
+    "submission": "published at submission",
+    "waiting": "published at half of the expected wait",
+    "hour": "published within an hour of the start",
+}
+
+
+def job_features(facts: JobFacts, understood: ParsedRequest) -> JobFeatures:
+    """Return the features that predict a job's run time. The host of its owner is not one: users log in
+    anywhere.
+    """
+    request = understood.request
+    cpus = request.cpus if request is not None else sum(share.cpus for share in facts.shares)
+    name = array_name(facts.id, facts.name)
+    return JobFeatures(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, name)
+
+
+def update_prediction(state: EngineState, before: JobRecord | None, record: JobRecord) -> None:
+    """Follow a new (``before``: None) or changed job: predict its run time, record its start or requeue."""
+    predictor = find_predictor(state)
+    if predictor is not None:
+        _follow_job(state, predictor, before, record)
+
+
+def _follow_job(
+    state: EngineState, predictor: RunTimePredictor, before: JobRecord | None, record: JobRecord
+) -> None:
+    job, now = record.id, state.now
+    runs, ran = record.phase is Phase.RUNNING, before is not None and before.phase is Phase.RUNNING
+    if not state.settings.predicts(record.facts.queue):
+        if job in predictor.learner:
+            _discard_expected_start(state, record)
+            predictor.forget(job, now)
+        return
+    if job not in predictor.learner or (before is not None and not runs and _differs(before, record)):
+        if job in predictor.learner:
+            _discard_expected_start(state, record)
+            predictor.discard_estimates(job)
+        predictor.learner.predict_job(job, job_features(record.facts, record.understood), now)
+    if runs:
+        if before is None or not ran or before.run.started != record.run.started:
+            predictor.record_start(job, now, record.run.started, counts=before is not None)
+            _discard_expected_start(state, record)
+        return
+    if ran:
+        predictor.learner.record_requeue(job, now)
+    if record.phase is Phase.BLOCKED and (before is None or before.phase is not Phase.BLOCKED):
+        predictor.discard_estimates(job)
+        _discard_expected_start(state, record)
+
+
+def _differs(before: JobRecord, record: JobRecord) -> bool:
+    same = before.understood is record.understood and before.facts.name == record.facts.name
+    return not same and job_features(before.facts, before.understood) != job_features(
+        record.facts, record.understood
+    )
+
+
+def _discard_expected_start(state: EngineState, record: JobRecord) -> None:
+    if record.slot >= 0:
+        state.expected[record.slot] = state.expected_by[record.slot] = -1
+
+
+def record_job_end(state: EngineState, record: JobRecord, at: int, by_itself: bool) -> None:
+    """Forget a job that is gone. Learn from its run if it ended by itself, at its walltime, or by its owner's
+    order; not if it ended with its node.
+    """
+    predictor = find_predictor(state)
+    if predictor is None:
+        return
+    try:
+        if by_itself:
+            predictor.record_end(record.id, state.now, max(at, record.run.started))
+    finally:
+        predictor.forget(record.id, state.now)
+
+
+def on_starts_expected(state: EngineState, event: StartsExpected) -> None:
+    """Publish these expected starts for jobs that still wait; see ``RunTimePredictor``."""
+    predictor = find_predictor(state)
+    if predictor is None:
+        return
+    if event.until is None:
+        predictor.as_of = max(predictor.as_of, event.time)
+    else:
+        predictor.near_as_of, predictor.near_until = event.time, event.until
+    for facts in event.jobs:
+        record = state.records.get(facts.job_id)
+        if record is None or record.slot < 0 or record.phase is not Phase.WAITING:
+            continue
+        if facts.job_id not in predictor.learner:
+            continue
+        slot = record.slot
+        state.expected[slot], state.expected_by[slot] = facts.start, facts.by
+        state.changed[slot] = state.generation
+        if state.publishes_starts and not state.silent:
+            state.update_due[slot] = 1
+        if facts.kind and facts.by > state.now:  # a P90 that passed during the round was not shown to anybody
+            shown = CalibratedStart(facts.start, facts.by)
+            predictor.calibrations[facts.kind].record_estimate(
+                facts.job_id, event.time, shown, facts.planned, facts.late
+            )
+
+
+def inaccurate_estimates(state: EngineState) -> dict[str, float]:
+    """Return the kinds of expected starts with a coverage of P90 outside the bounds, with that coverage."""
+    predictor = find_predictor(state)
+    if predictor is None:
+        return {}
+    known = {
+        kind: one.coverage[1]
+        for kind, one in predictor.calibrations.items()
+        if len(one.recent_hits) >= _MIN_OUTCOMES
+    }
+    return {
+        kind: share
+        for kind, share in known.items()
+        if not _COVERAGE_BOUNDS[0] <= share <= _COVERAGE_BOUNDS[1]
+    }
+
+
+def is_inaccurate(state: EngineState, kind: str) -> bool:
+    """Whether expected starts of this kind are inaccurate: the alert about them stays open."""
+    return kind in inaccurate_estimates(state)
+
+
+def close_batch(state: EngineState, event: str) -> None:
+    """Count predictions whose time has passed, and raise an alert for inaccurate kinds of expected starts."""
+    predictor = find_predictor(state)
+    if predictor is None:
+        return
+    predictor.advance_clock(state.now)
+    for kind, share in inaccurate_estimates(state).items():
+        if f"expected {kind}" not in state.alerts:
+            held = f"{100 * share:.0f} % of the latest jobs started by the 90 % time"
+            how = "too optimistic" if share < _COVERAGE_BOUNDS[0] else "too cautious"
+            words = f"forecasts of starts are {how}: {held}"
+            state.alert(event, "expected", f"{words} ({_KIND_TEXTS[kind]})", kind)
+
+
+def begin_predictions(state: EngineState) -> None:
+    """Adapt the predictor to the settings: they may be others than those under which it was saved."""
+    part = state.part(PredictionState)
+    if not state.settings.predict:
+        part.predictor = None
+    elif part.predictor is None:
+        part.predictor = RunTimePredictor()
+
+
+def review_predictions(state: EngineState) -> None:
+    """Adapt predictions after a restart: settings may have changed, or the saved state has none."""
+    begin_predictions(state)
+    predictor = find_predictor(state)
+    if predictor is None:
+        state.expected = np.full_like(state.expected, -1)
+        state.expected_by = np.full_like(state.expected_by, -1)
+        return
+    for record in state.records.values():
+        off = not state.settings.predicts(record.facts.queue)
+        if off or record.id not in predictor.learner:
+            _follow_job(state, predictor, None, record)
