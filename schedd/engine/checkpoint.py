@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component import components, load_parts, owner_shares, save_parts
+from schedd.engine.component import component_calls, load_parts, owner_shares, save_parts
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.encoding import load_records, save_records
 from schedd.engine.facts.records import Cause, ChangeSet, RankingProgress
@@ -269,9 +269,8 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
         state.changes.append(ChangeSet(number, generation, time, event, Cause(cause), words, *parts))
         state.changes_kept += n + _SET_WEIGHT
         first += n
-    for one in components():
-        if one.restored is not None:
-            one.restored(state)
+    for _, call in component_calls("restored"):
+        call(state)
     return state
 
 

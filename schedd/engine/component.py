@@ -592,23 +592,15 @@ def _confinements() -> tuple[Callable[["EngineState", "JobRecord"], Confinement 
 
 def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
     """Report a new or changed job to the components."""
-    for name, notes in _record_followers():
+    for name, call in component_calls("record_changed"):
         with Bookkeeping(state, record.id, f"its change in the component {name}"):
-            notes(state, before, record)
-
-
-@cache
-def _record_followers() -> tuple[
-    tuple[str, Callable[["EngineState", "JobRecord | None", "JobRecord"], None]], ...
-]:
-    """The functions ``record_changed`` of all components: they are called for each change of a job."""
-    return tuple((one.name, one.record_changed) for one in components() if one.record_changed is not None)
+            call(state, before, record)
 
 
 def run_time_predictions(state: "EngineState") -> RunTimeSource | None:
     """Return the source of predicted run times of the first component that has one; None: none has."""
-    for one in components():
-        found = one.run_time_predictions(state) if one.run_time_predictions is not None else None
+    for _, call in component_calls("run_time_predictions"):
+        found: RunTimeSource | None = call(state)
         if found is not None:
             return found
     return None
@@ -616,8 +608,8 @@ def run_time_predictions(state: "EngineState") -> RunTimeSource | None:
 
 def forecast_rounds(state: "EngineState") -> ForecastRounds:
     """Return when expected starts were computed, by the first component that computes them."""
-    for one in components():
-        found = one.forecast_rounds(state) if one.forecast_rounds is not None else None
+    for _, call in component_calls("forecast_rounds"):
+        found: ForecastRounds | None = call(state)
         if found is not None:
             return found
     return ForecastRounds()
@@ -626,9 +618,8 @@ def forecast_rounds(state: "EngineState") -> ForecastRounds:
 def first_estimates(state: "EngineState", job: str) -> dict[str, int]:
     """Return the first expected start of a job by kind of estimate."""
     found: dict[str, int] = {}
-    for one in components():
-        if one.first_estimates is not None:
-            found |= one.first_estimates(state, job)
+    for _, call in component_calls("first_estimates"):
+        found |= call(state, job)
     return found
 
 

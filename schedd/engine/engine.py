@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import FrozenState
 from schedd.engine.clock_setback import apply_clock_setback
-from schedd.engine.component import component_calls
+from schedd.engine.component import component_calls, components
 from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import pop_arrivals
 from schedd.engine.facts.carried_jobs import CarriedJob
@@ -98,9 +98,9 @@ class Engine:
         if state.to_reevaluate and state.starts_step("requests that read differently"):
             reevaluate_slice(state, first)
         settle(state, first)
-        for one in components():
-            if one.batch_ended is not None and state.starts_step(one.name):
-                one.batch_ended(state, first)
+        for name, call in component_calls("batch_ended"):
+            if state.starts_step(name):
+                call(state, first)
         state.at_step = ""
         forget_start_outage(state)
         close_alerts(state)

@@ -491,10 +491,9 @@ def _remove_job(
     _note_run(state, record, at)
     with Bookkeeping(state, job_id, "what is held for it"):
         leave_components(state, job_id)
-    for one in components():
-        if one.job_removed is not None:
-            with Bookkeeping(state, job_id, f"its end in the component {one.name}"):
-                one.job_removed(state, record, at, by_itself)
+    for name, call in component_calls("job_removed"):
+        with Bookkeeping(state, job_id, f"its end in the component {name}"):
+            call(state, record, at, by_itself)
 
 
 def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
