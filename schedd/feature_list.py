@@ -32,6 +32,7 @@ FEATURES: Final = (
     Feature("reservations", {"reservation": ("command", "Show, create or remove reservations.")}),
     Feature("node_trials", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
+    Feature("deadlines", {}),
     Feature("limits", {}),
     Feature("partitions", {"partitions": ("command", "Show the partitions, their free capacity and jobs.")}),
     Feature("node_choice", {}),

@@ -227,6 +227,17 @@ class WhatIfVariantResult:
             "in one sentence."
         ),
     ]
+    deadline_state: Annotated[
+        Literal["", "accepted", "wished", "at_risk", "missed"],
+        Field(
+            description="What becomes of the deadline if the job is submitted now: `accepted`, or `wished`: "
+            "nothing is guaranteed. The answer about a queued job at its planned start has its present state."
+        ),
+    ]
+    earliest_deadline: Annotated[
+        int | None,
+        Field(description="If the deadline would be refused: the earliest one that would be accepted."),
+    ]
     waiting_for: Annotated[str, Field(description="If `waiting`: the kind of event that must happen first.")]
     requirement: Annotated[
         str, Field(description="When `never`: the first requirement that nothing on this cluster can meet.")

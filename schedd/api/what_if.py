@@ -21,7 +21,16 @@ from schedd.dialect.array_request import ArrayRequest
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.units import without_units
-from schedd.engine import JobRecord, Phase, PlanSnapshot, job_shares, job_status, render_job
+from schedd.engine import (
+    JobRecord,
+    Phase,
+    PlanSnapshot,
+    job_details,
+    job_shares,
+    job_status,
+    render_job,
+    what_if_details,
+)
 from schedd.engine.component import slots_named
 from schedd.engine.facts.job_requests import queue_stop_reason
 from schedd.model import FOREVER, Never, Placement, Share, StartKnown, WaitingFor
@@ -241,11 +250,15 @@ def answer_what_if(
         )
         outcome = replace(outcome, notes=notes)
         predicted = copy.published.settings.predicts(request_facts.queue)
+        details = {**_WITHOUT_DETAILS, **_component_fields(copy, request_facts, outcome, promise)}
+        promise = details.pop("promised_start", promise)
         common = _common_fields(outcome, expected, promise, predicted=predicted)
         if current is not None and job is not None:
             common |= _published_fields(copy.published, job, now)
+            details |= job_details(copy.published, job, current.placement.start)
         fields = {
             **common,
+            **details,
             **_deadline_fields(outcome, read_deadline(request_facts.resources, request_facts.submitted)),
             **_cost_fields(copy, outcome, read_cost_limit(request_facts.resources)),
             **_wish_fields(outcome, question.start_by),
@@ -460,6 +473,18 @@ def _deadline_fields(outcome: WhatIfAnswer, deadline: int | None) -> dict[str, A
     if deadline is not None and isinstance(outcome.answer, StartKnown):
         late = max(0, outcome.answer.placement.end - deadline)
     return {"deadline": deadline, "late_by": late}
+
+
+_WITHOUT_DETAILS: Final[Mapping[str, Any]] = {"deadline_state": "", "earliest_deadline": None}
+"""Fields that components fill."""
+
+
+def _component_fields(
+    copy: PlanFork, facts: JobFacts, outcome: WhatIfAnswer, promise: int
+) -> Mapping[str, Any]:
+    """Values of components for fields of the result."""
+    start = outcome.answer.placement.start if isinstance(outcome.answer, StartKnown) else -1
+    return what_if_details(copy.published, facts, copy.understand(facts), start, promise)
 
 
 def _cost_fields(copy: PlanFork, outcome: WhatIfAnswer, limit: float | None) -> dict[str, Any]:

@@ -38,6 +38,7 @@ COLUMNS: Final = tuple(
         ("group", "Group"),
         ("account", "Account"),
         ("qos", "QOS"),
+        ("deadline", "Deadline"),
         ("priority", "Priority"),
     )
 )
@@ -79,6 +80,8 @@ _CELLS: Final[Mapping[str, Callable[[JobView], object]]] = {
     "account": lambda job: job.account,
     "queue": lambda job: job.queue,
     "qos": lambda job: job.labels.get("qos", ""),
+    "deadline": lambda job: _time(job.deadline),
+    "deadline_state": lambda job: job.deadline_state,
     "priority": lambda job: job.priority,
     "walltime_s": lambda job: job.walltime,
     "cpus": lambda job: "" if job.cpus is None else job.cpus,

@@ -3,25 +3,31 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Final
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import parse_walltime
 
-__all__ = ["deadline_names", "parse_deadline", "read_deadline"]
+__all__ = ["deadline_names", "deadline_option", "parse_deadline", "read_deadline"]
 
-_NAMES = ("deadline", "x.deadline")
-"""Resources with the deadline: a resource of the site, or ``qsub -W x=deadline:…``."""
+_NAMES: Final = ("deadline", "x.deadline")
+"""Resources with the deadline, in lower case: a resource of the server, or the extension of Maui and Moab,
+``qsub -W x=DEADLINE:…``."""
 
-_END = 1 << 36
+_MOAB: Final = re.compile(r"(\d+:){1,3}\d+")
+_END: Final = 1 << 36
 
 
 def parse_deadline(text: str, submitted: int) -> int:
     """Return a deadline in seconds since the epoch.
 
     Raises ValueError with the allowed formats. ``text`` is in seconds since the epoch, a date with an offset
-    (``2026-12-24T18:00Z``), or ``+HH:MM:SS`` after the submission.
+    (``2026-12-24T18:00Z``), or ``+HH:MM:SS`` after the submission. ``[[DD:]HH:]MM:SS`` is Moab's form of the
+    latter. Moab's form of a date has no offset, and is refused.
     """
     said = text.strip()
+    if _MOAB.fullmatch(said):
+        said = f"+{said}"
     if re.fullmatch(r"\d{9,11}", said):
         found = int(said)
     elif said.startswith("+"):
@@ -51,15 +57,29 @@ def _wrong(text: str) -> ValueError:
 
 def read_deadline(resources: Mapping[str, str], submitted: int) -> int | None:
     """Return the deadline in a job's resources; None if it is absent or invalid."""
-    for name in _NAMES:
-        if name in resources:
-            try:
-                return parse_deadline(resources[name], submitted)
-            except ValueError:
-                return None
+    for name in _names_in(resources):
+        try:
+            return parse_deadline(resources[name], submitted)
+        except ValueError:
+            return None
     return None
+
+
+def _names_in(resources: Mapping[str, str]) -> list[str]:
+    """Return the names of the resources with a deadline; the resource of the server precedes."""
+    found = [name for name in resources if "deadline" in (name if name.islower() else name.lower())]
+    return sorted(
+        (name for name in found if name.strip().lower() in _NAMES),
+        key=lambda name: _NAMES.index(name.strip().lower()),
+    )
 
 
 def deadline_names(resources: Mapping[str, str]) -> set[str]:
     """Return the resources that contain a valid deadline."""
-    return {name for name in _NAMES if read_deadline({name: resources.get(name, "")}, 0) is not None}
+    return {name for name in _names_in(resources) if read_deadline({name: resources[name]}, 0) is not None}
+
+
+def deadline_option(resources: Mapping[str, str]) -> str:
+    """Return the option of qalter that replaces a job's deadline, up to the value."""
+    names = _names_in(resources)
+    return "-l deadline=" if names and names[0].strip().lower() == _NAMES[0] else "-W x=deadline:"

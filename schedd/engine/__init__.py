@@ -6,7 +6,15 @@ feature are parts of the engine and import its modules directly.
 """
 
 from schedd.engine.checkpoint import CheckpointError
-from schedd.engine.component import first_estimates, job_labels, job_refusal, job_scopes, rank_in_what_if
+from schedd.engine.component import (
+    first_estimates,
+    job_details,
+    job_labels,
+    job_refusal,
+    job_scopes,
+    rank_in_what_if,
+    what_if_details,
+)
 from schedd.engine.engine import Engine
 from schedd.engine.facts.alerts import OpenAlert, alert_kinds
 from schedd.engine.facts.records import (
@@ -90,6 +98,7 @@ __all__ = [
     "due_search",
     "first_estimates",
     "improvement_event",
+    "job_details",
     "job_displayed_start",
     "job_expected_start",
     "job_history",
@@ -109,4 +118,5 @@ __all__ = [
     "render_job",
     "requested_search",
     "start_facts",
+    "what_if_details",
 ]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.feature_list import feature_modules
-from schedd.model import Features, Never, Node, WaitingFor
+from schedd.model import FOREVER, Features, Never, Node, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan, Take
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
@@ -60,6 +60,7 @@ __all__ = [
     "charge_factor",
     "charged_jobs",
     "choose_alternatives",
+    "comment_remarks",
     "component_blocks",
     "component_breakdown",
     "component_calls",
@@ -78,10 +79,12 @@ __all__ = [
     "forecast_rounds",
     "fork_parts",
     "gets_no_promise",
+    "guaranteed_start",
     "is_known_reservation",
     "is_own_reservation",
     "is_planned_on_hold",
     "is_requeued_on_purpose",
+    "job_details",
     "job_labels",
     "job_refusal",
     "job_restriction",
@@ -97,6 +100,7 @@ __all__ = [
     "node_details",
     "node_order",
     "note_dispatch",
+    "note_end_of_promise",
     "note_record",
     "owner_shares",
     "preempted_runs",
@@ -115,6 +119,7 @@ __all__ = [
     "unmovable_jobs",
     "usage_history",
     "variants_in_what_if",
+    "what_if_details",
     "withdraw_nodes",
 ]
 
@@ -389,6 +394,22 @@ class Component(Generic[_S]):
     against the job or its nodes."""
     promises_nothing: Callable[["EngineState", "JobRecord"], bool] | None = None
     """Whether a job gets no promise."""
+    guaranteed_start: Callable[["EngineState", "JobRecord", int], int] | None = None
+    """Called with an eligible job and its planned start: the latest start that the component guarantees, from
+    then on; FOREVER: none. The component may decide on it here. The promise of the job is no later."""
+    promise_ended: Callable[["EngineState", "JobRecord"], None] | None = None
+    """Called when the promise of a job ended without being broken: the job was held, enlarged, moved, or
+    requeued. Guarantees end with it."""
+    comment_remarks: Callable[["EngineState", "JobRecord", int], Sequence[str]] | None = None
+    """Called with a job and its planned start: remarks for the comment that the server shows with it."""
+    job_details: Callable[["PlanSnapshot", "JobRecord", int], Mapping[str, Any]] | None = None
+    """Called with a job and its planned start (-1: none). Returns by field of the job's view a value that is
+    not the default one."""
+    what_if_details: (
+        Callable[["PlanSnapshot", JobFacts, "ParsedRequest", int, int], Mapping[str, Any]] | None
+    ) = None
+    """Called with a hypothetical job, its planned start (-1: none) and its promised one (FOREVER: none).
+    Returns by field of the what-if result a value that is not the default one."""
     notes: Callable[["PlanSnapshot", "JobRecord"], Sequence[str]] | None = None
     """Remarks on a job for its readers, each a clause without a full stop."""
     job_left_plan: Callable[["EngineState", str], None] | None = None
@@ -836,6 +857,55 @@ def _promise_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...
 def gets_no_promise(state: "EngineState", record: "JobRecord") -> bool:
     """Whether a component wants no promise for a job."""
     return any(check(state, record) for check in _promise_checks())
+
+
+@cache
+def _guarantees() -> tuple[Callable[["EngineState", "JobRecord", int], int], ...]:
+    """The functions ``guaranteed_start`` of all components: they are called for each job that is placed."""
+    return tuple(one.guaranteed_start for one in components() if one.guaranteed_start is not None)
+
+
+def guaranteed_start(state: "EngineState", record: "JobRecord", planned: int) -> int:
+    """The latest start that components guarantee to a job that is planned for then; FOREVER: none."""
+    return min((find(state, record, planned) for find in _guarantees()), default=FOREVER)
+
+
+def note_end_of_promise(state: "EngineState", record: "JobRecord") -> None:
+    """Report to the components that the promise of a job ended without being broken."""
+    for one in components():
+        if one.promise_ended is not None:
+            one.promise_ended(state, record)
+
+
+def comment_remarks(state: "EngineState", record: "JobRecord", start: int) -> list[str]:
+    """Remarks of all components for the comment of a job with a planned start."""
+    calls = (one.comment_remarks for one in components())
+    return [remark for call in calls if call is not None for remark in call(state, record, start)]
+
+
+@cache
+def _detail_sources() -> tuple[Callable[["PlanSnapshot", "JobRecord", int], Mapping[str, Any]], ...]:
+    """The functions ``job_details`` of all components: they are called for each job that is read."""
+    return tuple(one.job_details for one in components() if one.job_details is not None)
+
+
+def job_details(published: "PlanSnapshot", record: "JobRecord", start: int) -> dict[str, Any]:
+    """By field of a job's view: the values of components."""
+    found: dict[str, Any] = {}
+    for find in _detail_sources():
+        found |= find(published, record, start)
+    return found
+
+
+def what_if_details(
+    published: "PlanSnapshot", facts: JobFacts, understood: "ParsedRequest", start: int, promised: int
+) -> dict[str, Any]:
+    """By field of a what-if result: the values of components."""
+    found: dict[str, Any] = {}
+    for one in components():
+        if one.what_if_details is not None:
+            found |= one.what_if_details(published, facts, understood, start, promised)
+    return found
 
 
 def component_notes(published: "PlanSnapshot", record: "JobRecord") -> list[str]:

@@ -9,9 +9,7 @@ from schedd.engine.machine.nodes import is_to_return, leave_lost_nodes
 from schedd.engine.place.backfilling import is_backfilling, next_backfill, run_backfill
 from schedd.engine.place.budgets import apply_cost_limits
 from schedd.engine.place.costs import next_cost_check
-from schedd.engine.place.deadlines import remove_lost_deadlines
 from schedd.engine.place.placement import follow_dependencies
-from schedd.engine.rank.deadlines import next_lost_deadline
 from schedd.engine.rank.promises import break_overdue_promises, next_overdue_promise, record_plan_moves
 from schedd.engine.rank.ranking import next_rerank, rank_all
 from schedd.engine.run.dispatch import dispatch_by_policy, dispatch_jobs, move_late_jobs
@@ -41,8 +39,6 @@ def settle(state: EngineState, event: str) -> None:
         leave_lost_nodes(state, event)
     if state.dispatched and state.starts_step("outcomes"):
         void_unanswered(state, event)
-    if state.site.weights.deadline_lost == "hold" and state.starts_step("deadlines"):
-        remove_lost_deadlines(state, event)
     if state.chained and state.starts_step("dependencies"):
         follow_dependencies(state, event)
     for name, call in component_calls("before_dispatch"):
@@ -139,8 +135,6 @@ def next_wake(state: EngineState) -> int | None:
         ready = ready[ready > now]
         if ready.shape[0]:
             moments.append(int(ready.min()))
-    if "deadlines" not in waits:
-        moments.append(next_lost_deadline(state))
     if state.ends:
         moments.append(state.ends[0][0])
     moments += [

@@ -1,4 +1,4 @@
-"""Inputs of priority terms, and deadlines in answers."""
+"""Inputs of priority terms."""
 
 from typing import Any
 
@@ -99,23 +99,3 @@ def test_user_with_more_usage_has_fewer_fair_share_points() -> None:
     cluster.submit("3", walltime=10, owner="bob")
     assert points(cluster, "2")["fair_share"] == pytest.approx(100 * 2**-2)
     assert points(cluster, "3")["fair_share"] == 100.0
-
-
-def test_a_deadline_is_on_track_at_risk_or_missed() -> None:
-    cluster = Cluster(nodes=1)
-    cluster.submit("0", walltime=1000)
-    for job, deadline in (("1", "+1100"), ("2", "+1100"), ("3", "+50")):
-        cluster.submit(job, walltime=100, resources={"x.deadline": deadline})
-    cluster.submit("4", walltime=100)
-    assert [cluster.view(job).deadline_state for job in "1234"] == ["on_track", "at_risk", "missed", ""]
-    assert cluster.view("1").deadline == T + 1100
-    cluster.at(1001)
-    assert [cluster.view(job).deadline_state for job in "12"] == ["on_track", "missed"]
-
-
-def test_a_job_that_runs_past_its_chance_is_at_risk_until_its_deadline_is_over() -> None:
-    cluster = Cluster(nodes=1)
-    cluster.submit("1", walltime=100, resources={"x.deadline": "+60"})
-    assert cluster.view("1").deadline_state == "at_risk"
-    cluster.at(61)
-    assert cluster.view("1").deadline_state == "missed"

@@ -25,6 +25,7 @@ from schedd.start_sentence import (
 __all__ = [
     "describe_blocker",
     "describe_change",
+    "describe_deadline",
     "describe_job_start",
     "describe_link",
     "describe_what_if_start",
@@ -99,6 +100,22 @@ def forecast_age(job: JobView, now: int) -> str:
     if job.expected_start is None or as_of is None or now - as_of <= FORECAST_FRESH_S // 3:
         return ""
     return f"calculated {format_time_and_distance(as_of, now)}"
+
+
+def describe_deadline(job: JobView | WhatIfVariantResult, now: int, cause: str = "") -> str:
+    """The state of a deadline in words; ``cause`` put it at risk."""
+    if job.deadline_state == "accepted":
+        return "is accepted: only causes that may break a promise delay it"
+    if job.deadline_state == "at_risk":
+        return "is accepted, but not met as planned" + (f": {cause}" if cause else "")
+    if job.deadline_state == "missed":
+        words = "cannot be met"
+    else:
+        words = "is not guaranteed" if job.earliest_deadline is None else "is refused"
+    if job.earliest_deadline is None:
+        return words
+    earliest = format_time(job.earliest_deadline, now)
+    return f"{words}; the earliest that can be kept is {earliest} (deadline={job.earliest_deadline})"
 
 
 def format_nodes(shares: Sequence[ShareFacts]) -> str:

@@ -43,6 +43,8 @@ class _QueueRow(NamedTuple):
     expected_as_of: int | None
     predicted: bool
     promised_start: int | None
+    deadline: int | None
+    deadline_state: str
     labels: Mapping[str, str]
     why: str = ""
 
@@ -179,14 +181,27 @@ def _sort_planned(jobs: list[_QueueRow], sort: str, now: int) -> list[_QueueRow]
 
 
 def _planned(jobs: list[_QueueRow], now: int) -> str:
-    head = ("PLANNED", "USER", _queue_head(jobs), "CPUS", "WALLTIME")
+    head = ["PLANNED", "USER", _queue_head(jobs), "CPUS", "WALLTIME"]
     firsts = [(*_identity_cells(job), format_duration(job.walltime)) for job in jobs]
-    starts = [_start_cells(job, now) for job in jobs]
-    if not any(job.predicted for job in jobs):
-        plain = [(*first, start, latest) for first, (start, _, latest) in zip(firsts, starts, strict=True)]
-        return format_table((*head, "START", "AT THE LATEST"), plain, right="3456", last=13)
+    starts: list[tuple[str, ...]] = [_start_cells(job, now) for job in jobs]
+    if any(job.predicted for job in jobs):
+        head += ["LIKELY", "90 % BY", "AT THE LATEST"]
+        right = "34567"
+    else:
+        starts = [(start, latest) for start, _, latest in starts]
+        head += ["START", "AT THE LATEST"]
+        right = "3456"
     lines = [(*first, *start) for first, start in zip(firsts, starts, strict=True)]
-    return format_table((*head, "LIKELY", "90 % BY", "AT THE LATEST"), lines, right="34567", last=13)
+    if any(job.deadline is not None for job in jobs):
+        head.append("DEADLINE")
+        lines = [(*line, _deadline_cell(job, now)) for line, job in zip(lines, jobs, strict=True)]
+    return format_table(tuple(head), lines, right=right, last=13)
+
+
+def _deadline_cell(job: _QueueRow, now: int) -> str:
+    """`Fri 10:49 accepted`."""
+    state = job.deadline_state.replace("_", " ")
+    return f"{_cell_time(job.deadline, now)} {state}" if job.deadline is not None else "-"
 
 
 def _start_cells(job: _QueueRow, now: int) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from schedd.cli.user.ended_job import show_ended_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time, shorten_list
 from schedd.cli.user.job_text import (
     describe_change,
+    describe_deadline,
     describe_job_start,
     describe_what_if_start,
     explanation_rows,
@@ -281,11 +282,8 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
     if job.at_risk is not None:
         yield "at risk", f"it cannot be kept as planned now: {job.at_risk.cause}"
     if job.deadline is not None:
-        states = {"on_track": "is met", "at_risk": "is not met as planned", "missed": "cannot be met"}
-        yield (
-            "deadline",
-            f"{format_time(job.deadline, now)}, which {states.get(job.deadline_state, '')}",
-        )
+        risk = job.at_risk.cause if job.at_risk is not None else ""
+        yield "deadline", f"{format_time(job.deadline, now)} {describe_deadline(job, now, risk)}"
     if state == "planned":
         yield from explanation_rows(found, now)
     if found.last_change is not None and state != "running":
@@ -336,6 +334,7 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
             late = found.late_by
             met = f"cannot be met: it would have to be {format_duration(late)} later" if late else "is met"
             yield "deadline", f"{format_time(found.deadline, now)} {met}"
+            yield "", f"as submitted now, it {describe_deadline(found, now)}"
         yield "on", format_nodes(found.planned_nodes)
         if found.promised_start is not None and not at_once:
             yield "promise", "is made when the job is submitted"

@@ -24,7 +24,6 @@ from schedd.engine.place import dependencies
 from schedd.engine.place.costs import place_affordably
 from schedd.engine.place.missing_starts import explain_missing_start
 from schedd.engine.place.placement_policy import place_by_site_policy
-from schedd.engine.rank.deadlines import KIND, lost_deadline
 from schedd.engine.rank.promises import end_promise, make_promise, record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard, block_job, mark_for_update
 from schedd.engine.rank.ranking import advance_job, correct_last_rank
@@ -138,8 +137,6 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
             wait = links
             if dependencies.may_be_planned(record):
                 state.chained[record.id] = None
-        if isinstance(wait, WaitingFor) and wait.kind == KIND:
-            record = end_promise(state, record, event, "it can no longer end by its deadline")
         state.queue.pop(record.slot, None)
         block_job(state, apply_step(record, Step.CHAINED, behind=()), wait)
         return
@@ -221,7 +218,7 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
     wait = first_waiting_reason(
         record.facts, state.queue_stop_reason(record.facts.queue), chained=bool(record.behind)
     )
-    return WaitingFor(*wait) if wait is not None else lost_deadline(state, record)
+    return WaitingFor(*wait) if wait is not None else None
 
 
 def follow_dependencies(state: EngineState, event: str) -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import gets_no_promise
+from schedd.engine.component import gets_no_promise, guaranteed_start, note_end_of_promise
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.displayed_start import are_outdated, is_outdated
 from schedd.engine.facts.job_requests import slot_limited
@@ -39,6 +39,7 @@ from schedd.plan.plan import Moves
 
 __all__ = [
     "break_overdue_promises",
+    "bring_promise_forward",
     "end_promise",
     "judge_restored",
     "judge_start",
@@ -48,6 +49,7 @@ __all__ = [
     "record_moves",
     "record_plan_moves",
     "restore_promises",
+    "slack_start",
 ]
 
 _CHANGES_KEPT = 2_000_000
@@ -226,20 +228,37 @@ def _delay_cause(state: EngineState, record: JobRecord) -> Cause:
 
 
 def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
-    """Promise a start to a job that is eligible and has none promised yet."""
+    """Promise a start to a job that is eligible and has none promised yet. A promise that was made before is
+    brought forward to what components guarantee from now on.
+    """
     slot = record.slot
-    if record.eligible_since < 0 or state.promise[slot] < FOREVER or gets_no_promise(state, record):
+    if record.eligible_since < 0 or gets_no_promise(state, record):
         return
-    state.promise[slot] = state.bound[slot] = _latest(state, slot, start)
+    guaranteed = guaranteed_start(state, record, start)
+    if state.promise[slot] < FOREVER:
+        bring_promise_forward(state, slot, guaranteed)
+        return
+    state.promise[slot] = state.bound[slot] = min(slack_start(state, slot, start), guaranteed)
     weak = bool(state.assumed) and _follows_assumed_walltime(state, slot)
     if weak != record.weak:
         state.store_record(apply_step(record, Step.PROMISED, weak=weak))
 
 
+def bring_promise_forward(state: EngineState, slot: int, latest: int) -> None:
+    """Promise that a job starts at ``latest`` at the latest; an earlier promise stays."""
+    state.promise[slot] = min(int(state.promise[slot]), latest)
+    state.bound[slot] = min(int(state.bound[slot]), latest)
+
+
 def _latest(state: EngineState, slot: int, planned: int) -> int:
-    """The last start that is promised to a job that is planned to start then; FOREVER: its queue promises
-    none.
-    """
+    """The last start that is promised to a job that is planned to start then; FOREVER: none is."""
+    record = state.by_slot[slot]
+    guaranteed = guaranteed_start(state, record, planned) if record is not None else FOREVER
+    return min(slack_start(state, slot, planned), guaranteed)
+
+
+def slack_start(state: EngineState, slot: int, planned: int) -> int:
+    """The planned start of a job plus the slack of its queue; FOREVER: the queue promises nothing."""
     record = state.by_slot[slot]
     slack = queue_slack(state.settings, record.facts.queue if record is not None else "")
     return slack.latest(planned, max(0, planned - int(state.waits_since[slot])))
@@ -300,6 +319,7 @@ def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -
         return apply_step(record, Step.UNPROMISED, ended=record.ended)
     ended = EndedPromise(state.now, event, words, int(state.promise[record.slot]))
     state.promise[record.slot] = state.bound[record.slot] = FOREVER
+    note_end_of_promise(state, record)
     return apply_step(record, Step.UNPROMISED, ended=ended)
 
 

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.component import run_time_predictions
+from schedd.engine.component import comment_remarks, run_time_predictions
 from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_update
 from schedd.engine.facts.explanations import explain_job, request_notes, server_refusal
 from schedd.engine.facts.pools import binding
@@ -223,7 +223,11 @@ def _write_job(state: EngineState, record: JobRecord, event: str) -> None:
         decision = _make_write(state, record, event, None, (), _overdue_text(state, record))
     elif start >= 0:
         nodes = tuple(share.node for share in planned_shares(state.plan, slot))
-        notes = [*filter(None, [server_refusal(record)]), *request_notes(record)]
+        notes = [
+            *filter(None, [server_refusal(record)]),
+            *comment_remarks(state, record, start),
+            *request_notes(record),
+        ]
         if start <= state.halt_published_until:
             notes.append(_HALT)
         decision = _make_write(state, record, event, start, nodes, "; ".join(notes))

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import component_notes, job_labels
+from schedd.engine.component import component_notes, job_details, job_labels
 from schedd.engine.facts.displayed_start import displayed_start
 from schedd.engine.facts.explanations import explain_job, format_moment, job_notes
 from schedd.engine.facts.pools import binding, free_amounts
@@ -43,6 +42,13 @@ __all__ = [
 _MOVED_FOR_OTHERS: Final = (Cause.IMPROVED, Cause.CHOSEN, Cause.PRIORITY, Cause.DEADLINE)
 """Causes that move a job later for the sake of others, within its promise."""
 _NAMED_JOBS: Final = 5
+
+_WITHOUT_DETAILS: Final[Mapping[str, Any]] = {
+    "deadline": None,
+    "deadline_state": "",
+    "earliest_deadline": None,
+}
+"""Fields of a job's view that components fill."""
 
 JobStatus = Literal["running", "starting", "planned", "waiting", "never"]
 
@@ -129,9 +135,12 @@ class JobView:
     """The limits that leave the job no room before its planned start, each by itself."""
     deadline: int | None
     """Until when its owner wants it to have ended."""
-    deadline_state: Literal["", "on_track", "at_risk", "missed"]
-    """`on_track`: it ends in time as planned now; `at_risk`: it could still, if it started sooner (or ends
-    before its walltime); `missed`: it cannot any more. Empty without a deadline."""
+    deadline_state: Literal["", "accepted", "wished", "at_risk", "missed"]
+    """`accepted`: it ends in time, barring the causes that may break a promise; `wished`: nothing is
+    guaranteed (not accepted, or not decided yet); `at_risk`: accepted, but such a cause delayed it beyond its
+    deadline as planned now; `missed`: it cannot end in time any more. Empty without a deadline."""
+    earliest_deadline: int | None
+    """Of a job whose deadline was refused: the earliest one that would be accepted as planned now."""
     conditional: tuple[str, ...]
     """Conditions of the planned start: dependencies such as `afterok:12.server`."""
     weak: bool
@@ -247,7 +256,6 @@ def render_job(
     displayed = job_displayed_start(published, record, start)
     expected = job_expected_start(published, record)
     predicted = published.settings.predicts(facts.queue)
-    deadline = read_deadline(facts.resources, facts.submitted)
     needs_limits = standing == "planned" and (wants("limited_by") or wants("why"))
     limits = _limited_by(published, record) if needs_limits else ()
     together = required_node_sets(record, published.node_sets)
@@ -306,8 +314,6 @@ def render_job(
         promised_start=promised,
         headline=headline,
         limited_by=limits,
-        deadline=deadline,
-        deadline_state=_deadline_state(deadline, walltime, start, standing, published.as_of),
         conditional=tuple(f"{link.kind}:{link.job}" for link in record.behind),
         weak=record.weak,
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
@@ -324,6 +330,7 @@ def render_job(
         as_of=published.as_of,
         generation=published.generation,
         stale=published.stale,
+        **{**_WITHOUT_DETAILS, **job_details(published, record, start)},
     )
 
 
@@ -340,17 +347,6 @@ def start_facts(view: JobView) -> StartFacts:
         at_risk=view.at_risk is not None,
         predicted=view.predicted,
     )
-
-
-def _deadline_state(
-    deadline: int | None, walltime: int, start: int, standing: JobStatus, now: int
-) -> Literal["", "on_track", "at_risk", "missed"]:
-    if deadline is None:
-        return ""
-    if start >= 0 and start + walltime <= deadline:
-        return "on_track"
-    soonest = now if standing == "running" else now + walltime
-    return "at_risk" if soonest <= deadline and standing != "never" else "missed"
 
 
 def _limited_by(published: PlanSnapshot, record: JobRecord) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from schedd.engine import (
     JobRecord,
     PlanSnapshot,
+    job_details,
     job_displayed_start,
     job_expected_start,
     job_labels,
@@ -48,6 +49,8 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     "expected_as_of": lambda published, jobs, _: [job_expected_start(published, job).as_of for job in jobs],
     "predicted": lambda published, jobs, _: [published.settings.predicts(job.facts.queue) for job in jobs],
     "promised_start": lambda published, jobs, _: _promised(published, jobs),
+    "deadline": lambda published, jobs, starts: _details("deadline", None, published, jobs, starts),
+    "deadline_state": lambda published, jobs, starts: _details("deadline_state", "", published, jobs, starts),
 }
 PLAIN: Final = _COLUMNS.keys()
 """Fields of a job's view that are available as columns."""
@@ -57,6 +60,15 @@ def columns(published: PlanSnapshot, listed: JobListing, only: AbstractSet[str])
     """Return the values of these fields, which must be in ``PLAIN``, for the listed jobs."""
     found = _COLUMNS.items()
     return {name: of(published, listed.records, listed.starts) for name, of in found if name in only}
+
+
+def _details(
+    field: str, absent: object, published: PlanSnapshot, jobs: Sequence[JobRecord], starts: Sequence[int]
+) -> list[Any]:
+    """The values of components for one field."""
+    return [
+        job_details(published, job, start).get(field, absent) for job, start in zip(jobs, starts, strict=True)
+    ]
 
 
 def _promised(published: PlanSnapshot, jobs: Sequence[JobRecord]) -> list[int | None]:

@@ -1,4 +1,6 @@
-"""An emulated TORQUE, the real adapter and the real daemon: partitions and QOS are obeyed and shown."""
+"""An emulated TORQUE, the real adapter and the real daemon: partitions, QOS and deadlines are obeyed and
+shown.
+"""
 
 import asyncio
 import json
@@ -65,7 +67,7 @@ def _read_page(url: str, page: str) -> str:
         return answer.text
 
 
-async def test_partitions_and_qos_are_obeyed_and_shown(
+async def test_partitions_qos_and_deadlines_are_obeyed_and_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = [NodeSpec(f"node{i}", 8, ("ib",) if i < 3 else (), MEMORY) for i in (1, 2, 3)]
@@ -134,9 +136,26 @@ async def test_partitions_and_qos_are_obeyed_and_shown(
                 "node2",
                 "node3",
             )
+            kept = submit(extra={"x": "DEADLINE:24:00:00"})
+            late = submit(extra={"x": "DEADLINE:1:10:00"})
+            accepted = await view_of(house, f"/jobs/{kept}", lambda one: one["deadline_state"] == "accepted")
+            assert accepted["deadline"] == accepted["submitted"] + 86_400
+            offered = await view_of(house, f"/jobs/{late}", lambda one: one["earliest_deadline"])
+            assert offered["deadline_state"] == "wished"
+            async with asyncio.timeout(WAIT_S):
+                for job, words in ((kept, "deadline accepted"), (late, "deadline refused")):
+                    while words not in house.server.job(job).attributes.get("comment", ""):
+                        await asyncio.sleep(0.2)
+            metrics = await asyncio.to_thread(_read, f"{house.urls[0]}/metrics")
+            assert 'schedd_deadlines_total{cluster="main",outcome="accepted"} 1.0' in metrics
+            page = await asyncio.to_thread(_read_page, house.urls[0], f"jobs/{kept}")
+            assert '<span class="tag">accepted</span>' in page
             for command, said in (
                 (["showq", "--qos", "gold"], "batch/gold"),
                 (["checkjob", small], "QOS gold"),
+                (["checkjob", kept], "is accepted: only causes that may break a promise delay it"),
+                (["showstart", late], "is refused; the earliest that can be kept is"),
+                (["showq"], "DEADLINE"),
                 (
                     ["showstart", "1@8@0:10:00", "--qos", "platinum"],
                     "QOS platinum, which does not exist here",

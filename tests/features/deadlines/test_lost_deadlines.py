@@ -43,7 +43,7 @@ def test_it_leaves_the_plan_a_second_after_its_latest_start_and_others_go_on() -
     site = Due()
     site.at(100)
     assert [site.start(job) for job in "23"] == [150, 250]
-    assert site.view("2").deadline_state == "at_risk"
+    assert site.view("2").deadline_state == "wished"
     assert site.promise("2") is not None
     site.at(101)
     assert [site.start(job) for job in "23"] == [None, 150]

@@ -1,0 +1,111 @@
+"""Admission by deadline.
+
+A deadline is accepted if the job, as planned, ends by it: from then on the latest start that meets it is a
+bound of the plan, like a promise. Only the causes that may break a promise may break it. A refused deadline
+is accepted later, as soon as the plan meets it.
+"""
+
+from collections import Counter
+
+from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.rank.promises import make_promise, slack_start
+from schedd.features.deadlines.settings import DeadlineSettings
+from schedd.features.deadlines.state import AcceptedDeadline, DeadlinesState, deadlines_state
+from schedd.model import FOREVER
+from schedd.policy.priority import latest_start
+from schedd.wire import JobDeleted, JobEnded
+
+__all__ = ["accept_refused", "count_outcome", "guaranteed_start", "withdraw_admission"]
+
+
+def guaranteed_start(state: EngineState, record: JobRecord, planned: int) -> int:
+    """Return the latest start that meets the accepted deadline of a job; FOREVER: none is accepted.
+
+    A deadline that is new, or was altered, is accepted or refused here.
+    """
+    part, slot = deadlines_state(state), record.slot
+    deadline = int(state.due_by[slot])
+    if deadline >= FOREVER and not (record.id in part.accepted or record.id in part.refused):
+        return FOREVER
+    settings = state.site.part(DeadlineSettings)
+    latest = latest_start(deadline, record.understood.walltime) - settings.margin
+    known = part.accepted.get(record.id)
+    if known is not None:
+        if known.deadline == deadline:
+            return latest if planned <= latest else FOREVER
+        _restore_promise(state, record, known, planned)
+    if deadline >= FOREVER or not settings.admits(record.facts):
+        _forget(part, record.id)
+        return FOREVER
+    if planned > latest:
+        if part.refused.get(record.id) != deadline:
+            part.refused[record.id] = deadline
+            _count(part, "refused")
+            state.update_due[slot] = state.publishes_starts
+        return FOREVER
+    promised = int(state.promise[slot])
+    if not planned <= promised < FOREVER:
+        promised = slack_start(state, slot, planned)
+    _forget(part, record.id)
+    part.accepted[record.id] = AcceptedDeadline(deadline, state.now, promised)
+    _count(part, "accepted")
+    state.update_due[slot] = state.publishes_starts
+    return latest
+
+
+def _restore_promise(state: EngineState, record: JobRecord, known: AcceptedDeadline, planned: int) -> None:
+    """Promise a job the start that it had been promised before its deadline was accepted: its deadline was
+    altered.
+    """
+    part, slot = deadlines_state(state), record.slot
+    del part.accepted[record.id]
+    part.published = None
+    state.promise[slot] = max(int(state.promise[slot]), known.promised_before)
+    state.bound[slot] = max(int(state.bound[slot]), int(state.promise[slot]))
+    present = state.records[record.id]
+    if present.risk is not None and 0 <= planned <= state.promise[slot]:
+        state.store_record(apply_step(present, Step.RISKED, lost=None, risk=None))
+
+
+def accept_refused(state: EngineState, _event: str) -> None:
+    """Accept refused deadlines that the plan meets since jobs moved in this batch."""
+    part = deadlines_state(state)
+    if not part.refused or not state.moves:
+        return
+    plan, margin = state.plan, state.site.part(DeadlineSettings).margin
+    slots = plan.planned()
+    slots = slots[state.due_by[slots] < FOREVER]
+    ends = plan.starts(slots) + plan.jobs.durations[slots]
+    for slot in slots[ends + margin <= state.due_by[slots]].tolist():
+        record = state.by_slot[slot]
+        if record is not None and record.id in part.refused and record.phase is Phase.WAITING:
+            make_promise(state, record, plan.start(slot))
+
+
+def withdraw_admission(state: EngineState, record: JobRecord) -> None:
+    """Forget the admission of a job whose promise ended: it is judged again when it is eligible."""
+    _forget(deadlines_state(state), record.id)
+
+
+def count_outcome(state: EngineState, event: JobDeleted | JobEnded) -> None:
+    """Count whether an accepted deadline was met by a job that is gone; of a deleted one, if it was not."""
+    part = deadlines_state(state)
+    known = part.accepted.get(event.job_id)
+    if known is not None and event.time > known.deadline:
+        _count(part, "missed")
+    elif known is not None and isinstance(event, JobEnded):
+        _count(part, "kept")
+    _forget(part, event.job_id)
+
+
+def _forget(part: DeadlinesState, job: str) -> None:
+    if part.accepted.pop(job, None) is not None or part.refused.pop(job, None) is not None:
+        part.published = None
+    part.refused.pop(job, None)
+
+
+def _count(part: DeadlinesState, outcome: str) -> None:
+    part.counts = dict(Counter(part.counts) + Counter([outcome]))
+    part.published = None

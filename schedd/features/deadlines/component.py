@@ -1,0 +1,39 @@
+"""What deadlines add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component import Component
+from schedd.features.deadlines.admission import (
+    accept_refused,
+    count_outcome,
+    guaranteed_start,
+    withdraw_admission,
+)
+from schedd.features.deadlines.lost import (
+    WAIT_KIND,
+    next_lost_deadline,
+    remove_lost_deadlines,
+    wait_for_deadline,
+)
+from schedd.features.deadlines.state import DeadlinesState, publish_deadlines
+from schedd.features.deadlines.views import comment_remarks, job_details, notes, what_if_details
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="deadlines",
+    state=DeadlinesState,
+    must_wait=wait_for_deadline,
+    ends_promise=frozenset({WAIT_KIND}),
+    time_passed=remove_lost_deadlines,
+    next_wake=next_lost_deadline,
+    guaranteed_start=guaranteed_start,
+    promise_ended=withdraw_admission,
+    settle=accept_refused,
+    job_gone=count_outcome,
+    comment_remarks=comment_remarks,
+    job_details=job_details,
+    notes=notes,
+    what_if_details=what_if_details,
+    published=publish_deadlines,
+)

@@ -1,0 +1,82 @@
+"""Missed deadlines, for sites that hold such jobs (``deadline_lost = "hold"``; multilevel.md §8, 5).
+
+Whether a deadline is missed depends only on the job, the time and the policy. Nothing is stored: the hold
+reappears after a restart and ends with a change of the deadline, the walltime or the policy.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from schedd.dialect.deadline import read_deadline
+from schedd.engine.component import is_planned_on_hold
+from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place.placement import replan
+from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.model import FOREVER, WaitingFor
+from schedd.plan.columns import Ints
+from schedd.policy.priority import latest_start
+
+__all__ = ["WAIT_KIND", "next_lost_deadline", "remove_lost_deadlines", "wait_for_deadline"]
+
+WAIT_KIND: Final = "deadline"
+"""Of ``WaitingFor``."""
+
+
+def wait_for_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:
+    """Return what a job waits for that can no longer end by its deadline; None: it may start."""
+    return None if is_planned_on_hold(state, record) else _lost_deadline(state, record)
+
+
+def _lost_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:
+    if state.site.weights.deadline_lost != "hold" or record.slot < 0:
+        return None
+    # The columns have the deadline before the job was altered.
+    deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    if deadline is None or latest_start(deadline, record.understood.walltime) >= state.now:
+        return None
+    return WaitingFor(
+        WAIT_KIND,
+        f"its user or an admin, since it can no longer end by its deadline, {format_moment(deadline)}: "
+        "set a later deadline or a shorter walltime (qalter)",
+    )
+
+
+def remove_lost_deadlines(state: EngineState, event: str) -> None:
+    """Remove planned jobs that can no longer end by their deadlines; jobs that are about to start stay."""
+    if state.site.weights.deadline_lost != "hold":
+        return
+    for slot in _lost_slots(state):
+        record = state.by_slot[slot]
+        if record is None or record.phase is not Phase.WAITING or _lost_deadline(state, record) is None:
+            continue
+        with JobErrorGuard(state, record.id, event):
+            if not is_planned_on_hold(state, record):
+                state.frees += state.plan.start(slot) >= 0
+                replan(state, record, event, Cause.ADMIN, "it can no longer end by its deadline")
+
+
+def next_lost_deadline(state: EngineState) -> int:
+    """Return the first second in which another deadline will be missed; FOREVER: none."""
+    if state.site.weights.deadline_lost != "hold":
+        return FOREVER
+    _, latest = _latest_starts(state)
+    return int(latest[latest >= state.now].min(initial=FOREVER - 1)) + 1
+
+
+def _lost_slots(state: EngineState) -> list[int]:
+    """Return the slots of waiting jobs with lost deadlines, the earliest planned start first."""
+    slots, latest = _latest_starts(state)
+    slots = slots[latest < state.now]
+    found: list[int] = slots[np.lexsort((slots, state.plan.starts(slots)))].tolist()
+    return found
+
+
+def _latest_starts(state: EngineState) -> tuple[Ints, Ints]:
+    """Return the slots of waiting jobs with a deadline, and the latest start of each that meets it."""
+    unplaced = [*state.queue, *(state.records[job].slot for job in state.without_place)]
+    slots = np.union1d(state.plan.planned(), np.array(unplaced, np.int64))
+    slots = slots[state.due_by[slots] < FOREVER]
+    return slots, state.due_by[slots] - state.plan.jobs.durations[slots]

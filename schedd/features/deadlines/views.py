@@ -1,0 +1,108 @@
+"""Deadlines for readers: state of a job's deadline, the earliest one that can be kept, and remarks."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from schedd.dialect.deadline import deadline_option, read_deadline
+from schedd.engine.facts.explanations import format_moment
+from schedd.engine.facts.job_requests import ParsedRequest
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.state import EngineState
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.deadlines.settings import DeadlineSettings
+from schedd.features.deadlines.state import PublishedDeadlines, deadlines_state
+from schedd.model import Never
+from schedd.policy.priority import latest_start
+from schedd.wire import JobFacts
+
+__all__ = ["comment_remarks", "job_details", "notes", "what_if_details"]
+
+_NOTHING: Final[Mapping[str, Any]] = {}
+
+
+def job_details(published: PlanSnapshot, record: JobRecord, start: int) -> Mapping[str, Any]:
+    """Return the deadline of a job, its state, and the earliest deadline that can be kept if that one was
+    refused.
+    """
+    deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    if deadline is None:
+        return _NOTHING
+    part, walltime = published.part(PublishedDeadlines), record.understood.walltime
+    accepted = _is_accepted(part, record, deadline)
+    soonest = published.as_of if record.phase is Phase.RUNNING else published.as_of + walltime
+    if 0 <= start <= latest_start(deadline, walltime):
+        state = "accepted" if accepted else "wished"
+    elif soonest > deadline or isinstance(record.answer, Never):
+        state = "missed"
+    else:
+        state = "at_risk" if accepted else "wished"
+    found: dict[str, Any] = {"deadline": deadline, "deadline_state": state}
+    if part.refused.get(record.id) == deadline and start >= 0 and record.phase is Phase.WAITING:
+        found["earliest_deadline"] = start + walltime + part.settings.margin
+    return found
+
+
+def _is_accepted(part: PublishedDeadlines, record: JobRecord, deadline: int) -> bool:
+    known = part.accepted.get(record.id)
+    return known is not None and known.deadline == deadline
+
+
+def notes(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
+    """Return what the admission of a waiting job's deadline means."""
+    deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    if deadline is None or record.phase not in (Phase.WAITING, Phase.DISPATCHED):
+        return ()
+    start = int(published.starts[record.slot]) if record.slot >= 0 else -1
+    details = job_details(published, record, start)
+    moment, earliest = format_moment(deadline), details.get("earliest_deadline")
+    match details["deadline_state"]:
+        case "accepted":
+            return (f"its deadline, {moment}, is accepted: only causes that may break a promise delay it",)
+        case "at_risk":
+            cause = f" ({record.risk.cause})" if record.risk is not None else ""
+            return (f"its accepted deadline, {moment}, is at risk{cause}",)
+        case "wished" if earliest is not None:
+            option = deadline_option(record.facts.resources)
+            offer = f"the earliest that can be kept is {format_moment(earliest)}: qalter {option}{earliest}"
+            return (f"its deadline, {moment}, was refused; {offer}",)
+        case "wished" if not published.part(PublishedDeadlines).settings.admits(record.facts):
+            return (f"its deadline, {moment}, is a wish: this site accepts no deadlines of such jobs",)
+    return ()
+
+
+def comment_remarks(state: EngineState, record: JobRecord, start: int) -> Sequence[str]:
+    """Return the state of a planned job's deadline, for its comment."""
+    deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    if deadline is None:
+        return ()
+    part, walltime = deadlines_state(state), record.understood.walltime
+    in_time = start <= latest_start(deadline, walltime)
+    known = part.accepted.get(record.id)
+    if known is not None and known.deadline == deadline:
+        return ("deadline accepted" if in_time else "accepted deadline at risk",)
+    if part.refused.get(record.id) == deadline:
+        margin = state.site.part(DeadlineSettings).margin
+        return (f"deadline refused, {format_moment(start + walltime + margin)} can be kept",)
+    return ()
+
+
+def what_if_details(
+    published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, start: int, promised: int
+) -> Mapping[str, Any]:
+    """Return whether the deadline of a hypothetical job would be accepted, and the promise that follows."""
+    deadline = read_deadline(facts.resources, facts.submitted)
+    if deadline is None:
+        return _NOTHING
+    settings, walltime = published.part(PublishedDeadlines).settings, understood.walltime
+    latest = latest_start(deadline, walltime) - settings.margin
+    if start < 0:
+        missed = latest_start(deadline, walltime) < published.as_of
+        return {"deadline_state": "missed" if missed else "wished"}
+    if settings.admits(facts) and start <= latest:
+        return {"deadline_state": "accepted", "promised_start": min(latest, promised)}
+    if latest_start(deadline, walltime) < published.as_of:
+        return {"deadline_state": "missed", "earliest_deadline": start + walltime + settings.margin}
+    found = {"deadline_state": "wished"}
+    if not settings.admits(facts):
+        return found
+    return {**found, "earliest_deadline": start + walltime + settings.margin}
