@@ -340,6 +340,9 @@ class WhatIfRequest(_ResourceRequest):
     variants: Annotated[
         tuple[WhatIfVariant, ...], Field(description="Each is answered, too.", max_length=20)
     ] = ()
+    expected: Annotated[
+        bool, Field(description="Whether the expected start is wanted: without it the answer comes sooner.")
+    ] = True
     windows: Annotated[int, Field(description="Maximum number of start windows.", ge=0, le=100)] = 0
     changes: Annotated[
         bool,

@@ -113,7 +113,7 @@ async def post_what_if(
             lambda name: _visible_jobs(copy.published, visibility, name),
         )
     submitter = question.owner or (caller.name if caller.role == "user" else "")
-    expecting = request.app.state.clusters.forecast(cluster.name)
+    expecting = request.app.state.clusters.forecast(cluster.name) if question.expected else None
     found = await run_question(
         request,
         answer_what_if,

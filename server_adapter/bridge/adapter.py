@@ -32,7 +32,7 @@ from server_adapter.batch.errors import (
     ServerRefusedError,
     ServerUnreachableError,
 )
-from server_adapter.batch.supervision import work_together
+from server_adapter.batch.supervision import TaskSet, work_together
 from server_adapter.bridge.accepted_runs import AcceptedRuns
 from server_adapter.bridge.attribute_writer import AttributeWriter
 from server_adapter.bridge.daemon_client import AnotherAdapterError, DaemonAwayError, DaemonClient
@@ -113,6 +113,9 @@ class Adapter:
         self.state: ServerState | None = None
         self.cycles = 0
         self._reservations = ReservationConfirmer(self.server, self._client, clock)
+        self._reservation_tasks = TaskSet("a reservation")
+        self._settling = False
+        self._settled_at = -1  # number of the last full reading that began before the last settlement ended
         self._reading_requested = asyncio.Event()
         self._scope: ReadScope | None = None  # requested since the start of the last reading
         self._read_whole_at = float("-inf")
@@ -204,6 +207,7 @@ class Adapter:
         try:
             await self._runs.close()
             await self._preemptions.close()
+            await self._reservation_tasks.close()
             await self.server.close()
             await self._client.close()
             await self._drain.close()
@@ -368,7 +372,7 @@ class Adapter:
         if self.settings.mode != "scheduler":
             self._compare(started, events, before or EMPTY_STATE)
         if self.settings.mode == "scheduler" and not self._daemon_unreachable():
-            await self._reserve(state)
+            self._reserve(state)
             if state.server.scheduling and not self.server.barred():
                 await self.server.resume_jobs()
         # 4. Periodic snapshots.
@@ -411,18 +415,27 @@ class Adapter:
             await self.delivery.enqueue(reserve_event(name, held, id=next(self.delivery.ids), now=now))
         self._snapshots.sent()
 
-    async def _reserve(self, state: ServerState) -> None:
-        """Settle one reservation, once the daemon has all events."""
-        if not self._reservations.has_open(state):
+    def _reserve(self, state: ServerState) -> None:
+        """Begin to settle one reservation, once the daemon has all events. The daemon's answer may take long:
+        readings, and the events of jobs that end meanwhile, do not wait for it.
+        """
+        if self._settling or self._begun <= self._settled_at or not self._reservations.has_open(state):
             return
         if len(self.delivery.outbox):
             asyncio.get_running_loop().call_later(_SOON, self.request_reading)
             return
+        self._settling = True
+        self._reservation_tasks.spawn(self._settle_reservation(state))
+
+    async def _settle_reservation(self, state: ServerState) -> None:
         try:
             if await self._reservations.settle(state):
                 self.request_reading()
-        except DaemonAwayError as error:
+        except (DaemonAwayError, *_TROUBLE) as error:
             _log.debug("reservations wait: %s", error)
+        finally:
+            self._settling = False
+            self._settled_at = self._begun  # the next one is settled after a reading that shows this one
 
     def _daemon_unreachable(self) -> bool:
         return self.state is not None and self.cycles > 1 and self.delivery.away

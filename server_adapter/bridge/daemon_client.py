@@ -171,7 +171,7 @@ class DaemonClient:
 
         Raises `DaemonAwayError`, `DaemonRefusedError`.
         """
-        body = {"resources": dict(resources), "not_before": not_before, "queue": queue}
+        body = {"resources": dict(resources), "not_before": not_before, "queue": queue, "expected": False}
         answer = await self._request("POST", "/what-if", json=body)
         try:
             found = answer.json()
@@ -238,7 +238,8 @@ class DaemonClient:
             answer = await self._client.request(method, url + self._path + path, **options)  # type: ignore[arg-type]
         except httpx2.HTTPError as error:
             raise DaemonAwayError(f"schedd does not answer at {url}: {error!r}") from error
-        if answer.status_code >= 500 or answer.status_code in (408, 425, 429):
+        gave_up = answer.status_code == 422 and _kind(answer) == "too-hard"  # perhaps not in a moment
+        if gave_up or answer.status_code >= 500 or answer.status_code in (408, 425, 429):
             why = _problem_text(answer)
             away = DaemonBusyError if answer.status_code in (429, 503) else DaemonAwayError
             raise away(f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else ""))

@@ -1,8 +1,10 @@
 """Expected start of a hypothetical job, from a plan with predicted run times."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Final
 
 import numpy as np
 
@@ -28,6 +30,9 @@ from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
 from schedd.wire import JobFacts
 
 __all__ = ["ExpectationSource", "expectation_source"]
+
+_DRAWING_S: Final = 2.0
+"""Seconds after which no further run times are drawn: a busy daemon answers with fewer draws."""
 
 
 def expectation_source(
@@ -104,9 +109,9 @@ class ExpectationSource:
         )
         if starts is None:
             return np.full((len(self.after), 1), -1, np.int64)
-        lasts = np.full(len(self.after), walltime, np.int64)
+        lasts = np.full(starts.shape[0], walltime, np.int64)
         if prediction is not None:
-            levels = draw_levels([facts.id], len(self.after))
+            levels = draw_levels([facts.id], starts.shape[0])
             lasts = np.minimum(sample_run_times([prediction], np.zeros(1, np.int64), levels)[0], walltime)
         for k in np.flatnonzero(starts < 0).tolist():  # it starts after the simulated interval of the draw
             moment = max(now, self.found.drawn[k].now)
@@ -119,8 +124,9 @@ def _run_on(scene: StartSampler, expected: int, latest: int, rank: int | None, p
     """Return the start of a further job in each draw, by its ``latest`` promised start.
 
     ``expected`` is its predicted run time; ``rank`` is None where it is unknown. -1: not found within the
-    work limit of a draw. Raises WorkSpent.
+    work limit of a draw. After ``_DRAWING_S`` seconds the draws made until then must do. Raises WorkSpent.
     """
+    until = time.monotonic() + _DRAWING_S
     size = plan.jobs.starts.shape[0]
     rule = None
     if scene.rule is not None:
@@ -135,4 +141,6 @@ def _run_on(scene: StartSampler, expected: int, latest: int, rank: int | None, p
         at = project_plan(fork, lasts, scene.now, scene.work_limit, (slot,), scene.arrays, rule)
         starts[k] = at.started[slot]
         go_on()
+        if time.monotonic() > until:
+            return starts[: k + 1]
     return starts

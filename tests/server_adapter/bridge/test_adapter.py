@@ -241,6 +241,37 @@ async def test_an_end_is_answered_by_the_next_start_at_once(build: Build) -> Non
     house.no_job_started_twice()
 
 
+class UnansweredReservations:
+    """A reservation for which the daemon has no answer yet."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def has_open(self, _: ServerState) -> bool:
+        return True
+
+    async def settle(self, _: ServerState) -> bool:
+        self.asked += 1
+        await asyncio.Event().wait()
+        return True
+
+
+async def test_jobs_end_and_start_while_the_daemon_has_no_answer_for_a_reservation(build: Build) -> None:
+    house = await build(**{"poll.interval": 600.0})
+    adapter = await house.start(**{"listen.port": 0})
+    unanswered = UnansweredReservations()
+    adapter._reservations = unanswered  # type: ignore[assignment]
+    await house.until(lambda: adapter.cycles >= 1)
+    for _ in range(2):
+        house.server.submit(resources={"nodes": "4:ppn=4", "walltime": "60"}, runtime=0.3)
+        adapter.request_reading()
+        await house.until(lambda: house.states()["R"] > 0)
+        await house.until(lambda: house.states()["R"] + house.states()["E"] == 0)
+        adapter.request_reading()
+    assert unanswered.asked == 1
+    house.no_job_started_twice()
+
+
 async def test_the_servers_commands_wake_the_adapter(build: Build, unused_port: int) -> None:
     house = await build(**{"poll.interval": 600.0, "listen.port": unused_port})
     house.server.scheduler = ("127.0.0.1", unused_port)
