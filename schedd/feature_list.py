@@ -42,6 +42,7 @@ FEATURES: Final = (
     Feature("preemption", {}),
     Feature("bookings", {"book": ("command", "Book cores for a time within a window.")}),
     Feature("alternatives", {"alternatives": ("command", "Search for alternative plans, and apply one.")}),
+    Feature("portal", {}),
 )
 """In the order in which the engine calls their components."""
 

@@ -148,9 +148,22 @@ class TellSettings(_Section):
     start: Literal["planned", "expected"] = "planned"
     """Which start goes into `start_time`, or OpenPBS's `estimated.start_time`: the planned one, or the one
     expected from how long jobs really run. The comment has both."""
+    portal: bool = False
+    """Write starts as portals such as Open OnDemand read them: the expected start as `start_time` (TORQUE) or
+    `estimated.start_time` (OpenPBS), as with `start_time = true` and `start = "expected"`."""
     soft_walltime: bool = False
     """Write the P90 run time of similar jobs as an OpenPBS job's `soft_walltime`, if it has none: pbs_sched
     plans with it, too. Its owner can then not `qalter` its walltime below it."""
+
+    @property
+    def writes_start_time(self) -> bool:
+        """Whether TORQUE's `start_time` is written."""
+        return self.start_time or self.portal
+
+    @property
+    def writes_expected(self) -> bool:
+        """Whether expected starts are written in place of planned ones."""
+        return self.portal or self.start == "expected"
 
 
 class PowerSettings(_Section):

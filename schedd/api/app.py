@@ -83,6 +83,7 @@ _TAGS: Final = [
     {"name": "clusters", "description": "Clusters, and whether their jobs are started."},
     {"name": "jobs", "description": "The state of each job, its start and nodes, and why."},
     {"name": "plan", "description": "Nodes, the plan over time, and gaps."},
+    {"name": "portals", "description": "The caller, jobs of all clusters, and a calendar feed."},
     {"name": "notices", "description": "Mail and commands, when a start has moved or is near."},
     {"name": "questions", "description": "What-if: when would a job start?"},
     {"name": "reservations", "description": "Nodes kept free, or reserved for some users."},

@@ -6,9 +6,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 __all__ = ["SecurityHeaders"]
 
+_POLICY: Final = b"content-security-policy"
+_FRAMES: Final = b"x-frame-options"
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
+    (_FRAMES, b"DENY"),
     (b"referrer-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
@@ -16,7 +18,7 @@ _HEADERS: Final = (
 
 class SecurityHeaders:
     """Sets the headers that the response does not have yet. Nothing sets headers that open it to other sites
-    (CORS).
+    (CORS). Pages have a policy of their own, whose ``frame-ancestors`` replaces ``X-Frame-Options``.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -29,6 +31,8 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = message.setdefault("headers", [])
                 there = {name.lower() for name, _ in headers}
+                if _POLICY in there:  # it says itself who may frame it
+                    there.add(_FRAMES)
                 message["headers"] = [*headers, *(one for one in _HEADERS if one[0] not in there)]
             await send(message)
 

@@ -111,6 +111,8 @@ if TYPE_CHECKING:
         LicenceUse,
     )
     from schedd.features.partitions.api import PartitionsView, PartitionView
+    from schedd.features.portal.api import MeView, PortalJobs
+    from schedd.features.portal.job_list import PortalJobView
     from schedd.features.power.api import (
         PowerView,
     )
@@ -242,6 +244,7 @@ __all__ = [
     "LicenceLeaseView",
     "LicenceUse",
     "LicencesView",
+    "MeView",
     "NodePage",
     "NodeView",
     "NoticeView",
@@ -256,6 +259,8 @@ __all__ = [
     "PlanUpdate",
     "PolicyPreview",
     "PolicyView",
+    "PortalJobView",
+    "PortalJobs",
     "PowerView",
     "PreviewView",
     "PriorityView",

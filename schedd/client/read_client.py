@@ -35,6 +35,7 @@ from schedd.client.answers import (
     LedgerView,
     LicencesView,
     LicenceUse,
+    MeView,
     NodePage,
     NodeView,
     ObjectivesView,
@@ -44,6 +45,8 @@ from schedd.client.answers import (
     PlanPage,
     PlanUpdate,
     PolicyView,
+    PortalJobs,
+    PortalJobView,
     PowerView,
     PriorityView,
     ReservationsView,
@@ -138,6 +141,36 @@ class ReadClient:
             cursor = page["next"]
             if cursor is None:
                 return
+
+    # ---- all clusters ----------------------------------------------------------------------------
+
+    def me(self) -> MeView:
+        """The caller: its name, role, clusters, counts of own jobs, and the next likely start."""
+        return cast("MeView", self._http.request("GET", "/v1/me"))
+
+    def all_jobs(
+        self,
+        *,
+        user: str | None = None,
+        cluster: str | None = None,
+        state: State | None = None,
+        moves: int = 1,
+    ) -> Iterator[PortalJobView]:
+        """Jobs of all clusters by cluster and submission, page by page, each with its latest ``moves``.
+        ``user``: only of this user; ``me``: only the caller's own.
+        """
+        query: Query = {"user": user, "cluster": cluster, "state": state, "moves": moves, "limit": 1_000}
+        cursor: str | None = None
+        while True:
+            page: PortalJobs = self._http.request("GET", "/v1/jobs", {**query, "cursor": cursor})
+            yield from page.jobs
+            cursor = page.next
+            if cursor is None:
+                return
+
+    def my_jobs(self, *, moves: int = 1) -> Iterator[PortalJobView]:
+        """The caller's own jobs on all clusters."""
+        return self.all_jobs(user="me", moves=moves)
 
     # ---- jobs ------------------------------------------------------------------------------------
 

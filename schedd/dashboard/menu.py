@@ -43,6 +43,6 @@ _LAST = (MenuPage("admin", "Admin", _to_operators),)
 
 def menu_pages(viewer: Viewer, published: PlanSnapshot) -> list[tuple[str, str]]:
     """Path and title of each page shown to the viewer; pages of features come before the last."""
-    of_features = (module.PAGE for module in feature_modules("page"))
+    of_features = (module.PAGE for module in feature_modules("page") if hasattr(module, "PAGE"))
     pages: tuple[MenuPage, ...] = (*_FIRST, *of_features, *_LAST)
     return [(one.path, one.title) for one in pages if one.is_shown(viewer, published)]

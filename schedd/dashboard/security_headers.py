@@ -1,12 +1,17 @@
 """Security headers of every page: only our own files are loaded and run."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["SecurityHeadersMiddleware", "content_security_policy"]
+__all__ = ["FRAME_ORIGINS_KEY", "SecurityHeadersMiddleware", "content_security_policy"]
+
+FRAME_ORIGINS_KEY: Final = "frame_origins"
+"""Under this name the state of a request has the origins whose pages may frame the response."""
+_NO_FRAMES: Final = "'none'"
 
 _CONSTANT_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -18,8 +23,10 @@ _CONSTANT_HEADERS: Final = {
 }
 
 
-def content_security_policy(nonce: str) -> str:
-    """The content security policy of a page; styles that the charts make carry ``nonce``."""
+def content_security_policy(nonce: str, frame_origins: Sequence[str] = ()) -> str:
+    """The content security policy of a page; styles that the charts make carry ``nonce``. Pages of
+    ``frame_origins`` may show it in a frame; none: no page may.
+    """
     return "; ".join(
         (
             "default-src 'none'",
@@ -29,7 +36,7 @@ def content_security_policy(nonce: str) -> str:
             "connect-src 'self'",
             "form-action 'self'",
             "base-uri 'none'",
-            "frame-ancestors 'none'",
+            f"frame-ancestors {' '.join(frame_origins) or _NO_FRAMES}",
         )
     )
 
@@ -57,7 +64,10 @@ class SecurityHeadersMiddleware:
                 headers = MutableHeaders(scope=message)
                 for name, value in _CONSTANT_HEADERS.items():
                     headers[name] = value
-                headers["Content-Security-Policy"] = content_security_policy(nonce)
+                origins = scope["state"].get(FRAME_ORIGINS_KEY, ())
+                headers["Content-Security-Policy"] = content_security_policy(nonce, origins)
+                if origins:
+                    del headers["X-Frame-Options"]  # it cannot name origins
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 

@@ -3,7 +3,7 @@
 import ipaddress
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -128,6 +128,9 @@ def is_secure(url: str) -> bool:
     return parts.scheme == "http" and local
 
 
+_ORIGIN: Final = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
+
+
 class AuthSettings(Section):
     """Permissions over HTTP. Changes apply after a reload."""
 
@@ -156,3 +159,17 @@ class AuthSettings(Section):
     """Accept `Authorization: Munge CREDENTIAL` (from `munge -s schedd`), if the site's hosts share a key."""
     munge_socket: Path | None = None
     """Socket of munged, if it is not at libmunge's default path."""
+    frame_origins: tuple[str, ...] = ()
+    """Origins of portals whose pages may show `/dashboard/framed-jobs` in a frame:
+    `["https://portal.example.org"]`. Empty: none. All other pages are never shown in frames."""
+
+    @field_validator("frame_origins")
+    @classmethod
+    def _check_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    f"{origin!r} is no origin: give scheme, host and port without a path, such as "
+                    "https://portal.example.org"
+                )
+        return origins

@@ -116,7 +116,7 @@ class OpenPBSServer(ComposedServer):
             link,
             pace,
             comments=comments,
-            expected=tell.start == "expected",
+            expected=tell.writes_expected,
             lengths=tell.soft_walltime,
         )
         self._reader = OpenPBSReader(

@@ -76,9 +76,9 @@ class TorqueServer(ComposedServer):
         query, tell = job_query(), settings.tell
         offers = WritableAttributes(
             comment=tell.comment,
-            start_time=tell.start_time,
+            start_time=tell.writes_start_time,
             planned=tell.planned,
-            expected=tell.start == "expected",
+            expected=tell.writes_expected,
         )
         self.job_writer = TorqueJobWriter(link, offers, pace)
         # a rerun is answered when the job has ended on its node

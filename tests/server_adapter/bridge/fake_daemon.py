@@ -184,7 +184,12 @@ class FakeDaemon:
         return run
 
     def write_attributes(
-        self, job: str, start: int | None, nodes: tuple[str, ...] = (), text: str = ""
+        self,
+        job: str,
+        start: int | None,
+        nodes: tuple[str, ...] = (),
+        text: str = "",
+        expected: int | None = None,
     ) -> WriteAttributes:
         """Decides what to write on a job."""
         tell = WriteAttributes(
@@ -196,6 +201,8 @@ class FakeDaemon:
             planned_end=None if start is None else start + 60,
             planned_nodes=nodes,
             text=text,
+            expected_start=expected,
+            expected_by=expected,
         )
         self.decisions.append(tell)
         self._fresh.set()

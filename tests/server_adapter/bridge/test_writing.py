@@ -5,10 +5,13 @@ import asyncio
 import pytest
 
 from schedd.wire import JobFacts, ShareFacts
+from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.bridge.attribute_writer import AttributeWriter
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.state import ServerState
-from tests.server_adapter.bridge.house import Build
+from tests.server_adapter.bridge.house import Build, server_link
+from tests.server_adapter.open_ondemand import read_torque_job
 
 pytestmark = pytest.mark.anyio
 
@@ -35,6 +38,21 @@ async def test_own_comments_are_replaced_and_foreign_comments_are_preserved(buil
     house.daemon.write_attributes(ours, None, text="waits for node9, which is down")
     await house.until(lambda: server.job(ours).start_time is None)
     assert server.job(ours).attributes["comment"] == "schedd: waits for node9, which is down"
+
+
+async def test_open_ondemand_reads_the_expected_start_of_a_torque_job(build: Build) -> None:
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=60.0)
+    adapter = await house.start(**{"tell.portal": True})
+    await house.until(lambda: job in house.daemon.state.jobs)
+    now = int(house.daemon.clock())
+    house.daemon.write_attributes(job, now + 1000, ("node1",), expected=now + 600)
+    await house.until(lambda: house.server.job(job).start_time == now + 600)
+    async with server_link(adapter).borrow() as connection:
+        (status,) = await connection.describe(StatusRequest(code=RequestCode.STATUS_JOB, name=job))
+    seen = read_torque_job(status.values)
+    assert (seen.status, seen.dispatch_time) == ("queued", now + 600)
+    assert seen.comment.startswith("schedd: ")
 
 
 async def test_own_comments_are_replaced_at_the_start_and_removed_on_uninstall(build: Build) -> None:

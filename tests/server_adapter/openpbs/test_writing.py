@@ -1,6 +1,7 @@
 """Writing on jobs of an OpenPBS server, against a scripted one over real sockets."""
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.requests import ManageRequest
 from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.openpbs.codes import OpenPBSErrorCode
+from tests.server_adapter.open_ondemand import print_qstat, read_qstat
 from tests.server_adapter.openpbs.site import QUEUED, Site, attribute_write
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +46,22 @@ async def test_the_estimate_is_the_expected_start_if_the_site_enables_it(tmp_pat
         await server.close()
     assert [one["estimated.start_time"] for one in site.written()] == ["1500", "3000", "1500"]
     assert site.written()[2]["estimated.exec_vnode"] == "(n1)"
+
+
+async def test_open_ondemand_reads_the_expected_start_from_qstat(tmp_path: Path) -> None:
+    site = Site()
+    async with site.peer.listening():
+        server = site.make_server(tmp_path, **{"tell.portal": True})
+        planned = attribute_write("1.s", 2_000, *(f"node{number:02}" for number in range(20))).decision
+        told = replace(planned, expected_start=1_500, expected_by=1_800)
+        assert await server.write(AttributeWrite(told, comment_free=True))
+        await server.close()
+    values = {name: value for one in site.written() for name, value in one.items() if name != "job"}
+    seen = read_qstat(print_qstat("1.s", {"job_state": "Q", **values}))["1.s"]
+    assert (seen.status, seen.dispatch_time) == ("queued", None)
+    assert seen.native["estimated"]["start_time"] == time.ctime(1_500)
+    assert seen.native["estimated"]["exec_vnode"].endswith("+(node19)")
+    assert seen.comment.startswith("schedd: ")
 
 
 async def test_the_scheduler_also_writes_a_comment(tmp_path: Path) -> None:

@@ -1,0 +1,285 @@
+"""Endpoints for portals: the caller, jobs of all clusters, and a calendar feed."""
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from fastapi import Depends, Query, Request, Response
+
+from schedd.api.access import (
+    Daemon,
+    User,
+    authenticate,
+    job_visibility,
+    visible_clusters,
+)
+from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.replies import documented, reply
+from schedd.api.routes import RouteTable
+from schedd.engine import JobStatus, job_displayed_start, job_expected_start, job_status
+from schedd.features.portal.calendar_feed import ClusterEvents, calendar_text
+from schedd.features.portal.job_list import (
+    ListedJob,
+    PortalJobView,
+    iso_time,
+    list_records,
+    parse_cursor,
+    portal_job,
+)
+from schedd.service.access.roles import Bearer, Role
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.job_visibility import JobVisibility
+from schedd.service.read.pacing import paced
+from schedd.service.read.plan_lists import matches_owner
+
+__all__ = ["CALENDAR_MEDIA_TYPE", "MeView", "PortalJobs", "calendar_of", "router"]
+
+router = RouteTable(prefix="/v1", tags=["portals"])
+CALENDAR_MEDIA_TYPE: Final = "text/calendar; charset=utf-8"
+_PROBLEMS: Final = problem_responses("no-token", "not-ready", "invalid")
+_MAX_CALENDAR_JOBS: Final = 500
+Shown = Literal["all", "jobs", "reservations"]
+_HORIZON_S: Final = 60 * 86_400
+"""Reservations within this time are in the calendar."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MyCluster:
+    """A cluster that the caller may see, with the caller's own jobs there."""
+
+    name: str
+    role: Role
+    """The caller's role on this cluster."""
+    sees_all_jobs: bool
+    """Whether jobs of other users are visible."""
+    running: int
+    """The caller's own jobs, counted."""
+    planned: int
+    waiting: int
+    """Own jobs without a planned start."""
+    next_start: int | None
+    """The earliest likely start of the caller's waiting jobs: expected, else planned."""
+    next_job: str
+    """The job with that start; empty: none."""
+    stale: str
+    """Why the data may be out of date; empty: they are current."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeView:
+    """The caller."""
+
+    name: str
+    """A `user` owns the jobs of this name on the server."""
+    role: Role
+    """Its role; each of `clusters` has the role there."""
+    anonymous: bool
+    """Whether the request had no credentials, and the site lets everybody read."""
+    now: int
+    """The daemon's time."""
+    now_iso: str | None
+    """The same in ISO 8601 (UTC)."""
+    clusters: tuple[MyCluster, ...]
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortalJobs:
+    """Jobs of all clusters, by cluster and submission."""
+
+    jobs: tuple[PortalJobView, ...]
+    next: str | None
+    """The cursor of the next page; null on the last one. It stays valid: a job that moves, starts or ends in
+    between neither appears twice nor hides another one.
+    """
+    now: int
+    now_iso: str | None
+
+
+@router.get("/me", response_model=MeView, responses=_PROBLEMS)
+def get_me(request: Request, _: Daemon, caller: User) -> Response:
+    """Who the caller is, on which clusters, with how many jobs, and when the next one starts."""
+    return reply(request, _describe_caller(request, caller))
+
+
+def _describe_caller(request: Request, caller: Bearer) -> MeView:
+    clusters = []
+    now = 0
+    for loop in visible_clusters(request, caller):
+        here = caller.on_cluster(loop.name)
+        if here is None:
+            continue
+        published = loop.published
+        now = max(now, loop.now())
+        visibility = job_visibility(request, here, loop)
+        counts: Counter[JobStatus] = Counter()
+        starts: list[tuple[int, str]] = []
+        for row in list_records(loop.name, published, visibility, owns=caller.owns):
+            status = job_status(row.record, row.start)
+            counts[status] += 1
+            if status == "planned":
+                expected = job_expected_start(published, row.record).start
+                shown = job_displayed_start(published, row.record, row.start)
+                starts.append((expected if expected is not None else shown, row.record.id))
+        next_start, next_job = min(starts, default=(None, ""))
+        clusters.append(
+            MyCluster(
+                name=loop.name,
+                role=here.role,
+                sees_all_jobs=visibility.viewer is None,
+                running=counts["running"] + counts["starting"],
+                planned=counts["planned"],
+                waiting=counts["waiting"] + counts["never"],
+                next_start=next_start,
+                next_job=next_job,
+                stale=published.stale,
+            )
+        )
+    return MeView(
+        name=caller.name,
+        role=caller.role,
+        anonymous=caller is request.app.state.callers.tokens.anonymous,
+        now=now,
+        now_iso=iso_time(now),
+        clusters=tuple(clusters),
+    )
+
+
+@router.get("/jobs", response_model=PortalJobs, responses=_PROBLEMS)
+def list_all_jobs(
+    request: Request,
+    _: Daemon,
+    caller: User,
+    user: Annotated[
+        str | None,
+        Query(
+            description="Only this owner's: `ann`, `ann@host`, or `me` for the caller's own.", max_length=512
+        ),
+    ] = None,
+    cluster: Annotated[str | None, Query(description="Only of this cluster.", max_length=200)] = None,
+    state: Annotated[JobStatus | None, Query(description="Only jobs in this state.")] = None,
+    moves: Annotated[int, Query(description="Maximum number of moves of each job's start.", ge=0, le=50)] = 1,
+    cursor: Annotated[
+        str | None,
+        Query(description="`next` of the page before; without it, the first page.", max_length=1_000),
+    ] = None,
+    limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=1_000)] = 100,
+) -> Response:
+    """Jobs of all clusters that the caller may see: where each stands, its likely, planned and promised
+    start, and how its start moved. `user=me` has the caller's own jobs.
+    """
+    try:
+        after = parse_cursor(cursor) if cursor is not None else None
+    except ValueError as error:
+        fault = Fault(where="query.cursor", what=str(error))
+        raise ProblemError("invalid", f"query.cursor: {error}", errors=[fault]) from None
+    loops = visible_clusters(request, caller)
+    if cluster is not None:
+        loops = [loop for loop in loops if loop.name == cluster]
+        if not loops:
+            what = f"no cluster {cluster!r}"
+            raise ProblemError("invalid", what, errors=[Fault(where="query.cluster", what=what)])
+    owns = _owner_test(user, caller)
+
+    found: list[tuple[PlanLoop, JobVisibility, ListedJob]] = []
+    for loop in sorted(loops, key=lambda one: one.name):
+        here = caller.on_cluster(loop.name)
+        if here is None or len(found) > limit or (after is not None and loop.name < after.cluster):
+            continue
+        visibility = job_visibility(request, here, loop)
+        rows = list_records(loop.name, loop.published, visibility, owns=owns, state=state, after=after)
+        found += [(loop, visibility, row) for row in rows]
+    now = max((loop.now() for loop in loops), default=0)
+    jobs = tuple(
+        portal_job(loop.name, row.published, visibility, row.record, loop.now(), moves)
+        for loop, visibility, row in paced(found[:limit])
+    )
+    more = found[limit - 1][2].position.encode() if len(found) > limit else None
+    return reply(request, PortalJobs(jobs=jobs, next=more, now=now, now_iso=iso_time(now)))
+
+
+def _owner_test(user: str | None, caller: Bearer) -> Callable[[str], bool]:
+    if user is None:
+        return lambda _: True
+    if user == "me":
+        return caller.owns
+    return lambda owner: matches_owner(owner, user)
+
+
+# ---- calendar -----------------------------------------------------------------------------------
+
+
+async def _calendar_caller(request: Request) -> Bearer:
+    """The caller of the calendar. Calendar programs send a token as the password of HTTP Basic
+    authentication; the user name is ignored.
+    """
+    scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":
+        try:
+            _, _, token = base64.b64decode(credential.strip(), validate=True).decode().partition(":")
+        except (binascii.Error, ValueError):
+            token = ""
+        headers = [(name, value) for name, value in request.scope["headers"] if name != b"authorization"]
+        headers.append((b"authorization", f"Bearer {token}".encode("latin-1", "replace")))
+        request = Request({**request.scope, "headers": headers}, request.receive)
+    try:
+        caller = await authenticate(request)
+    except ProblemError as error:
+        if error.kind != "no-token":
+            raise
+        headers_ = {**(error.headers or {}), "WWW-Authenticate": 'Basic realm="schedd calendar"'}
+        hint = "give a token as the password"
+        raise ProblemError("no-token", error.detail, hint=hint, headers=headers_) from None
+    if not caller.may("ask"):
+        raise ProblemError("not-allowed", f"{caller.name} has no jobs to list")
+    return caller
+
+
+@router.get(
+    "/me/calendar.ics",
+    response_class=Response,
+    responses={
+        **problem_responses("no-token", "not-allowed", "not-ready"),
+        200: {"content": {"text/calendar": {"schema": {"type": "string"}}}, "description": "iCalendar"},
+    },
+)
+def get_calendar(
+    request: Request,
+    _: Daemon,
+    caller: Annotated[Bearer, Depends(_calendar_caller)],
+    show: Annotated[Shown, Query(description="What the calendar has.")] = "all",
+) -> Response:
+    """A calendar (iCalendar) of the caller's running and planned jobs, bookings, and reservations of nodes.
+
+    A planned job stands at its likely start; arrays are one event. Calendar programs give the token as the
+    password of HTTP Basic authentication.
+    """
+    return Response(calendar_of(request, caller, show), media_type=CALENDAR_MEDIA_TYPE)
+
+
+def calendar_of(
+    request: Request, caller: Bearer, show: Literal["all", "jobs", "reservations"] = "all"
+) -> bytes:
+    """The calendar of a caller."""
+    found = []
+    for loop in visible_clusters(request, caller):
+        here = caller.on_cluster(loop.name)
+        if here is None:
+            continue
+        published, now = loop.published, loop.now()
+        visibility = job_visibility(request, here, loop)
+        events = ClusterEvents(loop.name, now)
+        if show != "reservations":
+            rows = list_records(loop.name, published, visibility, owns=caller.owns)
+            for row in rows[-_MAX_CALENDAR_JOBS:]:
+                events.add_job(portal_job(loop.name, published, visibility, row.record, now, 0))
+        if show != "jobs":
+            events.add_reservations(published.node_blocks, now + _HORIZON_S)
+            events.add_bookings(published, here)
+        found.append(events)
+    return calendar_text(caller.name, found)

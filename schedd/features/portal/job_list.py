@@ -1,0 +1,238 @@
+"""Jobs of several clusters in one list with a stable order, page by page."""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from schedd.api.replies import documented
+from schedd.engine import (
+    Breach,
+    Change,
+    JobRecord,
+    JobStatus,
+    PlanSnapshot,
+    job_history,
+    job_status,
+    render_job,
+)
+from schedd.service.read.job_visibility import JobVisibility
+from schedd.wire import ShareFacts
+
+__all__ = [
+    "CursorPosition",
+    "ListedJob",
+    "PortalJobView",
+    "iso_time",
+    "list_records",
+    "parse_cursor",
+    "portal_job",
+]
+
+_TIMES: Final = (
+    "submitted",
+    "eligible_since",
+    "not_before",
+    "started",
+    "expected_start",
+    "expected_by",
+    "expected_as_of",
+    "planned_start",
+    "displayed_start",
+    "planned_end",
+    "promised_start",
+    "deadline",
+)
+"""Fields of ``PortalJobView`` that are times."""
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortalJobView:
+    """A job for lists of portals. Times are seconds since the epoch; ``iso`` has them as text."""
+
+    cluster: str
+    id: str
+    array: str
+    """The array of a subjob, such as `12[].server`; else empty."""
+    name: str
+    owner: str
+    queue: str
+    account: str
+    state: JobStatus
+    """`running`; `starting`; `planned`; `waiting` for something whose end is not known; `never`."""
+    cpus: int | None
+    walltime: int
+    """Seconds."""
+    headline: str
+    """Its start in one sentence, with times in UTC; empty for a job that can never run."""
+    why: str
+    """In one line: its start, its waiting reason, or why it can never start."""
+    submitted: int
+    eligible_since: int | None
+    not_before: int | None
+    started: int | None
+    expected_start: int | None
+    """Likely start (P50); null without a forecast."""
+    expected_by: int | None
+    """90 % of such jobs start by then (P90)."""
+    expected_as_of: int | None
+    """When the forecast was calculated."""
+    planned_start: int | None
+    """Start in the current plan; of a running job, its start."""
+    displayed_start: int | None
+    """The planned start with hysteresis, as pages and comments show it."""
+    planned_end: int | None
+    promised_start: int | None
+    """Guaranteed latest start; null: no promise."""
+    at_risk: bool
+    """Whether the promise cannot be kept as planned now."""
+    breaches: tuple[Breach, ...]
+    """Promises that were not kept."""
+    deadline: int | None
+    nodes: tuple[ShareFacts, ...]
+    """Its planned or present allocation on each node."""
+    moves: tuple[Change, ...]
+    """The latest moves of the planned start, newest first."""
+    iso: Annotated[
+        Mapping[str, str | None],
+        Field(description="The times above by field, in ISO 8601 (UTC): `2026-11-27T20:59:00Z`."),
+    ]
+    stale: str
+    """Why the data of the cluster may be out of date; empty: they are current."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CursorPosition:
+    """A position in the list: a cluster, the submission time and the id of the job before it.
+
+    None of these change while the job exists, so that a page never repeats or omits a job whose start moved.
+    """
+
+    cluster: str
+    submitted: int
+    job: str
+
+    def encode(self) -> str:
+        """Return the position as an opaque text for URLs."""
+        plain = json.dumps([self.cluster, self.submitted, self.job], separators=(",", ":"))
+        return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+
+
+@dataclass(frozen=True, slots=True)
+class ListedJob:
+    """A job of the list, from a plan snapshot; ``start`` is planned or actual, -1: none."""
+
+    position: CursorPosition
+    published: PlanSnapshot
+    record: JobRecord
+    start: int
+
+
+def parse_cursor(text: str) -> CursorPosition:
+    """Return the position of a cursor. Raises ValueError for a text that no page returned."""
+    try:
+        plain = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        plain = None
+    match plain:
+        case [str(cluster), int(submitted), str(job)] if not isinstance(submitted, bool):
+            return CursorPosition(cluster, submitted, job)
+    raise ValueError(f"cursor {text[:80]!r}: take it from `next` of the page before")
+
+
+def list_records(
+    cluster: str,
+    published: PlanSnapshot,
+    visibility: JobVisibility,
+    *,
+    owns: Callable[[str], bool],
+    state: JobStatus | None = None,
+    after: CursorPosition | None = None,
+) -> list[ListedJob]:
+    """Return the visible jobs of a cluster after a position, in the order of their submission. ``owns`` tells
+    whether the jobs of an owner are wanted.
+    """
+    found: list[ListedJob] = []
+    for record, start in _all_rows(published):
+        facts = record.facts
+        if not owns(facts.owner) or not visibility.shows(record):
+            continue
+        if state is not None and job_status(record, start) != state:
+            continue
+        position = CursorPosition(cluster, facts.submitted, record.id)
+        if after is None or position > after:
+            found.append(ListedJob(position, published, record, start))
+    found.sort(key=lambda row: row.position)
+    return found
+
+
+def portal_job(
+    cluster: str,
+    published: PlanSnapshot,
+    visibility: JobVisibility,
+    record: JobRecord,
+    now: int,
+    moves: int,
+) -> PortalJobView:
+    """Return the view of a job with its latest ``moves``."""
+    job = visibility.redact_view(render_job(published, record, now=now), published)
+    changes: Sequence[Change] = (job.last_change,) if moves and job.last_change is not None else ()
+    if moves > 1 and changes:
+        latest = job_history(published, record, moves)
+        changes = [visibility.redact_change(one, published) for one in latest]
+    return PortalJobView(
+        cluster=cluster,
+        id=job.id,
+        array=record.facts.array,
+        name=job.name,
+        owner=job.owner,
+        queue=job.queue,
+        account=job.account,
+        state=job.state,
+        cpus=job.cpus,
+        walltime=job.walltime,
+        headline=job.headline,
+        why=job.why,
+        submitted=job.submitted,
+        eligible_since=job.eligible_since,
+        not_before=job.not_before,
+        started=job.started,
+        expected_start=job.expected_start,
+        expected_by=job.expected_by,
+        expected_as_of=job.expected_as_of,
+        planned_start=job.planned_start,
+        displayed_start=job.displayed_start,
+        planned_end=job.planned_end,
+        promised_start=job.promised_start,
+        at_risk=job.at_risk is not None,
+        breaches=job.breaches,
+        deadline=job.deadline,
+        nodes=job.planned_nodes,
+        moves=tuple(changes),
+        iso={name: iso_time(getattr(job, name)) for name in _TIMES},
+        stale=job.stale,
+    )
+
+
+def iso_time(moment: int | None) -> str | None:
+    """Return a time in ISO 8601 (UTC): ``2026-11-27T20:59:00Z``; None: none, or beyond the year 9999."""
+    if moment is None:
+        return None
+    try:
+        return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _all_rows(published: PlanSnapshot) -> Iterator[tuple[JobRecord, int]]:
+    for record, start in zip(published.records, published.starts.tolist(), strict=False):
+        if record is not None:
+            yield record, start
+    for record in published.slotless.values():
+        yield record, -1
