@@ -57,7 +57,8 @@ def print_qstat(job: str, attributes: Mapping[str, str]) -> str:
 def read_qstat(text: str) -> dict[str, OnDemandJob]:
     """Parse the text of ``qstat -f``."""
     found: dict[str, OnDemandJob] = {}
-    name, native = "", {}
+    name = ""
+    native: dict[str, Any] = {}
     for line in [*text.replace("\n\t", "").splitlines(), "Job Id: end"]:
         if start := re.match(r"Job Id: (.+)", line):
             if name:
