@@ -20,7 +20,7 @@ def _listed(value: object) -> object:
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 Time = Annotated[FloatSeconds, Field(gt=0)]

@@ -10,6 +10,7 @@ from schedd.dashboard.criterion_help import criterion_help
 from schedd.engine import EngineSettings
 from schedd.plan.evaluate import Criterion
 from schedd.service.settings.site import PrioritySettings
+from schedd.wire.field_docstrings import setting_descriptions
 
 __all__ = ["Weight", "changed_policy", "criterion_weights", "priority_weights"]
 
@@ -55,12 +56,13 @@ def priority_weights(settings: EngineSettings, form: Mapping[str, str]) -> tuple
     """What jobs' priorities count."""
     now = settings.site.get("priority") or {}
     fields = {field.alias or name: field for name, field in PrioritySettings.model_fields.items()}
+    about = setting_descriptions(PrioritySettings)
     return tuple(
         Weight(
             name := f"priority.{term}",
             term.replace("_", " "),
             form.get(name, _format_number(now.get(term, fields[term].default))),
-            " ".join((fields[term].description or "").replace("`", "").split()),
+            about[term].replace("`", ""),
         )
         for term in _PRIORITY_TERMS
     )

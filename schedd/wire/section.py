@@ -6,6 +6,9 @@ __all__ = ["Section"]
 
 
 class Section(BaseModel):
-    """A table of the file: unknown keys are rejected, and values are immutable."""
+    """A table of the file: unknown keys are rejected, and values are immutable.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    The docstrings of its fields describe the settings (`setting_descriptions`).
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -5,7 +5,7 @@ import html
 import os
 import re
 import resource
-import sys
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from server_adapter.emulator import JobState, NodeSpec
 from server_adapter.emulator.lifecycle import delete, start
 from tests.conftest import ROOT
 from tests.server_adapter.bridge.processes import ADMIN, MEMORY, ProcessHarness
+from tests.store.forked_processes import start_program
 
 pytestmark = pytest.mark.anyio
 
@@ -60,14 +61,14 @@ async def run_command(house: ProcessHarness, *args: str) -> Said:
         "XDG_CONFIG_HOME": str(house.directory),
         "COLUMNS": "200",
     }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "schedd.cli.main", *args),
+    process = start_program(
+        *("schedd.cli.main", *args),
         env=environment,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )
-    out, _ = await process.communicate()
-    return process.returncode or 0, out.decode()
+    out, _ = await asyncio.to_thread(process.communicate)
+    return process.returncode, out
 
 
 async def wait_for_output(house: ProcessHarness, right: Callable[[Said], bool], *args: str) -> str:

@@ -341,6 +341,13 @@ class SimulatedFederation:
             except FederationKilledError:
                 self.begin()
 
+    def finish(self, seconds: int) -> None:
+        """Let time pass in steps of 5 s while a co-allocation or a bag is open, then of a minute."""
+        end = self.now + seconds
+        while self.now < end:
+            step = 5 if self.federation.coallocations.open or self.federation.bags.open else 60
+            self.go(min(step, end - self.now), step)
+
     def _starts_soon(self) -> bool:
         """Whether a group is about to start: then the federation's rounds are a second apart at most."""
         soon = self.now + 2 * self.federation.coallocation_operations.rules.lead

@@ -315,7 +315,7 @@ def play(directory: Path, seed: int) -> None:
         simulation.loss = simulation.death = 0.0
         simulation.cut = set()
         simulation.go(2)
-    simulation.go(2500, 5)
+    simulation.finish(2500)
     for name, tasks in names.items():
         assert simulation.over(name) == "ended", (
             seed,

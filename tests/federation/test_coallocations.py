@@ -404,7 +404,7 @@ def play(directory: Path, seed: int) -> None:
     simulation.go(200, 2)
     simulation.loss = simulation.death = 0.0
     simulation.cut = set()
-    simulation.go(2500, 5)
+    simulation.finish(2500)
     for name in names:
         group, starts = simulation.group(name), simulation.starts(name)
         assert group.over in ("ended", "failed"), (seed, group)
@@ -439,7 +439,7 @@ def outage(directory: Path, seed: int) -> str:
         out[cluster] = (first, first + chance.choice([5, 20, 50, 150, 400]))
     dies = begin[0] - chance.randint(-3, 25) if chance.random() < 0.4 else 0
     until = dies + chance.choice([0, 10, 40, 200])
-    while simulation.now < begin[0] + 1_500:
+    while simulation.now < begin[0] + 410:  # all outages are over
         for cluster, provider in simulation.clusters.items():
             first, last = out.get(cluster, (0, 0))
             gone = first <= simulation.now < last
@@ -453,6 +453,7 @@ def outage(directory: Path, seed: int) -> str:
             simulation.go(1)
         else:
             simulation.go(1)
+    simulation.finish(1_100)
     group, starts = simulation.group(name), simulation.starts(name)
     assert group.settled, (seed, group)
     whole = all(

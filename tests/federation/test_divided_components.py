@@ -329,7 +329,7 @@ def play(directory: Path, seed: int) -> None:
     simulation.go(200, 2)
     simulation.loss = simulation.death = 0.0
     simulation.cut = set()
-    simulation.go(2_500, 5)
+    simulation.finish(2_500)
     for name in names:
         check_all_or_none(simulation, simulation.group(name), seed)
     for provider in simulation.clusters.values():

@@ -17,6 +17,7 @@ from schedd.engine.facts.settings import (
 )
 from schedd.service.settings.file import ClusterSettings, Settings
 from schedd.service.settings.reference import DECIDE, FEATURES, NEEDED, SECTIONS, needed
+from schedd.wire.field_docstrings import setting_descriptions
 from server_adapter.settings import Settings as AdapterSettings
 from tests.conftest import ROOT
 
@@ -39,8 +40,8 @@ def test_every_section_and_cluster_setting_belongs_to_a_single_feature() -> None
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_every_setting_has_a_description(name: str) -> None:
-    for setting, field in SECTIONS[name].model_fields.items():
-        assert len(field.description or "") > 10, setting
+    for setting, text in setting_descriptions(SECTIONS[name]).items():
+        assert len(text) > 10, setting
 
 
 def test_every_section_is_documented() -> None:
@@ -64,8 +65,8 @@ def test_cluster_settings_match_engine_settings_except_some_defaults() -> None:
 
 @pytest.mark.parametrize("name", ADAPTER_SECTIONS)
 def test_every_adapter_setting_is_documented(name: str) -> None:
-    for setting, field in ADAPTER_SECTIONS[name].model_fields.items():
-        assert len(field.description or "") > 10, setting
+    for setting, text in setting_descriptions(ADAPTER_SECTIONS[name]).items():
+        assert len(text) > 10, setting
 
 
 def test_every_adapter_section_is_documented() -> None:

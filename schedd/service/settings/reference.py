@@ -44,6 +44,7 @@ from schedd.service.settings.site import (
     ThriftSettings,
 )
 from schedd.wire.durations import format_duration
+from schedd.wire.field_docstrings import setting_descriptions
 from schedd.wire.times import AllowedValues, setting_unit, written
 
 __all__ = [
@@ -262,7 +263,7 @@ def needed(adapter: Mapping[str, type[BaseModel]]) -> str:
         name, _, field_name = setting.rpartition(" ")
         section = {**SECTIONS, **adapter}[name]
         found = section.model_fields[field_name]
-        about = asked.get(setting) or _about(found)
+        about = asked.get(setting) or _cell(setting_descriptions(section)[found.alias or field_name])
         rows.append(f"| `{setting}` | {_default(found)} | {about} |")
     return "\n".join(["| setting | default | |", "|---|---|---|", *rows])
 
@@ -281,7 +282,8 @@ def by_feature(adapter: Mapping[str, type[BaseModel]]) -> str:
 def _cluster_part(names: tuple[str, ...]) -> str:
     about = f"{cleandoc(ClusterSettings.__doc__ or '')}\n\n" if "policy" in names else ""
     fields = {field.alias or name: field for name, field in ClusterSettings.model_fields.items()}
-    rows = [_row(name, fields[name]) for name in names]
+    texts = setting_descriptions(ClusterSettings)
+    rows = [_row(name, fields[name], texts[name]) for name in names]
     return f"### `{_CLUSTER}`\n\n{about}{_HEAD}\n" + "\n".join(rows) + "\n"
 
 
@@ -297,16 +299,18 @@ def described(name: str, section: type[BaseModel]) -> str:
 
 def table(section: type[BaseModel]) -> str:
     """Return the table of a section's settings: name, allowed values, default, effect."""
-    rows = [_row(field.alias or name, field) for name, field in section.model_fields.items()]
+    about = setting_descriptions(section)
+    fields = {field.alias or name: field for name, field in section.model_fields.items()}
+    rows = [_row(name, field, about[name]) for name, field in fields.items()]
     return "\n".join([_HEAD, *rows])
 
 
-def _row(name: str, field: FieldInfo) -> str:
-    return f"| `{name}` | {_allowed_values(field)} | {_default(field)} | {_about(field)} |"
+def _row(name: str, field: FieldInfo, about: str) -> str:
+    return f"| `{name}` | {_allowed_values(field)} | {_default(field)} | {_cell(about)} |"
 
 
-def _about(field: FieldInfo) -> str:
-    return " ".join((field.description or "").split()).replace("|", "\\|")
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def _default(field: FieldInfo) -> str:
