@@ -60,7 +60,6 @@ _PLACE: Final = READ_ONLY | {
     RequestCode.DEFERRED_SCHEDULER_REPLY,
     RequestCode.CONFIRM_RESERVATION,
     RequestCode.SIGNAL_JOB,
-    RequestCode.PREEMPT_JOBS,
 }
 
 
@@ -139,8 +138,6 @@ class OpenPBSServer(ComposedServer):
                 )
                 for _ in range(PREEMPTIONS_AT_ONCE)
             ),
-            self.place.borrow,
-            server.scheduler,
         )
         self._resumer = Resumer(self.place.borrow)
         super().__init__(
