@@ -1,10 +1,10 @@
 """The list of features. Each is a folder of ``schedd/features``.
 
 Each layer loads its part of a feature by name, where the feature has one: the engine the module
-``component``, the daemon ``background``, the metrics ``metrics``, the HTTP API ``api``, the dashboard
-``page`` and ``calendar``; the first start of a daemon ``earlier``; the compilation of kernels ``warmup``.
-Deleting a folder and its entry here
-removes the feature.
+``component``, the daemon ``background`` and (by settings of the whole daemon) ``daemon``, its first start
+``earlier``, its compilation of kernels ``warmup``, the metrics ``metrics``, the HTTP API ``api``, the
+dashboard
+``page`` and ``calendar``. Deleting a folder and its entry here removes the feature.
 """
 
 from collections.abc import Mapping
@@ -41,6 +41,7 @@ FEATURES: Final = (
     Feature("transfers", {}),
     Feature("preemption", {}),
     Feature("bookings", {"book": ("command", "Book cores for a time within a window.")}),
+    Feature("notices", {"notify": ("command", "Get a notice when a start moves or is near.")}),
     Feature("alternatives", {"alternatives": ("command", "Search for alternative plans, and apply one.")}),
     Feature("portal", {}),
 )

@@ -1,7 +1,7 @@
 """The application: routers, errors, limits, and a description that a newcomer can read."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from schedd.api import (
     health,
     holds,
     jobs,
-    notices,
     objectives,
     plan,
     plan_metrics,
@@ -49,7 +48,7 @@ from schedd.service.access.callers import Callers
 from schedd.service.access.request_costs import RequestCost
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.notifications.notices import Notifier
+from schedd.service.daemon_services import DaemonService
 
 __all__ = ["Lifespan", "create_app"]
 
@@ -107,10 +106,10 @@ def create_app(
     max_body: int = 64 << 20,
     root: str = "",
     lifespan: Lifespan | None = None,
-    notifiers: Mapping[str, Notifier] | None = None,
+    services: Sequence[DaemonService] = (),
 ) -> FastAPI:
     """Create the daemon's API over ``clusters``, as an ASGI application. Request bodies have at most
-    ``max_body`` bytes; ``notifiers`` holds the notices of users by cluster, if the site sends notices.
+    ``max_body`` bytes; ``services`` are those of features for single clusters.
     """
     app = FastAPIOffline(
         title="schedd",
@@ -124,7 +123,7 @@ def create_app(
     )
     app.state.clusters = clusters
     app.state.callers = Callers(callers) if isinstance(callers, Tokens) else callers
-    app.state.notifiers = notifiers or {}
+    app.state.services = services
     app.state.instance_id = secrets.token_hex(4)
     problems.install_handlers(app)
     reading = (
@@ -139,7 +138,6 @@ def create_app(
         cluster_reports,
         objectives,
         arrays,
-        notices,
     )
     for module in (
         *reading,

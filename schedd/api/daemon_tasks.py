@@ -18,7 +18,7 @@ from schedd.api.self_probe import SelfProbe
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.notifications.notices import Notifier
+from schedd.service.daemon_services import DaemonService
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.systemd_notify import notify, watchdog_interval
 from schedd.store import StoreError
@@ -42,7 +42,7 @@ def lifespan(
     reload: Callable[[], Awaitable[None]],
     give_up: Callable[[BaseException], None],
     hooks: Sequence[Webhook] = (),
-    notifiers: Sequence[Notifier] = (),
+    services: Sequence[DaemonService] = (),
     probe: SelfProbe | None = None,
 ) -> Lifespan:
     """From the first moment to the last: ``reload`` is called on SIGHUP, ``give_up`` when nothing helps.
@@ -66,7 +66,7 @@ def lifespan(
             work.once("start", partial(_start_planners, clusters, give_up)),
             work.task("watchdog", partial(_feed_watchdog, clusters, probe)),
             work.task("tokens", partial(_refresh_tokens, clusters, callers), needed=True),
-            *(work.task("notices", notifier.follow, cluster=notifier.cluster) for notifier in notifiers),
+            *(work.task(service.title, service.follow, cluster=service.cluster) for service in services),
             *(
                 work.task(f"webhook {number}", partial(_run_webhook, cluster, hook), cluster=cluster.name)
                 for cluster in clusters

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from schedd.api.listening_sockets import tls_context
 from schedd.service.access.identity import IdentityProvider
 from schedd.service.access.tokens import Tokens
-from schedd.service.notifications.mail_relay import load_relay
+from schedd.service.daemon_services import check_feature_resources
 from schedd.service.notifications.webhook_secrets import Webhook, load_webhook
 from schedd.service.settings.file import Settings, SettingsError
 
@@ -28,7 +28,7 @@ def load_resources(settings: Settings) -> SettingsResources:
     """What these settings name. Raises SettingsError when anything of it cannot be used."""
     tokens = Tokens.from_settings(settings.auth)
     hooks = [load_webhook(one) for one in settings.webhooks]
-    load_relay(settings.notify)  # reported to the caller
+    check_feature_resources(settings)
     return SettingsResources(tokens, hooks, tls_context(settings.server), _load_provider(settings))
 
 

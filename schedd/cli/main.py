@@ -44,7 +44,6 @@ _OWN_COMMANDS: Final = {
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),
     "install": ("schedd.cli.install", "Install links, man pages and completion for users."),
     "migrate": ("schedd.cli.migrate", "Upgrade or downgrade the database's tables."),
-    "notify": ("schedd.cli.user.notify", "Get a notice when a start moves or is near."),
     "objectives": ("schedd.cli.user.objectives", "Show the plan's value by each objective."),
     "optimise": ("schedd.cli.user.optimise", "Search for a better plan now."),
     "pause": ("schedd.cli.user.pause", "Stop starting jobs on a cluster."),

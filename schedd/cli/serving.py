@@ -29,7 +29,7 @@ from schedd.service.cluster.clock import ClusterClock
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.clusters import Clusters
-from schedd.service.notifications.notices import Notifier
+from schedd.service.daemon_services import daemon_services
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.settings.file import Settings
 from schedd.service.systemd_notify import notify
@@ -91,9 +91,7 @@ def serve(
     tokens.complete = durable is None
     callers = Callers(tokens, settings.auth, settings.limits, oidc)
     reload = SettingsReloader(settings, read or (lambda: settings), clusters, callers, tls)
-    notifiers = {}
-    if settings.notify.on and durable is not None:
-        notifiers = {one.name: Notifier(one, settings.notify, durable.opened_store) for one in clusters}
+    services = daemon_services(settings, clusters)
     slots = ConnectionSlots(descriptor_limit(), descriptors_in_use)
     probe = SelfProbe(
         server, tls=tls is not None, on_open=slots.own_addresses.add, on_close=slots.own_addresses.discard
@@ -103,8 +101,8 @@ def serve(
         callers,
         max_body=settings.server.max_body_mib << 20,
         root=settings.server.root,
-        lifespan=lifespan(clusters, callers, reload, abort_startup, hooks, tuple(notifiers.values()), probe),
-        notifiers=notifiers,
+        lifespan=lifespan(clusters, callers, reload, abort_startup, hooks, services, probe),
+        services=services,
     )
     sessions = add_dashboard(app)
     for key, digest in (login_keys or {}).items():

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
         HoldsView,
         HoldView,
     )
-    from schedd.api.notices import (
-        NoticesView,
-        NoticeView,
-    )
     from schedd.api.objectives import (
         JobCostView,
         ObjectivesView,
@@ -109,6 +105,10 @@ if TYPE_CHECKING:
         LicenceLeaseView,
         LicencesView,
         LicenceUse,
+    )
+    from schedd.features.notices.api import (
+        NoticesView,
+        NoticeView,
     )
     from schedd.features.partitions.api import PartitionsView, PartitionView
     from schedd.features.portal.api import MeView, PortalJobs

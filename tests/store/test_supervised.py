@@ -18,13 +18,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from schedd.api.daemon_tasks import lifespan
 from schedd.engine import EngineSettings
+from schedd.features.notices.notifier import Notifier
 from schedd.service.access.callers import Callers
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.notifications.notices import Notifier
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.cluster_gauges import ClusterGauges
 from schedd.service.settings.file import NotifySettings, StoreSettings, WebhookSettings

@@ -10,8 +10,8 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.cli.user.time_arguments import parse_time
+from schedd.features.notices.notifier import Notifier
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.notifications.notices import Notifier
 from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from schedd.wire import (
@@ -243,7 +243,7 @@ def test_notify_adds_lists_and_removes_notices(
     assert run("notify") == (0, "you have no notices; this site offers: nothing\n", "")
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
     settings = NotifySettings(relay="127.0.0.1:9", sender="schedd@example.org", domains=("example.org",))
-    app.state.notifiers = {"main": Notifier(loop, settings, lambda: store)}
+    app.state.services = [Notifier(loop, settings, lambda: store)]
     try:
         code, shown, _ = run("notify", "add", "--job", "2", "--moved", "30m", "--before", "1h")
         assert code == 0
@@ -257,5 +257,5 @@ def test_notify_adds_lists_and_removes_notices(
         assert "no span" in run("notify", "add", "--all", "--before", "soon")[2]
         assert "you have no notices" in run("notify", "remove", "1")[1]
     finally:
-        app.state.notifiers = {}
+        app.state.services = ()
         store.close()

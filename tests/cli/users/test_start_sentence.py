@@ -14,19 +14,19 @@ from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
+from schedd.features.notices.notifier import Notifier
 from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.notifications.notices import Notifier
 from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import ExpectedFacts, JobDeleted, JobStarted, ShareFacts, StartsExpected, WriteAttributes
 from server_adapter.bridge.job_comments import comment
 from tests.api.conftest import token, tokens
 from tests.api.served_app import WAIT
+from tests.features.notices.test_notices import MailServer, mail_relay, mail_settings, store, subscription
 from tests.service.planner_harness import StillClock, T, event_id, job, node
-from tests.service.test_notices import MailServer, mail_relay, mail_settings, store, subscription
 from tests.service.test_webhooks import WebhookReceiver, receiver, running_webhook
 
 __all__ = ["mail_relay", "receiver", "store"]

@@ -16,10 +16,10 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from pydantic import ValidationError
 
+from schedd.features.notices.mail_relay import load_relay
+from schedd.features.notices.notice_rule import decide_notice
+from schedd.features.notices.notifier import Notifier, TooManySubscriptions
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.notifications.mail_relay import load_relay
-from schedd.service.notifications.notice_rule import decide_notice
-from schedd.service.notifications.notices import Notifier, TooManySubscriptions
 from schedd.service.settings.file import NotifySettings, SettingsError
 from schedd.store import Store
 from schedd.store.records import LastNotice, NoticeSubscription

@@ -15,9 +15,10 @@ from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
+from schedd.features.notices.notifier import Notifier, TooManySubscriptions
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.notifications.notices import Notifier, TooManySubscriptions
+from schedd.service.daemon_services import find_service
 from schedd.service.read.plan_lists import find_record
 from schedd.store import StoreError
 from schedd.store.records import NoticeSubscription
@@ -170,7 +171,7 @@ def _resolve_address(notifier: Notifier, body: NoticeRequest, who: str) -> str:
 
 
 def _find_notifier(request: Request, cluster: PlanLoop) -> Notifier:
-    notifier: Notifier | None = request.app.state.notifiers.get(cluster.name)
+    notifier = find_service(request.app.state.services, Notifier, cluster.name)
     if notifier is None:
         raise ProblemError("invalid", "this site sends no notices: [notify] names no relay and no command")
     return notifier
@@ -183,7 +184,7 @@ def _known_user(request: Request, caller: Bearer) -> str:
 
 
 async def _notices_reply(request: Request, cluster: PlanLoop, caller: Bearer) -> Response:
-    notifier: Notifier | None = request.app.state.notifiers.get(cluster.name)
+    notifier = find_service(request.app.state.services, Notifier, cluster.name)
     if notifier is None:
         return reply(request, NoticesView(notices=(), domains=(), commands=()))
     wishes = await _call_store(lambda: notifier.subscriptions(caller.name))

@@ -24,9 +24,9 @@ from schedd.engine import (
     render_job,
     start_facts,
 )
+from schedd.features.notices.notice_rule import Notice, decide_notice, lost_deadline
+from schedd.features.notices.notice_sender import NoticeSender
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.notifications.notice_rule import Notice, decide_notice, lost_deadline
-from schedd.service.notifications.notice_sender import NoticeSender
 from schedd.service.read.plan_lists import matches_owner
 from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store, StoreError
@@ -59,6 +59,8 @@ class Notifier:
     """Notices of one cluster. ``store`` returns None until the database is open. Any thread may add and
     remove.
     """
+
+    title = "notices"
 
     def __init__(
         self,

@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.features.notices.notifier import Notifier
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.notifications.notices import Notifier
 from schedd.service.settings.file import NotifySettings
 from schedd.store import Store
 from tests.api.conftest import token
@@ -34,9 +34,9 @@ def site_with_notices(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[
         most=2,
     )
     found = Notifier(loop, settings, lambda: store)
-    app.state.notifiers = {"main": found}
+    app.state.services = [found]
     yield found
-    app.state.notifiers = {}
+    app.state.services = ()
     store.close()
 
 

@@ -13,8 +13,8 @@ from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import Final
 
-from schedd.service.notifications.mail_relay import load_relay
-from schedd.service.notifications.notice_rule import Notice
+from schedd.features.notices.mail_relay import load_relay
+from schedd.features.notices.notice_rule import Notice
 from schedd.service.settings.daemon import NotifySettings
 from schedd.start_sentence import describe_start, format_utc
 

@@ -1,0 +1,21 @@
+"""Notices as a service of the daemon: one notifier for each cluster, if the site sends notices."""
+
+from schedd.features.notices.mail_relay import load_relay
+from schedd.features.notices.notifier import Notifier
+from schedd.service.clusters import Clusters
+from schedd.service.settings.file import Settings
+
+__all__ = ["check_resources", "daemon_services"]
+
+
+def check_resources(settings: Settings) -> None:
+    """Raise SettingsError if the files that ``[notify]`` names cannot be used."""
+    load_relay(settings.notify)
+
+
+def daemon_services(settings: Settings, clusters: Clusters) -> list[Notifier]:
+    """Return the notifiers of all clusters; none without a database."""
+    durable = clusters.durable
+    if not settings.notify.on or durable is None:
+        return []
+    return [Notifier(one, settings.notify, durable.opened_store) for one in clusters]
