@@ -9,6 +9,7 @@ from fastapi import Depends, Path, Request
 from fastapi.security import HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
+from schedd.api.audit import watch_for_refusal
 from schedd.api.cost_metering import COST_KEY
 from schedd.api.problems import Fault, ProblemError
 from schedd.service.access.callers import Callers, UnknownUser
@@ -251,11 +252,18 @@ def _check_rate(wait: float, what: str) -> None:
         )
 
 
+_AUDITED_RIGHTS: Final = frozenset({"steer", "administer", "transfer jobs"})
+"""Rights whose refused actions are in the audit."""
+
+
 def _require_right(right: Right) -> Callable[[Request, Bearer], Coroutine[Any, Any, Bearer]]:
     roles = [role for role, rights in RIGHTS.items() if right in rights]
     words = f"the role {roles[0]}" if len(roles) == 1 else f"one of the roles {', '.join(roles)}"
 
     async def allowed(request: Request, caller: Annotated[Bearer, Depends(_scoped_caller)]) -> Bearer:
+        cluster = request.path_params.get("cluster")
+        if right in _AUDITED_RIGHTS and cluster and caller is not request.app.state.callers.tokens.anonymous:
+            watch_for_refusal(request, cluster, caller.name)
         if caller.may(right):
             return caller
         if caller is request.app.state.callers.tokens.anonymous:

@@ -5,13 +5,26 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import quote, unquote
 
-from schedd.api.problems import ProblemError
+from fastapi import Request
+
+from schedd.api.problems import ProblemError, expect_refusals
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.clusters import Clusters
 
-__all__ = ["AuditEntry", "audit_act"]
+__all__ = ["AuditEntry", "audit_act", "watch_for_refusal"]
 
+_DOING_ACTS: Final = {
+    "holds": "hold",
+    "reservations": "reserve",
+    "searches": "search",
+    "notices": "notify",
+    "weights": "policy",
+}
+_UNDOING_ACTS: Final = {"holds": "release", "reservations": "unreserve", "notices": "stop notifying"}
+"""Names of actions in the audit, by the first part of their path below the cluster's."""
 _MAX_REASON_LENGTH: Final = 400
 """Characters of a reason that are kept."""
 
@@ -34,8 +47,40 @@ async def audit_act(cluster: PlanLoop, who: str, act: str, detail: str = "") -> 
     try:
         yield noted
     except ProblemError as error:
+        error.audited = True
         words = f"refused: {noted.detail}: {error.detail}" if noted.detail else f"refused: {error.detail}"
         with suppress(PlannerStopped):  # nothing was done
             await asyncio.to_thread(cluster.audit, noted.who, act, words[:_MAX_REASON_LENGTH])
         raise
     await asyncio.to_thread(cluster.audit, noted.who, act, noted.detail)
+
+
+def watch_for_refusal(request: Request, cluster: str, who: str) -> None:
+    """If the action of this request is refused before it begins, note that in the audit: missing rights, an
+    invalid body. Requests that change nothing (GET, previews) are no actions.
+    """
+    path = request.url.path
+    if request.method in ("GET", "HEAD") or path.endswith("/preview"):
+        return
+    clusters: Clusters = request.app.state.clusters
+    act, detail = _name_action(request.method, path, cluster)
+
+    async def note(why: str) -> None:
+        if cluster not in clusters:
+            return
+        words = f"refused: {detail}: {why}" if detail else f"refused: {why}"
+        with suppress(PlannerStopped):  # nothing was done
+            await asyncio.to_thread(clusters[cluster].audit, who, act, words[:_MAX_REASON_LENGTH])
+
+    expect_refusals(request, note)
+
+
+def _name_action(method: str, path: str, cluster: str) -> tuple[str, str]:
+    """Return the act and its object: `hold`, `node n1` for `PUT …/holds/node/n1`."""
+    rest = [unquote(part) for part in path.partition(f"/{quote(cluster)}/")[2].split("/") if part]
+    if rest[:1] == ["admin"]:
+        rest = rest[1:]
+    first, *others = rest or ["action"]
+    if first in _UNDOING_ACTS:
+        first = _UNDOING_ACTS[first] if method == "DELETE" else _DOING_ACTS[first]
+    return _DOING_ACTS.get(first, first), " ".join(others)[: _MAX_REASON_LENGTH // 4]

@@ -1,15 +1,16 @@
 """Which nodes a text means: by name, range, pattern, property or state. Pages and API have this one rule."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Final
 
 from schedd.wire import NodeFacts
 
-__all__ = ["match_nodes", "natural_key", "select_nodes"]
+__all__ = ["fold_names", "match_nodes", "natural_key", "select_nodes"]
 
 _BRACKET_PATTERN: Final = re.compile(r"\[([^\]]*)\]")
+_LAST_NUMBER: Final = re.compile(r"(.*?)(\d{1,9})(\D*)")
 _SPAN_PATTERN: Final = re.compile(r"(\d+)-(\d+)")
 _MAX_EXPANDED_NAMES: Final = 100_000
 _MAX_WORDS: Final = 200
@@ -55,6 +56,38 @@ def select_nodes(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
     if not found:
         raise ValueError("name nodes: n1, n[001-020], gpu*, or a property")
     return sorted(found, key=natural_key)
+
+
+def fold_names(names: Iterable[str]) -> str:
+    """The names in natural order, consecutive numbers as a range: `gpu1, n[001-003,007]`.
+
+    `select_nodes` reads the result.
+    """
+    groups: dict[tuple[str, str, int], list[str]] = {}
+    for name in sorted(names, key=natural_key):
+        found = _LAST_NUMBER.fullmatch(name)
+        if found is None:
+            groups[name, "", 0] = []
+            continue
+        head, digits, tail = found.groups()
+        groups.setdefault((head, tail, len(digits)), []).append(digits)
+    return ", ".join(
+        f"{head}{_fold_numbers(numbers)}{tail}" if numbers else head
+        for (head, tail, _), numbers in groups.items()
+    )
+
+
+def _fold_numbers(numbers: Sequence[str]) -> str:
+    """`[001-003,007]`, for numbers of equal width in order."""
+    if len(numbers) == 1:
+        return numbers[0]
+    spans: list[list[str]] = []
+    for digits in numbers:
+        if spans and int(digits) == int(spans[-1][-1]) + 1:
+            spans[-1][1:] = [digits]
+        else:
+            spans.append([digits])
+    return f"[{','.join('-'.join(span) for span in spans)}]"
 
 
 def _split_alternatives(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Errors as problem documents (RFC 9457): the error, its location, what is allowed, and the remedy."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -21,7 +21,9 @@ __all__ = [
     "Fault",
     "Problem",
     "ProblemError",
+    "expect_refusals",
     "install_handlers",
+    "note_refusal",
     "problem_response",
     "problem_responses",
 ]
@@ -120,6 +122,8 @@ class ProblemError(Exception):
         self.errors = errors
         self.headers = headers
         self.options = options
+        self.audited = False
+        """Whether the audit has an entry for the refused action."""
 
 
 def problem_response(path: str, error: ProblemError) -> Response:
@@ -161,16 +165,36 @@ def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
     return found
 
 
+RefusalNote = Callable[[str], Awaitable[None]]
+"""Writes a refused action and its reason to the audit."""
+
+
+def expect_refusals(request: Request, note: RefusalNote) -> None:
+    """Call ``note`` if the action of this request is refused."""
+    request.state.refusal_note = note
+
+
+async def note_refusal(request: Request, error: ProblemError) -> None:
+    """Write the refused action to the audit, unless that was done where it was refused."""
+    note: RefusalNote | None = getattr(request.state, "refusal_note", None)
+    if note is not None and not error.audited:
+        error.audited = True
+        await note(error.detail)
+
+
 def install_handlers(app: FastAPI) -> None:
     """Let every error of ``app`` be a problem document."""
 
     @app.exception_handler(ProblemError)
     async def _(request: Request, error: ProblemError) -> Response:
+        await note_refusal(request, error)
         return problem_response(request.url.path, error)
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
-        return problem_response(request.url.path, _convert_validation_errors(error.errors()))
+        problem = _convert_validation_errors(error.errors())
+        await note_refusal(request, problem)
+        return problem_response(request.url.path, problem)
 
     @app.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:

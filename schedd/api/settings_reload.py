@@ -59,6 +59,7 @@ class SettingsReloader:
                 problem = f"the settings were rejected, and the previous ones stay in force: {error}"
                 status = f"the settings stay as they are: {error}"
                 _log.error("the settings stay unchanged", why=str(error))
+                await asyncio.to_thread(self._note, (f"refused: {error}",))
             for loop in self._clusters:
                 loop.settings_problem = problem
             if ready:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from fastapi import Request
@@ -9,6 +10,7 @@ from starlette.responses import RedirectResponse, Response
 
 from schedd.api.node_selection import natural_key
 from schedd.api.policy import PolicyPreview, PreviewView
+from schedd.api.problems import ProblemError, note_refusal
 from schedd.dashboard.calendar import calendar_entries
 from schedd.dashboard.health import check_components, format_act, latest_audit
 from schedd.dashboard.paths import dashboard_path
@@ -17,6 +19,8 @@ from schedd.dashboard.viewer import Viewer
 from schedd.dashboard.weight_form import criterion_weights, priority_weights
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
+from schedd.service.read.current_faults import CurrentFault, current_faults, job_start_state
+from schedd.store import AuditRecord
 
 __all__ = ["redirect_to_admin", "render_admin_page"]
 
@@ -61,22 +65,29 @@ async def render_admin_page(
     hold_names: Sequence[str] = (),
     weights_preview: PolicyPreview | None = None,
     form: Mapping[str, str] | None = None,
+    refused: ProblemError | None = None,
 ) -> Response:
-    """Render the page, with errors (``pause_error``, …), previews and the submitted form, if any."""
+    """Render the page, with errors (``pause_error``, …), previews and the submitted form, if any. A
+    ``refused`` action is written to the audit.
+    """
     clusters: Clusters = request.app.state.clusters
+    filled = form or {}
+    if refused is not None and not filled.get("preview"):
+        await note_refusal(request, refused)
     everywhere = viewer.whole or viewer.bearer
     alone = not everywhere.may_everywhere("steer")
     acts, why_none = await asyncio.to_thread(
         latest_audit, clusters, cluster.name, _MAX_AUDIT_ROWS, alone=alone
     )
     published = cluster.published
-    filled = form or {}
     return render_page(
         request,
         "admin",
         viewer,
         cluster,
         status,
+        faults=_current_faults(cluster, acts),
+        starts=job_start_state(cluster),
         parts=check_components(clusters, cluster),
         acts=[(act, *format_act(act.act, act.detail)) for act in acts],
         why_none=why_none,
@@ -99,3 +110,14 @@ async def render_admin_page(
         weights_preview=weights_preview,
         form=filled,
     )
+
+
+def _current_faults(cluster: PlanLoop, acts: Sequence[AuditRecord]) -> list[CurrentFault]:
+    """The faults to act on; a pause since its entry in the audit."""
+    paused = next(
+        (act.time for act in acts if act.act == "pause" and not act.detail.startswith("refused")), None
+    )
+    return [
+        replace(one, since=paused) if one.kind == "dispatch" and cluster.published.paused else one
+        for one in current_faults(cluster, cluster.alerts.current)
+    ]

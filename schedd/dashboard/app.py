@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from schedd.api.access import get_daemon, visible_clusters
-from schedd.api.problems import PROBLEM_KINDS, ProblemError
+from schedd.api.problems import PROBLEM_KINDS, ProblemError, note_refusal
 from schedd.dashboard import assets, live_updates, login, single_sign_on
 from schedd.dashboard.cluster_cards import summarise_cluster
 from schedd.dashboard.pages import (
@@ -116,6 +116,7 @@ def _add_error_pages(pages: FastAPI) -> None:
 
     @pages.exception_handler(ProblemError)
     async def _(request: Request, error: ProblemError) -> Response:
+        await note_refusal(request, error)
         return answer(request, error)
 
     @pages.exception_handler(UnknownCluster)
@@ -130,7 +131,9 @@ def _add_error_pages(pages: FastAPI) -> None:
     @pages.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        return answer(request, ProblemError("invalid", f"{first['loc'][-1]}: {first['msg']}"))
+        problem = ProblemError("invalid", f"{first['loc'][-1]}: {first['msg']}")
+        await note_refusal(request, problem)
+        return answer(request, problem)
 
     @pages.exception_handler(HTTPException)
     async def _(request: Request, error: HTTPException) -> Response:

@@ -8,6 +8,7 @@ from schedd.dashboard.filters import format_duration, pluralise
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
+from schedd.service.read.current_faults import job_start_state
 from schedd.store import AuditRecord, StoreError
 
 __all__ = ["ComponentHealth", "check_components", "format_act", "latest_audit"]
@@ -88,10 +89,8 @@ def _check_promises(loop: PlanLoop) -> ComponentHealth:
 
 
 def _check_dispatch(loop: PlanLoop) -> ComponentHealth:
-    halted, refused = loop.published.halted, loop.published.starts_refused
-    if refused and not halted:
-        return ComponentHealth("Dispatch", "bad", refused)
-    return ComponentHealth("Dispatch", "warn" if halted else "good", halted or "on")
+    starts = job_start_state(loop)
+    return ComponentHealth("Job starts", starts.state, starts.words)
 
 
 _ACT_NAMES: Final = {"search": "optimise"}

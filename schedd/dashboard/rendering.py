@@ -9,7 +9,6 @@ from starlette.responses import HTMLResponse
 from schedd import __version__
 from schedd.api.alerts import alerts_for
 from schedd.api.clusters import cluster_view
-from schedd.api.views import ClusterView
 from schedd.dashboard.assets import asset_path
 from schedd.dashboard.filters import FILTERS, format_due, format_relative, headline
 from schedd.dashboard.live_updates import page_state
@@ -19,6 +18,7 @@ from schedd.dashboard.viewer import Viewer
 from schedd.engine import start_facts
 from schedd.feature_list import feature_folders
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.job_visibility import visibility_for
 
 __all__ = ["render_page", "render_plain_page"]
@@ -59,14 +59,15 @@ class DispatchObstacle(NamedTuple):
     why: str
 
 
-def dispatch_obstacle(cluster: ClusterView) -> DispatchObstacle | None:
+def dispatch_obstacle(cluster: PlanLoop) -> DispatchObstacle | None:
     """None where jobs are started, and where another scheduler starts them."""
-    if cluster.mode != "scheduler":
+    starts = job_start_state(cluster)
+    if starts.starts:
         return None
-    if cluster.paused:
-        return DispatchObstacle("dispatch is paused", f"Dispatch is paused: {cluster.paused}")
-    why = cluster.halted or cluster.trouble
-    return DispatchObstacle("no jobs are started", f"No jobs are started: {why}") if why else None
+    paused = cluster.published.paused
+    if paused and not cluster.failure and not cluster.trouble and not cluster.silence:
+        return DispatchObstacle("dispatch is paused", f"Dispatch is paused: {paused}")
+    return DispatchObstacle(f"job starts {starts.words}", f"No jobs are started: {starts.reason}")
 
 
 def render_page(
@@ -83,7 +84,7 @@ def render_page(
         viewer,
         status,
         cluster=about,
-        no_starts=dispatch_obstacle(about),
+        no_starts=dispatch_obstacle(cluster),
         clusters=viewer.visible_clusters(request),
         root=f"{dashboard_path(request)}/{cluster.name}",
         on_standby=cluster.on_standby,

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 from fastapi import Depends, Request
 
 from schedd.api.access import authenticate, check_same_site, get_daemon, resolve_scope, visible_clusters
+from schedd.api.audit import watch_for_refusal
 from schedd.api.problems import ProblemError
 from schedd.dashboard.sessions import COOKIE, DashboardSession, Sessions
 from schedd.service.access.callers import Callers
@@ -115,6 +116,9 @@ Reader = Annotated[Viewer, Depends(_require_viewer)]
 
 async def _require_operator(viewer: Reader, request: Request) -> Viewer:
     callers: Callers = request.app.state.callers
+    cluster = request.path_params.get("cluster")
+    if cluster is not None and viewer.bearer is not callers.tokens.anonymous:
+        watch_for_refusal(request, cluster, viewer.bearer.name)
     if viewer.may_act:
         return viewer
     if viewer.bearer is callers.tokens.anonymous:

@@ -55,6 +55,7 @@ def fill_access_lists(client: TestClient) -> None:
         assert client.put(f"{MAIN}/reservations/g{number}", json=body).status_code == 200
 
 
+READER = {"Authorization": f"Bearer {token('reader')}"}
 FEDERATION = {"Authorization": f"Bearer {token('federation')}"}
 LAST_LIST = {"nodes": ["n1"], "end": T + 9_000, "users": ["eve"]}
 REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
@@ -94,6 +95,17 @@ REFUSED: dict[str, tuple[str, str, dict[str, Any], str, str]] = {
     "the release of no transfer": (
         "POST", "/transfers/x/release", {"headers": FEDERATION}, "release", "refused: x: ",
     ),
+    "an action without the right": (
+        "POST", "/pause", {"json": {"reason": "x"}, "headers": READER}, "pause",
+        "refused: our-reader has the role reader; ",
+    ),
+    "a pause without a reason": ("POST", "/pause", {"json": {}}, "pause", "refused: body.reason: "),
+    "a hold of an unknown node": (
+        "PUT", "/holds/node/n9", {"json": {"reason": "x"}}, "hold", "refused: node n9: ",
+    ),
+    "a policy that cannot be read": (
+        "PUT", "/policy", {"json": {"version": "x"}}, "policy", "refused: body.",
+    ),
     "a licence that is not lent": (
         "PUT", "/licences/matlab", {"json": {"copies": 1, "number": 1}, "headers": FEDERATION}, "lend",
         "refused: matlab: 1 copies: ",
@@ -112,6 +124,14 @@ def test_refused_action_is_audited_as_refused(client: TestClient, clusters: Clus
     (noted,) = audit_entries(clusters)[before:]
     assert noted[0] == act, answer.text
     assert noted[1].startswith(detail), noted
+
+
+def test_reads_and_previews_leave_no_refusal_in_the_audit(client: TestClient, clusters: Clusters) -> None:
+    before = audit_entries(clusters)
+    assert client.post(f"{MAIN}/holds/node/n9/preview", json={"reason": "x"}).status_code == 422
+    assert client.post(f"{MAIN}/what-if", json={"wrong": 1}).status_code == 422
+    assert client.get(f"{MAIN}/jobs/9").status_code == 404
+    assert audit_entries(clusters) == before
 
 
 def test_a_completed_action_is_audited_without_a_refusal(client: TestClient, clusters: Clusters) -> None:

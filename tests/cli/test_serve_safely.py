@@ -147,8 +147,10 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: ServedDae
     assert new["promised_start"] == new["planned_start"] + 900
     assert old["promised_start"] == before["promised_start"]
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
-    (noted,) = [entry for entry in store.audit_entries() if entry.act == "reload"]
-    assert "clusters.main.slack 0 -> 15m" in noted.detail
+    noted = [entry.detail for entry in store.audit_entries() if entry.act == "reload"]
+    assert "clusters.main.slack 0 -> 15m" in noted[0]
+    assert len(noted) == 5
+    assert all(detail.startswith("refused: ") for detail in noted[1:])
     store.close()
 
 
@@ -215,7 +217,7 @@ def run_command(folder: Path, *words: str) -> tuple[int, str, str]:
 def test_root_pauses_and_resumes_from_the_shell_with_audit_entries(
     served: ServedDaemon, folder: Path
 ) -> None:
-    assert run_command(folder, "pause", "main", "--reason", "the cooling failed") == (
+    assert run_command(folder, "pause", "the cooling failed") == (
         *(0, "main: no jobs are started: the cooling failed\n", ""),
     )
     assert served.get("")["paused"] == "the cooling failed"

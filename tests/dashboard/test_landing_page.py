@@ -88,6 +88,25 @@ def test_cards_name_faults_with_the_command_that_helps_and_troubled_clusters_com
             loop.alerts.update()
 
 
+def test_the_admin_page_shows_current_faults_first(app: FastAPI) -> None:
+    gamma = app.state.clusters["gamma"]
+    client = TestClient(app, headers={"Accept": "text/html"})
+    client.post("/dashboard/login", data={"token": token("operator")})
+    page = client.get("/dashboard/gamma/admin").text
+    assert "Job starts: on, at their planned times." in page
+    silence_adapter(gamma)
+    try:
+        page = client.get("/dashboard/gamma/admin").text
+        headings = re.findall(r'<h2 id="h-(\w+)"', page)
+        assert headings[:4] == ["now", "dispatch", "search", "holds"]
+        assert page.count("Job starts: stopped, adapter silent") == 2
+        assert "Job starts: on" not in page
+        assert "<code>systemctl status pbs-adapter</code>" in page
+    finally:
+        gamma.record_adapter_request()
+        gamma.alerts.update()
+
+
 def test_every_kind_of_alert_has_a_remedy() -> None:
     assert set(REMEDIES) == set(alert_kinds())
     assert set(alert_kinds()) >= SEVERE_KINDS

@@ -101,12 +101,21 @@ def make_described_parser(
 
 
 def run_command(
-    found: argparse.ArgumentParser, command: Command, argv: Sequence[str], *, acts: bool = False
+    found: argparse.ArgumentParser,
+    command: Command,
+    argv: Sequence[str],
+    *,
+    acts: bool = False,
+    adjust: Callable[[argparse.Namespace], None] | None = None,
 ) -> int:
-    """Run ``command``; returns the exit code. ``acts`` omits the warning that no jobs are started."""
+    """Run ``command``; returns the exit code. ``acts`` omits the warning that no jobs are started. ``adjust``
+    completes the arguments before the cluster is chosen.
+    """
 
     def ask(args: argparse.Namespace) -> bool:
         endpoint = find_endpoint()
+        if adjust is not None:
+            adjust(args)
         endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
         with Client(endpoint, timeout=_TIMEOUT_S) as client:
             session = Session(client)

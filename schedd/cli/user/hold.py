@@ -58,10 +58,15 @@ def run(argv: Sequence[str], name: str = "schedd hold") -> int:
 
 def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client, names = session.client, named_targets(args)
-    if names and not args.reason:
+    if names and not args.reason and not args.preview:
         raise ClientError("give a --reason, which is shown to users whose jobs wait")
     if args.preview:
-        found = {f"{kind} {name}": client.preview_hold(kind, name, args.reason) for kind, name in names}
+        if not names:
+            raise ClientError("--preview needs nodes (-w) or queues (-q)")
+        found = {
+            f"{kind} {name}": client.preview_hold(kind, name, args.reason or "preview")
+            for kind, name in names
+        }
         if args.json:
             show_json(found)
         else:

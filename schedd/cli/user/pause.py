@@ -15,17 +15,30 @@ def make_parser(name: str = "schedd pause") -> argparse.ArgumentParser:
     """Its options."""
     about = "Start no jobs of a cluster until `schedd resume`; the plan goes on."
     found = make_command_parser(name, about, _MORE, of_cluster=True)
-    found.add_argument("--reason", default="an admin's order", help="shown to all users")
+    found.add_argument(
+        "why",
+        metavar="REASON",
+        nargs="?",
+        help='reason shown to all users; with spaces it may stand alone: schedd pause "cooling fault"',
+    )
+    found.add_argument("--reason", help="the same as REASON")
     return found
 
 
 def run(argv: Sequence[str], name: str = "schedd pause") -> int:
     """Pause; returns the exit code."""
-    return run_command(make_parser(name), _pause, argv, acts=True)
+    return run_command(make_parser(name), _pause, argv, acts=True, adjust=_find_reason)
+
+
+def _find_reason(args: argparse.Namespace) -> None:
+    """A single argument with spaces is the reason: names of clusters have none."""
+    args.reason = args.reason or args.why
+    if not args.reason and " " in (args.cluster or "").strip():
+        args.cluster, args.reason = None, args.cluster
 
 
 def _pause(session: Session, args: argparse.Namespace) -> bool:
-    done = session.client.pause(args.reason)
+    done = session.client.pause(args.reason or "an admin's order")
     if args.json:
         show_json(done)
     else:

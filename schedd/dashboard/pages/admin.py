@@ -44,13 +44,9 @@ async def pause_dispatch(request: Request, cluster: Cluster, viewer: Operator, f
     try:
         reason = PauseRequest(reason=form.get("reason", "").strip()).reason
     except ValidationError:
-        return await render_admin_page(
-            request,
-            cluster,
-            viewer,
-            422,
-            pause_error="Say why, in 1 to 200 characters on one line: all users see it.",
-        )
+        words = "Say why, in 1 to 200 characters on one line: all users see it."
+        refused = ProblemError("invalid", words)
+        return await render_admin_page(request, cluster, viewer, 422, pause_error=words, refused=refused)
     await set_dispatch(cluster, reason, viewer.bearer.name)
     return redirect_to_admin(request, cluster.name, "paused")
 
@@ -98,19 +94,17 @@ async def make_reservation(request: Request, cluster: Cluster, viewer: Operator,
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{first['loc'][-1]}: " if first["loc"] else ""
+        words = where + first["msg"].removeprefix("Value error, ")
+        refused = ProblemError("invalid", f"{name[:80]}: {words}")
         return await render_admin_page(
-            request,
-            cluster,
-            viewer,
-            422,
-            reservation_error=where + first["msg"].removeprefix("Value error, "),
-            form=form,
+            request, cluster, viewer, 422, reservation_error=words, form=form, refused=refused
         )
     except ProblemError as error:
         if error.kind != "invalid":
             raise
+        words = error.detail.removeprefix("body.")
         return await render_admin_page(
-            request, cluster, viewer, 422, reservation_error=error.detail.removeprefix("body."), form=form
+            request, cluster, viewer, 422, reservation_error=words, form=form, refused=error
         )
     return redirect_to_admin(request, cluster.name, "reserved")
 

@@ -52,12 +52,16 @@ async def set_hold(request: Request, cluster: Cluster, viewer: Operator, form: F
             found = await preview_holds(request, cluster, kind, names, reason, who)
     except ValidationError:
         words = "Give a reason, in 1 to 200 characters on one line: users whose jobs wait see it."
-        return await render_admin_page(request, cluster, viewer, 422, hold_error=words, form=form)
+        refused = ProblemError("invalid", words)
+        return await render_admin_page(
+            request, cluster, viewer, 422, hold_error=words, form=form, refused=refused
+        )
     except ProblemError as error:
         if error.kind != "invalid":
             raise
+        words = error.detail.removeprefix("body.")
         return await render_admin_page(
-            request, cluster, viewer, 422, hold_error=error.detail.removeprefix("body."), form=form
+            request, cluster, viewer, 422, hold_error=words, form=form, refused=error
         )
     return await render_admin_page(request, cluster, viewer, hold_preview=found, hold_names=names, form=form)
 
@@ -77,7 +81,9 @@ async def remove_hold(request: Request, cluster: Cluster, viewer: Operator, form
     except ProblemError as error:
         if error.kind != "invalid":
             raise
-        return await render_admin_page(request, cluster, viewer, 422, release_error=error.detail)
+        return await render_admin_page(
+            request, cluster, viewer, 422, release_error=error.detail, refused=error
+        )
     return redirect_to_admin(request, cluster.name, "released")
 
 
@@ -141,7 +147,9 @@ async def set_weights(request: Request, cluster: Cluster, viewer: Administrator,
                 "invalid", "The policy was changed meanwhile: look at it again, then repeat this."
             )
     except ProblemError as error:
-        return await render_admin_page(request, cluster, viewer, 422, weights_error=error.detail, form=form)
+        return await render_admin_page(
+            request, cluster, viewer, 422, weights_error=error.detail, form=form, refused=error
+        )
     await change_policy(cluster, published.policy_version + 1, site, viewer.bearer.name)
     return redirect_to_admin(request, cluster.name, "weighed")
 

@@ -38,13 +38,15 @@ _MAX_HISTORY_ROWS: Final = 100
 class NodeTableRow:
     """A node, its first gap with any free cpu, and its first gap without any placement.
 
-    ``empties``: for a draining node, the end of its last job; None without jobs.
+    ``empties``: for a draining node, the end of its last job; None without jobs. ``free_without_end``:
+    nothing is planned on the free cpus within the horizon.
     """
 
     node: NodeView
     free: Gap | None
     idle: Gap | None
     empties: int | None = None
+    free_without_end: bool = False
 
 
 @router.get("/{cluster}/nodes")
@@ -160,7 +162,14 @@ def _table_rows(cluster: PlanLoop, views: list[NodeView]) -> list[NodeTableRow]:
             idle.setdefault(gap.node, gap)
     empties = _empty_times(cluster, {view.name for view in views if view.state == "drain"})
     return [
-        NodeTableRow(view, free.get(view.name), idle.get(view.name), empties.get(view.name)) for view in views
+        NodeTableRow(
+            view,
+            free.get(view.name),
+            idle.get(view.name),
+            empties.get(view.name),
+            free_without_end=view.name in free and free[view.name].end >= now + _HORIZON_S,
+        )
+        for view in views
     ]
 
 

@@ -12,6 +12,7 @@ from schedd.api.priorities import fetch_priority
 from schedd.api.question_runner import run_question
 from schedd.api.routes import RouteTable
 from schedd.dashboard.job_list import PAGE_SIZE, JobFilter, list_jobs
+from schedd.dashboard.job_places import group_places
 from schedd.dashboard.queue_columns import COLUMNS, DEFAULT_COLUMNS, shown_columns, to_csv
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.start_changes import group_changes
@@ -90,7 +91,8 @@ async def show_job(
         "job",
         viewer,
         cluster,
-        job=visibility.redact_view(render_job(published, record), published),
+        job=(view := visibility.redact_view(render_job(published, record), published)),
+        places=group_places(view.planned_nodes),
         history=history,
         folds=group_changes(history),
         ended=record.ended,

@@ -266,7 +266,7 @@ class PlanAlternatives:
     def drift(self, number: int) -> float:
         """Return how much the live plan has changed since the set was found. Raises NoSuchPlan.
 
-        The number of jobs that moved, arrived or left, as a share of the movable jobs.
+        The number of jobs that moved, arrived or left, as a share of the movable jobs; at most 1.
         """
         kept = self._stored_set(number)
         published = self._loop.published
@@ -279,7 +279,7 @@ class PlanAlternatives:
             abs(waiting.get(job, -FOREVER) - start) > _MOVED_S for job, start in kept.starts.items()
         )
         came = sum(start > now and job not in kept.starts for job, start in waiting.items())
-        return (changed + came) / max(1, len(kept.starts))
+        return min(1.0, (changed + came) / max(1, len(kept.starts)))
 
     def apply(
         self, number: int, plan: int, by: str, tolerance: float

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
+from schedd.cli.user.preview_text import format_preview
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError
 from schedd.client.answers import ReservationView
+from schedd.client.client import Reserved
 
 __all__ = ["make_parser", "run"]
 
@@ -49,6 +51,7 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         default=0,
         help="jobs with a walltime up to this may use the nodes",
     )
+    add("--preview", action="store_true", help="only show the effects; change nothing")
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
     lift.add_argument("name", metavar="NAME")
     return found
@@ -75,17 +78,16 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if args.act == "remove":
         done = client.unreserve(args.name)
     else:
-        done = client.reserve(
-            args.name,
-            nodes=args.nodes,
-            features=args.features,
-            everywhere=args.everywhere,
-            start=parse_time(args.start, session.now) if args.start is not None else None,
-            end=parse_time(args.end, session.now) if args.end is not None else None,
-            reason=args.reason,
-            access={who: getattr(args, who) for who in _ACCESS},
-            shorter=60 * args.shorter,
-        )
+        wanted = _read_reservation(args, session.now)
+        if args.preview:
+            effects = client.preview_reservation(args.name, **wanted)
+            if args.json:
+                show_json(effects)
+            else:
+                print(f"Effects of reservation {args.name}; nothing was changed:")
+                print(format_preview(effects, session.now))
+            return True
+        done = client.reserve(args.name, **wanted)
     if args.json:
         show_json(done)
         return True
@@ -99,6 +101,20 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if done.at_risk:
         print(f"promises put at risk by it: {done.at_risk}")
     return True
+
+
+def _read_reservation(args: argparse.Namespace, now: int) -> Reserved:
+    """Return the reservation that the options name. Raises ClientError."""
+    return {
+        "nodes": args.nodes,
+        "features": args.features,
+        "everywhere": args.everywhere,
+        "start": parse_time(args.start, now) if args.start is not None else None,
+        "end": parse_time(args.end, now) if args.end is not None else None,
+        "reason": args.reason,
+        "access": {who: getattr(args, who) for who in _ACCESS},
+        "shorter": 60 * args.shorter,
+    }
 
 
 def _reservations_table(found: Sequence[ReservationView], now: int) -> str:

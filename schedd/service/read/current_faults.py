@@ -25,6 +25,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "database": "systemctl status postgresql; schedd doctor",
     "error": _DAEMON_LOG,
     "expected": "schedd accuracy",
+    "failing_together": "pbsnodes -a; find what the failing jobs have in common, such as a file system",
     "foreign": "stop the other scheduler, then schedd resume CLUSTER",
     "formula": "schedd policy",
     "licence": "run the licence's command by hand",
@@ -43,13 +44,14 @@ REMEDIES: Final[Mapping[str, str]] = {
     "resource": "make the adapter's user a manager: qmgr -c 'set server managers += USER'",
     "settings": "schedd config check, then systemctl reload schedd",
     "snapshot": _ADAPTER_LOG,
+    "starts_refused": _ADAPTER_LOG,
     "unanswered": _ADAPTER_LOG,
     "unknown_job": "",
 }
 """The first command to run for each kind of alert; empty where nothing is to be done."""
 
 SEVERE_KINDS: Final = frozenset(
-    {"adapter", "batch_skipped", "clock", "database", "foreign", "planner", "snapshot"}
+    {"adapter", "batch_skipped", "clock", "database", "foreign", "planner", "snapshot", "starts_refused"}
 )
 """Kinds of alerts with which the plan may be wrong or no jobs start."""
 
@@ -106,6 +108,8 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
         return JobStartState("warn", "stopped, the server's scheduling is off", published.halted, remedy)
     if published.halted:
         return JobStartState("warn", f"stopped, {published.halted}", published.halted)
+    if published.starts_refused:
+        return JobStartState("bad", "refused by the server", published.starts_refused)
     if loop.on_standby:
         return JobStartState("good", "by the leader; this daemon is on standby")
     return JobStartState("good", "on")

@@ -39,6 +39,10 @@ def test_reservations_are_created_shown_and_lifted(run: Run, monkeypatch: pytest
         "promises put at risk by it: 1\n"
     )
     assert run("reservation", "list")[1].splitlines() == made[1].splitlines()[:2]
+    code, out, _ = run("reservation", "add", "other", "-w", "n1", "--start", "+1h", "--preview")
+    assert code == 0
+    assert out.startswith("Effects of reservation other; nothing was changed:\n1 waiting job would move")
+    assert "other" not in run("reservation", "list")[1]
     assert run("reservation", "add", "repair", "-w", "n9")[2].endswith("body.nodes: no node n9\n")
     assert run("reservation", "add", "repair")[0] == 2
     _, _, err = run("reservation", "add", "repair", "--all", "--end", "soon")
@@ -163,7 +167,8 @@ def test_nodes_and_queues_are_held_and_released(
     assert run("hold", "-w", "n1")[:2] == (2, "")
     assert run("hold", "-w", "n1", "--reason", "x")[0] == 5
     monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
-    code, out, _ = run("hold", "-w", "n2", "--reason", "new memory", "--preview")
+    assert run("hold", "--preview")[0] == 2
+    code, out, _ = run("hold", "-w", "n2", "--preview")
     assert (code, run("hold")[1]) == (0, "nothing is held\n")
     assert out.startswith("node n2 held: 1 waiting job would move, 1 promise would be put at risk\n")
     assert "2.srv.site  bob   Tue 14 Nov 22:30:00  not known  at risk" in out
