@@ -121,8 +121,8 @@ async def accept_events(
 
 
 def _about(event: Reserve) -> tuple[object, ...]:
-    """A reservation's contents, without author and time."""
-    return event.start, event.end, frozenset(event.nodes), frozenset(event.queues)
+    """A reservation's time and nodes. Its queues include those of other reservations, which come and go."""
+    return event.start, event.end, frozenset(event.nodes)
 
 
 def _check_adapter(cluster: PlanLoop, adapter: str, host: str) -> None:

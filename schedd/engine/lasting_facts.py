@@ -59,6 +59,8 @@ _SECTIONS: Final = (
     "queues",
     "nodes",
 )
+_EARLIER_NAMES: Final = {"run_times": "prediction.predictor"}
+"""Names of sections in earlier versions, with the present ones."""
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "holds": PlanningHeld,
 }
@@ -149,6 +151,7 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
     facts = json.loads(data.decode("utf-8", "surrogatepass"))
     if not isinstance(facts, dict) or not isinstance(facts.get("now"), int):
         raise ValueError("these are no facts of an engine")
+    facts = {_EARLIER_NAMES.get(name, name): saved for name, saved in facts.items()}
     unread: list[str] = []
 
     def read(name: str, take: Callable[[Any], None]) -> None:
