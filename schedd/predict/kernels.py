@@ -19,6 +19,7 @@ __all__ = [
     "DOUBT_WAITING",
     "ENDS_PER_TEMPLATE",
     "END_DECAY",
+    "RUNNING_PER_TEMPLATE",
     "TEMPLATES_PER_JOB",
     "USER_TEMPLATE",
     "Templates",
@@ -42,6 +43,8 @@ DOUBT_WAITING: Final = 2.0
 """A template of weight n gets the share n / (n + DOUBT_WAITING) of the weight left by more specific ones."""
 DOUBT_RUNNING: Final = 5.0
 """The same for a running job; n is then the weight of the ends beyond its elapsed time."""
+RUNNING_PER_TEMPLATE: Final = 64
+"""Running jobs that enter a template at most; of more, every second, third ... one enters for all."""
 TEMPLATES_PER_JOB: Final = 6
 """Number of templates of a job, the most specific first."""
 USER_TEMPLATE: Final = 3
@@ -173,6 +176,20 @@ def entries_of(tb: Templates, keys: Table) -> Ints:
     return found
 
 
+@inner
+def _running_steps(running: Table, k: int, key: int, own: int, count: int) -> tuple[int, int]:
+    """Return for template ``k`` of ``count`` ends: every which of its running jobs enters, and how many are
+    looked at.
+    """
+    if count > ENDS_PER_TEMPLATE * RUNNING_PER_TEMPLATE:
+        return 1, ENDS_PER_TEMPLATE if k <= USER_TEMPLATE else 0
+    found = 0
+    for r in range(running.shape[0]):
+        found += r != own and running[r, k] == key
+    step = (found + RUNNING_PER_TEMPLATE - 1) // RUNNING_PER_TEMPLATE
+    return max(step, 1), found
+
+
 @kernel
 def predict_open(
     tb: Templates,
@@ -190,16 +207,17 @@ def predict_open(
     """Return quantiles in seconds, (jobs, levels), of open jobs; ``entries``: their templates, (jobs,
     TEMPLATES_PER_JOB).
 
-    Running jobs enter the user's templates as censored observations (Kaplan and Meier 1958). Ended jobs alone
-    would be a biased sample of short ones. A running job is predicted from the observations beyond its
-    elapsed time, without calibration: the calibration of all jobs does not hold for the tail. ``running``:
-    keys of the running jobs, latest start first; ``ran``: their log(elapsed / walltime); ``own``: index of
-    the job in ``running``, or -1.
+    Running jobs enter the templates as censored observations (Kaplan and Meier 1958). Ended jobs alone
+    would be a biased sample of short ones, most of all at first: the first jobs of a full machine to end are
+    its shortest ones. A running job therefore weighs at least as much as an average end of the template.
+    A running job is predicted from the observations beyond its elapsed time, without calibration: the
+    calibration of all jobs does not hold for the tail. ``running``: keys of the running jobs, latest start
+    first; ``ran``: their log(elapsed / walltime); ``own``: index of the job in ``running``, or -1.
     """
     quantiles = np.empty((keys.shape[0], levels.shape[0]), np.int64)
-    value = np.empty(2 * TEMPLATES_PER_JOB * ENDS_PER_TEMPLATE + 1)
-    weight = np.empty(2 * TEMPLATES_PER_JOB * ENDS_PER_TEMPLATE + 1)
-    ended = np.empty(2 * TEMPLATES_PER_JOB * ENDS_PER_TEMPLATE + 1, np.int64)
+    size = TEMPLATES_PER_JOB * (ENDS_PER_TEMPLATE + RUNNING_PER_TEMPLATE) + 1
+    value, weight = np.empty(size), np.empty(size)
+    ended = np.empty(size, np.int64)
     uncalibrated = np.zeros(offset.shape[0])
     for i in range(keys.shape[0]):
         runs = own[i] >= 0
@@ -230,19 +248,22 @@ def predict_open(
                 continue
             share = left * total / (total + doubt)
             at_risk = total
-            w = 1.0
+            least = (1.0 - END_DECAY**n) / (1.0 - END_DECAY) / count  # mean weight of all ends
+            step, most = _running_steps(running, k, keys[i, k], own[i], count)
+            w = 1.0 if k <= USER_TEMPLATE else 0.0
             seen = 0
-            for r in range(running.shape[0] if k <= USER_TEMPLATE else 0):
+            for r in range(running.shape[0] if most > 0 else 0):
                 if r != own[i] and running[r, k] == keys[i, k]:
-                    if ran[r] > past:
-                        value[m] = ran[r]
-                        weight[m] = w
-                        ended[m] = 0
-                        at_risk += w
-                        m += 1
-                    w *= END_DECAY
+                    if seen % step == 0:
+                        if ran[r] > past:
+                            value[m] = ran[r]
+                            weight[m] = max(w, step * least)
+                            ended[m] = 0
+                            at_risk += weight[m]
+                            m += 1
+                        w *= END_DECAY
                     seen += 1
-                    if seen == ENDS_PER_TEMPLATE:
+                    if seen >= most:
                         break
             beyond = 1.0  # survival function
             order = np.argsort(value[first:m], kind="mergesort")  # at ties, ends come before running jobs

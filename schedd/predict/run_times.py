@@ -44,6 +44,9 @@ _WINDOW: Final = 1000
 _CALIBRATION_INTERVAL: Final = 100
 """Ends between two calibrations."""
 
+_ENDS_PER_RUNNING: Final = 4
+"""Ends for each running job from which on the calibration counts in full."""
+
 _STEP_USER: Final = 0.3
 _STEP_ALL: Final = 0.01
 _MOST_SHIFT: Final = 6.0
@@ -107,18 +110,23 @@ class TemplateSnapshot:
     _keys: Ints
     _offset: Floats
     _shift: float
+    _ends: int
 
     def predict(self, jobs: Ints, walltimes: Ints, running: Ints, ran: Floats) -> Ints:
         """Return quantiles in seconds, (n, levels), of ``jobs``, (n,) positions in this snapshot.
 
         ``running``: positions of the running jobs, latest start first; ``ran``: their log(elapsed /
         walltime).
+
+        The calibration of waiting jobs is scaled by ``ends / (_ENDS_PER_RUNNING * running)``, at most 1:
+        while most jobs still run, those that ended are the short ones.
         """
+        known = min(1.0, self._ends / max(1, _ENDS_PER_RUNNING * running.shape[0]))
         place = np.full(self._keys.shape[0], -1, np.int64)
         place[running] = np.arange(running.shape[0])
         return predict_open(
             self._tb, self._entries[jobs], self._keys[jobs], walltimes, self._keys[running], ran,
-            place[jobs], LEVELS, self._offset, self._shift, _FIRST_SHIFTED,
+            place[jobs], LEVELS, self._offset * known, self._shift, _FIRST_SHIFTED,
         )  # fmt: skip
 
 
@@ -166,7 +174,7 @@ class RunTimes:
         columns = self._tb._asdict()
         own = Templates(**{name: array[entries[absent:]] for name, array in columns.items()})
         return TemplateSnapshot(
-            own, where.reshape(keys.shape) - absent, keys, self._offset.copy(), self._shift
+            own, where.reshape(keys.shape) - absent, keys, self._offset.copy(), self._shift, self._ends
         )
 
     def record_end(self, prediction: Prediction, run: int, *, outlived: bool) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from schedd.predict import LEVELS, P90_INDEX, JobFeatures
 
 _DECAY, _DOUBT, _DOUBT_RUNNING = 0.9, 2.0, 5.0
+_MOST_RUNNING, _ENDS_PER_RUNNING = 64, 4
 
 
 class RunTimeReference:
@@ -47,9 +48,13 @@ class RunTimeReference:
     def predict_open(
         self, ask: JobFeatures, running: list[tuple[JobFeatures, int]], ran: int | None = None
     ) -> list[int]:
-        """Return quantiles in seconds for a job that has run ``ran`` seconds (``running``: newest first)."""
+        """Return quantiles in seconds for a job that has run ``ran`` seconds.
+
+        ``running``: the other running jobs, newest first.
+        """
         atoms: list[tuple[float, float]] = []
-        left = 1.0
+        left, unknown = 1.0, 0.0
+        n_running = len(running) + (ran is not None)
         past = -math.inf if ran is None else math.log(max(ran, 1) / ask.walltime)
         doubt = _DOUBT if ran is None else _DOUBT_RUNNING
         for template in self._templates(ask):
@@ -60,9 +65,16 @@ class RunTimeReference:
             alike = [
                 math.log(max(ran, 1) / other.walltime)
                 for other, ran in running
-                if template[0] != "all" and template in self._templates(other)
+                if template in self._templates(other)
             ]
-            going = [(value, 1, _DECAY**age) for age, value in enumerate(alike[:32]) if value > past]
+            step = max(1, math.ceil(len(alike) / _MOST_RUNNING))
+            mean = sum(_DECAY**age for age in range(len(latest))) / len(self.ends[template])
+            decayed = [_DECAY**i if template[0] != "all" else 0.0 for i in range(len(alike))]
+            going = [
+                (value, 1, max(decayed[i], step * mean))
+                for i, value in enumerate(alike[::step])
+                if value > past
+            ]
             lives = ended + going
             share = left * (total := sum(weight for *_, weight in ended)) / (total + doubt)
             beyond = 1.0
@@ -71,12 +83,14 @@ class RunTimeReference:
                     part = beyond * weight / sum(one[2] for one in order[k:])
                     atoms.append((value, share * part))
                     beyond -= part
-            atoms.append((0.0, share * beyond))
+            unknown += share * beyond
             left -= share
-        return self._quantiles(ask, [*atoms, (0.0, left)], calibrated=ran is None)[1]
+        known = min(1.0, len(self.errors) / max(1, _ENDS_PER_RUNNING * n_running))
+        atoms.append((0.0, left + unknown))
+        return self._quantiles(ask, atoms, known if ran is None else None)[1]
 
     def _quantiles(
-        self, ask: JobFeatures, atoms: list[tuple[float, float]], *, calibrated: bool = True
+        self, ask: JobFeatures, atoms: list[tuple[float, float]], calibrated: float | None = 1.0
     ) -> tuple[list[float], list[int]]:
         atoms.sort()
         raw = []
@@ -92,7 +106,7 @@ class RunTimeReference:
         seconds_by_level, least = [], 1
         for i, value in enumerate(raw):
             shift = self.shift + self.shift_of[ask.user] if i >= P90_INDEX - 1 else 0.0
-            by = self.offset[i] + shift if calibrated else 0.0
+            by = calibrated * self.offset[i] + shift if calibrated is not None else 0.0
             seconds = math.exp(min(value + by, 0.0)) * ask.walltime
             least = max(least, min(math.ceil(seconds - 1e-6), ask.walltime))
             seconds_by_level.append(least)
