@@ -1,0 +1,149 @@
+"""A cluster in simulated time with rounds of forecasts, as the daemon runs it, and their coverage.
+
+The machine starts empty and gets all jobs of its queue at once; then jobs arrive as fast as it runs them.
+"""
+
+import heapq
+import random
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from schedd.cli.demo.steady import SteadyWorkload, core_seconds
+from schedd.engine import Engine, EngineSettings
+from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.predict import ESTIMATE_KINDS
+from schedd.wire import Event, JobEnded, JobFacts, JobQueued, JobStarted, NodeChanged, NodeFacts, Run
+from server_adapter.emulator import JobOrder
+
+__all__ = ["ForecastWorld"]
+
+_BEGIN = 1_700_000_000
+_CPUS = 16
+
+
+@dataclass
+class ForecastWorld:
+    """Runs the demo's workload on ``nodes`` nodes with ``waiting`` jobs in the queue.
+
+    ``start_delay`` is the mean time in seconds from a run decision to the start, ``end_delay`` from an end to
+    its report. A round of forecasts is computed after ``first_round`` seconds and then every ``round_every``.
+    """
+
+    nodes: int
+    waiting: int
+    start_delay: int = 0
+    end_delay: int = 0
+    first_round: int = 300
+    round_every: int = 900
+    now: int = _BEGIN
+    started: dict[str, int] = field(default_factory=dict)
+    issued: list[tuple[str, int, str]] = field(default_factory=list)
+    """Estimates that count: kind, P90, job."""
+
+    def __post_init__(self) -> None:
+        work = SteadyWorkload(self.nodes, _CPUS, self.waiting, 1)
+        self._dice = random.Random(1)
+        self._moments: list[tuple[int, int, str, Any]] = []
+        self._orders: dict[str, JobOrder] = {}
+        self._queued: dict[str, JobOrder] = {}
+        self._number = 0
+        self._sequence = count()
+        settings = EngineSettings(
+            slack=1_800,
+            slack_share=0.5,
+            end_allowance=0,
+            decision_expiry=3_600,
+            predict=True,
+            publish_starts=False,
+            hole_failures=0,
+        )
+        self.engine = Engine(settings, self.now)
+        self._arrivals = work.arrivals(self._measure_queue, lambda: self.now - _BEGIN)
+        self._handle(
+            [
+                NodeChanged(id=one.name, time=self.now, node=NodeFacts(name=one.name, cpus=one.slots))
+                for one in work.nodes
+            ]
+        )
+        self._schedule_arrival()
+        self._schedule(self.now + self.first_round, "round", None)
+
+    def run(self, hours: int) -> None:
+        """Go on until this many hours after the begin."""
+        until = _BEGIN + hours * 3_600
+        while True:
+            wake = self.engine.next_wake
+            moment = max(self.now, min(self._moments[0][0], wake if wake is not None else until + 1))
+            if moment > until:
+                return
+            self.now = moment
+            batch: list[Event] = []
+            rounds = 0
+            while self._moments and self._moments[0][0] <= moment:
+                _, _, kind, what = heapq.heappop(self._moments)
+                if kind == "round":
+                    rounds += 1
+                else:
+                    batch += self._events(kind, what)
+            self._handle(batch)
+            if rounds:
+                self._forecast()
+
+    def coverage(self, *kinds: str) -> float:
+        """Return the share of decided estimates of these kinds (none: all) whose job started by its P90."""
+        wanted = kinds or ESTIMATE_KINDS
+        rows = [(by, self.started.get(job)) for kind, by, job in self.issued if kind in wanted]
+        decided = [(by, start) for by, start in rows if start is not None or by < self.now]
+        assert len(decided) > 100
+        return sum(start is not None and start <= by for by, start in decided) / len(decided)
+
+    def _forecast(self) -> None:
+        given = expected_starts_input(self.engine.state)
+        if given is not None and self._queued:
+            found = compute_expected_starts(given)
+            self.issued += [(one.kind, one.by, one.job_id) for one in found.expected if one.kind]
+            for event in found.events(f"round{self.now}"):
+                self._handle([event])
+        self._schedule(self.now + self.round_every, "round", None)
+
+    def _handle(self, batch: list[Event]) -> None:
+        for decision in self.engine.handle(batch, self.now).decisions:
+            if isinstance(decision, Run):
+                self._schedule(self.now + self._delay(self.start_delay), "start", decision)
+
+    def _events(self, kind: str, what: Any) -> list[Event]:
+        if kind == "arrival":
+            self._number += 1
+            job, order = str(self._number), what
+            self._orders[job] = self._queued[job] = order
+            self._schedule_arrival()
+            facts = JobFacts(
+                id=job, owner=order.user, group=order.group, queue="batch", submitted=self.now,
+                family="torque", name=order.name, resources=dict(order.resources),
+            )  # fmt: skip
+            return [JobQueued(id=f"q{job}", time=self.now, job=facts)]
+        if kind == "start":
+            job = what.job_id
+            del self._queued[job]
+            self.started[job] = self.now
+            outcome = self._orders[job].outcome
+            assert outcome is not None
+            end = self.now + max(1, round(outcome.runtime))
+            self._schedule(end + self._delay(self.end_delay), "end", (job, end))
+            return [JobStarted(id=f"s{job}", time=self.now, job_id=job, shares=what.shares)]
+        job, end = what
+        return [JobEnded(id=f"e{job}", time=end, job_id=job)]
+
+    def _delay(self, mean: int) -> int:
+        return max(1, round(self._dice.gauss(mean, mean / 3))) if mean else 0
+
+    def _schedule_arrival(self) -> None:
+        one = next(self._arrivals)
+        self._schedule(max(self.now, _BEGIN + int(one.at)), "arrival", one.order)
+
+    def _schedule(self, moment: int, kind: str, what: object) -> None:
+        heapq.heappush(self._moments, (moment, next(self._sequence), kind, what))
+
+    def _measure_queue(self) -> tuple[int, float]:
+        return len(self._queued), sum(map(core_seconds, self._queued.values()))
