@@ -66,8 +66,10 @@ soak: $(STAMP) ## the long runs, the property tests with new examples, the kerne
 	@# The daemon is killed 10,000 times on each database: this takes a night.
 	SCHEDD_CRASH_ROUNDS=$${SCHEDD_CRASH_ROUNDS:-100} $(VENV)/bin/pytest -m soak --timeout 0
 
-bench: $(STAMP) ## measure the planner and the daemon; build/*.json has the figures
+bench: $(STAMP) ## measure the planner and the daemon, compare with the last version; build/*.json has the figures
 	mkdir -p build
+	$(VENV)/bin/python -m research bench engine --jobs 5000 --json build/engine-5000.json
+	$(VENV)/bin/python -m research bench engine --jobs 25000 --json build/engine-25000.json
 	$(VENV)/bin/python -m research bench plan --nodes 219 --jobs 5000 --json build/bench-5000.json
 	$(VENV)/bin/python -m research bench plan --nodes 219 --jobs 25000 --json build/bench-25000.json
 	$(VENV)/bin/python -m research bench plan --nodes 10000 --jobs 100000 --profile large --json build/bench-large.json
@@ -77,6 +79,7 @@ bench: $(STAMP) ## measure the planner and the daemon; build/*.json has the figu
 	    --json build/events-$$jobs-postgresql.json --database || exit; \
 	done
 	$(VENV)/bin/python -m research bench http --json build/http.json
+	$(VENV)/bin/python -m research bench compare build/engine-*.json build/bench-*.json build/events-*.json
 
 docs: $(STAMP) ## write the reference of commands, check the links between the documents
 	$(VENV)/bin/python docs/scripts/build.py

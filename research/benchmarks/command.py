@@ -1,6 +1,7 @@
 """Command `python -m research bench`: one subcommand per benchmark."""
 
 import argparse
+import json
 import logging
 import sys
 from collections.abc import Sequence
@@ -19,6 +20,14 @@ from research.benchmarks.face import bench_face
 from research.benchmarks.face import table_of as face_table
 from research.benchmarks.face import to_json as face_to_json
 from research.benchmarks.grow import CheckFailed, run_bench
+from research.benchmarks.history import (
+    Entry,
+    compare_table,
+    figures_of,
+    load_history,
+    measure_machine,
+    save_history,
+)
 from research.benchmarks.load import EventsResult, HttpResult, Load, bench_events, bench_http, table_of
 from research.benchmarks.load import to_json as load_to_json
 from research.benchmarks.optimise import bench_optimise
@@ -43,7 +52,9 @@ from research.federations.bench_figures import table_of as federation_table
 from research.federations.bench_figures import to_json as federation_to_json
 from schedd.cli.arguments import OneLineErrorParser
 
-__all__ = ["make_parser", "run"]
+__all__ = ["HISTORY", "make_parser", "run"]
+
+HISTORY = Path("docs/developers/performance.json")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -125,6 +136,10 @@ def make_parser() -> argparse.ArgumentParser:
         )
         one.add_argument("--seed", type=int, default=1)
         one.add_argument("--json", type=Path, help="write the result there")
+    compared = what.add_parser("compare", help="compare results with the last entry of the history")
+    compared.add_argument("results", nargs="+", type=Path, help="JSON of bench engine, plan and events")
+    compared.add_argument("--history", type=Path, default=HISTORY, help="(default: %(default)s)")
+    compared.add_argument("--record", metavar="VERSION", help="add the results as an entry of this name")
     wire.add_arguments(what.add_parser("wire", help="read a whole server over a socket"))
     return parser
 
@@ -140,6 +155,7 @@ def run(argv: Sequence[str]) -> int:
         known = {
             "plan": _plan,
             "engine": _engine,
+            "compare": _compare,
             "optimise": _optimise,
             "predict": _predict,
             "federation": _federation,
@@ -182,6 +198,24 @@ def _engine(args: argparse.Namespace) -> int:
     Console().print(engine_table(result))
     if args.json is not None:
         args.json.write_text(engine_to_json(result), encoding="utf-8")
+    return 0
+
+
+def _compare(args: argparse.Namespace) -> int:
+    entries = load_history(args.history)
+    figures: dict[str, float] = {}
+    for path in args.results:
+        try:
+            figures |= figures_of(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+    now = Entry(args.record or "now", measure_machine(), figures)
+    if entries:
+        Console().print(compare_table(entries[-1], now))
+    else:
+        print(f"{args.history} has no entry to compare with")
+    if args.record:
+        save_history(args.history, [*entries, now])
     return 0
 
 

@@ -44,7 +44,8 @@ def advres_names(resources: Mapping[str, str]) -> set[str]:
 def refuse_flags(resources: Mapping[str, str]) -> None:
     """Raise RequestError for a flag that restricts the start of the job and is not supported by the plan."""
     for name in _FLAGS:
-        if any(flag.strip().upper() == "NOQUEUE" for flag in resources.get(name, "").split(",")):
+        flags = resources[name].split(",") if name in resources else ()
+        if any(flag.strip().upper() == "NOQUEUE" for flag in flags):
             raise Span.from_text(resources[name], name).error(
                 "NOQUEUE is not planned, and without it the job would wait",
                 "qdel, for a job that is not to wait",

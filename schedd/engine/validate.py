@@ -41,6 +41,7 @@ def check(state: EngineState) -> None:
         assert job_id in state.numbers.near(job_id), f"job {job_id} is not found by its number"
     assert state.numbers.count == len(state.records), "a job that is gone is found by its number"
     assert first_start_ahead(state)[0] == find_start_ahead(state)[0], "another published start passes first"
+    assert state.plan.searched_from <= state.now, "a search took a time to come for the present one"
     assert set(state.without_place) <= set(state.records), "a job that is gone waits for a node"
 
 

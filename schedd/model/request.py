@@ -16,10 +16,14 @@ boolean resource of OpenPBS is the feature ``name=value``.
 
 def matches(wanted: Features, features: frozenset[str]) -> bool:
     """Whether a node with these features (its name among them) meets every alternative."""
-    return all(
-        any(name[1:] not in features if name.startswith("!") else name in features for name in alternatives)
-        for alternatives in wanted
-    )
+    return all(_is_met(alternatives, features) for alternatives in wanted)
+
+
+def _is_met(alternatives: frozenset[str], features: frozenset[str]) -> bool:
+    found = alternatives & features  # no loop over all names: each arrival compares with each class of nodes
+    if found and any(not name.startswith("!") for name in found):
+        return True
+    return any(name.startswith("!") and name[1:] not in features for name in alternatives)
 
 
 class Place(StrEnum):

@@ -186,6 +186,10 @@ class PlanContents:
         """
         return self.shapes.find_unmet_requirement(request, {**NO_UNITS, **units})
 
+    def fits_on_nodes(self, request: Request) -> bool:
+        """Return whether ``find_unmet_requirement`` finds nothing, without its words."""
+        return self.shapes.fits_on_nodes(request)
+
     # ---- nodes and pools ------------------------------------------------------------------------
 
     @property
@@ -286,6 +290,11 @@ class PlanContents:
     def jobs_in_pool(self, name: str) -> Ints:
         """Return the planned slots that hold part of this pool, by start."""
         return jobs_on_row(self.slabs.tb, self.planned(), self.pools[name])
+
+    @property
+    def searched_from(self) -> int:
+        """The latest present time of a search; a later search with an earlier one knows nothing of others."""
+        return int(self.slabs.tb.ctl[at.NOW])
 
     # ---- jobs -----------------------------------------------------------------------------------
 

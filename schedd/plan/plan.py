@@ -221,6 +221,30 @@ class Plan(PlanContents):
             raise self._work_spent_error()
         return start
 
+    def place_at_start(self, slot: int, start: int, now: int) -> bool:
+        """Place an unplaced job at ``start``, on any nodes with room. Return whether there is room.
+
+        Not ``place`` with ``start`` as the present time: when time goes back after that, all bounds of
+        searches and the log of freed intervals are discarded, and the next repair searches every job.
+        """
+        with self._not_before(slot, start):
+            return self.place(slot, min(now, start), start + 1) == start
+
+    def fits_at_start(self, slot: int, start: int, now: int) -> bool:
+        """Return whether ``place_at_start`` would place an unplaced job; changes nothing."""
+        with self._not_before(slot, start):
+            return self.probe(slot, min(now, start), start + 1) == start
+
+    @contextmanager
+    def _not_before(self, slot: int, start: int) -> Iterator[None]:
+        """Within this context, an unplaced job may not start before ``start``."""
+        ready = int(self.slabs.tb.jobs[at.READY, slot])
+        self.slabs.tb.jobs[at.READY, slot] = max(ready, start)
+        try:
+            yield
+        finally:  # not by ``set_ready``: the job may be planned now, and is not to be searched again
+            self.slabs.tb.jobs[at.READY, slot] = ready
+
     # ---- how much work searches may do ----------------------------------------------------------
 
     @property
@@ -286,16 +310,15 @@ class Plan(PlanContents):
             self.slabs.tb.ctl[at.LEAST_TIER] = 0
 
     @contextmanager
-    def excluding(self, rows: Iterable[int]) -> Iterator[None]:
+    def excluding(self, rows: Iterable[int] | Ints) -> Iterator[None]:
         """Within this context, place no job on these nodes."""
-        kept = [(row, int(self.slabs.tb.rows[row, at.USABLE])) for row in rows]
-        for row, _ in kept:
-            self.slabs.tb.rows[row, at.USABLE] = 0
+        closed = np.array(rows if isinstance(rows, np.ndarray) else list(rows), np.int64)
+        usable = self.slabs.tb.rows[closed, at.USABLE]
+        self.slabs.tb.rows[closed, at.USABLE] = 0
         try:
             yield
-        finally:
-            for row, usable in kept:  # the tables may have been replaced: they grow
-                self.slabs.tb.rows[row, at.USABLE] = usable
+        finally:  # the tables may have been replaced: they grow
+            self.slabs.tb.rows[closed, at.USABLE] = usable
 
     def fix(self, slot: int, start: int, takes: Sequence[Take]) -> None:
         """Fix an unplaced job on exactly ``takes`` from ``start`` on: it runs, or blocks nodes.

@@ -425,11 +425,18 @@ class Shapes:
                 return never
         return None
 
+    def fits_on_nodes(self, request: Request) -> bool:
+        """Return whether ``find_unmet_requirement`` finds nothing, without its words."""
+        return all(self._fits(chunk, request) for chunk in _merged(request))
+
+    def _fits(self, chunk: Chunk, request: Request) -> bool:
+        fit = self._row_set(chunk)[1]
+        return fit > 0 and not (request.place is Place.SCATTER and chunk.count > fit)
+
     def _find_unmet_in_chunk(
         self, chunk: Chunk, request: Request, where: str, index: int, units: Mapping[str, str]
     ) -> Never | None:
-        fit = self._row_set(chunk)[1]
-        if fit and not (request.place is Place.SCATTER and chunk.count > fit):
+        if self._fits(chunk, request):
             return None
         part = f" (chunk {index + 1})" if len(request.chunks) > 1 and request.place is not Place.PACK else ""
         wanted = _format_features(chunk)
@@ -455,6 +462,7 @@ class Shapes:
                     (node_class, rows) for node_class, rows in nodes if node_class.capacity[column] >= need
                 ]
         with_what = f" with {wanted}" if wanted else ""
+        fit = self._row_set(chunk)[1]
         if fit == 0:
             return Never(f"no single node{with_what} has all that a unit needs{part}")
         return Never(f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit")

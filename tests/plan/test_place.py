@@ -239,3 +239,22 @@ def test_more_units_than_nodes_are_matched_exactly() -> None:
     slot = plan.add_job(wide, 10, 0)
     assert plan.place(slot, 0) == 0
     assert [plan.node_names[take.row] for take in plan.takes(slot)] == ["small", "large", "mid"]
+
+
+@given(clusters(), JOBS, st.integers(5, 30))
+def test_job_is_placed_at_a_later_start_without_loss_of_what_searches_know(
+    cluster: list[Node], jobs: list[Any], start: int
+) -> None:
+    mirror = Mirror(Plan(cluster, 0))
+    plan = mirror.plan
+    plan.discard_freed()
+    for request, duration, ready in jobs:
+        slot = mirror.new(request, duration, ready)
+        fits = mirror.earliest(slot, max(start, ready)) == start
+        assert plan.fits_at_start(slot, start, 5) == fits
+        assert plan.place_at_start(slot, start, 5) == fits
+        assert (plan.start(slot), plan.ready(slot)) == (start if fits else -1, ready)
+        assert plan.searched_from == 5
+        assert not plan.freed
+    mirror.check_bounds(5)
+    assert not mirror.over_committed(0)

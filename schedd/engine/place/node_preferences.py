@@ -92,11 +92,11 @@ def _move(state: "EngineState", record: JobRecord, rates: Mapping[int, float], *
     while low < high:
         middle = (low + high) // 2
         with plan.excluding(row for row, rate in rates.items() if rate > better[middle]):
-            found = plan.probe(slot, start, start + 1)
-        low, high = (low, middle) if found == start else (middle + 1, high)
+            found = plan.fits_at_start(slot, start, state.now)
+        low, high = (low, middle) if found else (middle + 1, high)
     if low < len(better):
         with plan.excluding(row for row, rate in rates.items() if rate > better[low]):
-            plan.place(slot, start, start + 1)
+            plan.place_at_start(slot, start, state.now)
         before = sum(rates.get(row, 0.0) for row in {take.row for take in takes})
         after = sum(rates.get(row, 0.0) for row in {take.row for take in plan.takes(slot)})
         if after < before:

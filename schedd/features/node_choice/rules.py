@@ -149,8 +149,8 @@ def _place(
         amount = -free[CPUS] if preferences.arrange == "spread" else free[MEM]
         chosen = first_nodes(units, np.lexsort((rows, amount, ranks)).tolist(), chunk.count)
     others = np.setdiff1d(all_rows, rows[chosen], assume_unique=True)
-    with plan.excluding(others.tolist()):
-        return plan.place(slot, start, start + 1) == start
+    with plan.excluding(others):
+        return plan.place_at_start(slot, start, state.now)
 
 
 def _units_that_fit(free: Ints, need: Ints, per_node: int) -> Ints:

@@ -175,7 +175,7 @@ def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int
         pools = state.pools_for(record.facts, record.understood)
     finally:
         part.trial = "", ""
-    if state.limits.too_much(pools) is not None or state.find_unmet_requirement(wanted) is not None:
+    if state.limits.too_much(pools) is not None or not state.plan.fits_on_nodes(wanted):
         return _NEVER
     slot = state.new_slot(wanted, record.understood.walltime, pools)
     try:

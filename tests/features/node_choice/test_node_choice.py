@@ -16,7 +16,7 @@ from schedd.model import StartKnown
 from schedd.plan.columns import CPUS, MEM
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
-from schedd.wire import NodeFacts, PolicyChanged, Run
+from schedd.wire import JobFacts, NodeFacts, PolicyChanged, Run
 from tests.engine.cluster import Cluster, T
 
 MIB = 1 << 10
@@ -27,6 +27,11 @@ def cluster_of(nodes: list[NodeFacts], choice: dict[str, Any], **site: Any) -> C
     cluster.server.nodes = {node.name: node for node in nodes}
     cluster.send(cluster.server.snapshot())
     return cluster
+
+
+def job_facts(job: str) -> JobFacts:
+    resources = {"nodes": "2:ppn=4", "walltime": "1000"}
+    return JobFacts(id=job, owner="user@host", queue="batch", submitted=T, resources=resources)
 
 
 def plain_nodes(count: int, **more: Any) -> list[NodeFacts]:
@@ -243,3 +248,16 @@ def test_a_job_of_very_many_units_is_not_spread_one_by_one(monkeypatch: pytest.M
         cluster.submit(job, family="openpbs", resources={"select": f"{units}:ncpus=0"})
     assert counts == [20_000]
     assert [cluster.start(job) for job in "12"] == [0, 0]
+
+
+@pytest.mark.parametrize("arrange", ["contiguous", "least_memory", "spread"])
+def test_arrangement_of_an_arriving_job_leaves_nothing_to_repair(arrange: str) -> None:
+    cluster = cluster_of(plain_nodes(4), {"arrange": arrange})
+    for job in range(4):
+        cluster.submit(str(job), "2:ppn=4", walltime=1000)
+    plan = cluster.engine.state.plan
+    for job in range(4, 8):
+        cluster.engine.handle(cluster.server.submit(job_facts(str(job)), 1000), T)
+        assert cluster.start(str(job)) == 1000 * (job // 2)
+        assert not plan.freed
+        assert plan.searched_from == T

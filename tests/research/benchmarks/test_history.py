@@ -1,0 +1,74 @@
+"""History of figures by version: comparison, and the page made from it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from research.benchmarks.command import HISTORY, run
+from research.benchmarks.history import (
+    BEGIN,
+    END,
+    Entry,
+    compare,
+    history_lines,
+    load_history,
+    measure_machine,
+)
+
+ROOT = Path(__file__).parents[3]
+ENGINE = {
+    "jobs": 50,
+    "costs": [
+        {
+            "policy": "without a policy",
+            "arrival_us_least": 200.0,
+            "idle_us_least": 40.0,
+            "arrival_calls": 700,
+            "idle_calls": 200,
+        }
+    ],
+}
+
+
+def test_page_has_the_table_of_the_recorded_figures() -> None:
+    page = (ROOT / "docs/developers/performance.md").read_text(encoding="utf-8")
+    table = page.split(BEGIN)[1].split(END)[0].strip("\n").split("\n")
+    assert table == history_lines(load_history(ROOT / HISTORY))
+
+
+def test_ratios_are_of_costs_on_a_machine_of_equal_speed() -> None:
+    before = Entry("1", 100.0, {"add_us": 10.0, "events_per_s": 500.0, "x_calls": 100.0, "gone": 1.0})
+    now = Entry("2", 200.0, {"add_us": 10.0, "events_per_s": 500.0, "x_calls": 50.0, "new": 1.0})
+    assert {one.name: one.ratio for one in compare(before, now)} == {
+        "add_us": 0.5,
+        "events_per_s": 0.5,
+        "x_calls": 0.5,
+    }
+    assert measure_machine() > 0
+
+
+def test_results_are_compared_with_the_last_entry_and_recorded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history, result = tmp_path / "history.json", tmp_path / "engine.json"
+    result.write_text(json.dumps(ENGINE))
+    arguments = ["compare", str(result), "--history", str(history)]
+    assert run(arguments) == 0
+    assert "has no entry" in capsys.readouterr().out
+    assert not history.exists()
+    assert run([*arguments, "--record", "0.1.0"]) == 0
+    (entry,) = load_history(history)
+    assert (entry.version, entry.figures["engine, 50 jobs, without a policy: idle_calls"]) == ("0.1.0", 200)
+    capsys.readouterr()
+    assert run(arguments) == 0
+    assert "now by 0.1.0" in capsys.readouterr().out
+    assert len(load_history(history)) == 1
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"costs": [{}], "jobs": 1}'])
+def test_other_files_are_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = tmp_path / "other.json"
+    result.write_text(text)
+    assert run(["compare", str(result), "--history", str(tmp_path / "none")]) == 2
+    assert str(result) in capsys.readouterr().err
