@@ -46,6 +46,8 @@ class ArrayView(SnapshotAnswer):
     """When the first of them ended, or ends as planned, in seconds since the epoch."""
     last_end: int | None
     """When the last ends as planned, or ended; null while one has no planned start."""
+    next_job: str
+    """The planned job with the earliest start; empty: none is planned."""
     stretch_s: int | None
     """The stretch factor: seconds between the two;"""
     stretch: float | None

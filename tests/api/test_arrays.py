@@ -1,5 +1,6 @@
 """Job arrays over HTTP: states of their jobs, first and last ends, and ended jobs."""
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +47,7 @@ def test_an_array_is_summarised_from_the_plan(client: TestClient) -> None:
     found = get(client, "/arrays/7")
     assert (found["array"], found["owner"], found["submitted"]) == ("7[].server", "ann@login", T)
     assert found["planned"] + found["running"] == 4
+    assert found["next_job"] in {f"7[{index}].server" for index in range(4)}
     assert (found["first_end"], found["last_end"]) == (T + 3_600, T + 7_200)
     assert (found["stretch_s"], found["stretch"]) == (3_600, 0.5)
     for name in ("7[]", "7[].server", "7.server"):
@@ -129,5 +131,19 @@ def test_checkjob_shows_an_array(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "array 7[].server: ann@login" in shown
     assert "01:00:00 from the first end to the last, 50.0 % of the response" in shown
+    assert main(["showstart", "7[]"]) == 0
+    assert capsys.readouterr().out == shown
+    start = next(line for line in shown.splitlines() if line.startswith("next start"))
+    assert "lanned" in start
+    assert re.search(r": 7\[\d\]\.server$", start)
+    assert re.search(r"^all done +by .*, at full walltimes$", shown, re.MULTILINE)
+    assert main(["showq"]) == 0
+    queue = capsys.readouterr().out
+    assert len(re.findall(r"^7\[\]\.server x2 ", queue, re.MULTILINE)) == 2, (
+        "running or starting, and planned"
+    )
+    assert "4 jobs: " in queue
+    assert main(["showq", "--subjobs"]) == 0
+    assert len(re.findall(r"^7\[\d\]\.server ", capsys.readouterr().out, re.MULTILINE)) == 4
     assert main(["checkjob", "9[]"]) == 3
     assert "knows no job array 9[]" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterator, Sequence
 
+from schedd.cli.user.array_text import show_array
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.ended_job import show_ended_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time, wrap_indented
@@ -10,7 +11,6 @@ from schedd.cli.user.job_text import describe_blocker, describe_change, format_t
 from schedd.cli.user.showstart import job_title, start_rows
 from schedd.client import Client, Refused
 from schedd.client.answers import Explanation, JobView, PriorityView, StartHistory
-from schedd.client.json_object import json_members
 from schedd.federation.commands.jobs import add_federation_option, show_job
 
 __all__ = ["make_parser", "run"]
@@ -56,7 +56,7 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         job = client.job(args.job)
     except Refused as error:
         if "[]" in args.job:
-            return _show_array(client, args.job, now, as_json=args.json)
+            return show_array(client, args.job, now, as_json=args.json)
         return show_ended_job(session, args.job, error, as_json=args.json)
     found, history = client.explain(job.id), client.history(job.id, limit=_MOVES)
     priority = _waiting_priority(client, job)
@@ -69,37 +69,6 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         if text:
             print("\n" + text)
     return job.planned_start is not None
-
-
-def _show_array(client: Client, name: str, now: int, *, as_json: bool) -> bool:
-    """An array as a whole."""
-    found = client.array(name)
-    if as_json:
-        show_json(found)
-        return found.last_end is not None
-    counts = ("waiting", "planned", "running", "ended", "failed", "deleted")
-    members = json_members(found)
-    words = [f"{members[one]} {one}" for one in counts if members[one]]
-    lines = [("jobs", ", ".join(words)), ("submitted", format_time_and_distance(found.submitted, now))]
-    if found.first_end is not None:
-        lines.append(("first end", format_time_and_distance(found.first_end, now)))
-    last = (
-        format_time_and_distance(found.last_end, now)
-        if found.last_end is not None
-        else "not known: a job has no start"
-    )
-    lines.append(("last end", last))
-    if found.stretch_s is not None and found.stretch is not None:
-        share = f"{100 * found.stretch:.1f} % of the response"
-        lines.append(
-            (
-                "stretch factor",
-                f"{format_duration(found.stretch_s)} from the first end to the last, {share}",
-            )
-        )
-    print(f"array {found.array}: {found.owner}\n")
-    print(format_rows(lines))
-    return found.last_end is not None
 
 
 def _request_rows(job: JobView, now: int) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from schedd.client import State
 from schedd.federation.commands.jobs import add_federation_option, show_queue
 from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
 
-__all__ = ["make_parser", "run"]
+__all__ = ["fold_arrays", "make_parser", "run"]
 
 _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
@@ -93,6 +93,7 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
         default="likely",
         help="order of the planned jobs: by likely start (default) or by planned start",
     )
+    add("--subjobs", action="store_true", help="one line for each subjob; else one line for each array")
     add_federation_option(found, "the jobs")
     return found
 
@@ -130,7 +131,8 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     show = {"running": _running, "planned": _planned, "blocked": _blocked}
     for name, part in parts.items():
         if name in wanted and (part or args.parts):
-            print(show[name](part, session.now) + "\n")
+            rows = part if args.subjobs else fold_arrays(part)
+            print(show[name](rows, session.now) + "\n")
     cluster = session.cluster
     busy = sum(job.cpus or 0 for job in parts["running"])
     whose = f" of {args.user}" if args.user else ""
@@ -144,6 +146,34 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         if alert.kind not in _ALREADY_WARNED:
             print(wrap_indented(alert.text).strip())
     return True
+
+
+def fold_arrays(jobs: list[_QueueRow]) -> list[_QueueRow]:
+    """Return the rows with the subjobs of each array in one row, at the place of its first: `7[].server x12`.
+
+    Its cpus are those of all, its end is the last one, and its start the first one.
+    """
+    folded: dict[str, _QueueRow] = {}
+    counts: dict[str, int] = {}
+    for job in jobs:
+        head, bracket, rest = job.id.partition("[")
+        key = f"{head}[]{rest.partition(']')[2]}" if bracket else job.id
+        first = folded.get(key)
+        counts[key] = counts.get(key, 0) + 1
+        if first is None:
+            folded[key] = job
+            continue
+        ends = [one.planned_end for one in (first, job) if one.planned_end is not None]
+        starts = [one.displayed_start for one in (first, job) if one.displayed_start is not None]
+        cpus = [one.cpus for one in (first, job) if one.cpus is not None]
+        folded[key] = first._replace(
+            cpus=sum(cpus) if cpus else None,
+            planned_end=max(ends, default=None),
+            displayed_start=min(starts, default=None),
+        )
+    return [
+        job._replace(id=f"{key} x{counts[key]}") if counts[key] > 1 else job for key, job in folded.items()
+    ]
 
 
 def _jobs(

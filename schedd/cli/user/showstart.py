@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
+from schedd.cli.user.array_text import show_array
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.ended_job import show_ended_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time, shorten_list
@@ -61,7 +62,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "                           whether it starts in that time, and what to change if not",
     )
     add = found.add_argument
-    what = "a job (123, 123.server, 123[4]), or a what-if"
+    what = "a job (123, 123.server, 123[4]), an array (123[]), or a what-if"
     add("what", nargs="?", metavar="JOB|NODES@PPN@WALLTIME", help=what)
     add(
         "-l",
@@ -214,6 +215,8 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     try:
         job = client.job(args.what)
     except Refused as error:
+        if "[]" in args.what:
+            return show_array(client, args.what, now, as_json=args.json)
         return show_ended_job(session, args.what, error, as_json=args.json, briefly=True)
     found = client.explain(job.id)
     request = _with_options(args.request or "", args)

@@ -8,7 +8,7 @@ import numpy as np
 
 from schedd.engine import JobRecord, PlanSnapshot
 from schedd.engine.facts.arrays import hash_array
-from schedd.plan.columns import FIXED, PLANNED, VACANT
+from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.store.records import JobHistory
 
 __all__ = ["Array", "Spread", "compute_spread", "full_array_id", "summarise_array"]
@@ -50,6 +50,8 @@ class Array:
     deleted: int
     first_end: int | None
     last_end: int | None
+    next_job: str
+    """The planned job with the earliest start; empty: none is planned."""
 
 
 def full_array_id(published: PlanSnapshot, wanted: str) -> str:
@@ -70,6 +72,13 @@ def _matches(name: str, number: str, server: str) -> bool:
     return its in (number, f"{number}[]") and (
         not server or where == server or where.startswith(f"{server}.")
     )
+
+
+def _next_job(published: PlanSnapshot, planned: Ints) -> str:
+    if not planned.shape[0]:
+        return ""
+    record = published.records[int(planned[np.argmin(published.starts[planned])])]
+    return record.id if record is not None else ""
 
 
 def summarise_array(published: PlanSnapshot, array: str, past: Sequence[JobHistory]) -> Array | None:
@@ -100,4 +109,5 @@ def summarise_array(published: PlanSnapshot, array: str, past: Sequence[JobHisto
         deleted=len(over) - len(ran),
         first_end=min(all_ends, default=None),
         last_end=max(all_ends, default=None) if not without else None,
+        next_job=_next_job(published, slots[states == PLANNED]),
     )
