@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
@@ -27,6 +28,7 @@ def test_users_land_on_their_jobs_and_others_on_the_plan(open_window: Open, site
 def test_user_sees_only_own_jobs(open_window: Open, site: DashboardSite) -> None:
     page = open_window("user").open_page("my-jobs")
     wanted = site.get_json("/jobs?user=ann")["jobs"]
+    wanted.sort(key=lambda one: one["state"] == "running")  # next starts first, running jobs below
     assert [text.strip() for text in column_texts(page, "#mine", 1)] == [one["id"] for one in wanted]
     planned = [one for one in wanted if one["state"] == "planned"]
     rows = "#mine tr[data-state=planned] td"
@@ -97,3 +99,17 @@ def test_my_jobs_works_without_scripts_and_is_accessible(open_window: Open, site
         assert [one["id"] for one in found if one["impact"] in {"serious", "critical"}] == []
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide == 0
+
+
+def test_an_array_is_one_row_with_its_progress_and_end(open_window: Open, site: DashboardSite) -> None:
+    parts = [job(f"20[{index}].server", walltime="600") for index in range(5)]
+    site.submit(*(replace(one, job=replace(one.job, array="20[].server")) for one in parts))
+    page = open_window("user").open_page("my-jobs")
+    row = page.locator("#mine tr[data-key='20[].server']")
+    expect(row).to_contain_text("5 planned")
+    ends = [one["planned_end"] for one in site.get_json("/jobs?user=ann")["jobs"] if one["id"][:3] == "20["]
+    assert iso(max(ends)) in time_values(page, "#mine tr[data-key='20[].server'] time")
+    expect(row).to_contain_text("all done by")
+    row.locator("a").first.click()
+    page.wait_for_url("**/queue?q=20*")
+    expect(page.locator("tbody tr[data-key^='20[']")).to_have_count(5)

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from schedd.api.routes import RouteTable
 from schedd.dashboard.ended_jobs import recently_ended
+from schedd.dashboard.folded_jobs import fold_jobs
 from schedd.dashboard.job_list import JobFilter, list_jobs
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
@@ -37,6 +38,7 @@ def show_my_jobs(
         for one in recently_ended(request, cluster)
         if whose and one.owner.partition("@")[0] == whose and visibility.shows_owner(one.owner)
     ]
+    waiting, running = fold_jobs(found.rows if whose else (), ended)
     return render_page(
         request,
         "my-jobs",
@@ -46,5 +48,7 @@ def show_my_jobs(
         own=own,
         found=found,
         rows=found.rows if whose else (),
+        waiting=waiting,
+        running=running,
         ended=ended[:_MAX_ENDED_JOBS],
     )

@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from schedd.api.access import get_daemon, job_visibility, visible_clusters
 from schedd.api.routes import RouteTable
+from schedd.dashboard.folded_jobs import fold_jobs
 from schedd.dashboard.job_list import JobFilter, list_jobs
 from schedd.dashboard.rendering import render_plain_page
 from schedd.dashboard.security_headers import FRAME_ORIGINS_KEY
@@ -18,8 +19,9 @@ from schedd.service.access.callers import Callers
 __all__ = ["router"]
 
 router = RouteTable()
-_MAX_JOBS: Final = 20
-"""Jobs of one cluster in a frame."""
+_MAX_LISTED: Final = 2_000
+_MAX_ROWS: Final = 20
+"""Jobs and arrays of one cluster in a frame."""
 
 
 @router.get("/framed-jobs")
@@ -42,9 +44,10 @@ def _render_jobs(request: Request, viewer: Viewer) -> Response:
         if here is None:
             continue
         visibility = job_visibility(request, here, loop)
-        wanted = JobFilter(user=name, sort="expected", most=_MAX_JOBS)
-        found = list_jobs(loop.published, visibility, wanted)
-        groups.append((loop.name, found, max(loop.now(), loop.published.as_of), loop.published.stale))
+        found = list_jobs(loop.published, visibility, JobFilter(user=name, most=_MAX_LISTED))
+        rows = [row for part in fold_jobs(found.rows, ()) for row in part]
+        now = max(loop.now(), loop.published.as_of)
+        groups.append((loop.name, rows[:_MAX_ROWS], len(rows) > _MAX_ROWS, now, loop.published.stale))
     return render_plain_page(request, "framed-jobs", viewer, groups=groups)
 
 

@@ -1,0 +1,101 @@
+"""Jobs of one user for the page My jobs: next starts first, running jobs below, each array in one row."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from schedd.engine import JobView
+from schedd.store.records import JobHistory
+
+__all__ = ["ArrayRow", "JobRow", "fold_jobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRow:
+    """Progress of an array: its subjobs in the plan by state, and those ended in the last day."""
+
+    id: str
+    running: int
+    planned: int
+    waiting: int
+    done: int
+    all_done_by: int | None
+    """The last end, at full walltimes; None while a subjob has no start."""
+
+    @property
+    def total(self) -> int:
+        """Number of all these subjobs."""
+        return self.running + self.planned + self.waiting + self.done
+
+    @property
+    def search(self) -> str:
+        """Text that finds its subjobs in the queue."""
+        return self.id.partition("]")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job, or the subjob of an array that starts next, with the array."""
+
+    job: JobView
+    array: ArrayRow | None = None
+
+    @property
+    def key(self) -> str:
+        """Stable name of the row."""
+        return self.array.id if self.array is not None else self.job.id
+
+
+def fold_jobs(
+    jobs: Sequence[JobView], ended: Iterable[JobHistory]
+) -> tuple[tuple[JobRow, ...], tuple[JobRow, ...]]:
+    """Return the rows of waiting jobs by likely start, those without a start last; and of running jobs by
+    their end. An array with a waiting subjob is among the waiting jobs.
+    """
+    arrays: dict[str, list[JobView]] = defaultdict(list)
+    rows: list[JobRow] = []
+    for job in jobs:
+        array = _array_id(job.id)
+        if array:
+            arrays[array].append(job)
+        else:
+            rows.append(JobRow(job))
+    done = Counter(_array_id(one.id) for one in ended)
+    for array, members in arrays.items():
+        if len(members) == 1 and not done[array]:
+            rows.append(JobRow(members[0]))
+        else:
+            rows.append(_array_row(array, members, done[array]))
+    waiting = sorted((row for row in rows if row.job.state != "running"), key=lambda row: _start_key(row.job))
+    running = sorted(
+        (row for row in rows if row.job.state == "running"),
+        key=lambda row: (row.job.planned_end or 0, row.key),
+    )
+    return tuple(waiting), tuple(running)
+
+
+def _array_row(array: str, members: Sequence[JobView], done: int) -> JobRow:
+    states = Counter(member.state for member in members)
+    ends = [member.planned_end for member in members]
+    known = [end for end in ends if end is not None]
+    row = ArrayRow(
+        id=array,
+        running=states["running"] + states["starting"],
+        planned=states["planned"],
+        waiting=states["waiting"] + states["never"],
+        done=done,
+        all_done_by=max(known) if known and len(known) == len(ends) else None,
+    )
+    waiting = [member for member in members if member.state != "running"]
+    return JobRow(min(waiting or members, key=_start_key), row)
+
+
+def _start_key(job: JobView) -> tuple[bool, int, str]:
+    start = job.expected_start if job.expected_start is not None else job.displayed_start
+    return start is None, start or 0, job.id
+
+
+def _array_id(job: str) -> str:
+    """Return the array of a subjob: `9[].server` for `9[3].server`; else empty."""
+    head, bracket, rest = job.partition("[")
+    return f"{head}[]{rest.partition(']')[2]}" if bracket else ""
