@@ -3,8 +3,8 @@
 Each layer loads its part of a feature by name, where the feature has one: the engine the module
 ``component``, the daemon ``background`` and (by settings of the whole daemon) ``daemon``, its first start
 ``earlier``, its compilation of kernels ``warmup``, the metrics ``metrics``, the HTTP API ``api``, the
-dashboard
-``page`` and ``calendar``. Deleting a folder and its entry here removes the feature.
+dashboard ``page`` and ``calendar``. Deleting a folder and its entry here removes the feature; the features
+that need it go with it.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,8 @@ class Feature(NamedTuple):
 
     name: str
     commands: Mapping[str, tuple[str, str]]
+    needs: tuple[str, ...] = ()
+    """Earlier features of the list without which it does not work."""
 
 
 FEATURES: Final = (
@@ -40,7 +42,7 @@ FEATURES: Final = (
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
     Feature("transfers", {}),
     Feature("preemption", {}),
-    Feature("bookings", {"book": ("command", "Book cores for a time within a window.")}),
+    Feature("bookings", {"book": ("command", "Book cores for a time within a window.")}, ("transfers",)),
     Feature("notices", {"notify": ("command", "Get a notice when a start moves or is near.")}),
     Feature("alternatives", {"alternatives": ("command", "Search for alternative plans, and apply one.")}),
     Feature("portal", {}),

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from schedd.cli.importing.result import ImportResult, Verdict
-from schedd.features.formula.expression import FormulaError, parse_formula
 from schedd.features.formula.terms import FAIR_SHARE_TERMS, unknown_names
+from schedd.policy.expressions import FormulaError, parse_formula
 from schedd.wire import ResourceTypes
 
 __all__ = ["SERVER_ATTRIBUTES"]

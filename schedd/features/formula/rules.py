@@ -18,7 +18,6 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan
 from schedd.engine.rank.ranking import set_rank
-from schedd.features.formula.expression import Columns, Floats
 from schedd.features.formula.state import (
     FormulaInForce,
     formula_faults,
@@ -30,6 +29,7 @@ from schedd.features.formula.terms import Circumstances, cluster_totals
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.backfill import EXPECTED_QUANTILE
 from schedd.plan.columns import PLANNED
+from schedd.policy.expressions import Columns, Floats
 from schedd.policy.protocol import Breakdown, Term
 from schedd.policy.ranks import rank_of_values
 from schedd.wire import ServerFacts

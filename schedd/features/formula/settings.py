@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from schedd.features.formula.expression import MAX_LENGTH, parse_formula
+from schedd.policy.expressions import MAX_LENGTH, parse_formula
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 

@@ -17,8 +17,8 @@ from schedd.dialect.errors import RequestError
 from schedd.dialect.units import parse_size, parse_walltime
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import make_claim
-from schedd.features.formula.expression import Columns, Expression, Floats
 from schedd.model import FOREVER
+from schedd.policy.expressions import Columns, Expression, Floats
 from schedd.policy.priority import SiteWeights, deadline_value
 from schedd.policy.protocol import OwnerShare, OwnerShares
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts

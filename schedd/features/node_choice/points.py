@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from schedd.features.formula.expression import Columns, Floats, parse_formula
 from schedd.features.node_choice.settings import NodePreferences
 from schedd.model import Node
+from schedd.policy.expressions import Columns, Floats, parse_formula
 
 __all__ = ["rank_nodes"]
 

@@ -10,16 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.features.formula.expression import (
-    FUNCTIONS,
-    MAX_DEPTH,
-    MAX_LENGTH,
-    MAX_NODES,
-    Columns,
-    Expression,
-    FormulaError,
-    parse_formula,
-)
+from schedd.policy.expressions import FUNCTIONS, MAX_LENGTH, Columns, Expression, FormulaError, parse_formula
+from schedd.policy.expressions.parser import MAX_DEPTH, MAX_NODES
 
 NAMES = ("ncpus", "walltime", "eligible_time", "x.y", "zero")
 PYTHON_FUNCTIONS: Mapping[str, Any] = {

@@ -1,0 +1,64 @@
+"""A parsed expression."""
+
+from typing import Final
+
+import numpy as np
+
+from schedd.policy.expressions.functions import Floats
+from schedd.policy.expressions.parser import FormulaError, FormulaParser
+from schedd.policy.expressions.syntax_tree import (
+    Columns,
+    NameNode,
+    SyntaxNode,
+    TextTestNode,
+    column_values,
+    evaluate_parts,
+    list_addends,
+    list_parts,
+)
+
+__all__ = ["MAX_LENGTH", "Expression", "parse_formula"]
+
+MAX_LENGTH: Final = 4096
+"""Maximum length of a formula in characters."""
+
+
+class Expression:
+    """A parsed formula. Immutable; any thread may evaluate it."""
+
+    __slots__ = ("_root", "addends", "names", "text", "text_names")
+
+    def __init__(self, text: str, root: SyntaxNode) -> None:
+        self.text = text
+        self._root = root
+        self.names = frozenset(one.name for one in list_parts(root) if isinstance(one, NameNode))
+        """Names that are used as numbers."""
+        self.text_names = frozenset(one.name for one in list_parts(root) if isinstance(one, TextTestNode))
+        """Names that are compared with texts."""
+        self.addends = tuple(list_addends(root))
+        """The parts of the outermost sum, each with its sign; their values add up to the formula's value."""
+
+    def values(self, columns: Columns) -> Floats:
+        """Return the value for each job; NaN where there is none. Infinite values are the largest number."""
+        return column_values(self._root, columns)
+
+    def shares(self, columns: Columns) -> list[tuple[str, Floats]]:
+        """Return the text and the values of each addend."""
+        return [
+            (self.text[one.start : one.end], sign * column_values(one, columns)) for sign, one in self.addends
+        ]
+
+    def failing_part(self, columns: Columns) -> str:
+        """Return the text of the innermost part without a value for the first job; empty if there is none."""
+        with np.errstate(all="ignore"):
+            for one, value in evaluate_parts(self._root, columns):
+                if np.isnan(np.ravel(value)[0]):
+                    return self.text[one.start : one.end]
+        return ""
+
+
+def parse_formula(text: str) -> Expression:
+    """Parse a formula. Raises FormulaError."""
+    if len(text) > MAX_LENGTH:
+        raise FormulaError(MAX_LENGTH + 1, f"it has more than {MAX_LENGTH} characters", "shorten it")
+    return Expression(text, FormulaParser(text).parse())

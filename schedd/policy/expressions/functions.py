@@ -1,0 +1,187 @@
+"""Operators and functions of expressions, over columns or single numbers; NaN: no value."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import e
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "COMPARISONS",
+    "FUNCTIONS",
+    "OPERATORS",
+    "SIGN_PRECEDENCE",
+    "Floats",
+    "FormulaFunction",
+    "Value",
+    "blank_invalid",
+    "choose",
+    "first_false",
+    "first_true",
+    "negate_truth",
+    "raise_power",
+]
+
+Floats = npt.NDArray[np.float64]
+Value = Floats | float
+
+
+def blank_invalid(bad: object, result: object) -> Floats:
+    """The result, and NaN where it is bad."""
+    found: Floats = np.where(np.asarray(bad), np.nan, np.asarray(result, np.float64))
+    return found
+
+
+def _overflows(result: Value, *operands: Value) -> npt.NDArray[np.bool_]:
+    """Where a result is infinite though no operand is: Python raises OverflowError there."""
+    finite = [~np.isinf(one) for one in operands]
+    found: npt.NDArray[np.bool_] = np.logical_and.reduce(np.broadcast_arrays(np.isinf(result), *finite))
+    return found
+
+
+def _divide(a: Value, b: Value) -> Floats:
+    return blank_invalid(np.equal(b, 0), np.divide(a, b))
+
+
+def _floor_divide(a: Value, b: Value) -> Floats:
+    return blank_invalid(np.equal(b, 0), np.floor_divide(a, b))
+
+
+def _modulo(a: Value, b: Value) -> Floats:
+    return blank_invalid(np.equal(b, 0), np.mod(a, b))
+
+
+def raise_power(a: Value, b: Value) -> Floats:
+    """``a ** b``."""
+    result = np.power(a, b)
+    bad = np.isnan(a) | np.isnan(b) | _overflows(result, a, b) | (np.equal(a, 0) & np.less(b, 0))
+    return blank_invalid(bad, result)
+
+
+def negate_truth(a: Value) -> Floats:
+    """``not a``."""
+    return blank_invalid(np.isnan(a), np.equal(a, 0))
+
+
+def _logarithm(a: Value, base: Value = e) -> Floats:
+    bad = np.less_equal(a, 0) | np.less_equal(base, 0)
+    if base is e:
+        return blank_invalid(bad, np.log(a))
+    return blank_invalid(bad | np.equal(base, 1), np.log(a) / np.log(base))
+
+
+def _log2(a: Value) -> Floats:
+    return blank_invalid(np.less_equal(a, 0), np.log2(a))
+
+
+def _log10(a: Value) -> Floats:
+    return blank_invalid(np.less_equal(a, 0), np.log10(a))
+
+
+def _sqrt(a: Value) -> Floats:
+    return blank_invalid(np.less(a, 0), np.sqrt(a))
+
+
+def _exp(a: Value) -> Floats:
+    result = np.exp(a)
+    return blank_invalid(_overflows(result, a), result)
+
+
+def _whole(rounding: Callable[[Value], object]) -> Callable[[Value], Floats]:
+    """A rounding to whole numbers, which an infinite number has none of."""
+    return lambda a: blank_invalid(np.isinf(a), rounding(a))
+
+
+def _round(a: Value, digits: Value | None = None) -> Value:
+    if digits is None:
+        return blank_invalid(np.isinf(a), np.rint(a))
+    factor = np.power(10.0, np.clip(np.trunc(digits), -20, 20))
+    result = np.rint(np.multiply(a, factor)) / factor
+    return np.where(np.isfinite(result) | np.isnan(digits), result, a)
+
+
+def _least_value(*values: Value) -> Value:
+    found = values[0]
+    for one in values[1:]:
+        found = np.minimum(found, one)
+    return found
+
+
+def _greatest_value(*values: Value) -> Value:
+    found = values[0]
+    for one in values[1:]:
+        found = np.maximum(found, one)
+    return found
+
+
+def choose(condition: Value, yes: Value, no: Value) -> Value:
+    """``yes if condition else no``."""
+    return blank_invalid(np.isnan(condition), np.where(condition, yes, no))
+
+
+def first_false(*values: Value) -> Value:
+    """The first operand that is 0, or the last one, as in Python."""
+    result = values[-1]
+    for one in reversed(values[:-1]):
+        result = np.where(np.isnan(one) | np.equal(one, 0), one, result)
+    return result
+
+
+def first_true(*values: Value) -> Value:
+    """The first operand that is not 0, or the last one, as in Python."""
+    result = values[-1]
+    for one in reversed(values[:-1]):
+        result = np.where(np.isnan(one) | np.not_equal(one, 0), one, result)
+    return result
+
+
+COMPARISONS: Final[Mapping[str, Callable[[Value, Value], object]]] = {
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+    "==": np.equal,
+    "!=": np.not_equal,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaFunction:
+    """A function, and how many arguments it takes."""
+
+    run: Callable[..., Value]
+    least: int = 1
+    most: int = 1
+
+
+FUNCTIONS: Final[Mapping[str, FormulaFunction]] = {
+    "abs": FormulaFunction(np.abs),
+    "ceil": FormulaFunction(_whole(np.ceil)),
+    "exp": FormulaFunction(_exp),
+    "fabs": FormulaFunction(np.abs),
+    "float": FormulaFunction(lambda a: a),
+    "floor": FormulaFunction(_whole(np.floor)),
+    "int": FormulaFunction(_whole(np.trunc)),
+    "log": FormulaFunction(_logarithm, 1, 2),
+    "log10": FormulaFunction(_log10),
+    "log2": FormulaFunction(_log2),
+    "max": FormulaFunction(_greatest_value, 2, 50),
+    "min": FormulaFunction(_least_value, 2, 50),
+    "pow": FormulaFunction(raise_power, 2, 2),
+    "round": FormulaFunction(_round, 1, 2),
+    "sqrt": FormulaFunction(_sqrt),
+    "trunc": FormulaFunction(_whole(np.trunc)),
+}
+OPERATORS: Final[Mapping[str, tuple[int, Callable[..., Value]]]] = {
+    "+": (1, np.add),
+    "-": (1, np.subtract),
+    "*": (2, np.multiply),
+    "/": (2, _divide),
+    "//": (2, _floor_divide),
+    "%": (2, _modulo),
+}
+"""Binary operators with their precedence, all left-associative."""
+SIGN_PRECEDENCE: Final = 3
+"""Precedence of a sign."""

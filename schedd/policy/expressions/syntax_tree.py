@@ -1,0 +1,195 @@
+"""Syntax tree of an expression, and its evaluation."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from schedd.policy.expressions.functions import COMPARISONS, Floats, Value, blank_invalid
+
+__all__ = [
+    "Columns",
+    "ComparisonNode",
+    "NameNode",
+    "NegativeNode",
+    "NumberNode",
+    "OperationNode",
+    "SumNode",
+    "SyntaxNode",
+    "TextTestNode",
+    "column_values",
+    "evaluate_parts",
+    "list_addends",
+    "list_parts",
+    "make_binary",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Values of names for ``size`` jobs. ``numbers`` has each name that is used as a number, ``texts`` each
+    name that is compared with texts.
+    """
+
+    size: int
+    numbers: Mapping[str, Value]
+    texts: Mapping[str, Sequence[str]]
+
+
+class SyntaxNode:
+    """A part of a formula, at ``[start, end)`` of its text."""
+
+    __slots__ = ("end", "operands", "start")
+    start: int
+    end: int
+
+    def __init__(self, operands: "Sequence[SyntaxNode]" = ()) -> None:
+        self.operands = tuple(operands)
+
+    def value(self, columns: Columns, *values: Value) -> Value:
+        """Return the value for each job, computed from the operands' ``values``; NaN: no value."""
+        raise NotImplementedError
+
+
+class NumberNode(SyntaxNode):
+    """A number."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: float) -> None:
+        super().__init__()
+        self.number = number
+
+    def value(self, _: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
+        """Return the value for each job."""
+        return self.number
+
+
+class NameNode(SyntaxNode):
+    """The value of a name."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+    def value(self, columns: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
+        """Return the value for each job."""
+        return columns.numbers[self.name]
+
+
+class TextTestNode(SyntaxNode):
+    """Test whether a text is in a list of texts, or is not in it."""
+
+    __slots__ = ("name", "wanted", "words")
+
+    def __init__(self, name: str, words: frozenset[str], *, wanted: bool) -> None:
+        super().__init__()
+        self.name, self.words, self.wanted = name, words, wanted
+
+    def value(self, columns: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
+        """Return the value for each job."""
+        found = [(text in self.words) == self.wanted for text in columns.texts[self.name]]
+        return np.array(found, np.float64)
+
+
+class OperationNode(SyntaxNode):
+    """A function or an operator."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[..., Value], operands: Sequence[SyntaxNode]) -> None:
+        super().__init__(operands)
+        self.run = run
+
+    def value(self, _: Columns, *values: Value) -> Value:
+        """Return the value for each job."""
+        return self.run(*values)
+
+
+class SumNode(OperationNode):
+    """``a + b`` or ``a - b``."""
+
+    __slots__ = ("minus",)
+    minus: bool
+
+
+class NegativeNode(OperationNode):
+    """``-a``."""
+
+    __slots__ = ()
+
+
+class ComparisonNode(SyntaxNode):
+    """A chain such as ``a < b <= c``; an operand after the first pair that fails does not count."""
+
+    __slots__ = ("operators",)
+
+    def __init__(self, operands: Sequence[SyntaxNode], operators: Sequence[str]) -> None:
+        super().__init__(operands)
+        self.operators = tuple(operators)
+
+    def value(self, _: Columns, *values: Value) -> Value:
+        """Return the value for each job."""
+        result: Value = 1.0
+        for i in reversed(range(len(self.operators))):
+            left, right = values[i], values[i + 1]
+            holds = COMPARISONS[self.operators[i]](left, right)
+            here = blank_invalid(np.isnan(left) | np.isnan(right), holds)
+            result = np.where(here == 1, result, here)
+        return result
+
+
+def make_binary(operator: str, run: Callable[..., Value], left: SyntaxNode, right: SyntaxNode) -> SyntaxNode:
+    """Return the node of a binary operator."""
+    if operator not in "+-":
+        return OperationNode(run, [left, right])
+    found = SumNode(run, [left, right])
+    found.minus = operator == "-"
+    return found
+
+
+def column_values(node: SyntaxNode, columns: Columns) -> Floats:
+    """Return the value of a part for each job; infinite values are the largest number."""
+    with np.errstate(all="ignore"):
+        *_, (_, value) = evaluate_parts(node, columns)
+        found = np.broadcast_to(np.asarray(value, np.float64), (columns.size,))
+        largest = np.finfo(np.float64).max
+        return np.where(np.isinf(found), np.copysign(largest, found), found)
+
+
+def evaluate_parts(root: SyntaxNode, columns: Columns) -> Iterator[tuple[SyntaxNode, Value]]:
+    """The values of all parts, operands first. Without recursion: a sum may have hundreds of addends."""
+    stack: list[Value] = []
+    for node in list_parts(root):
+        count = len(node.operands)
+        values = stack[len(stack) - count :]
+        del stack[len(stack) - count :]
+        stack.append(node.value(columns, *values))
+        yield node, stack[-1]
+
+
+def list_parts(root: SyntaxNode) -> list[SyntaxNode]:
+    """All parts in postfix order."""
+    found, left = [], [root]
+    while left:
+        node = left.pop()
+        found.append(node)
+        left += node.operands
+    found.reverse()
+    return found
+
+
+def list_addends(root: SyntaxNode) -> list[tuple[float, SyntaxNode]]:
+    """Return the addends of the outermost sum, each with its sign."""
+    found, left = [], [(1.0, root)]
+    while left:
+        sign, node = left.pop()
+        if isinstance(node, SumNode):
+            left += [(-sign if node.minus else sign, node.operands[1]), (sign, node.operands[0])]
+        elif isinstance(node, NegativeNode):
+            left.append((-sign, node.operands[0]))
+        else:
+            found.append((sign, node))
+    return found
