@@ -7,6 +7,9 @@ STAMP := $(VENV)/.installed
 # Newest first; the newest Python that numba has wheels for leads the list (0.68: 3.15).
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
+# Processes of `make test`.
+WORKERS ?= 4
+
 WARM_UP := $(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
 # Bytecode is kept although the environment may forbid it (images of containers do): without it each process of
 # a test run compiles the tests and the libraries again.
@@ -45,6 +48,8 @@ check: $(STAMP) ## for daily work: lint, then the tests within one process
 # test needs, while the libraries of the tests are installed and lint runs; the collection of the tests keeps
 # their bytecode for all workers. A compilation may fail, as its libraries may be replaced meanwhile: the tests
 # compile what is missing.
+# Most of the libraries' bytecode is never used: what is imported is compiled then.
+test: PIP_OPTIONS := --no-compile
 test: $(PROGRAM) ## lint, then all tests but the long ones
 	@{ $(WARM_UP); NUMBA_BOUNDSCHECK=1 NUMBA_OPT=0 $(WARM_UP); } 2>$(VENV)/.warm-up.log & compiled=$$!; \
 	$(MAKE) --no-print-directory $(STAMP) || { wait; exit 1; }; \
@@ -54,7 +59,7 @@ test: $(PROGRAM) ## lint, then all tests but the long ones
 	  { cat $(VENV)/.collection.log; false; }; collected=$$?; \
 	wait $$compiled; wait $$linted && wait $$browser && exit $$collected
 	@# A file's tests stay together: many share what is dear to start. Four workers for two cores: many tests wait.
-	$(VENV)/bin/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/research
+	$(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/research
 
 research: $(STAMP) ## the tests of benchmarks, experiments and simulated federations (research/)
 	$(VENV)/bin/pytest -m "research and not soak" --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/research
@@ -114,7 +119,7 @@ $(PROGRAM): pyproject.toml
 	  "$$py" -m venv --clear $(VENV); \
 	fi
 	@echo "Installing schedd and its libraries into $(VENV) (450 MB)"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[compile,postgresql]'
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) --editable '.[compile,postgresql]'
 	@touch $@
 
 $(STAMP): $(PROGRAM)

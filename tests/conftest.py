@@ -8,14 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
+import httpx2
 import pytest
 from hypothesis import settings
+
+from tests.waits import WAIT_S
 
 # No deadline: the first example may compile a kernel, and the machine may be busy. The same examples each
 # time, so that results depend only on the change; HYPOTHESIS_PROFILE=explore looks for new ones.
 settings.register_profile("schedd", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "schedd"))
+
+# Requests of tests that name no timeout wait as long as other waits: the library's 5 s are too few for a busy
+# machine.
+for _phase in ("connect", "read", "write", "pool"):
+    setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, _phase, WAIT_S)
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -2,9 +2,11 @@
 
 import re
 
+import httpx2
 import pytest
 
 from tests.conftest import ROOT
+from tests.waits import WAIT_S
 
 _SHORT = r"(?:[1-9]|1\d)(?:\.\d+)?"
 _WAIT = re.compile(
@@ -38,3 +40,8 @@ def test_no_wait_has_a_short_deadline() -> None:
 )
 def test_short_waits_are_found(line: str, short: bool) -> None:
     assert bool(short_waits(line)) == short
+
+
+def test_requests_without_a_timeout_wait_as_long_as_other_waits() -> None:
+    with httpx2.Client() as client:
+        assert client.timeout == httpx2.Timeout(WAIT_S)

@@ -64,7 +64,7 @@ def test_cards_show_health_jobs_and_free_capacity(app: FastAPI) -> None:
 def test_cards_name_faults_with_the_command_that_helps_and_troubled_clusters_come_first(app: FastAPI) -> None:
     beta, gamma = app.state.clusters["beta"], app.state.clusters["gamma"]
     silence_adapter(beta)
-    gamma.pause("cooling fault").result(10)
+    gamma.pause("cooling fault").result(30)
     gamma.settings_problem = "the settings were rejected: log.level"
     gamma.alerts.update()
     try:
@@ -83,7 +83,7 @@ def test_cards_name_faults_with_the_command_that_helps_and_troubled_clusters_com
     finally:
         beta.record_adapter_request()
         gamma.settings_problem = ""
-        gamma.resume().result(10)
+        gamma.resume().result(30)
         for loop in (beta, gamma):
             loop.alerts.update()
 

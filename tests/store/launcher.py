@@ -6,20 +6,24 @@ child's process id, and writes the child's wait status to the descriptor -1 of t
 It has a single thread and no event loop, so that a fork copies no lock that another thread holds.
 """
 
+import asyncio
 import atexit
 import contextlib
 import gc
 import importlib
+import inspect
 import json
 import os
 import runpy
 import select
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -67,8 +71,42 @@ def _skew_clock(file: str) -> None:
 def _run_module(name: str, args: list[str]) -> None:
     """Do what ``python -m NAME ARGS`` does."""
     sys.argv = [name, *args]
+    if (name, args[:1]) == ("schedd.cli.main", ["demo"]):
+        setattr(subprocess, "Popen", _ForkedPart)  # noqa: B010  (the type checker refuses an assignment)
     sys.modules.pop(name, None)  # it becomes ``__main__``; an imported copy would be warned of
     runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+class _ForkedPart(subprocess.Popen[str]):
+    """A Python module that a forked program runs as a process of its own: a fork, too."""
+
+    def _execute_child(self, *given: Any) -> None:
+        """Called by Popen's constructor once it has made the pipes."""
+        start: Callable[..., None] = super()._execute_child  # type: ignore[misc]
+        options = inspect.signature(start).bind(*given).arguments
+        executable, option, *words = options["args"]
+        if (executable, option) != (sys.executable, "-m") or options["env"] or options["cwd"]:
+            start(*given)
+            return
+        pipes = {0: options["p2cread"], 1: options["c2pwrite"], 2: options["errwrite"]}
+        self.pid = os.fork()
+        if self.pid == 0:
+            gc.freeze()  # a collected object of the parent would close a descriptor of this process
+            getattr(weakref.finalize, "_registry").clear()  # noqa: B009  (the parent's folders stay)
+            if options["start_new_session"]:
+                os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            asyncio._set_running_loop(None)
+            for number, given_end in pipes.items():
+                if given_end != -1:
+                    os.dup2(given_end, number)
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            _run({"program": words[0], "args": words[1:]})
+        ends = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(options[end] for end in ends))  # type: ignore[attr-defined]
+        self._child_created = True
 
 
 def _become(order: dict[str, Any], descriptors: dict[int, int]) -> None:
