@@ -234,6 +234,17 @@ def test_node_with_failing_jobs_of_two_users_gets_no_new_jobs() -> None:
     assert publish_snapshot(cluster.engine.state).closed == {}
 
 
+def test_a_success_of_an_earlier_start_does_not_clear_later_failures() -> None:
+    cluster = Cluster(cpus=8)
+    cluster.submit("long", "n1:ppn=4", 30)
+    for i, owner in enumerate(["ann", "bob", "ann", "bob"]):
+        _fail(cluster, f"a{i}", owner)
+    cluster.at(30)
+    assert cluster.engine.state.black_holes == {}
+    _fail(cluster, "b", "bob")
+    assert list(cluster.engine.state.black_holes) == ["n1"]
+
+
 def test_failures_of_one_user_do_not_close_a_node() -> None:
     cluster = Cluster()
     for i in range(9):

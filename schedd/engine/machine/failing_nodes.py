@@ -33,13 +33,20 @@ _SHOWN: Final = 5
 
 
 def note_run_end(state: EngineState, record: JobRecord, event: str, *, failed: bool) -> None:
-    """Record the end of a run. A node with consecutive failures of several users gets no new jobs."""
+    """Record the end of a run. A node with consecutive failures of several users gets no new jobs.
+
+    A success clears the failures before its start: a job that started earlier says nothing of later starts.
+    """
     names = list(dict.fromkeys(share.node for share in record.facts.shares))
     if failed and state.now - record.run.started <= state.settings.hole_within:
         note_failure(state, record, names, event)
     else:
         for name in names:
-            state.failures.pop(name, None)
+            kept = [one for one in state.failures.get(name, ()) if one[2] > record.run.started]
+            if kept:
+                state.failures[name] = deque(kept, 2 * state.settings.hole_failures)
+            else:
+                state.failures.pop(name, None)
         judge_run(state, record, names, event, failed=False)
 
 
