@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -51,7 +52,7 @@ WAIT_STATUS: Final = -1
 MAX_REQUEST: Final = 200_000
 
 _LOADED_LATE: Final = (
-    *("schedd.federation.api.daemon", "schedd.cli.serving", "schedd.cli.main"),
+    *("schedd.federation.api.daemon", "schedd.cli.serving", "schedd.cli.main", "schedd.cli.demo.run"),
     *("uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
 )
 """Modules that programs import when they run."""
@@ -89,7 +90,10 @@ class _ForkedPart(subprocess.Popen[str]):
             start(*given)
             return
         pipes = {0: options["p2cread"], 1: options["c2pwrite"], 2: options["errwrite"]}
-        self.pid = os.fork()
+        with warnings.catch_warnings():
+            # The demo has no other thread yet that could hold a lock.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pid = os.fork()
         if self.pid == 0:
             gc.freeze()  # a collected object of the parent would close a descriptor of this process
             getattr(weakref.finalize, "_registry").clear()  # noqa: B009  (the parent's folders stay)
