@@ -97,7 +97,7 @@ class Client(ReadClient):
         found: SearchStopped = self._http.request("DELETE", self._path("/alternatives"))
         return found.stopped
 
-    def apply_alternative(self, number: int, plan: int, *, tolerance: float = 0.1) -> AppliedPlan:
+    def apply_alternative(self, number: int, plan: int, *, tolerance: float | None = None) -> AppliedPlan:
         """Put a plan of the set ``number`` in force, unless more than this share of jobs moved since."""
         path = self._path(f"/alternatives/{number}/plans/{plan}/apply")
         return cast("AppliedPlan", self._http.request("POST", path, body={"tolerance": tolerance}))

@@ -37,7 +37,7 @@ from schedd.engine.facts.settings import (
 )
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.log import Incident, LoggedBatch
-from schedd.engine.plan_improvements import improvement_event, movable_slots, place_facts
+from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
 from schedd.engine.search_schedule import (
     MOST_MOVED,
     DueSearch,
@@ -96,6 +96,7 @@ __all__ = [
     "SearchReason",
     "alert_kinds",
     "due_search",
+    "find_allocation",
     "first_estimates",
     "improvement_event",
     "job_details",

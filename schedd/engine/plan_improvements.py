@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from schedd.engine.facts.explanations import format_length
-from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.rank.promises import record_plan_moves
@@ -19,7 +19,14 @@ from schedd.plan.rebase import rebase
 from schedd.plan.records import Moves, no_moves
 from schedd.wire import PlaceFacts, PlanChosen, PlanImproved, UnitsFacts
 
-__all__ = ["improvement_event", "movable_slots", "on_plan_chosen", "on_plan_improved", "place_facts"]
+__all__ = [
+    "find_allocation",
+    "improvement_event",
+    "movable_slots",
+    "on_plan_chosen",
+    "on_plan_improved",
+    "place_facts",
+]
 
 _WORDS = "the optimizer improved the plan"
 
@@ -116,15 +123,19 @@ def _place(state: EngineState, facts: PlaceFacts) -> Allocation | None:
     record = state.records.get(facts.job_id)
     if record is None or record.phase is not Phase.WAITING or record.slot < 0:
         return None
-    if state.plan.state(record.slot) != PLANNED:
-        return None
-    takes = _takes(state, record, facts)
-    return None if takes is None else Allocation(record.slot, facts.start, takes)
+    return find_allocation(state.plan, record.slot, facts)
 
 
-def _takes(state: EngineState, record: JobRecord, facts: PlaceFacts) -> tuple[Take, ...] | None:
-    plan = state.plan
-    chunks, exclusive = plan.chunks(record.slot), plan.request(record.slot).exclusive
+def find_allocation(plan: Plan, slot: int, facts: PlaceFacts) -> Allocation | None:
+    """Return the place of an event as an allocation for the job in ``slot``, free or not; None if the job is
+    not planned, or its request has another shape than the place.
+    """
+    takes = _takes(plan, slot, facts) if plan.state(slot) == PLANNED else None
+    return None if takes is None else Allocation(slot, facts.start, takes)
+
+
+def _takes(plan: Plan, slot: int, facts: PlaceFacts) -> tuple[Take, ...] | None:
+    chunks, exclusive = plan.chunks(slot), plan.request(slot).exclusive
     nothing = (0,) * len(plan.resource_columns)
     counts: Counter[int] = Counter()
     seen: set[int] = set()

@@ -18,6 +18,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.features.alternatives.background import AutomaticAlternatives
 from schedd.features.alternatives.plan_alternatives import (
     AlternativeSet,
+    DroppedMove,
     LivePlanChanged,
     NoSuchPlan,
     OfferedMove,
@@ -41,7 +42,7 @@ __all__ = [
 router = RouteTable(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
 _ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
-for _view_class in (OfferedMove, OfferedPlan, AlternativeSet):
+for _view_class in (DroppedMove, OfferedMove, OfferedPlan, AlternativeSet):
     documented(_view_class)
 
 
@@ -76,19 +77,20 @@ class AlternativesRequest(BaseModel):
 
 
 class ApplyRequest(BaseModel):
-    """How far the plan may have moved on."""
+    """How a plan is applied after changes of the live plan."""
 
     model_config = ConfigDict(extra="forbid")
 
     tolerance: Annotated[
-        float,
+        float | None,
         Field(
-            description="Refused where more than this share of the jobs came, went or moved since the plan "
-            "was found.",
+            description="Without it the moves that still hold are made, and the others dropped. With it all "
+            "waiting jobs of the plan are moved, or none; refused where more than this share of the jobs "
+            "came, went or moved since the plan was found.",
             ge=0,
             le=1,
         ),
-    ] = 0.1
+    ] = None
 
 
 @documented
@@ -111,6 +113,8 @@ class AppliedPlan:
     """Jobs that have another place in the plan now."""
     objectives: tuple[ObjectiveChange, ...]
     """Of the live plan before and after."""
+    dropped: tuple[DroppedMove, ...]
+    """Moves that were not made, since the live plan has changed since the search."""
 
 
 @documented
@@ -179,9 +183,9 @@ async def post_apply(
     body: ApplyRequest,
     caller: Operator,
 ) -> Response:
-    """Apply one of the alternatives: all of its waiting jobs are moved at once, or none. Refused if the live
-    plan has changed too much. No promise is broken. Needs the role `operator` or `admin`; written to the
-    audit.
+    """Apply one of the alternatives: its moves that still hold are made at once, the others are reported in
+    `dropped`. Refused if none holds, or if the rest is worse than the live plan. No promise is broken. Needs
+    the role `operator` or `admin`; written to the audit.
     """
     return reply(request, await apply_alternative(cluster, daemon, number, plan, body.tolerance, caller.name))
 
@@ -199,16 +203,17 @@ async def search_alternatives(
 
 
 async def apply_alternative(
-    cluster: PlanLoop, daemon: Clusters, number: int, plan: int, tolerance: float, who: str
+    cluster: PlanLoop, daemon: Clusters, number: int, plan: int, tolerance: float | None, who: str
 ) -> AppliedPlan:
     """Apply a plan, with an audit entry. Raises ProblemError, PlannerStopped."""
     cluster.check_leads()
     async with audit_act(cluster, who, "apply alternative", f"plan {plan} of set {number}") as act:
-        count, changes = await _call_search(
+        done = await _call_search(
             lambda: plan_alternatives(daemon, cluster.name).apply(number, plan, who, tolerance)
         )
-        act.detail += f": {count} jobs moved"
-    return AppliedPlan(count, changes)
+        act.detail += f": {done.moved} jobs moved"
+        act.detail += f", {len(done.dropped)} moves dropped" if done.dropped else ""
+    return AppliedPlan(done.moved, done.objectives, done.dropped)
 
 
 async def _call_search(call: Callable[[], _T]) -> _T:

@@ -88,7 +88,7 @@ class AutomaticAlternatives:
         best = best_acceptable_plan(found, choosing.limits, choosing.gain)
         if best is None or self._stop.is_set():
             return False
-        count, _ = self.alternatives.apply(found.number, best.number, AUTOMATIC_ACTOR, choosing.tolerance)
+        count = self.alternatives.apply(found.number, best.number, AUTOMATIC_ACTOR, choosing.tolerance).moved
         detail = f"plan {best.number} of set {found.number}: {count} jobs moved"
         self._loop.audit(AUTOMATIC_ACTOR, "choose", detail)
         return True

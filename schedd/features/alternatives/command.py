@@ -44,9 +44,9 @@ def make_parser(name: str = "schedd alternatives") -> argparse.ArgumentParser:
     apply.add_argument(
         "--tolerance",
         type=float,
-        default=10.0,
         metavar="PERCENT",
-        help="refuse if more than this share of the jobs has changed since (default: 10)",
+        help="move all jobs of the plan or none, and refuse if more than this share of the jobs has changed "
+        "since (default: make the moves that still hold)",
     )
     return found
 
@@ -82,7 +82,8 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if kept is None:
         raise ClientError("there are no alternatives yet: schedd alternatives search")
     if args.act == "apply":
-        done = client.apply_alternative(kept.number, args.plan, tolerance=args.tolerance / 100)
+        tolerance = args.tolerance / 100 if args.tolerance is not None else None
+        done = client.apply_alternative(kept.number, args.plan, tolerance=tolerance)
         show_json(done) if args.json else print(_applied_text(done))
         return True
     plan = next((one for one in kept.plans if one.number == args.plan), None)
@@ -170,6 +171,7 @@ def _format_shift(seconds: int) -> str:
 
 def _applied_text(done: AppliedPlan) -> str:
     lines = [("moved", f"{done.moved} jobs")]
+    lines += [("dropped", f"job {one.job}: {one.why}") for one in done.dropped[:_MAX_MOVES_SHOWN]]
     lines += [
         (
             one.objective,

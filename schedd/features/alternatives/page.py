@@ -32,7 +32,6 @@ __all__ = ["PAGE", "router"]
 router = RouteTable(prefix="/{cluster}/alternatives")
 PAGE: Final = MenuPage("alternatives", "Alternatives", lambda viewer, _: viewer.may_act)
 _SEARCH_S: Final = 5.0
-_TOLERANCE: Final = 0.1
 _MAX_MOVES_SHOWN: Final = 500
 _DONE_MESSAGES: Final = {
     "sought": "Search finished. The live plan stays until you apply one of these.",
@@ -95,7 +94,7 @@ async def apply_plan(request: Request, cluster: Cluster, viewer: Operator, form:
         raise ProblemError("invalid", "set and plan are numbers") from None
     clusters: Clusters = request.app.state.clusters
     try:
-        await apply_alternative(cluster, clusters, number, plan, _TOLERANCE, viewer.bearer.name)
+        await apply_alternative(cluster, clusters, number, plan, None, viewer.bearer.name)
     except ProblemError as error:
         if error.kind not in {"moved-on", "unknown-plan"}:
             raise
@@ -149,7 +148,6 @@ async def _render(
         weights=found.weights if found is not None else site.get("objectives") or {},
         choosing=site_policy(site).choosing,
         seconds=_SEARCH_S,
-        tolerance=_TOLERANCE,
         done=done,
         wrong=wrong,
         form=form or {},

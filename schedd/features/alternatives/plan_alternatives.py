@@ -4,7 +4,7 @@ import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,14 +16,16 @@ from schedd.alternatives.pareto_front import ObjectiveWeights
 from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
 from schedd.alternatives.plan_archive import PlanArchive
 from schedd.alternatives.thrift_tiers import set_thrift_tiers
-from schedd.engine import JobRecord, Phase, PlanSnapshot, place_facts
+from schedd.engine import JobRecord, Phase, PlanSnapshot, find_allocation, place_facts
 from schedd.engine.place.dependencies import last_starts
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.plan.latest_starts import latest_starts
-from schedd.plan.placements import Allocation
+from schedd.plan.placements import Allocation, free_at
 from schedd.plan.plan import Plan
+from schedd.plan.rebase import rebase
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import (
     ObjectiveChange,
@@ -35,6 +37,8 @@ from schedd.wire import PlaceFacts, PlanChosen
 
 __all__ = [
     "AlternativeSet",
+    "AppliedAlternative",
+    "DroppedMove",
     "LivePlanChanged",
     "NoSuchPlan",
     "OfferedMove",
@@ -80,6 +84,22 @@ class OfferedMove:
     nodes: tuple[str, ...]
     promised: int | None
     """Promised start, which is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedMove:
+    """A move of an alternative plan that was not made, and the reason."""
+
+    job: str
+    why: str
+
+
+class AppliedAlternative(NamedTuple):
+    """Result of applying a plan: the number of moved jobs, and the changes of the objectives."""
+
+    moved: int
+    objectives: tuple[ObjectiveChange, ...]
+    dropped: tuple[DroppedMove, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,31 +301,41 @@ class PlanAlternatives:
         came = sum(start > now and job not in kept.starts for job, start in waiting.items())
         return min(1.0, (changed + came) / max(1, len(kept.starts)))
 
-    def apply(
-        self, number: int, plan: int, by: str, tolerance: float
-    ) -> tuple[int, tuple[ObjectiveChange, ...]]:
-        """Apply a plan of the set: move all of its queued jobs, or none.
+    def apply(self, number: int, plan: int, by: str, tolerance: float | None = None) -> AppliedAlternative:
+        """Apply a plan of the set: make all of its moves that still hold, together, and drop the others.
 
-        Return the number of moved jobs, and the changes of the objectives. Raises NoSuchPlan, LivePlanChanged
-        if the drift exceeds ``tolerance`` or the plan no longer fits, PlannerStopped and TimeoutError.
+        A move holds if its job still waits, with the same start or one that the move brings forward, and its
+        new place is free and in time.
+        With ``tolerance`` all waiting jobs of the plan move, or none. Raises NoSuchPlan, LivePlanChanged if
+        no move holds, the remaining moves are worse than the live plan, or the drift exceeds ``tolerance``;
+        PlannerStopped and TimeoutError.
         """
         loop = self._loop
         kept = self._stored_set(number)
         if not 1 <= plan <= len(kept.places):
             raise NoSuchPlan(f"set {number} has no plan {plan}; it has {len(kept.places)}")
-        drift = self.drift(number)
-        if drift > tolerance:
+        places = kept.places[plan - 1]
+        dropped: dict[str, str] = {}
+        if tolerance is None:
+            places, dropped = self._select_moves(kept, places)
+        elif (drift := self.drift(number)) > tolerance:
             raise LivePlanChanged(
                 f"{drift:.0%} of the jobs have come, gone or moved since the plan was found, "
                 f"more than {tolerance:.0%}"
             )
         before = measure_fork(loop.fork().result(_PATIENCE_S))
         name = f"choice:{secrets.token_hex(8)}"
-        event = PlanChosen(id=name, time=loop.now(), places=kept.places[plan - 1], by=by)
+        event = PlanChosen(id=name, time=loop.now(), places=places, by=by)
         count = loop.submit([event]).result(_PATIENCE_S).taken
         if not count:
             raise LivePlanChanged("the live plan has no room for it any more, or is this plan already")
-        vector = measure_fork(loop.fork().result(_PATIENCE_S))
+        after = loop.fork().result(_PATIENCE_S)
+        if tolerance is None:
+            starts = {r.id: int(after.published.starts[r.slot]) for r in after.published.records if r}
+            for place in places:
+                if starts.get(place.job_id, place.start) != place.start:
+                    dropped[place.job_id] = "its new place is taken: it was given another one, or stays"
+        vector = measure_fork(after)
         loop.metrics.set_objectives(vector)
         changes = objective_changes(before, vector)
         _log.warning(
@@ -315,9 +345,74 @@ class PlanAlternatives:
             set=number,
             plan=plan,
             moved=count,
+            dropped=len(dropped),
             objectives={one.objective: [one.before, one.after] for one in changes},
         )
-        return count, changes
+        return AppliedAlternative(count, changes, tuple(DroppedMove(*one) for one in dropped.items()))
+
+    def _select_moves(
+        self, kept: _StoredSet, places: tuple[PlaceFacts, ...]
+    ) -> tuple[tuple[PlaceFacts, ...], dict[str, str]]:
+        """Return the moves that can still be made together, and by job why another one cannot. Raises
+        LivePlanChanged.
+        """
+        loop = self._loop
+        bound = loop.call_between_batches(lambda engine: last_starts(engine.state)).result(_PATIENCE_S)
+        fork = loop.fork().result(_PATIENCE_S)
+        plan, now = fork.copy(), fork.as_of
+        patience = fork.published.settings.search_patience
+        latest = latest_starts(plan, bound, fork.columns, now, patience, fork.walltime_use)
+        slots = {record.id: slot for slot, record in _records(fork.published, plan.planned())}
+        wanted: dict[str, Allocation] = {}
+        dropped: dict[str, str] = {}
+        for facts in places:
+            job = facts.job_id
+            slot = slots.get(job, -1)
+            allocation = find_allocation(plan, slot, facts) if slot >= 0 else None
+            if slot < 0 or plan.start(slot) <= now:
+                dropped[job] = "it does not wait any more"
+            elif abs(plan.start(slot) - kept.starts[job]) > _MOVED_S and plan.start(slot) <= facts.start:
+                dropped[job] = "its start has moved since the search"
+            elif allocation is None:
+                dropped[job] = "its request was changed since the search"
+            elif not max(now, plan.ready(slot)) <= facts.start <= _latest(latest, slot):
+                dropped[job] = "its new start is not possible any more"
+            else:
+                wanted[job] = allocation
+        if not wanted:
+            raise LivePlanChanged(f"none of the {len(places)} moves of this plan can be made any more")
+        weights = {Objective(name): weight for name, weight in kept.found.weights.items()}
+        facts_now = objective_input(fork)
+        live = _values(plan, facts_now, now, weights)
+        reference = dict(zip(kept.found.weights, live.tolist(), strict=True))
+        value = ObjectiveWeights(kept.found.weights, reference)
+        # A job whose new place is taken gets another one; or it stays, and so do jobs in its way.
+        moved = plan.fork()
+        criteria = CriterionWeights(parse_criteria(fork.published.settings.criteria))
+        allocations = tuple(wanted.values())
+        rebase(
+            moved,
+            allocations,
+            fork.columns,
+            latest,
+            now,
+            criteria,
+            patience=patience,
+            use=fork.walltime_use,
+            must_gain=False,
+        )
+        rest = dict(wanted)
+        kept_apart, taken = _place_together(plan, rest, now)
+        costs = [value.cost(_values(one, facts_now, now, weights)) for one in (moved, kept_apart)]
+        if (dropped or taken) and min(costs) > value.cost(live):
+            raise LivePlanChanged(
+                f"{len(wanted)} of the {len(places)} moves of this plan can still be made, but the live plan "
+                "is better by the weights"
+            )
+        if rest and costs[1] <= costs[0]:
+            dropped |= dict.fromkeys(taken, "its new place is taken")
+            wanted = rest
+        return tuple(facts for facts in places if facts.job_id in wanted), dropped
 
     def _stored_set(self, number: int) -> _StoredSet:
         kept = self._stored
@@ -327,6 +422,33 @@ class PlanAlternatives:
             )
             raise NoSuchPlan(f"set {number} is not kept{newest}")
         return kept
+
+
+def _latest(latest: Ints, slot: int) -> int:
+    """Return the last allowed start of a slot; a newer slot than the bounds has none."""
+    return int(latest[slot]) if slot < latest.shape[0] else -1
+
+
+def _place_together(plan: Plan, wanted: dict[str, Allocation], now: int) -> tuple[Plan, list[str]]:
+    """Remove from ``wanted`` the jobs whose places conflict with the rest of the plan. Return the plan with
+    the others at their places, and the removed jobs, which stay where they are.
+    """
+    removed: list[str] = []
+    while True:
+        trial = plan.fork()
+        for place in wanted.values():
+            trial.remove(place.slot, now)
+        conflicts = []
+        for job, place in sorted(wanted.items(), key=lambda item: (item[1].start, item[1].slot)):
+            if free_at(trial, place):
+                trial.place_at(place.slot, place.start, place.takes)
+            else:
+                conflicts.append(job)
+        if not conflicts:
+            return trial, removed
+        removed += conflicts
+        for job in conflicts:
+            del wanted[job]
 
 
 def _weights(wanted: Any, vector: Mapping[Objective, Any]) -> dict[Objective, float]:

@@ -76,7 +76,7 @@ def test_live_plan_stays_until_an_alternative_is_applied() -> None:
             assert move.promised is not None
             assert move.after <= move.promised
 
-        count, changes = choices.apply(1, best.number, "ann", 0.1)
+        count, changes, _ = choices.apply(1, best.number, "ann", 0.1)
         assert count == len(best.moves)
         after = planned_starts(loop)
         assert {move.job: move.after for move in best.moves} == {m.job: after[m.job] for m in best.moves}
@@ -116,6 +116,27 @@ def test_alternative_is_refused_after_too_many_plan_changes() -> None:
         assert found.plans[0].moves
         # The alternative is now the live plan.
         loop.submit([JobDeleted(id=event_id(), time=T, job_id="10")]).result(WAIT)
+
+
+def test_moves_that_still_hold_are_applied_and_the_others_reported() -> None:
+    with cluster_with_alternatives() as (loop, choices):
+        moves = choices.search(HOW, None, "ann").plans[0].moves
+        gone = max(moves, key=lambda one: one.before)
+        others = [one for one in moves if one is not gone]
+        loop.submit([job(str(i)) for i in range(10, 16)]).result(WAIT)
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone.job)]).result(WAIT)
+        assert choices.drift(1) > 0.5
+        done = choices.apply(1, 1, "ann")
+        dropped = {one.job: one.why for one in done.dropped}
+        assert dropped.pop(gone.job) == "it does not wait any more"
+        assert set(dropped.values()) == {"its new place is taken: it was given another one, or stays"}
+        assert len(dropped) < len(others), "most jobs have their offered starts"
+        for move in others:
+            assert (view(loop, move.job).planned_start == move.after) == (move.job not in dropped)
+        wait = next(one for one in done.objectives if one.objective == "wait")
+        assert wait.after is not None
+        assert wait.before is not None
+        assert wait.after < wait.before
 
 
 def test_applied_plan_omits_ended_jobs() -> None:
@@ -267,7 +288,7 @@ def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
         loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
         before = planned_starts(loop)
         found = plan_alternatives(first, "main").search(HOW, None, "ann")
-        count, _ = plan_alternatives(first, "main").apply(1, found.plans[0].number, "ann", 0.1)
+        count, _, _ = plan_alternatives(first, "main").apply(1, found.plans[0].number, "ann", 0.1)
         chosen = planned_starts(loop)
         assert count
         assert chosen != before
