@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
-from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
-from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
-from server_adapter.bridge.server import ObjectSettings, Server
-from server_adapter.bridge.state import ServerState
-from server_adapter.families import connector
-from server_adapter.settings import ServerSettings, Settings, SettingsError
+# The protocols take a second of processor time to load: only where a server is read.
+if TYPE_CHECKING:
+    from server_adapter.bridge.server import ObjectSettings, Server
+    from server_adapter.bridge.state import ServerState
+    from server_adapter.settings import ServerSettings, Settings
 
 __all__ = [
     "Auth",
@@ -65,23 +64,28 @@ class ServerSummary:
         return said
 
 
-def parse_server_address(named: str, family: Family, auth: Auth) -> ServerSettings:
+def parse_server_address(named: str, family: Family, auth: Auth) -> "ServerSettings":
     """The server at HOST or HOST:PORT. Raises ValueError."""
+    from server_adapter.settings import ServerSettings  # noqa: PLC0415
+
     host, _, port = named.partition(":")
     return ServerSettings(host=host or "127.0.0.1", port=int(port or 15001), family=family, auth=auth)
 
 
-def read_server_summary(settings: Settings) -> ServerSummary:
+def read_server_summary(settings: "Settings") -> ServerSummary:
     """Ask the server, which is only read. Raises UnseenError."""
     return _summarize(_run_query(settings, lambda server: server.read()))
 
 
-def read_server_settings(settings: Settings) -> list[ObjectSettings]:
+def read_server_settings(settings: "Settings") -> "list[ObjectSettings]":
     """All that the server says of itself, its queues and its schedulers. Raises UnseenError."""
     return _run_query(settings, lambda server: server.settings())
 
 
-def _run_query(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
+def _run_query(settings: "Settings", ask: "Callable[[Server], Awaitable[_T]]") -> _T:
+    from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError  # noqa: PLC0415
+    from server_adapter.settings import SettingsError  # noqa: PLC0415
+
     try:
         return asyncio.run(_query_server(settings, ask))
     except TimeoutError:
@@ -90,7 +94,10 @@ def _run_query(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T
         raise ServerUnreadableError(str(error)) from None
 
 
-async def _query_server(settings: Settings, ask: Callable[[Server], Awaitable[_T]]) -> _T:
+async def _query_server(settings: "Settings", ask: "Callable[[Server], Awaitable[_T]]") -> _T:
+    from server_adapter.bridge.rate_limits import AdaptiveRateLimiter  # noqa: PLC0415
+    from server_adapter.families import connector  # noqa: PLC0415
+
     server = connector(settings)(AdaptiveRateLimiter(1.0))
     try:
         async with asyncio.timeout(_TIMEOUT_S):
@@ -99,7 +106,7 @@ async def _query_server(settings: Settings, ask: Callable[[Server], Awaitable[_T
         await server.close()
 
 
-def _summarize(state: ServerState) -> ServerSummary:
+def _summarize(state: "ServerState") -> ServerSummary:
     server = state.server
     each = [node.mem // (node.cpus or 1) for node in state.nodes.values() if node.mem]
     return ServerSummary(

@@ -198,6 +198,13 @@ def _now_line() -> Any:
     return Span(dimension="height", location=0, line_width=1.5, name="now")
 
 
+def _zoom_by_dragging(chart: Any) -> None:
+    """Dragging over a time zooms into it."""
+    zoom = BoxZoomTool(dimensions="width")
+    chart.add_tools(zoom)
+    chart.toolbar.active_drag = zoom
+
+
 def _moves_figure() -> Any:
     """How a job's planned start moved: when it was decided, and to when."""
     chart = _plain_figure(
@@ -221,6 +228,7 @@ def _moves_figure() -> Any:
         line_width=1.5,
         line_dash="dashed",
     )
+    _zoom_by_dragging(chart)
     return chart
 
 
@@ -255,6 +263,7 @@ def _metrics_figure() -> Any:
     chart.scatter("time", "value", source=values, name="points", size=3)
     marks = _column_source("searches", "time", "value")
     chart.scatter("time", "value", source=marks, name="searches", size=9, marker="triangle")
+    _zoom_by_dragging(chart)
     return chart
 
 

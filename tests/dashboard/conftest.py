@@ -103,7 +103,9 @@ class UserWindow:
 
     def log_in(self, role: str) -> None:
         """Log in with a token, as the login form does."""
-        answer = httpx2.post(f"{self.site.url}/dashboard/login", data={"token": token(role)})
+        # The first login loads all pages, which takes long on a busy machine.
+        form = {"token": token(role)}
+        answer = httpx2.post(f"{self.site.url}/dashboard/login", data=form, timeout=WAIT_MS / 1000)
         session = answer.cookies["schedd_session"]
         self.context.add_cookies(
             [{"name": "schedd_session", "value": session, "url": f"{self.site.url}/dashboard"}]

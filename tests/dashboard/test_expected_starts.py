@@ -45,22 +45,31 @@ def drawn_bands(page: Page) -> list[tuple[float, float]]:
     )
 
 
-def test_the_chart_shows_expected_starts_for_all_jobs_or_the_selected_job(
+def test_the_chart_shows_the_expected_start_of_the_selected_job(
     open_window: Open, site: DashboardSite, jobs_with_expected_starts: list[str]
 ) -> None:
-    page = wait_until_drawn(open_window("reader").open_page("plan"))
-    assert drawn_bands(page) == []
-    expect(page.locator("#legend")).not_to_contain_text("likely start")
-    page.get_by_label("likely starts").check()
-    assert drawn_bands(page) == sorted(SECONDS)
-    expect(page.locator("#legend")).to_contain_text("likely start")
-    page.wait_for_url("**expected=1**")
-    page.get_by_label("likely starts").uncheck()
-    assert drawn_bands(page) == []
+    page = open_window("reader").open_page("plan")
+    # Enter counts also while the plan is loaded.
     page.locator("#find").fill(jobs_with_expected_starts[1])
     page.locator("#find").press("Enter")
+    wait_until_drawn(page)
     expect(page.locator("#picked")).to_contain_text(re.compile(r"Likely .* \(90 % by "))
     assert drawn_bands(page) == [SECONDS[1]]
+    expect(page.locator("#legend")).to_contain_text("likely start")
+    expect(page.locator("#legend")).to_contain_text("promise: starts at the latest")
+    texts = "[...{}.data.text]"
+    labels = [
+        text
+        for ink in ("light", "dark")
+        for text in page.evaluate(texts.format(model(f"{ink}_texts", "ColumnDataSource")))
+    ]
+    found = jobs_with_expected_starts[1].partition(".")[0]
+    assert all(label.split()[0] == found for label in labels), "labels of other jobs are dimmed, too"
+    page.locator("#plan").focus()
+    page.keyboard.press("Escape")
+    assert drawn_bands(page) == []
+    page.get_by_role("button", name="tonight").click()
+    page.wait_for_url("**from=*")
 
 
 def test_users_get_only_bands_for_own_jobs(
@@ -72,6 +81,10 @@ def test_users_get_only_bands_for_own_jobs(
         when for job, when in zip(jobs_with_expected_starts, SECONDS, strict=True) if job in own
     )
     assert len(drawn_bands(page)) >= 1
+    page.get_by_role("button", name="mine").click()
+    expect(page.locator("#find")).to_have_value("ann")
+    page.get_by_role("button", name="mine").click()
+    expect(page.locator("#find")).to_have_value("")
 
 
 def test_the_queue_is_sorted_by_likely_start(

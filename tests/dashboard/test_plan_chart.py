@@ -238,3 +238,15 @@ def test_chart_sends_only_visible_rows_on_a_large_cluster(open_window: Open, sit
     columns = page.evaluate("fetch('plan.json').then((one) => one.json())")
     assert len(columns["nodes"]["name"]) == 36
     assert len(columns["map"]["rows"]) <= 60
+
+
+def test_the_map_of_nodes_shows_racks(open_window: Open, large: DashboardSite) -> None:
+    page = open_window("reader").open_page("nodes")
+    racks = page.locator("#map h3")
+    expect(racks).to_have_count(RACKS + 1)
+    expect(racks.first).to_contain_text("rack r0")
+    expect(racks.last).to_contain_text("rack none")
+    expect(page.locator("#map a")).to_have_count(60)
+    page.get_by_role("link", name="all nodes", exact=True).click()
+    expect(page.locator("#map h3")).to_have_count(0)
+    expect(page.locator("#map a")).to_have_count(60)

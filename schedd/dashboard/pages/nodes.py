@@ -1,5 +1,6 @@
 """Nodes: resources, use, and the next time each is free."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
@@ -49,6 +50,24 @@ class NodeTableRow:
     free_without_end: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """Nodes of one rack, switch or another resource; without grouping all nodes, and no name."""
+
+    name: str
+    views: Sequence[NodeView]
+
+    @property
+    def cpus(self) -> int:
+        """Cpus of its nodes that are up."""
+        return sum(view.cpus for view in self.views if view.state == "up")
+
+    @property
+    def used(self) -> int:
+        """Cpus in use of its nodes that are up."""
+        return sum(view.cpus - view.free_cpus for view in self.views if view.state == "up")
+
+
 @router.get("/{cluster}/nodes")
 def show_nodes(
     request: Request,
@@ -58,8 +77,11 @@ def show_nodes(
     q: Annotated[str, Query(max_length=200)] = "",
     state: Literal["", "up", "drain", "down"] = "",
     most: Annotated[int, Query(ge=1, le=10_000)] = _PAGE_SIZE,
+    by: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    """All nodes as a map, and the matching ones as a table."""
+    """All nodes as a map, by default grouped by rack where nodes have one, and the matching ones as a
+    table.
+    """
     published = cluster.published
     views = sorted(node_views(published, sees=visibility.shows), key=lambda view: natural_key(view.name))
     words = q.lower().split()
@@ -74,6 +96,9 @@ def show_nodes(
         "nodes",
         viewer,
         cluster,
+        groups=_group_views(views, by := _choose_grouping(keys := _grouping_keys(views), by)),
+        grouped_by=by,
+        groupings=keys,
         views=views,
         rows=_table_rows(cluster, found[:most]),
         total=len(found),
@@ -148,6 +173,26 @@ def _node_history(request: Request, cluster: PlanLoop, name: str) -> list[tuple[
     except StoreError:
         return []
     return sorted(rows, reverse=True)[:_MAX_HISTORY_ROWS]
+
+
+def _grouping_keys(views: Iterable[NodeView]) -> list[str]:
+    """Resources of nodes by which the map may be grouped, such as `rack` and `switch`."""
+    return sorted({one.partition("=")[0] for view in views for one in view.properties if "=" in one})
+
+
+def _choose_grouping(keys: Sequence[str], wanted: str | None) -> str:
+    """The wanted grouping if there is one, by default `rack`; empty: none."""
+    by = "rack" if wanted is None else wanted
+    return by if by in keys else ""
+
+
+def _group_views(views: Iterable[NodeView], by: str) -> list[NodeGroup]:
+    groups: dict[str, list[NodeView]] = {}
+    for view in views:
+        found = (one for one in view.properties if one.startswith(f"{by}=")) if by else iter(())
+        groups.setdefault(next(found, ""), []).append(view)
+    order = sorted(groups, key=lambda name: (not name, natural_key(name)))
+    return [NodeGroup(name.partition("=")[2] or ("none" if by else ""), groups[name]) for name in order]
 
 
 def _table_rows(cluster: PlanLoop, views: list[NodeView]) -> list[NodeTableRow]:

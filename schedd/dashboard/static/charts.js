@@ -52,11 +52,24 @@ export class Chart {
     return this.named(name, "GlyphRenderer").glyph;
   }
 
-  // Lets the range of an axis hold all values, with a little air; it is not shorter than `least`.
+  // Lets the reader zoom by dragging over a time; a double click shows all again, by `redraw`.
+  letZoom(range, redraw) {
+    const zoomed = () => { this.zoomed ||= !this.spanning; };
+    const { start, end } = this.named(range).properties;
+    start.change.connect(zoomed);
+    end.change.connect(zoomed);
+    this.element.addEventListener("dblclick", () => { this.zoomed = false; redraw(); });
+  }
+
+  // Lets the range of an axis hold all values, with a little air; it is not shorter than `least`. What the reader
+  // zoomed into stays.
   span(name, values, least = 0) {
+    if (this.zoomed) return;
+    this.spanning = true;
     const [low, high] = [Math.min(...values), Math.max(...values)];
     const air = Math.max((high - low || 1) * 0.05, (least - (high - low)) / 2);
     this.named(name).setv({ start: low - air, end: high + air });
+    this.spanning = false;
   }
 
   fill(name, data) {

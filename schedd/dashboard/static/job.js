@@ -36,6 +36,7 @@ if (box) {
     chart.redress = dress;
     dress();
     draw();
+    chart.letZoom("x", draw);
     document.addEventListener("schedd:shown", draw);
     box.dataset.ready = "yes";
   } catch (error) {

@@ -42,22 +42,24 @@ export function colourOf(plan) {
 }
 
 let all = false;
-// `sought(name)`: a user or queue of the legend was chosen. `banded`: expected starts are drawn.
-export function legend(plan, entries, sought, banded) {
+// `sought(name)`: a user or queue of the legend was chosen. `signs`: which of the lines and bands are drawn.
+export function legend(plan, entries, sought, signs) {
   const more = [];
   if (plan.nodes.state.some((state) => state !== "up")) more.push([colour("away"), "down or draining", { hatched: true }]);
   const kept = [...new Set(plan.reservations.filter((one) => one.nodes.length).map((one) => one.name.split("@")[0]))];
   if (kept.length) more.push([colour("reserved"), `reserved: ${kept.slice(0, 3).join(", ")}${kept.length > 3 ? ` and ${kept.length - 3} more` : ""}`, { hatched: true }]);
   if (plan.groups.length) more.push([colour("running"), "cpus in use of a group"]);
-  if (view.marks) more.push([colour("ink"), "promised: at the latest", { mark: true }]);
-  if (banded) more.push([colour("ink"), "likely start, to the 90 % time", { lined: true }]);
+  if (signs.promised) more.push([colour("ink"), "promise: starts at the latest", { mark: true }]);
+  if (signs.way) more.push([colour("ink"), "from the planned start to the promise", { dotted: true }]);
+  if (signs.banded) more.push([colour("ink"), "likely start, to the 90 % time", { lined: true }]);
   const few = all ? entries : entries.slice(0, LEGEND);
   const items = [...few, ...more].map(([fill, text, how = {}]) => {
     const item = document.createElement("li");
     const sign = document.createElementNS("http://www.w3.org/2000/svg", "svg");
     sign.setAttribute("aria-hidden", "true");
-    const shape = document.createElementNS(sign.namespaceURI, how.hatched || how.lined ? "path" : "rect");
+    const shape = document.createElementNS(sign.namespaceURI, how.hatched || how.lined || how.dotted ? "path" : "rect");
     if (how.hatched) { shape.setAttribute("d", "M0 12L12 0M-4 6L6 -4M4 16L18 2"); shape.setAttribute("stroke", fill); }
+    else if (how.dotted) { shape.setAttribute("d", "M0 6H14"); shape.setAttribute("stroke", fill); shape.setAttribute("stroke-dasharray", "2 2"); shape.setAttribute("stroke-width", 2); }
     else if (how.lined) { shape.setAttribute("d", "M1 0V12M4 0V12M7 0V12M10 0V12M13 0V12"); shape.setAttribute("stroke", fill); }
     else { shape.setAttribute("width", how.mark ? 3 : 14); shape.setAttribute("x", how.mark ? 6 : 0); shape.setAttribute("height", 12); shape.setAttribute("fill", fill); }
     sign.append(shape);
@@ -77,7 +79,7 @@ export function legend(plan, entries, sought, banded) {
     button.type = "button";
     button.className = "quiet";
     button.textContent = all ? "show fewer" : `and ${entries.length - LEGEND} more`;
-    button.addEventListener("click", () => { all = !all; legend(plan, entries, sought, banded); });
+    button.addEventListener("click", () => { all = !all; legend(plan, entries, sought, signs); });
     item.append(button);
     items.splice(few.length, 0, item);
   }

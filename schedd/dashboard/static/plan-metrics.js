@@ -54,8 +54,9 @@ try {
   chart.redress = dressWorth;
   dressWorth();
   await ask();
-  chosen.addEventListener("change", draw);
-  back.addEventListener("change", ask);
+  chart.letZoom("x", draw);
+  chosen.addEventListener("change", () => { chart.zoomed = false; draw(); });
+  back.addEventListener("change", () => { chart.zoomed = false; ask(); });
   document.addEventListener("schedd:shown", () => { if (Date.now() - asked > APART_MS) ask().catch(() => {}); });
   worth.dataset.ready = "yes";
 } catch (error) {

@@ -1,6 +1,6 @@
 // What of the plan is looked at, and the address that says so: rows, times, filters, colour and the chosen job.
 
-const USUAL = { first: 0, count: 36, nodes: "", group: "", open: "", find: "", job: "", colour: "state", marks: false, expected: false, from: null, to: null };
+const USUAL = { first: 0, count: 36, nodes: "", group: "", open: "", find: "", job: "", colour: "state", marks: false, from: null, to: null };
 const NUMBERS = new Set(["first", "count", "from", "to"]);
 const SENT = ["first", "count", "nodes", "group", "open", "find", "job"];
 

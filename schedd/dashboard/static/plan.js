@@ -7,6 +7,7 @@ import { about, many, tip } from "./plan-about.js";
 import { bands, layOut, loads, texts } from "./plan-bars.js";
 import { ENDED, colourOf, finder, legend } from "./plan-legend.js";
 import { keep, opened, query, toggle, view } from "./plan-view.js";
+import { utc } from "./times.js";
 
 const $ = (id) => document.getElementById(id);
 const box = $("plan");
@@ -77,10 +78,10 @@ function marks() {
   chart.fill("promises", lines);
   chart.fill("slack", way);
   const own = plan.users.indexOf(box.dataset.own);
-  const banded = (j) => view.expected || j === jobOf(picked) || (own >= 0 && plan.jobs.user[j] === own);
+  const banded = (j) => j === jobOf(picked) || (own >= 0 && plan.jobs.user[j] === own);
   const found = bands(plan, bars, banded, at);
   chart.fill("expected", found);
-  legend(plan, colourOf(plan).legend, chooseName, found.left.length > 0);
+  legend(plan, colourOf(plan).legend, chooseName, { promised: lines.x.length > 0, way: way.y.length > 0, banded: found.left.length > 0 });
 }
 
 // Cpus in use from now on, of all nodes that fit.
@@ -124,17 +125,33 @@ function labels() {
   inBars();
 }
 
+// The colour of a bar that is not selected, as it is painted over the card.
+const FADED = 0.35; // as in bokeh_figures.py
+const blends = new Map();
+function faded(fill) {
+  const card = colour("card");
+  const key = fill + card;
+  if (blends.has(key)) return blends.get(key);
+  const [a, b] = [fill, card].map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+  const mix = a.map((one, i) => Math.round(FADED * one + (1 - FADED) * b[i]).toString(16).padStart(2, "0"));
+  blends.set(key, `#${mix.join("")}`);
+  return blends.get(key);
+}
+
 // The texts in bars, of what is in sight now.
 function inBars() {
   if (!bars) return;
   const times = chart.named("times");
   const { id, user } = plan.jobs;
+  const fits = finder(plan);
   const of = (j) => {
-    if (id[j] === null) return [];
+    if (id[j] === null || !fits(j)) return []; // the labels of jobs that are dimmed would hide those that were found
     const number = id[j].split(".")[0];
     return [`${number} ${plan.users[user[j]]}`, number];
   };
-  const found = texts(bars, of, fills, { start: times.start, end: times.end, wide: box.clientWidth - 84, rowHigh: rowHigh() });
+  const chosen = jobOf(picked);
+  const seen = chosen < 0 ? fills : fills.map((fill, j) => (j === chosen ? fill : faded(fill)));
+  const found = texts(bars, of, seen, { start: times.start, end: times.end, wide: box.clientWidth - 84, rowHigh: rowHigh() });
   for (const [ink, columns] of Object.entries(found)) chart.fill(`${ink}_texts`, columns);
 }
 
@@ -271,6 +288,7 @@ function pick(id, told = true) {
   view.job = picked ?? "";
   keep();
   marks();
+  inBars();
   const line = $("picked");
   line.hidden = j < 0;
   if (j < 0) return;
@@ -307,6 +325,31 @@ async function next() {
   pick(to);
 }
 
+// Enter in the field Find, also before the plan is there: one step after the other.
+let steps = Promise.resolve();
+function findNext() {
+  steps = steps.then(async () => {
+    await drawn;
+    clearTimeout(typing);
+    if (plan.found_for !== view.find) await look();
+    await next();
+  }).catch(() => {});
+}
+
+// From six in the evening, or now, until eight in the morning by the reader's clock.
+function tonight() {
+  const now = new Date(plan.base * 1000);
+  const clock = (days, hour) => {
+    const day = new Date(now);
+    if (utc) day.setUTCHours(hour + 24 * days, 0, 0, 0);
+    else day.setHours(hour + 24 * days, 0, 0, 0);
+    return day.getTime();
+  };
+  const night = (utc ? now.getUTCHours() : now.getHours()) < 8;
+  const from = night ? now.getTime() : Math.max(now.getTime(), clock(0, 18));
+  chart.named("times").setv({ start: shown(from - 600000), end: shown(clock(night ? 0 : 1, 8)) });
+}
+
 // ---- life ------------------------------------------------------------------------------------------------
 
 // A large plan is drawn anew less often: a tenth of the time at most goes into that.
@@ -324,12 +367,13 @@ function follow() {
 // Asks for what is looked at by now, without waiting for news.
 const look = () => load().catch((error) => { $("said").textContent = `The plan could not be read (${error.message}).`; });
 
-let turn = 0;
+let turn = 0, early = null;
 async function load() {
   const mine = ++turn;
   const [question, find] = [query(), view.find];
   const headers = etag && asked === question ? { "If-None-Match": etag } : {};
-  const answer = await fetch(box.dataset.columns + question, { headers });
+  const answer = await (early ?? fetch(box.dataset.columns + question, { headers }));
+  early = null;
   if (answer.status === 304 || answer.redirected || mine !== turn) return;
   if (!answer.ok) throw new Error(`the plan: ${answer.status}`);
   const before = plan?.base;
@@ -384,6 +428,7 @@ let typing = 0;
 function sought() {
   view.find = $("find").value.trim();
   view.nodes = $("only").value.trim();
+  $("mine")?.setAttribute("aria-pressed", String(view.find === box.dataset.own));
   paint();
   clearTimeout(typing);
   typing = setTimeout(() => { view.job = picked ?? ""; look(); }, 200);
@@ -396,15 +441,16 @@ function brushing(on) {
 }
 
 function wire() {
+  const typed = $("find").value.trim(); // while the plan was loaded
   for (const [id, name] of [["colour", "colour"], ["find", "find"], ["only", "nodes"], ["group", "group"]]) if ($(id)) $(id).value = view[name];
-  for (const [id, name] of [["marks", "marks"], ["bands", "expected"]]) {
-    $(id).checked = view[name];
-    $(id).addEventListener("change", () => { view[name] = $(id).checked; keep(); marks(); });
-  }
+  if (typed && typed !== view.find) chooseName(typed);
+  $("marks").checked = view.marks;
+  $("marks").addEventListener("change", () => { view.marks = $("marks").checked; keep(); marks(); });
+  $("mine")?.addEventListener("click", () => chooseName(view.find === box.dataset.own ? "" : box.dataset.own));
+  $("tonight").addEventListener("click", tonight);
   $("colour").addEventListener("input", () => { view.colour = $("colour").value; keep(); paint(); });
   $("group")?.addEventListener("input", () => { Object.assign(view, { group: $("group").value, open: "", first: 0 }); look(); });
   $("find").addEventListener("input", sought);
-  $("find").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); next(); } });
   $("only").addEventListener("input", () => { view.first = 0; sought(); });
   for (const button of document.querySelectorAll("[data-hours]")) button.addEventListener("click", () => lookAt(Number(button.dataset.hours) * 3600));
   $("in").addEventListener("click", () => zoom(0.6));
@@ -478,14 +524,28 @@ function pointing() {
   });
 }
 
+let ready;
+const drawn = new Promise((resolve) => { ready = resolve; });
+$("find").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); findNext(); } });
+
+// The note stays over the empty chart until the plan is drawn.
+const note = box.querySelector(".wait");
 try {
+  early = fetch(box.dataset.columns + query());
+  early.catch(() => {}); // it is awaited below
+  box.classList.add("loading");
   chart = await Chart.in(box);
+  box.prepend(note);
   chart.redress = dress;
   map = new Minimap($("minimap"), chosen);
   dress();
   await load();
   wire();
+  box.classList.remove("loading");
+  note.remove();
   box.dataset.ready = "yes";
+  ready();
 } catch (error) {
+  box.classList.remove("loading");
   failed(box, error);
 }
