@@ -1,7 +1,8 @@
 """When would a job start that is not submitted yet, when else could it, and what would let it start now?"""
 
 import re
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -11,14 +12,17 @@ from schedd.api.jobs import find_job
 from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import ProblemError
 from schedd.api.question_runner import run_question
-from schedd.api.request_bodies import WhatIfRequest
-from schedd.api.result_views import WhatIfResult
+from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
+from schedd.api.result_views import WhatIfResult, WhatIfVariantResult
 from schedd.api.routes import RouteTable
 from schedd.api.what_if import answer_what_if, stopped_queues
 from schedd.dashboard.rendering import render_page
+from schedd.dashboard.request_steps import RequestStep, smaller_steps
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
+from schedd.dialect import RequestError, parse_walltime, resource_list
 from schedd.dialect.units import format_walltime
 from schedd.engine import JobView, render_job
+from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.start_sentence import StartFacts
@@ -84,6 +88,17 @@ class WhatIfForm(BaseModel):
             return WhatIfRequest(job=self.job, **wanted)
         return WhatIfRequest(request=self.words, queue=self.queue, **wanted)
 
+    def altered_request(self, job: JobView) -> str:
+        """The part of the request of a queued job that differs from the job's; empty: nothing."""
+        if not self.request:
+            return ""
+        try:
+            wanted = resource_list(self.request)
+        except RequestError:
+            return self.request  # the question names the fault
+        changed = {name: value for name, value in wanted.items() if job.resources.get(name) != value}
+        return ",".join(f"{name}={value}" for name, value in changed.items())
+
 
 def normalize_walltime(text: str) -> str:
     """`90m`, `1h`, `2d`, `1h30m` as `HH:MM:SS`; all else as it stands."""
@@ -105,12 +120,15 @@ async def show_what_if(
     """The form, and the answer where there is a question."""
     answer: WhatIfResult | None = None
     job: JobView | None = None
+    compared: WhatIfVariantResult | None = None
+    steps: tuple[tuple[RequestStep, WhatIfVariantResult], ...] = ()
     wrong = asked.unclear
     if request.query_params and not asked.anything:
         wrong = "the form is empty: fill in Nodes, or a qsub -l request"
     if asked.anything and not wrong:
         try:
-            answer, job = await _run_question(request, cluster, visibility, asked, viewer.bearer.name)
+            found = await _run_question(request, cluster, visibility, asked, viewer.bearer)
+            answer, job, compared, steps = found
         except ProblemError as error:
             if error.kind not in {"invalid", "unknown-job"}:
                 raise
@@ -127,13 +145,25 @@ async def show_what_if(
         answer=answer,
         facts=_start_facts(answer) if answer is not None else None,
         job=job,
+        prefilled=asked.request or (_request_text(job) if job is not None else ""),
+        compared=compared,
+        compared_facts=_start_facts(compared) if compared is not None else None,
+        steps=[(step, one, _start_facts(one)) for step, one in steps],
         wrong=wrong,
         queues=sorted(cluster.published.queues),
         stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
     )
 
 
-def _start_facts(answer: WhatIfResult) -> StartFacts:
+def _request_text(job: JobView) -> str:
+    """The request of a job as `qsub -l` takes it, without what the server derives."""
+    derived = {"neednodes", "nodect", "schedselect"} | ({"ncpus", "mpiprocs"} & job.resources.keys())
+    if "ncpus" in job.resources and not ({"nodes", "select", "procs"} & job.resources.keys()):
+        derived.discard("ncpus")
+    return ",".join(f"{name}={value}" for name, value in job.resources.items() if name not in derived)
+
+
+def _start_facts(answer: WhatIfVariantResult) -> StartFacts:
     return StartFacts(
         planned=answer.planned_start,
         expected=answer.expected_start,
@@ -145,8 +175,8 @@ def _start_facts(answer: WhatIfResult) -> StartFacts:
 
 
 async def _run_question(
-    request: Request, cluster: PlanLoop, visibility: JobVisibility, asked: WhatIfForm, who: str
-) -> tuple[WhatIfResult, JobView | None]:
+    request: Request, cluster: PlanLoop, visibility: JobVisibility, asked: WhatIfForm, bearer: Bearer
+) -> "WhatIfPage":
     """The what-if result; and the job in question as it is now."""
     question = asked.question()
     copy = await get_plan_fork(cluster)
@@ -154,8 +184,45 @@ async def _run_question(
     if job is not None and job.run.started >= 0:
         raise ProblemError("invalid", f"job {job.id} runs already")
     expecting = request.app.state.clusters.forecast(cluster.name)
-    found = await run_question(request, answer_what_if, copy, expecting, question, job, cluster.now(), who)
     view = (
         visibility.redact_view(render_job(copy.published, job), copy.published) if job is not None else None
     )
-    return found, view
+    resources = view.resources if view is not None else question.requested_resources
+    altered = asked.altered_request(view) if view is not None else ""
+    walltime = view.walltime if view is not None else read_walltime(resources)
+    steps = tuple(smaller_steps(resources, walltime))
+    variants = ([altered] if altered else []) + [step.request for step in steps]
+    question = question.model_copy(update={"variants": tuple(WhatIfVariant(request=one) for one in variants)})
+    submitter = bearer.name if bearer.role == "user" else ""
+    found = await run_question(
+        request,
+        answer_what_if,
+        copy,
+        expecting,
+        question,
+        job,
+        cluster.now(),
+        bearer.name,
+        (),
+        submitter,
+    )
+    compared = found.variants[0] if altered else None
+    rest = found.variants[len(variants) - len(steps) :]
+    return WhatIfPage(found, view, compared, tuple(zip(steps, rest, strict=True)))
+
+
+def read_walltime(resources: Mapping[str, str]) -> int:
+    """The walltime of a request in seconds; 0: none, or not readable."""
+    try:
+        return parse_walltime(resources.get("walltime", "0"))
+    except RequestError:
+        return 0
+
+
+class WhatIfPage(NamedTuple):
+    """What the page shows: the answer, the job in question, the job as altered, and smaller requests."""
+
+    answer: WhatIfResult
+    job: JobView | None
+    compared: WhatIfVariantResult | None
+    steps: tuple[tuple[RequestStep, WhatIfVariantResult], ...]

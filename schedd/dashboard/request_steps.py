@@ -1,0 +1,47 @@
+"""Smaller variants of a request, for the tables walltime and cpus to likely start of the page What if."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, NamedTuple
+
+from schedd.dialect.units import format_walltime
+
+__all__ = ["RequestStep", "smaller_steps"]
+
+_WALLTIME_SHARES: Final = (0.75, 0.5, 0.25)
+_CPU_SHARES: Final = (0.5, 0.25)
+_MIN_WALLTIME_S: Final = 60
+_CPUS: Final = (
+    ("nodes", re.compile(r"^(\d+:ppn=)(\d+)((?::[^+=]+)*)$")),
+    ("select", re.compile(r"^((?:\d+:)?ncpus=)(\d+)((?::[^+]+)*)$")),
+    ("procs", re.compile(r"^()(\d+)()$")),
+    ("ncpus", re.compile(r"^()(\d+)()$")),
+)
+
+
+class RequestStep(NamedTuple):
+    """A variant of a request: ``label`` is its walltime or number of cpus, ``request`` its changed part."""
+
+    kind: Literal["walltime", "cpus"]
+    label: str
+    request: str
+
+
+def smaller_steps(resources: Mapping[str, str], walltime: int) -> Iterator[RequestStep]:
+    """Yield shorter walltimes, then fewer cpus (per node of ``nodes`` or chunk of ``select``) where the
+    request has one simple part.
+    """
+    for share in _WALLTIME_SHARES:
+        seconds = int(walltime * share)
+        if seconds >= _MIN_WALLTIME_S:
+            text = format_walltime(seconds)
+            yield RequestStep("walltime", text, f"walltime={text}")
+    for name, pattern in _CPUS:
+        match = pattern.match(resources.get(name, ""))
+        if match is None:
+            continue
+        asked = int(match[2])
+        for number in dict.fromkeys(int(asked * share) for share in _CPU_SHARES):
+            if 0 < number < asked:
+                yield RequestStep("cpus", str(number), f"{name}={match[1]}{number}{match[3]}")
+        return

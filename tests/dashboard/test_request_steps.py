@@ -1,0 +1,50 @@
+"""Smaller requests, and the pages that compare requests."""
+
+import re
+
+import httpx2
+import pytest
+
+from schedd.dashboard.request_steps import smaller_steps
+from tests.dashboard.conftest import DashboardSite, token
+
+
+@pytest.mark.parametrize(
+    ("resources", "cpus"),
+    [
+        ({"nodes": "2:ppn=8:ib"}, ["nodes=2:ppn=4:ib", "nodes=2:ppn=2:ib"]),
+        ({"select": "2:ncpus=4:mem=8gb"}, ["select=2:ncpus=2:mem=8gb", "select=2:ncpus=1:mem=8gb"]),
+        ({"procs": "12"}, ["procs=6", "procs=3"]),
+        ({"ncpus": "2"}, ["ncpus=1"]),
+        ({"nodes": "1:ppn=8+2:ppn=4"}, []),
+        ({"nodes": "node7"}, []),
+        ({"nodes": "1:ppn=1"}, []),
+    ],
+)
+def test_steps_halve_the_cpus_of_simple_requests(resources: dict[str, str], cpus: list[str]) -> None:
+    steps = list(smaller_steps(resources, 7200))
+    assert [one.request for one in steps if one.kind == "cpus"] == cpus
+    assert [one.label for one in steps if one.kind == "walltime"] == ["01:30:00", "01:00:00", "00:30:00"]
+    assert [one.label for one in smaller_steps({}, 100)] == ["00:01:15"]
+
+
+def test_a_what_if_about_a_job_is_prefilled_and_compares_the_altered_job(site: DashboardSite) -> None:
+    headers = {"Authorization": f"Bearer {token('admin')}", "Accept": "text/html"}
+    (job, *_) = [one for one in site.get_json("/jobs?state=planned")["jobs"] if "nodes" in one["resources"]]
+    with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers=headers, timeout=60) as client:
+        plain = client.get("/what-if", params={"job": job["id"]}).text
+        request = re.search(r'name="request" value="([^"]*)"', plain)
+        assert request is not None
+        assert f"nodes={job['resources']['nodes']}" in request[1]
+        assert f'name="job" value="{job["id"]}"' in plain
+        assert 'id="compared"' not in plain
+        assert 'id="sooner"' in plain
+        assert "as requested" in plain
+        same = client.get("/what-if", params={"job": job["id"], "request": request[1]}).text
+        assert 'id="compared"' not in same, "nothing is altered"
+        altered = client.get("/what-if", params={"job": job["id"], "request": "walltime=00:01:00"}).text
+        compared = altered.partition('id="compared"')[2].partition("</table>")[0]
+        assert "As altered" in compared
+        assert "00:01:00" in compared
+        wrong = client.get("/what-if", params={"job": job["id"], "request": "nodes=x="})
+        assert wrong.status_code == 422
