@@ -4,7 +4,8 @@ A plan with predicted run times does not know jobs that arrive later and start e
 on the mean (of log waits) of the planned start by walltimes and the 90th percentile of the samples. It is
 corrected by conformal prediction over the latest outcomes and by small steps after each hit and miss (Gibbs
 and Candès 2021). Both are factors on the wait, and are learned apart for short and long waits: where near
-jobs start minutes late, the factor of these would move P90 of long waits by days.
+jobs start minutes late, the factor of these would move P90 of long waits by days. Until there are enough
+outcomes for a correction, P90 is no earlier than the planned start by walltimes.
 """
 
 import heapq
@@ -140,7 +141,10 @@ class StartCalibration:
         p50 = max(predicted, now + 1)
         base = _base(now, planned, late)
         band = self.band(base)
-        wait = exp(min(base + band.correction + band.shift, log(_LONGEST_WAIT_S)))
+        correction = band.correction
+        if band.outcomes < _ENOUGH:
+            correction = max(correction, _base(now, planned, -1) - base)
+        wait = exp(min(base + correction + band.shift, log(_LONGEST_WAIT_S)))
         return CalibratedStart(p50, max(p50, now + round(wait) - _FLOOR))
 
     def record_estimate(self, job: str, at: int, expected: CalibratedStart, planned: int, late: int) -> None:

@@ -179,9 +179,15 @@ def test_deleted_job_changes_no_calibration() -> None:
 
 
 def test_p90_lies_between_the_plan_and_the_90_percent_draw() -> None:
-    one = StartCalibration()
+    one = StartCalibration(tuple(WaitBand(outcomes=20) for _ in range(4)))
     assert one.estimate(0, 100, 5_940, 940).p90 == round((6_000 * 1_000) ** 0.5) - 60
     assert one.estimate(0, 100, 5_940, -1).p90 == 5_940, "without draws, only the plan counts"
+
+
+def test_p90_is_no_earlier_than_the_plan_until_twenty_outcomes_are_known() -> None:
+    one = StartCalibration()
+    assert one.estimate(0, 100, 5_940, 940).p90 == 5_940
+    assert one.estimate(0, 100, 940, 5_940).p90 == round((6_000 * 1_000) ** 0.5) - 60, "the draws are later"
 
 
 def test_jobs_waiting_through_an_outage_move_p90_by_a_bounded_factor() -> None:
