@@ -10,7 +10,7 @@ def test_p90_covers_nine_of_ten_jobs_on_a_small_cluster() -> None:
 
 
 def test_p90_does_not_take_the_first_ends_for_typical_ones() -> None:
-    """The first jobs of a full machine to end are its shortest; forecasts from them alone cover 59 %."""
+    """The first jobs of a full machine to end are its shortest; forecasts from them alone covered 59 %."""
     world = ForecastWorld(nodes=300, waiting=600, start_delay=60, end_delay=120)
     world.run(hours=3)
-    assert world.coverage() >= 0.7
+    assert 0.85 <= world.coverage() <= 0.97
