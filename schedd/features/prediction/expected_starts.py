@@ -165,18 +165,9 @@ def compute_expected_starts(
     given: ExpectedStartsInput, ready: Callable[[Plan], None] = lambda _: None
 ) -> ExpectedStarts:
     """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
-    now, ids, seconds = given.now, given.ids, given.measured
+    now, seconds = given.now, given.measured
     predictions = with_measured_run_times(given.open_jobs.renew_predictions(), seconds)
-    scene = StartSampler.from_plan(
-        given.plan,
-        now,
-        given.since,
-        ids,
-        predictions,
-        queued=given.queued,
-        arrays=given.arrays,
-        rule=given.rule,
-    )
+    scene = _make_sampler(given, predictions)
     order = scene.order
     drawn = scene.sample_plans(ready=ready)
     plan = given.plan.fork()
@@ -197,16 +188,7 @@ def compute_near_starts(
     """
     now, ids = given.now, given.ids
     predictions = with_measured_run_times(given.open_jobs.renew_predictions(), given.measured)
-    scene = StartSampler.from_plan(
-        given.plan,
-        now,
-        given.since,
-        ids,
-        predictions,
-        queued=given.queued,
-        arrays=given.arrays,
-        rule=given.rule,
-    )
+    scene = _make_sampler(given, predictions)
     order, planned = scene.order, scene.planned_starts
     expected = given.expected[order]
     near = np.where(expected >= 0, np.minimum(expected, planned), planned)
@@ -221,6 +203,19 @@ def compute_near_starts(
     missed = np.array([ids[slot] not in found for slot in slots.tolist()])
     until = min(until, int(near[wanted][missed].min(initial=FOREVER)) - 1)
     return NearStarts(now, until, estimates)
+
+
+def _make_sampler(given: ExpectedStartsInput, predictions: Mapping[str, Prediction]) -> StartSampler:
+    return StartSampler.from_plan(
+        given.plan,
+        given.now,
+        given.since,
+        given.ids,
+        predictions,
+        queued=given.queued,
+        arrays=given.arrays,
+        rule=given.rule,
+    )
 
 
 def _estimate_starts(
