@@ -6,9 +6,10 @@ totals. A total is an integer, so that jobs within one point are equal: equal jo
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 __all__ = [
+    "FAIR_SHARE_TERMS",
     "Applicant",
     "Breakdown",
     "JobOwner",
@@ -19,6 +20,11 @@ __all__ = [
     "Term",
     "Weights",
 ]
+
+FAIR_SHARE_TERMS: Final = frozenset(
+    {"fairshare_perc", "fair_share_perc", "fairshare_tree_usage", "fairshare_factor"}
+)
+"""Terms of a priority formula whose values are those of the `OwnerShare`."""
 
 
 class JobOwner(Protocol):

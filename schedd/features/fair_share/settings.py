@@ -8,7 +8,9 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from schedd.features.fair_share.tree import MAX_DEPTH, Level, ShareTree, ShareTreeError
+from schedd.policy.expressions import parse_formula
 from schedd.policy.feature_settings import FeatureSettings
+from schedd.policy.protocol import FAIR_SHARE_TERMS
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
@@ -111,11 +113,27 @@ def _advise(site: Mapping[str, Any]) -> Iterator[str]:
     own = site.get("fair_share")
     if own is None:
         return
-    if not (site.get("priority") or {}).get("fair_share"):
-        yield "fair_share: priority.fair_share is 0: usage has no effect unless a formula uses it"
+    if own.get("enabled", True) and (why := _unused_reason(site)):
+        yield f"fair_share: {why}"
     logs = own.get("accounting")
     if logs and not Path(logs).exists():
         yield f"fair_share.accounting: no {logs} here; earlier use will not count"
+
+
+def _unused_reason(site: Mapping[str, Any]) -> str:
+    """Return why usage does not change the ranks of jobs; empty if it does, or may on some servers."""
+    formula = site.get("formula") or {}
+    text = (formula.get("expression") or "").strip()
+    if text:  # it replaces the weights and the server's formula
+        if FAIR_SHARE_TERMS.isdisjoint(parse_formula(text).names):
+            return "usage has no effect, since formula.expression has no fair-share term"
+        return ""
+    if (site.get("priority") or {}).get("fair_share"):
+        return ""
+    if formula.get("from_server", True):
+        server = "unless the server's job_sort_formula has a fair-share term"
+        return f"priority.fair_share is 0: usage has no effect {server}"
+    return "priority.fair_share is 0: usage has no effect"
 
 
 SETTINGS: Final = FeatureSettings(

@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from schedd.cli.importing.result import ImportResult, Verdict
-from schedd.features.formula.terms import FAIR_SHARE_TERMS, unknown_names
+from schedd.features.formula.terms import unknown_names
 from schedd.policy.expressions import FormulaError, parse_formula
+from schedd.policy.protocol import FAIR_SHARE_TERMS
 from schedd.wire import ResourceTypes
 
 __all__ = ["SERVER_ATTRIBUTES"]

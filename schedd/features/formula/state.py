@@ -10,9 +10,10 @@ from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.features.formula.settings import FormulaSettings
-from schedd.features.formula.terms import FAIR_SHARE_TERMS, FormulaTerms, JobRow, unknown_names
+from schedd.features.formula.terms import FormulaTerms, JobRow, unknown_names
 from schedd.plan.schema import FOUND, KEYS, MOMENT, NUMBER, SHARED, declared
 from schedd.policy.expressions import FormulaError, parse_formula
+from schedd.policy.protocol import FAIR_SHARE_TERMS
 from schedd.wire import JobFacts, ServerFacts
 
 __all__ = [

@@ -20,11 +20,10 @@ from schedd.engine.facts.pools import make_claim
 from schedd.model import FOREVER
 from schedd.policy.expressions import Columns, Expression, Floats
 from schedd.policy.priority import SiteWeights, deadline_value
-from schedd.policy.protocol import OwnerShare, OwnerShares
+from schedd.policy.protocol import FAIR_SHARE_TERMS, OwnerShare, OwnerShares
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts
 
 __all__ = [
-    "FAIR_SHARE_TERMS",
     "LABEL_TERMS",
     "REPLACEABLE",
     "TERMS",
@@ -103,9 +102,6 @@ REPLACEABLE: Final = frozenset(
     }
 )
 """Terms that OpenPBS does not have: a resource of the same name takes the place of the term."""
-FAIR_SHARE_TERMS: Final = frozenset(
-    {"fairshare_perc", "fair_share_perc", "fairshare_tree_usage", "fairshare_factor"}
-)
 
 
 @dataclass(frozen=True, slots=True)

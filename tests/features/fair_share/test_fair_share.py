@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.features.fair_share.rules import follow_site, owner_shares, rate_tree
+from schedd.features.fair_share.settings import SETTINGS
 from schedd.features.fair_share.state import fair_share_state
 from schedd.features.fair_share.tree import ShareRow
 from schedd.features.fair_share.usage import ChargedRun
@@ -15,6 +17,7 @@ from schedd.plan.evaluate import Criterion, CriterionWeights, Evaluation
 from schedd.policy.protocol import OwnerShare
 from schedd.policy.site import site_policy
 from schedd.service.settings.file import SettingsError, read_settings_file
+from schedd.service.settings.site import SiteSettings
 from schedd.wire import JobDeleted, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
@@ -307,3 +310,32 @@ def test_search_for_fairness_puts_the_user_who_waited_longer_first() -> None:
             plan.place(slot, start)
         after = Evaluation(plan, columns, state.now).values()
         assert weights.cost(after, before) < weights.cost(before, before)
+
+
+@pytest.mark.parametrize(
+    ("site", "advice"),
+    [
+        ({}, "priority.fair_share is 0: usage has no effect unless the server's job_sort_formula has"),
+        ({"formula": {"from_server": False}}, "priority.fair_share is 0: usage has no effect"),
+        (
+            {"formula": {"expression": "queue_priority"}},
+            "no effect, since formula.expression has no fair-share term",
+        ),
+        (
+            {"formula": {"expression": "queue_priority"}, "priority": {"fair_share": 5}},
+            "no effect, since formula.expression has no fair-share term",
+        ),
+        ({"formula": {"expression": "10 * fairshare_factor"}}, ""),
+        ({"formula": {"expression": "queue_priority - fairshare_tree_usage"}}, ""),
+        ({"priority": {"fair_share": 5}}, ""),
+        ({"priority": {"fair_share": 5}, "formula": {"from_server": False}}, ""),
+    ],
+)
+def test_settings_advice_names_an_unused_fair_share(site: dict[str, Any], advice: str) -> None:
+    plain = SiteSettings.model_validate(SITE | site).plain
+    assert SETTINGS.advice is not None
+    found = list(SETTINGS.advice(plain))
+    assert len(found) == bool(advice)
+    assert all(advice in line for line in found)
+    off = SITE["fair_share"] | {"enabled": False}
+    assert not list(SETTINGS.advice(SiteSettings.model_validate({"fair_share": off}).plain))
