@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schedd.engine import JobView
 from schedd.store.records import JobHistory
@@ -20,7 +20,7 @@ class ArrayRow:
     waiting: int
     done: int
     all_done_by: int | None
-    """The last end, at full walltimes; None while a subjob has no start."""
+    """The last end, at full walltimes; None while a subjob has no start, or not all jobs are listed."""
 
     @property
     def total(self) -> int:
@@ -47,10 +47,11 @@ class JobRow:
 
 
 def fold_jobs(
-    jobs: Sequence[JobView], ended: Iterable[JobHistory]
+    jobs: Sequence[JobView], ended: Iterable[JobHistory], *, complete: bool = True
 ) -> tuple[tuple[JobRow, ...], tuple[JobRow, ...]]:
     """Return the rows of waiting jobs by likely start, those without a start last; and of running jobs by
-    their end. An array with a waiting subjob is among the waiting jobs.
+    their end. An array with a waiting subjob is among the waiting jobs. ``complete`` is whether ``jobs`` are
+    all jobs.
     """
     arrays: dict[str, list[JobView]] = defaultdict(list)
     rows: list[JobRow] = []
@@ -65,7 +66,10 @@ def fold_jobs(
         if len(members) == 1 and not done[array]:
             rows.append(JobRow(members[0]))
         else:
-            rows.append(_array_row(array, members, done[array]))
+            row = _array_row(array, members, done[array])
+            if row.array is not None and not complete:
+                row = replace(row, array=replace(row.array, all_done_by=None))
+            rows.append(row)
     waiting = sorted((row for row in rows if row.job.state != "running"), key=lambda row: _start_key(row.job))
     running = sorted(
         (row for row in rows if row.job.state == "running"),

@@ -11,11 +11,13 @@ __all__ = ["RequestStep", "smaller_steps"]
 _WALLTIME_SHARES: Final = (0.75, 0.5, 0.25)
 _CPU_SHARES: Final = (0.5, 0.25)
 _MIN_WALLTIME_S: Final = 60
+# Each part begins with a colon and has no other: a pattern that could divide them in several ways would take
+# exponential time for a request that does not match.
 _CPUS: Final = (
-    ("nodes", re.compile(r"^(\d+:ppn=)(\d+)((?::[^+=]+)*)$")),
-    ("select", re.compile(r"^((?:\d+:)?ncpus=)(\d+)((?::[^+]+)*)$")),
-    ("procs", re.compile(r"^()(\d+)()$")),
-    ("ncpus", re.compile(r"^()(\d+)()$")),
+    ("nodes", re.compile(r"^(\d+:ppn=)(\d{1,9})((?::[^+=:]+)*)$")),
+    ("select", re.compile(r"^((?:\d+:)?ncpus=)(\d{1,9})((?::[^+:]+)*)$")),
+    ("procs", re.compile(r"^()(\d{1,9})()$")),
+    ("ncpus", re.compile(r"^()(\d{1,9})()$")),
 )
 
 

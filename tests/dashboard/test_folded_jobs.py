@@ -63,3 +63,11 @@ def test_rows_agree_with_a_plain_count(listed: list[tuple[str, int, int, int]]) 
             ends = [view.planned_end for view in members]
             last = max((end for end in ends if end is not None), default=None)
             assert row.array.all_done_by == (None if None in ends else last)
+
+
+def test_the_end_of_an_array_of_which_only_a_part_is_listed_is_not_known() -> None:
+    views = [replace(VIEW, id=f"7[{index}].s", state="running", planned_end=100) for index in (1, 2)]
+    for complete, end in ((True, 100), (False, None)):
+        _, (row,) = fold_jobs(views, (), complete=complete)
+        assert row.array is not None
+        assert row.array.all_done_by == end

@@ -16,7 +16,7 @@ from schedd.engine.facts.alerts import alert_kinds
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.read.current_faults import REMEDIES, SEVERE_KINDS
+from schedd.service.read.current_faults import REMEDIES, SEVERE_KINDS, fill_in_remedy
 from schedd.service.settings.file import AuthSettings
 from schedd.service.warmup import warm_up
 from tests.dashboard.conftest import token, tokens
@@ -125,3 +125,9 @@ def test_every_text_of_the_daemon_on_a_page_has_its_times_in_the_zone_of_the_rea
     assert found == []
     text = localise_times(capitalise_first("silent since 2026-11-27 03:23:24 UTC"))
     assert text == ('Silent since <time datetime="2026-11-27T03:23:24Z">2026-11-27 03:23:24 UTC</time>')
+
+
+def test_names_with_the_words_of_a_remedy_are_filled_in_once() -> None:
+    assert fill_in_remedy("pbsnodes NODE", "JOBNODE7", "main") == "pbsnodes JOBNODE7"
+    assert fill_in_remedy("schedd resume CLUSTER", "n1", "NODES") == "schedd resume NODES"
+    assert fill_in_remedy("qdel JOB", "", "main") == "qdel JOB"

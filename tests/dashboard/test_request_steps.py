@@ -19,6 +19,11 @@ from tests.dashboard.conftest import DashboardSite, token
         ({"nodes": "1:ppn=8+2:ppn=4"}, []),
         ({"nodes": "node7"}, []),
         ({"nodes": "1:ppn=1"}, []),
+        ({"nodes": "1:ppn=8" + ":a" * 100 + "+1"}, []),
+        ({"nodes": "1:ppn=8:" + ":a" * 100}, []),
+        ({"select": "1:ncpus=8" + ":a=1" * 100 + "+1"}, []),
+        ({"ncpus": "9" * 400}, []),
+        ({"procs": "9" * 5_000}, []),
     ],
 )
 def test_steps_halve_the_cpus_of_simple_requests(resources: dict[str, str], cpus: list[str]) -> None:

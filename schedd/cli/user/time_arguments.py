@@ -53,7 +53,9 @@ def parse_wish_time(text: str, now: int) -> int:
     here = datetime.fromtimestamp(now)  # noqa: DTZ006  (local time, whose offset the result looks up)
     midnight = here.replace(hour=0, minute=0, second=0, microsecond=0)
     if day == "tonight" and not clock:
-        ahead, hour = (0 if here.hour < _MORNING_H else 1), _MORNING_H
+        hour = _MORNING_H
+    if day == "tonight" and hour <= _MORNING_H:
+        ahead = 0 if here.hour < _MORNING_H else 1
     elif day in ("tonight", "today"):
         ahead = 0 if clock else 1
     elif day == "tomorrow":

@@ -38,7 +38,8 @@ def show_my_jobs(
         for one in recently_ended(request, cluster)
         if whose and one.owner.partition("@")[0] == whose and visibility.shows_owner(one.owner)
     ]
-    waiting, running = fold_jobs(found.rows if whose else (), ended)
+    rows = found.rows if whose else ()
+    waiting, running = fold_jobs(rows, ended, complete=len(rows) == found.total)
     return render_page(
         request,
         "my-jobs",
@@ -47,7 +48,7 @@ def show_my_jobs(
         whose=whose,
         own=own,
         found=found,
-        rows=found.rows if whose else (),
+        rows=rows,
         waiting=waiting,
         running=running,
         ended=ended[:_MAX_ENDED_JOBS],

@@ -1,5 +1,6 @@
 """Current faults of a cluster, each with its start and the command that helps."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -7,7 +8,15 @@ from typing import Final, Literal
 from schedd.engine import OpenAlert
 from schedd.service.cluster.plan_loop import PlanLoop
 
-__all__ = ["REMEDIES", "SEVERE_KINDS", "CurrentFault", "JobStartState", "current_faults", "job_start_state"]
+__all__ = [
+    "REMEDIES",
+    "SEVERE_KINDS",
+    "CurrentFault",
+    "JobStartState",
+    "current_faults",
+    "fill_in_remedy",
+    "job_start_state",
+]
 
 _ADAPTER_LOG: Final = "journalctl -u pbs-adapter -n 50"
 _DAEMON_LOG: Final = "journalctl -u schedd -n 50"
@@ -139,10 +148,11 @@ def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[Curre
                 one.kind in SEVERE_KINDS,
                 one.text,
                 one.since,
-                _fill_in(remedy, one, loop.name),
+                fill_in_remedy(remedy, one.about, loop.name),
             )
 
 
-def _fill_in(remedy: str, alert: OpenAlert, cluster: str) -> str:
-    remedy = remedy.replace("CLUSTER", cluster)
-    return remedy.replace("NODE", alert.about).replace("JOB", alert.about) if alert.about else remedy
+def fill_in_remedy(remedy: str, about: str, cluster: str) -> str:
+    """Return the command with the names of the cluster, and of the node or job if it is known."""
+    known = {"CLUSTER": cluster, "NODE": about, "JOB": about}
+    return re.sub("|".join(known), lambda word: known[word[0]] or word[0], remedy)

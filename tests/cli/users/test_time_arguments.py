@@ -20,6 +20,9 @@ FRIDAY = local(27, 20.5)
     ("text", "day", "hour"),
     [
         ("tonight", 28, 6),
+        ("tonight 2:00", 28, 2),
+        ("tonight 6:00", 28, 6),
+        ("tonight 23:00", 27, 23),
         ("today", 28, 0),
         ("tomorrow", 28, 0),
         ("Tomorrow 9:00", 28, 9),
@@ -39,6 +42,7 @@ def test_a_wish_is_a_future_time(text: str, day: int, hour: float) -> None:
 def test_the_present_weekday_is_the_one_of_next_week_once_its_time_has_passed() -> None:
     assert parse_wish_time("friday", FRIDAY) == local(4, month=12)
     assert parse_wish_time("tonight", local(27, 3)) == local(27, 6)
+    assert parse_wish_time("tonight 5:00", local(27, 3)) == local(27, 5)
 
 
 @pytest.mark.parametrize("text", ["", " ", "25:00", "fri 8", "fri8:00", "someday", "8:61", "friday 24:00"])
