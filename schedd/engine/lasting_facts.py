@@ -83,9 +83,9 @@ def dump_lasting_facts(state: EngineState) -> Iterator[bytes]:
     for one in components():
         for name in lasting_fields(one):
             how, value = field_rule(one.state, name), lasting_value(one, state.part(one.state), name)
-            if how.mixed:
+            if how.mixed and value is not None:
                 yield from _mixed_member(f"{one.name}.{name}", *how.save(value))
-            else:
+            elif not how.mixed:
                 yield b"," + _member(f"{one.name}.{name}", _saved(how, value))
     yield b"," + _member("policy", _policy(state))
     yield b"," + _member("server", save_facts(state.server))

@@ -141,10 +141,10 @@ class StartCalibration:
         p50 = max(predicted, now + 1)
         base = _base(now, planned, late)
         band = self.band(base)
-        correction = band.correction
+        correction, shift = band.correction, band.shift
         if band.outcomes < _ENOUGH:
-            correction = max(correction, _base(now, planned, -1) - base)
-        wait = exp(min(base + correction + band.shift, log(_LONGEST_WAIT_S)))
+            correction, shift = max(correction, _base(now, planned, -1) - base), max(shift, 0.0)
+        wait = exp(min(base + correction + shift, log(_LONGEST_WAIT_S)))
         return CalibratedStart(p50, max(p50, now + round(wait) - _FLOOR))
 
     def record_estimate(self, job: str, at: int, expected: CalibratedStart, planned: int, late: int) -> None:

@@ -290,6 +290,15 @@ def test_learned_run_times_outlive_a_rebuild_also_under_their_earlier_name(key: 
     assert predicted(fresh, "before") != learned
 
 
+def test_predictions_may_be_turned_on_when_the_plan_is_rebuilt() -> None:
+    cluster = Cluster(nodes=2)
+    data = facts_of(cluster.engine)
+    assert "prediction.predictor" not in json.loads(data), "an earlier version would report it"
+    engine, unread = Engine.from_facts(data, replace(cluster.engine.state.settings, predict=True))
+    assert unread == []
+    assert engine.blank_components == {"prediction"}
+
+
 def test_run_times_of_another_version_are_named_and_nothing_else_is_lost() -> None:
     cluster = taught()
 

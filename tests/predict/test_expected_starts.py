@@ -188,6 +188,10 @@ def test_p90_is_no_earlier_than_the_plan_until_twenty_outcomes_are_known() -> No
     one = StartCalibration()
     assert one.estimate(0, 100, 5_940, 940).p90 == 5_940
     assert one.estimate(0, 100, 940, 5_940).p90 == round((6_000 * 1_000) ** 0.5) - 60, "the draws are later"
+    for number in range(19):
+        one.issue_estimate(f"hit{number}", 0, 100, 5_940, 940)
+        one.record_start(f"hit{number}", 0)
+    assert one.estimate(0, 100, 5_940, 940).p90 == 5_940, "the steps after hits do not move it either"
 
 
 def test_jobs_waiting_through_an_outage_move_p90_by_a_bounded_factor() -> None:
