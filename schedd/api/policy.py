@@ -20,7 +20,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.component import PreemptedRun
+from schedd.engine.component.hook_values import PreemptedRun
 from schedd.engine.preview import ConflictingJob, Preview, PreviewedMove, preview
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.background.search_worker import trial_search

@@ -13,7 +13,7 @@ from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
-from schedd.engine.component import present_shares
+from schedd.engine.component.ranking_hooks import present_shares
 from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.policy.protocol import Breakdown, Term
 from schedd.policy.ranks import value_of_rank

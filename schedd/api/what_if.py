@@ -31,7 +31,7 @@ from schedd.engine import (
     render_job,
     what_if_details,
 )
-from schedd.engine.component import slots_named
+from schedd.engine.component.what_if_hooks import slots_named
 from schedd.engine.facts.job_requests import queue_stop_reason
 from schedd.model import FOREVER, Never, Placement, Share, StartKnown, WaitingFor
 from schedd.policy.site import parse_economy

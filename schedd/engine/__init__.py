@@ -6,15 +6,14 @@ feature are parts of the engine and import its modules directly.
 """
 
 from schedd.engine.checkpoint import CheckpointError
-from schedd.engine.component import (
+from schedd.engine.component.job_hooks import (
     first_estimates,
     job_details,
     job_labels,
     job_refusal,
     job_scopes,
-    rank_in_what_if,
-    what_if_details,
 )
+from schedd.engine.component.what_if_hooks import rank_in_what_if, what_if_details
 from schedd.engine.engine import Engine
 from schedd.engine.facts.alerts import OpenAlert, alert_kinds
 from schedd.engine.facts.records import (

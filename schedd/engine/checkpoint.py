@@ -18,7 +18,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component import component_calls, load_parts, owner_shares, save_parts
+from schedd.engine.component.parts import load_parts, save_parts
+from schedd.engine.component.ranking_hooks import owner_shares
+from schedd.engine.component.registry import component_calls
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.encoding import load_records, save_records
 from schedd.engine.facts.records import Cause, ChangeSet, RankingProgress

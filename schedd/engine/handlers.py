@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from schedd.engine import plan_improvements
-from schedd.engine.component import component_calls, component_handlers, components
+from schedd.engine.component.registry import component_calls, component_handlers, components
 from schedd.engine.facts.arrivals import defer_arrivals, pop_arrival
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources

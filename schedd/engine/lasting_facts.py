@@ -15,7 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component import Component, components, lasting_fields, lasting_value, rebuild_components
+from schedd.engine.component.cluster_hooks import rebuild_components
+from schedd.engine.component.declaration import Component
+from schedd.engine.component.parts import lasting_fields, lasting_value
+from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import raise_alert
 from schedd.engine.facts.carried_jobs import load_carried_job, save_carried_job
 from schedd.engine.facts.carry_over import carry_job

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from schedd.engine.component import NodeClaim, PreemptedRun, component_claim, preempted_runs
+from schedd.engine.component.cluster_hooks import component_claim
+from schedd.engine.component.hook_values import NodeClaim, PreemptedRun
+from schedd.engine.component.what_if_hooks import preempted_runs
 from schedd.engine.engine import Engine
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState

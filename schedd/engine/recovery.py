@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Final
 
-from schedd.engine.component import components, rebuild_components, rebuilt_part
+from schedd.engine.component.cluster_hooks import rebuild_components
+from schedd.engine.component.parts import rebuilt_part
+from schedd.engine.component.registry import components
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.carry_over import carry_jobs
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources

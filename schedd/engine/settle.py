@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.engine.component import component_calls
+from schedd.engine.component.registry import component_calls
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import is_to_return, leave_lost_nodes

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.engine.component import component_slots
+from schedd.engine.component.cluster_hooks import component_slots
 from schedd.engine.facts.displayed_start import are_outdated
 from schedd.engine.facts.job_requests import slot_limited
 from schedd.engine.facts.phases import find_fault

@@ -9,13 +9,9 @@ from typing import Any, get_args
 import pytest
 
 from schedd.engine import handlers
-from schedd.engine.component import (
-    Component,
-    component_calls,
-    component_handlers,
-    components,
-    lasting_fields,
-)
+from schedd.engine.component.declaration import Component
+from schedd.engine.component.parts import lasting_fields
+from schedd.engine.component.registry import component_calls, component_handlers, components
 from schedd.engine.facts.alerts import alert_kinds
 from schedd.plan.schema import field_rule
 from schedd.wire import Event, NodeChanged, PlanningHeld, PlanningReleased

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schedd.engine.component import present_shares
+from schedd.engine.component.ranking_hooks import present_shares
 from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
 from schedd.wire import QueueFacts
 from tests.engine.cluster import Cluster, T

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine, EngineSettings, handlers, settle
-from schedd.engine.component import reason_to_replan
+from schedd.engine.component.placement_hooks import reason_to_replan
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import placement
 from schedd.engine.run import dispatch, reevaluation

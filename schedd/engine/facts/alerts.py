@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-from schedd.engine.component import components
+from schedd.engine.component.registry import components
 
 __all__ = ["FADES", "OpenAlert", "alert_kinds", "close_alerts", "raise_alert"]
 

@@ -13,18 +13,12 @@ import numpy as np
 
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import (
-    component_limits,
-    components,
-    empty_parts,
-    fork_parts,
-    job_restriction,
-    job_scopes,
-    measured_draws,
-    node_order,
-    note_record,
-    usage_history,
-)
+from schedd.engine.component.cluster_hooks import component_limits, measured_draws
+from schedd.engine.component.job_hooks import job_scopes, note_record
+from schedd.engine.component.parts import empty_parts, fork_parts
+from schedd.engine.component.placement_hooks import job_restriction, node_order
+from schedd.engine.component.ranking_hooks import usage_history
+from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.carried_jobs import CARRIED_JOBS, CarriedJob
@@ -287,7 +281,7 @@ class EngineState:
 
     # ---- components -----------------------------------------------------------------------------
     parts: dict[type[Any], Any] = declared(FieldRule(fork_parts, saved=False), make=dict)
-    """The states of components, by their types: see ``component.py``."""
+    """The states of components, by their types: see ``Component.state``."""
 
     # ---- prices -----------------------------------------------------------------------------------
     capped: dict[str, None] = declared(KEYS, make=dict)

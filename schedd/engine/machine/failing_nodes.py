@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from schedd.engine.component import components, judge_run
+from schedd.engine.component.job_hooks import judge_run
+from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import raise_alert
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import added_features, components, withdraw_nodes
+from schedd.engine.component.cluster_hooks import added_features, withdraw_nodes
+from schedd.engine.component.registry import components
 from schedd.engine.facts.job_requests import planner_node
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import queue_if_many

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import RunTimeSource, run_time_predictions, unmovable_jobs
+from schedd.engine.component.hook_values import RunTimeSource
+from schedd.engine.component.job_hooks import run_time_predictions
+from schedd.engine.component.placement_hooks import unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts

@@ -1,6 +1,7 @@
 """Reasons why an eligible job has no start: unusable nodes, or a request that can never be met."""
 
-from schedd.engine.component import components, job_restriction
+from schedd.engine.component.placement_hooks import job_restriction
+from schedd.engine.component.registry import components
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.model import Never, WaitingFor

@@ -6,15 +6,14 @@ from itertools import accumulate
 
 import numpy as np
 
-from schedd.engine.component import (
+from schedd.engine.component.job_hooks import job_refusal, leave_components
+from schedd.engine.component.placement_hooks import (
     choose_alternatives,
     component_confinement,
     component_wait,
     is_planned_on_hold,
-    job_refusal,
-    leave_components,
-    promise_ends,
 )
+from schedd.engine.component.promise_hooks import promise_ends
 from schedd.engine.facts.job_requests import find_uncounted, first_waiting_reason, is_eligible
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase

@@ -1,6 +1,6 @@
 """Placement of an arriving or replanned job by the site's placement policy."""
 
-from schedd.engine.component import rearrange_nodes
+from schedd.engine.component.placement_hooks import rearrange_nodes
 from schedd.engine.facts.records import Cause, JobRecord, PlacementChoice
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.dependencies import last_starts

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import component_breakdown, label_points
+from schedd.engine.component.ranking_hooks import component_breakdown, label_points
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase

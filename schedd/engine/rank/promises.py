@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import gets_no_promise, guaranteed_start, note_end_of_promise
+from schedd.engine.component.promise_hooks import gets_no_promise, guaranteed_start, note_end_of_promise
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.displayed_start import are_outdated, is_outdated
 from schedd.engine.facts.job_requests import slot_limited

@@ -2,7 +2,7 @@
 
 from types import TracebackType
 
-from schedd.engine.component import leave_components
+from schedd.engine.component.job_hooks import leave_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import JobRecord, Phase

@@ -11,7 +11,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from schedd.engine.component import component_ranks, label_points, last_place_checks, present_shares
+from schedd.engine.component.ranking_hooks import (
+    component_ranks,
+    label_points,
+    last_place_checks,
+    present_shares,
+)
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, EngineState

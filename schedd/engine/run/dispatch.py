@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from schedd.engine.component import (
-    Confinement,
+from schedd.engine.component.cluster_hooks import component_slots
+from schedd.engine.component.hook_values import Confinement
+from schedd.engine.component.job_hooks import note_dispatch
+from schedd.engine.component.placement_hooks import (
     component_confinement,
-    component_slots,
     is_planned_on_hold,
-    note_dispatch,
     reason_to_replan,
 )
 from schedd.engine.facts.job_requests import slot_limited

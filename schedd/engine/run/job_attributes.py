@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.component import comment_remarks, run_time_predictions
+from schedd.engine.component.job_hooks import comment_remarks, run_time_predictions
 from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_update
 from schedd.engine.facts.explanations import explain_job, request_notes, server_refusal
 from schedd.engine.facts.pools import binding

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from schedd.dialect import find_dialect
 from schedd.dialect.advres import read_advres
-from schedd.engine.component import component_calls, is_requeued_on_purpose, job_scopes, leave_components
+from schedd.engine.component.job_hooks import is_requeued_on_purpose, job_scopes, leave_components
+from schedd.engine.component.registry import component_calls
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.job_requests import (

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from schedd.engine.component import present_shares
+from schedd.engine.component.ranking_hooks import present_shares
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.quarantine import JobErrorGuard

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.component import job_refusal
+from schedd.engine.component.job_hooks import job_refusal
 from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL
 from schedd.engine.facts.job_requests import first_waiting_reason
 from schedd.engine.facts.records import Cause, JobRecord, Phase

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from schedd.dialect import find_dialect
-from schedd.engine.component import component_calls
+from schedd.engine.component.registry import component_calls
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.phases import Step, apply_step

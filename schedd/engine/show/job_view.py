@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from schedd.engine.component import component_notes, job_details, job_labels
+from schedd.engine.component.job_hooks import component_notes, job_details, job_labels
 from schedd.engine.facts.displayed_start import displayed_start
 from schedd.engine.facts.explanations import explain_job, format_moment, job_notes
 from schedd.engine.facts.pools import binding, free_amounts

@@ -11,15 +11,15 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from schedd.engine.component import (
-    ForecastRounds,
+from schedd.engine.component.cluster_hooks import (
     component_blocks,
-    components,
-    forecast_rounds,
     measured_draws,
     node_details,
     published_parts,
 )
+from schedd.engine.component.hook_values import ForecastRounds
+from schedd.engine.component.job_hooks import forecast_rounds
+from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.job_numbers import JobNumbers
 from schedd.engine.facts.job_requests import queue_stop_reason

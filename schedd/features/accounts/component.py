@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schedd.engine.component import Component
+from schedd.engine.component.declaration import Component
 from schedd.features.accounts.changes import follow_changes, next_change
 from schedd.features.accounts.rules import (
     charge_run,

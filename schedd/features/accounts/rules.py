@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.component import PricedUse, UseBegan, charge_factor
+from schedd.engine.component.hook_values import PricedUse, UseBegan
+from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase

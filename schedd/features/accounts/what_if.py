@@ -1,6 +1,6 @@
 """What a job that is only asked about would have to wait for, by its account."""
 
-from schedd.engine.component import charge_factor
+from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import PlanSnapshot

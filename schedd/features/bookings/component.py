@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from schedd.engine.component import AlertKind, Component
+from schedd.engine.component.declaration import Component
+from schedd.engine.component.hook_values import AlertKind
 from schedd.features.bookings.placement import (
     booked_jobs,
     booked_slots,

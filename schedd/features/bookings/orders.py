@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from schedd.engine.component import leave_components
+from schedd.engine.component.job_hooks import leave_components
 from schedd.engine.facts.state import EngineState
 from schedd.features.bookings.placement import free_booking_slots
 from schedd.features.bookings.rules import book, booking_key

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from schedd.dialect.advres import read_advres
-from schedd.engine.component import is_known_reservation
+from schedd.engine.component.placement_hooks import is_known_reservation
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import Cause, JobRecord

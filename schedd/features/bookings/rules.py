@@ -11,7 +11,9 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect import request_family
-from schedd.engine.component import PricedUse, UseBegan, components, leave_components
+from schedd.engine.component.hook_values import PricedUse, UseBegan
+from schedd.engine.component.job_hooks import leave_components
+from schedd.engine.component.registry import components
 from schedd.engine.facts.job_requests import ParsedRequest, find_uncounted
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import HORIZON, EngineState

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.deadline import read_deadline
-from schedd.engine.component import is_planned_on_hold
+from schedd.engine.component.placement_hooks import is_planned_on_hold
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schedd.engine.component import Component
+from schedd.engine.component.declaration import Component
 from schedd.features.fair_share.rules import (
     charge_run,
     follow_site,

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from schedd.engine.component import Floats, charged_jobs, job_labels
+from schedd.engine.component.hook_values import Floats
+from schedd.engine.component.job_hooks import charged_jobs, job_labels
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.fair_share.settings import FairShareSettings

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schedd.engine.component import Floats
+from schedd.engine.component.hook_values import Floats
 from schedd.engine.facts.state import EngineState
 from schedd.features.fair_share.settings import FairShareSettings
 from schedd.features.fair_share.tree import Names, RatedTree, ShareTree

@@ -6,14 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine.component import (
-    RunTimeSource,
-    job_labels,
-    label_points,
-    owner_shares,
-    present_shares,
-    run_time_predictions,
-)
+from schedd.engine.component.hook_values import RunTimeSource
+from schedd.engine.component.job_hooks import job_labels, run_time_predictions
+from schedd.engine.component.ranking_hooks import label_points, owner_shares, present_shares
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import plan_job, replan

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from schedd.engine.component import owner_shares
+from schedd.engine.component.ranking_hooks import owner_shares
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState

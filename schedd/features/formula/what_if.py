@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine.component import job_labels, label_points
+from schedd.engine.component.job_hooks import job_labels
+from schedd.engine.component.ranking_hooks import label_points
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot

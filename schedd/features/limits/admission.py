@@ -9,7 +9,7 @@ running jobs, and after the run what was used.
 from collections.abc import Iterable
 from typing import Final
 
-from schedd.engine.component import job_scopes
+from schedd.engine.component.job_hooks import job_scopes
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.pools import make_claim

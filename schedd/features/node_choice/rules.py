@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.topology import read_level
-from schedd.engine.component import job_labels
+from schedd.engine.component.job_hooks import job_labels
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schedd.engine.component import Component
+from schedd.engine.component.declaration import Component
 from schedd.features.partitions.rules import (
     charge_factor,
     choose_partition,

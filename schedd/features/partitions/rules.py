@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.dialect.partition import NODE_PARTITION, PARTITION
-from schedd.engine.component import Restriction, unmovable_jobs
+from schedd.engine.component.hook_values import Restriction
+from schedd.engine.component.placement_hooks import unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, EngineState

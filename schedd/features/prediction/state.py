@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schedd.engine.component import ForecastRounds
+from schedd.engine.component.hook_values import ForecastRounds
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import Arrays, FieldRule, declared
 from schedd.predict import Prediction, RunTimePredictor

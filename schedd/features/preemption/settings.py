@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from schedd.engine.component import job_labels
+from schedd.engine.component.job_hooks import job_labels
 from schedd.policy.access import Access
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.policy.recurrence import Recurrence

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.engine.component import EarlierStart
+from schedd.engine.component.hook_values import EarlierStart
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import find_candidates, is_preemptor
 from schedd.features.preemption.planning import PlanAtNow, find_preemption

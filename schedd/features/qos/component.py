@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schedd.engine.component import Component
+from schedd.engine.component.declaration import Component
 from schedd.features.qos.rules import charge_factor, labels, points, refusal
 from schedd.features.qos.state import QosState, publish_qos
 from schedd.features.qos.waits import forget_run, note_start

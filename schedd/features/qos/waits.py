@@ -1,6 +1,6 @@
 """Histograms of the waiting times of started jobs, by queue and QOS."""
 
-from schedd.engine.component import job_labels
+from schedd.engine.component.job_hooks import job_labels
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.qos.settings import QosSettings

@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.advres import read_advres
-from schedd.engine.component import Restriction, is_own_reservation
+from schedd.engine.component.hook_values import Restriction
+from schedd.engine.component.placement_hooks import is_own_reservation
 from schedd.engine.facts.job_requests import ParsedRequest, open_gates
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.component import NodeClaim, withdraw_nodes
+from schedd.engine.component.cluster_hooks import withdraw_nodes
+from schedd.engine.component.hook_values import NodeClaim
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schedd.engine.component import Component
+from schedd.engine.component.declaration import Component
 from schedd.features.transfers.held_placements import has_held_placement
 from schedd.features.transfers.rules import (
     awaits_step,

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 import structlog
 
 from schedd.engine import Engine, EngineSettings, Phase
-from schedd.engine.component import awaits
+from schedd.engine.component.job_hooks import awaits
 from schedd.engine.facts import records
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.service.cluster.earlier_parts import earlier_parts

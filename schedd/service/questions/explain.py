@@ -16,7 +16,7 @@ from schedd.engine import (
     last_change,
     published_record,
 )
-from schedd.engine.component import ranking_setting
+from schedd.engine.component.ranking_hooks import ranking_setting
 from schedd.engine.facts.explanations import explain_choice
 from schedd.engine.facts.job_requests import waiting_reasons
 from schedd.model import Never, WaitingFor

@@ -13,16 +13,11 @@ from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import HORIZON, EngineState, PlanSnapshot, published_record
-from schedd.engine.component import (
-    Restriction,
-    components,
-    earlier_start_in_what_if,
-    job_refusal,
-    job_restriction,
-    job_scopes,
-    node_order,
-    variants_in_what_if,
-)
+from schedd.engine.component.hook_values import Restriction
+from schedd.engine.component.job_hooks import job_refusal, job_scopes
+from schedd.engine.component.placement_hooks import job_restriction, node_order
+from schedd.engine.component.registry import components
+from schedd.engine.component.what_if_hooks import earlier_start_in_what_if, variants_in_what_if
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
     RequestReader,

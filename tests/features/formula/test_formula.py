@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.engine import Engine
-from schedd.engine.component import owner_shares
+from schedd.engine.component.ranking_hooks import owner_shares
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.plan_snapshot import publish_snapshot

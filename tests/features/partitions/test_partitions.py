@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import Engine
-from schedd.engine.component import charge_factor
+from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.partitions.membership import OUTSIDE_ALL
 from schedd.features.partitions.rules import job_partition

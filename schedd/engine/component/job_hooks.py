@@ -1,0 +1,180 @@
+"""Hooks about jobs: labels, refusals, runs and their outcomes, predictions, charges, and views."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource
+from schedd.engine.component.registry import component_calls, components
+from schedd.engine.facts.bookkeeping import Bookkeeping
+from schedd.model import Never
+from schedd.policy.limits import label_scope
+from schedd.wire import JobFacts
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.records import JobRecord
+    from schedd.engine.facts.state import EngineState
+    from schedd.engine.show.plan_snapshot import PlanSnapshot
+
+__all__ = [
+    "awaits",
+    "charge_factor",
+    "charged_jobs",
+    "comment_remarks",
+    "component_notes",
+    "first_estimates",
+    "forecast_rounds",
+    "is_requeued_on_purpose",
+    "job_details",
+    "job_labels",
+    "job_refusal",
+    "job_scopes",
+    "judge_run",
+    "leave_components",
+    "note_dispatch",
+    "note_record",
+    "run_time_predictions",
+]
+
+
+def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
+    """Report a new or changed job to the components."""
+    for name, call in component_calls("record_changed"):
+        with Bookkeeping(state, record.id, f"its change in the component {name}"):
+            call(state, before, record)
+
+
+def run_time_predictions(state: "EngineState") -> RunTimeSource | None:
+    """Return the source of predicted run times of the first component that has one; None: none has."""
+    for _, call in component_calls("run_time_predictions"):
+        found: RunTimeSource | None = call(state)
+        if found is not None:
+            return found
+    return None
+
+
+def forecast_rounds(state: "EngineState") -> ForecastRounds:
+    """Return when expected starts were computed, by the first component that computes them."""
+    for _, call in component_calls("forecast_rounds"):
+        found: ForecastRounds | None = call(state)
+        if found is not None:
+            return found
+    return ForecastRounds()
+
+
+def first_estimates(state: "EngineState", job: str) -> dict[str, int]:
+    """Return the first expected start of a job by kind of estimate."""
+    found: dict[str, int] = {}
+    for _, call in component_calls("first_estimates"):
+        found |= call(state, job)
+    return found
+
+
+def judge_run(
+    state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str, *, failed: bool
+) -> None:
+    """Report to the components whether a job failed early on nodes, or was refused there."""
+    for _, call in component_calls("run_judged"):
+        call(state, record, nodes, event, failed)
+
+
+def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str) -> None:
+    """Report to the components a run decision for a job on these nodes."""
+    for _, call in component_calls("job_dispatched"):
+        call(state, record, nodes, event)
+
+
+@cache
+def _label_sources() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Mapping[str, str]], ...]:
+    """The functions ``labels`` of all components: they are called for each job that is read."""
+    return tuple(one.labels for one in components() if one.labels is not None)
+
+
+def job_labels(known: "EngineState | PlanSnapshot", facts: JobFacts) -> dict[str, str]:
+    """The labels of a job, by kind."""
+    return {kind: name for find in _label_sources() for kind, name in find(known, facts).items()}
+
+
+def job_scopes(known: "EngineState | PlanSnapshot", facts: JobFacts) -> frozenset[str]:
+    """The labels of a job as the scopes of limits that count it: see ``Limit.scope``."""
+    labels = job_labels(known, facts)
+    return frozenset(map(label_scope, labels, labels.values()))
+
+
+def job_refusal(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Never | None:
+    """Why a job can never run as it was submitted; None: it can."""
+    for find in _refusals():
+        found = find(known, facts)
+        if found is not None:
+            return found
+    return None
+
+
+@cache
+def _refusals() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Never | None], ...]:
+    """The functions ``refusal`` of all components: they are called for each job that is placed."""
+    return tuple(one.refusal for one in components() if one.refusal is not None)
+
+
+def charge_factor(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float:
+    """The factor of the cost of a job: the product of all components' factors."""
+    factor = 1.0
+    for one in components():
+        if one.charge_factor is not None:
+            factor *= one.charge_factor(known, facts)
+    return factor
+
+
+def charged_jobs(state: "EngineState", record: "JobRecord") -> Sequence[JobFacts]:
+    """Return the jobs whose owners are charged with a run that ended; usually the job itself."""
+    for one in components():
+        found = one.charged_jobs(state, record) if one.charged_jobs is not None else None
+        if found is not None:
+            return found
+    return (record.facts,)
+
+
+def is_requeued_on_purpose(state: "EngineState", record: "JobRecord") -> bool:
+    """Whether a component requeued a running job that is back in its queue."""
+    checks = (one.requeued_on_purpose for one in components())
+    return any(check(state, record) for check in checks if check is not None)
+
+
+def comment_remarks(state: "EngineState", record: "JobRecord", start: int) -> list[str]:
+    """Remarks of all components for the comment of a job with a planned start."""
+    calls = (one.comment_remarks for one in components())
+    return [remark for call in calls if call is not None for remark in call(state, record, start)]
+
+
+@cache
+def _detail_sources() -> tuple[Callable[["PlanSnapshot", "JobRecord", int], Mapping[str, Any]], ...]:
+    """The functions ``job_details`` of all components: they are called for each job that is read."""
+    return tuple(one.job_details for one in components() if one.job_details is not None)
+
+
+def job_details(published: "PlanSnapshot", record: "JobRecord", start: int) -> dict[str, Any]:
+    """By field of a job's view: the values of components."""
+    found: dict[str, Any] = {}
+    for find in _detail_sources():
+        found |= find(published, record, start)
+    return found
+
+
+def component_notes(published: "PlanSnapshot", record: "JobRecord") -> list[str]:
+    """Remarks of all components on a job."""
+    return [note for one in components() if one.notes is not None for note in one.notes(published, record)]
+
+
+def leave_components(state: "EngineState", key: str) -> None:
+    """Report to the components that a job or use left the plan and does not run."""
+    for _, call in component_calls("job_left_plan"):
+        call(state, key)
+
+
+def awaits(state: "EngineState", decision: Any) -> bool | None:
+    """Whether what the decision led to is still awaited; None for a decision of no component."""
+    for one in components():
+        check = one.open_decisions.get(type(decision))
+        if check is not None:
+            return check(state, decision)
+    return None

@@ -1,0 +1,156 @@
+"""Hooks about the place of a job in the plan: conditions, restrictions, nodes, and named reservations."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from schedd.engine.component.hook_values import Confinement, Restriction
+from schedd.engine.component.registry import component_calls, components
+from schedd.model import Never, WaitingFor
+from schedd.wire import JobFacts
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.records import Cause, JobRecord
+    from schedd.engine.facts.state import EngineState
+    from schedd.engine.show.plan_snapshot import PlanSnapshot
+
+__all__ = [
+    "choose_alternatives",
+    "component_confinement",
+    "component_wait",
+    "is_known_reservation",
+    "is_own_reservation",
+    "is_planned_on_hold",
+    "job_restriction",
+    "node_order",
+    "rearrange_nodes",
+    "reason_to_replan",
+    "unmovable_jobs",
+]
+
+
+def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Never | None:
+    """What a job must wait for before it may be planned, or why it can never run; None: it may be planned."""
+    for name, check in component_calls("must_wait"):
+        wait: WaitingFor | Never | None = check(state, record)
+        if wait is not None:
+            for other, leave in component_calls("job_left_plan"):
+                if other != name:  # what the others hold for the job is not needed while it waits
+                    leave(state, record.id)
+            return wait
+    return None
+
+
+def component_confinement(state: "EngineState", record: "JobRecord") -> Confinement | None:
+    """Return the only place and time of a job; None: any."""
+    for check in _confinements():
+        found = check(state, record)
+        if found is not None:
+            return found
+    return None
+
+
+@cache
+def _confinements() -> tuple[Callable[["EngineState", "JobRecord"], Confinement | None], ...]:
+    """The functions ``confinement`` of all components: they are called for each job that is placed."""
+    return tuple(one.confinement for one in components() if one.confinement is not None)
+
+
+def job_restriction(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Restriction | None:
+    """The nodes and times to which a job is restricted; None: to none.
+
+    If several components restrict it, all restrictions hold. At most one of them has a pool.
+    """
+    found: Restriction | None = None
+    for restricts in _restrictions():
+        other = restricts(known, facts)
+        if other is not None and found is not None:
+            found = Restriction(
+                f"{found.place} in {other.place}",
+                (*found.nodes, *other.nodes),
+                found.pool or other.pool,
+                " or ".join(filter(None, (found.remedy, other.remedy))),
+            )
+        elif other is not None:
+            found = other
+    return found
+
+
+def choose_alternatives(state: "EngineState", record: "JobRecord") -> None:
+    """Let components choose among alternatives of a job's request, before it is placed."""
+    for chooses in _choices():
+        chooses(state, record)
+
+
+@cache
+def _choices() -> tuple[Callable[["EngineState", "JobRecord"], None], ...]:
+    """The functions ``before_placement`` of all components: they are called for each job that is placed."""
+    return tuple(one.before_placement for one in components() if one.before_placement is not None)
+
+
+def node_order(known: "EngineState | PlanSnapshot", facts: JobFacts) -> str:
+    """The name of the order of nodes that is preferred for a job; empty: none."""
+    return next((name for find in _node_orders() if (name := find(known, facts))), "")
+
+
+@cache
+def _node_orders() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], str], ...]:
+    """The functions ``node_order`` of all components: they are called for each job that is read."""
+    return tuple(one.node_order for one in components() if one.node_order is not None)
+
+
+def rearrange_nodes(state: "EngineState", record: "JobRecord") -> None:
+    """Let components move a job that was placed just now to other nodes at its start."""
+    for arranges in _arrangements():
+        arranges(state, record)
+
+
+@cache
+def _arrangements() -> tuple[Callable[["EngineState", "JobRecord"], None], ...]:
+    """The functions ``after_placement`` of all components: they are called for each job that is placed."""
+    return tuple(one.after_placement for one in components() if one.after_placement is not None)
+
+
+@cache
+def _restrictions() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Restriction | None], ...]:
+    """The functions ``restriction`` of all components: they are called for each job that is read."""
+    return tuple(one.restriction for one in components() if one.restriction is not None)
+
+
+def is_known_reservation(known: "EngineState | PlanSnapshot", name: str) -> bool:
+    """Whether a component has, or had, a reservation of this name that jobs may name."""
+    checks = (one.knows_reservation for one in components())
+    return any(check(known, name) for check in checks if check is not None)
+
+
+def is_own_reservation(known: "EngineState | PlanSnapshot", facts: JobFacts, name: str) -> bool:
+    """Whether the owner of a job has a reservation of this name for himself."""
+    checks = (one.owns_reservation for one in components())
+    return any(check(known, facts, name) for check in checks if check is not None)
+
+
+def reason_to_replan(state: "EngineState", record: "JobRecord") -> "tuple[Cause, str] | None":
+    """Why a due job must be planned again instead of started; None: it may start."""
+    for _, call in component_calls("reason_to_replan"):
+        found: tuple[Cause, str] | None = call(state, record)
+        if found is not None:
+            return found
+    return None
+
+
+def unmovable_jobs(state: "EngineState") -> list[str]:
+    """Planned jobs that components keep where they are."""
+    return [
+        job for one in components() if one.unmovable_jobs is not None for job in one.unmovable_jobs(state)
+    ]
+
+
+@cache
+def _on_hold_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...]:
+    """The functions ``planned_on_hold`` of all components: they are called for each job that is placed."""
+    return tuple(one.planned_on_hold for one in components() if one.planned_on_hold is not None)
+
+
+def is_planned_on_hold(state: "EngineState", record: "JobRecord") -> bool:
+    """Whether a job that is on hold has a place in the plan all the same."""
+    return any(check(state, record) for check in _on_hold_checks())

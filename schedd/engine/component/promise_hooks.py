@@ -1,0 +1,49 @@
+"""Hooks about promised starts."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+from schedd.engine.component.registry import components
+from schedd.model import FOREVER
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.records import JobRecord
+    from schedd.engine.facts.state import EngineState
+
+__all__ = ["gets_no_promise", "guaranteed_start", "note_end_of_promise", "promise_ends"]
+
+
+@cache
+def promise_ends() -> frozenset[str]:
+    """The kinds of waiting for a condition of a component that end the promise of a job."""
+    return frozenset().union(*(one.ends_promise for one in components()))
+
+
+@cache
+def _promise_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...]:
+    """The functions ``promises_nothing`` of all components: they are called for each job that is placed."""
+    return tuple(one.promises_nothing for one in components() if one.promises_nothing is not None)
+
+
+def gets_no_promise(state: "EngineState", record: "JobRecord") -> bool:
+    """Whether a component wants no promise for a job."""
+    return any(check(state, record) for check in _promise_checks())
+
+
+@cache
+def _guarantees() -> tuple[Callable[["EngineState", "JobRecord", int], int], ...]:
+    """The functions ``guaranteed_start`` of all components: they are called for each job that is placed."""
+    return tuple(one.guaranteed_start for one in components() if one.guaranteed_start is not None)
+
+
+def guaranteed_start(state: "EngineState", record: "JobRecord", planned: int) -> int:
+    """The latest start that components guarantee to a job that is planned for then; FOREVER: none."""
+    return min((find(state, record, planned) for find in _guarantees()), default=FOREVER)
+
+
+def note_end_of_promise(state: "EngineState", record: "JobRecord") -> None:
+    """Report to the components that the promise of a job ended without being broken."""
+    for one in components():
+        if one.promise_ended is not None:
+            one.promise_ended(state, record)

@@ -1,0 +1,81 @@
+"""Hooks about ranks and fair shares: in which order jobs are planned."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from schedd.engine.component.hook_values import Floats
+from schedd.engine.component.registry import component_calls, components
+from schedd.policy.protocol import Breakdown, OwnerShares
+from schedd.wire import JobFacts
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.records import JobRecord
+    from schedd.engine.facts.state import EngineState
+    from schedd.engine.show.plan_snapshot import PlanSnapshot
+
+__all__ = [
+    "component_breakdown",
+    "component_ranks",
+    "label_points",
+    "last_place_checks",
+    "owner_shares",
+    "present_shares",
+    "ranking_setting",
+    "usage_history",
+]
+
+
+@cache
+def last_place_checks() -> tuple[Callable[["EngineState", str], bool], ...]:
+    """The functions ``goes_last`` of all components: they are asked for each job that is ranked."""
+    return tuple(one.goes_last for one in components() if one.goes_last is not None)
+
+
+def ranking_setting(published: "PlanSnapshot") -> str:
+    """The setting by which a component ranks jobs; empty: jobs are ranked by weights."""
+    found = (one.ranked_by(published) for one in components() if one.ranked_by is not None)
+    return next(filter(None, found), "")
+
+
+def component_ranks(state: "EngineState", records: Sequence["JobRecord"]) -> Sequence[int] | None:
+    """The ranks of these jobs by the first component that ranks jobs now; None: none does."""
+    for _, call in component_calls("ranks"):
+        found: Sequence[int] | None = call(state, records)
+        if found is not None:
+            return found
+    return None
+
+
+def owner_shares(state: "EngineState") -> OwnerShares | None:
+    """The fair shares of owners as of the last ranking; None: there is no fair share."""
+    found = (one.owner_shares(state) for one in components() if one.owner_shares is not None)
+    return next((shares for shares in found if shares is not None), None)
+
+
+def present_shares(state: "EngineState", *, keep: bool = False) -> OwnerShares | None:
+    """The fair shares of owners as of now; None: there is no fair share. ``keep``: they are those of the
+    ranking that begins now.
+    """
+    found = (one.present_shares(state, keep) for one in components() if one.present_shares is not None)
+    return next((shares for shares in found if shares is not None), None)
+
+
+def usage_history(state: "EngineState") -> Floats | None:
+    """By number of user: (seconds waited, cpu-seconds used) of earlier jobs; None: unknown."""
+    found = (one.usage_history(state) for one in components() if one.usage_history is not None)
+    return next((history for history in found if history is not None), None)
+
+
+def component_breakdown(state: "EngineState", record: "JobRecord") -> Breakdown | None:
+    """How the rank of a job comes about by the first component that ranks jobs now; None: none does."""
+    for one in components():
+        found = one.priority_breakdown(state, record) if one.priority_breakdown is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def label_points(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float:
+    """The points of a job by its labels, for the priority term ``qos``."""
+    return sum(one.label_points(known, facts) for one in components() if one.label_points is not None)

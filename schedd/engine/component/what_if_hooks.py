@@ -1,0 +1,83 @@
+"""Hooks about hypothetical jobs and previews."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from schedd.engine.component.hook_values import EarlierStart, PreemptedRun
+from schedd.engine.component.registry import components
+from schedd.plan.columns import Ints
+from schedd.plan.plan import Plan
+from schedd.wire import JobFacts
+
+if TYPE_CHECKING:
+    from schedd.engine.facts.job_requests import ParsedRequest
+    from schedd.engine.facts.state import EngineState
+    from schedd.engine.show.plan_snapshot import PlanSnapshot
+
+__all__ = [
+    "earlier_start_in_what_if",
+    "preempted_runs",
+    "rank_in_what_if",
+    "slots_named",
+    "variants_in_what_if",
+    "what_if_details",
+]
+
+
+def rank_in_what_if(published: "PlanSnapshot", facts: JobFacts, understood: "ParsedRequest") -> int | None:
+    """The rank of a hypothetical job by the first component that ranks jobs now; None: unknown."""
+    for one in components():
+        found = None
+        if one.rank_in_what_if is not None:
+            found = one.rank_in_what_if(published, facts, understood)
+        if found is not None:
+            return found
+    return None
+
+
+def preempted_runs(state: "EngineState") -> list[PreemptedRun]:
+    """Return the running jobs that would be preempted; ``state`` is a copy for a preview."""
+    calls = (one.preempted_in_preview for one in components())
+    return [run for call in calls if call is not None for run in call(state)]
+
+
+def earlier_start_in_what_if(
+    published: "PlanSnapshot", plan: Plan, slot: int, facts: JobFacts, now: int, ranks: Ints
+) -> EarlierStart | None:
+    """Return an earlier start of a hypothetical job by the first component that has one."""
+    for one in components():
+        found = None
+        if one.earlier_in_what_if is not None:
+            found = one.earlier_in_what_if(published, plan, slot, facts, now, ranks)
+        if found is not None:
+            return found
+    return None
+
+
+def variants_in_what_if(published: "PlanSnapshot", facts: JobFacts) -> Sequence[JobFacts]:
+    """The alternatives of a hypothetical job; the job itself if it has none."""
+    found: Sequence[JobFacts] = (facts,)
+    for one in components():
+        if one.variants_in_what_if is not None:
+            found = [other for job in found for other in one.variants_in_what_if(published, job) or (job,)]
+    return found
+
+
+def slots_named(published: "PlanSnapshot", name: str, caller: str) -> Sequence[int] | None:
+    """Return the slots of a caller's object with a name; None: unknown to all components."""
+    for one in components():
+        found = one.slots_named(published, name, caller) if one.slots_named is not None else None
+        if found is not None:
+            return found
+    return None
+
+
+def what_if_details(
+    published: "PlanSnapshot", facts: JobFacts, understood: "ParsedRequest", start: int, promised: int
+) -> dict[str, Any]:
+    """By field of a what-if result: the values of components."""
+    found: dict[str, Any] = {}
+    for one in components():
+        if one.what_if_details is not None:
+            found |= one.what_if_details(published, facts, understood, start, promised)
+    return found
