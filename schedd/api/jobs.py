@@ -142,8 +142,8 @@ def get_history(
             visibility.redact_change(one, published) for one in job_history(published, record, limit)
         ),
         promised_start=view.promised_start,
-        at_risk=record.risk,
-        breaches=record.breaches,
+        at_risk=visibility.redact_risk(record.risk),
+        breaches=visibility.redact_breaches(record.breaches),
         promise_ended=record.ended,
         past=None,
         **snapshot_fields(published),

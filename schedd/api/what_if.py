@@ -47,7 +47,7 @@ from schedd.service.questions.expectations import (
 from schedd.service.questions.objectives import placement_cost
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
 from schedd.service.questions.submission_checks import Submission
-from schedd.service.read.arrays import full_array_id
+from schedd.service.read.arrays import choose_array
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import find_record
 from schedd.start_sentence import StartFacts, describe_start, format_utc
@@ -104,41 +104,43 @@ async def post_what_if(
         if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
             what = f"job {job.id} runs already"
             raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
-    dependency = DependencyTime()
-    if question.depend:
-        dependency = find_dependency_time(
-            copy.published,
-            question.depend,
-            cluster.now(),
-            lambda name: _visible_jobs(copy.published, visibility, name),
-        )
     submitter = question.owner or (caller.name if caller.role == "user" else "")
     expecting = request.app.state.clusters.forecast(cluster.name) if question.expected else None
-    found = await run_question(
-        request,
-        answer_what_if,
-        copy,
-        expecting,
-        question,
-        job,
-        cluster.now(),
-        caller.name,
-        without_slots,
-        submitter,
-        dependency,
-    )
-    return reply(request, found)
+    now = cluster.now()
+
+    def answer() -> WhatIfResult:
+        dependency = _NO_DEPENDENCY
+        if question.depend:
+            known = _VisibleJobs(copy.published, visibility)
+            dependency = find_dependency_time(copy.published, question.depend, now, known.find)
+        return answer_what_if(
+            copy, expecting, question, job, now, caller.name, without_slots, submitter, dependency
+        )
+
+    return reply(request, await run_question(request, answer))
 
 
-def _visible_jobs(published: PlanSnapshot, visibility: JobVisibility, name: str) -> list[JobRecord]:
-    """The job of this id, or the jobs of an array, as far as the caller may see them."""
-    record = find_record(published, name)
-    records = [record] if record is not None else []
-    if record is None and "[]" in name:
-        array = full_array_id(published, name)
-        known = (*published.records, *published.slotless.values())
-        records = [one for one in known if one is not None and one.facts.array == array]
-    return [one for one in records if visibility.shows(one)]
+class _VisibleJobs:
+    """Finds jobs and arrays that the caller may see; the jobs of all arrays are collected once."""
+
+    def __init__(self, published: PlanSnapshot, visibility: JobVisibility) -> None:
+        self._published = published
+        self._visibility = visibility
+        self._arrays: dict[str, list[JobRecord]] | None = None
+
+    def find(self, name: str) -> list[JobRecord]:
+        """Return the job of this id, or the jobs of an array."""
+        record = find_record(self._published, name)
+        if record is not None:
+            return [record] if self._visibility.shows(record) else []
+        if "[]" not in name:
+            return []
+        if self._arrays is None:
+            self._arrays = {}
+            for one in _all_jobs(self._published):
+                if one.facts.array and self._visibility.shows(one):
+                    self._arrays.setdefault(one.facts.array, []).append(one)
+        return self._arrays.get(choose_array(self._arrays, name), [])
 
 
 def _booking_slots(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tuple[int, ...]:
@@ -238,6 +240,7 @@ def answer_what_if(
             outcome = replace(
                 outcome, answer=Never(admission.refusal), windows=(), changes=(), cheapest=None, many=()
             )
+            expected, promise = UNKNOWN, FOREVER
         changed_resources = {
             name: text for name, text in request_facts.resources.items() if known.get(name) != text
         }

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.engine import Breach, Cause, Risk, render_job
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -113,6 +115,14 @@ def test_explanations_only_count_other_users_jobs(busy_cluster: TestClient, loop
     ):
         assert ann.redact_text(said, loop.published) == told
         assert JobVisibility().redact_text(said, loop.published) == said
+    view = render_job(loop.published, next(one for one in loop.published.records if one is not None))
+    cause = Cause.OVERRUN
+    risky = replace(
+        view, at_risk=Risk(1, "ended 9.server", cause), breaches=(Breach(1, "ended 9.server", cause, 1, 2),)
+    )
+    seen = ann.redact_view(risky, loop.published)
+    assert seen.at_risk is not None
+    assert (seen.at_risk.event, [one.event for one in seen.breaches]) == ("", [""])
 
 
 def test_proxy_acts_only_for_the_user_that_it_names(app: FastAPI, send_as: As) -> None:

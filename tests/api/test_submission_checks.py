@@ -80,6 +80,7 @@ def test_a_what_if_reports_all_reasons_for_a_refusal(busy_cluster: TestClient, u
         f"{USER} has 3 queued or running jobs, and the server has max_user_queuable = 11",
     ]
     assert found["requirement"] == "qsub refuses it: " + "; ".join(found["refusals"])
+    assert (found["planned_start"], found["expected_start"], found["promised_start"]) == (None, None, None)
     post(busy_cluster, queue("gold", attributes={"acl_user_enable": "True", "acl_users": USER}))
     assert ask(user, queue="gold")["refusals"] == []
     unknown = ask(busy_cluster, queue="gold")  # an administrator asks for nobody
@@ -222,6 +223,14 @@ def test_a_hypothetical_job_starts_after_its_dependencies(busy_cluster: TestClie
     gone = ask(user, request=request, depend="afterok:999")
     assert gone["planned_start"] == T
     assert "job 999 is not in the plan: it counts as ended" in gone["notes"]
+    many = ask(user, request=request, depend="afterok:101:101:" + ":".join(map(str, range(900, 930))))
+    assert many["planned_start"] == T + 2 * HOUR
+    assert "and 11 more jobs in its dependency" in many["notes"]
+    part = queued(77, "batch", array="77[].server", state="H", holds="u")
+    parts = [{**part, "job": {**part["job"], "id": f"77[{i}].server"}} for i in (1, 2)]
+    post(busy_cluster, *parts)
+    array = ask(user, request=request, depend="afterok:77[]")
+    assert (array["answer"], array["waiting_for"]) == ("waiting", "dependency")
     with_job = user.post(f"{MAIN}/what-if", json={"job": "101", "depend": "afterok:1"})
     assert with_job.status_code == 422
 

@@ -27,7 +27,21 @@ def test_array_requests_of_both_families_are_read(text: str, expected: ArrayRequ
 
 @pytest.mark.parametrize(
     "text",
-    ["", "a", "5-1", "1-", "1-9:0", "1-9%", "1-9%0", "1-9%x", "1;2", "1-999999999", "²", "1%9999999999"],
+    [
+        "",
+        "a",
+        "5-1",
+        "1-",
+        "1-9:0",
+        "1-9%",
+        "1-9%0",
+        "1-9%x",
+        "1;2",
+        "1-999999999",
+        "²",
+        "1%9999999999",
+        "0-49999,0-49999,0",
+    ],
 )
 def test_odd_array_requests_are_refused(text: str) -> None:
     with pytest.raises(RequestError):

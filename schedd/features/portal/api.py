@@ -41,6 +41,7 @@ router = RouteTable(prefix="/v1", tags=["portals"])
 CALENDAR_MEDIA_TYPE: Final = "text/calendar; charset=utf-8"
 _PROBLEMS: Final = problem_responses("no-token", "not-ready", "invalid")
 _MAX_CALENDAR_JOBS: Final = 500
+"""Jobs of a cluster in the calendar: those that start first."""
 Shown = Literal["all", "jobs", "reservations"]
 _HORIZON_S: Final = 60 * 86_400
 """Reservations within this time are in the calendar."""
@@ -166,7 +167,7 @@ def list_all_jobs(
     moves: Annotated[int, Query(description="Maximum number of moves of each job's start.", ge=0, le=50)] = 1,
     cursor: Annotated[
         str | None,
-        Query(description="`next` of the page before; without it, the first page.", max_length=1_000),
+        Query(description="`next` of the page before; without it, the first page.", max_length=10_000),
     ] = None,
     limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=1_000)] = 100,
 ) -> Response:
@@ -276,8 +277,10 @@ def calendar_of(
         events = ClusterEvents(loop.name, now)
         if show != "reservations":
             rows = list_records(loop.name, published, visibility, owns=caller.owns)
-            for row in rows[-_MAX_CALENDAR_JOBS:]:
+            first = sorted((row for row in rows if row.start >= 0), key=lambda row: row.start)
+            for row in paced(first[:_MAX_CALENDAR_JOBS]):
                 events.add_job(portal_job(loop.name, published, visibility, row.record, now, 0))
+            events.later_subjobs.update(row.record.facts.array for row in first[_MAX_CALENDAR_JOBS:])
         if show != "jobs":
             events.add_reservations(published.node_blocks, now + _HORIZON_S)
             events.add_bookings(published, here)

@@ -1,5 +1,7 @@
 """Calendar feed (iCalendar, RFC 5545) of a user's jobs, bookings and reservations of nodes."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,6 +21,8 @@ __all__ = ["CalendarEvent", "ClusterEvents", "calendar_text"]
 _REFRESH: Final = timedelta(minutes=15)
 _NODES: Final = 6
 """Nodes that an event names."""
+_CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029]")
+_LINE_ENDS: Final = re.compile(r"\r\n?")
 _LAST: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
 """Later times are written as this one."""
 
@@ -44,6 +48,8 @@ class ClusterEvents:
     cluster: str
     now: int
     events: list[CalendarEvent] = field(default_factory=list)
+    later_subjobs: Counter[str] = field(default_factory=Counter)
+    """By array: subjobs that start later than those that were added."""
     _arrays: dict[str, list[PortalJobView]] = field(default_factory=dict)
 
     def add_job(self, job: PortalJobView) -> None:
@@ -121,7 +127,8 @@ class ClusterEvents:
         running = sum(job.state in ("running", "starting") for job in jobs)
         first = jobs[0]
         name = f"{first.name} ({array})" if first.name else array
-        planned = len(jobs) - running
+        later = self.later_subjobs[array]
+        planned = len(jobs) - running + later
         counts = ", ".join(
             text
             for text, count in ((f"{running} running", running), (f"{planned} planned", planned))
@@ -132,7 +139,8 @@ class ClusterEvents:
             start=min(start for start, _ in spans),
             end=max(end for _, end in spans),
             summary=f"{name}: {counts}",
-            text=f"Job array on {self.cluster}, queue {first.queue}",
+            text=f"Job array on {self.cluster}, queue {first.queue}"
+            + (f"\nThis is the time of its first {len(jobs)} jobs; {later} start later." if later else ""),
             category="Job array",
             certain=bool(running),
         )
@@ -170,7 +178,7 @@ def calendar_text(name: str, clusters: Sequence[ClusterEvents]) -> bytes:
     found.add("prodid", "-//schedd//calendar//EN")
     found.add("version", "2.0")
     found.add("method", "PUBLISH")
-    found.add("x-wr-calname", f"Jobs of {name}")
+    found.add("x-wr-calname", _one_line(f"Jobs of {name}"))
     found.add("refresh-interval", vDuration(_REFRESH), parameters={"VALUE": "DURATION"})
     found.add("x-published-ttl", vDuration(_REFRESH))
     several = len(clusters) > 1
@@ -184,19 +192,24 @@ def _component(cluster: ClusterEvents, one: CalendarEvent, where: str) -> "Event
     from icalendar import Event  # noqa: PLC0415
 
     event = Event()
-    event.add("uid", f"{one.uid}@{cluster.cluster}.schedd")
+    event.add("uid", _one_line(f"{one.uid}@{cluster.cluster}.schedd"))
     event.add("dtstamp", _time(cluster.now))
     event.add("dtstart", _time(one.start))
     event.add("dtend", _time(one.end))
-    event.add("summary", one.summary + where)
+    event.add("summary", _one_line(one.summary + where))
     if one.text:
-        event.add("description", one.text)
+        event.add("description", _CONTROLS.sub(" ", _LINE_ENDS.sub("\n", one.text)))
     if one.place:
-        event.add("location", one.place)
+        event.add("location", _one_line(one.place))
     event.add("categories", [one.category])
     event.add("status", "CONFIRMED" if one.certain else "TENTATIVE")
     event.add("transp", "TRANSPARENT")
     return event
+
+
+def _one_line(text: str) -> str:
+    """Return the text without control characters, which calendar programs do not read."""
+    return _CONTROLS.sub(" ", text.replace("\n", " "))
 
 
 def _time(moment: int) -> datetime:

@@ -45,7 +45,8 @@ def _render_jobs(request: Request, viewer: Viewer) -> Response:
             continue
         visibility = job_visibility(request, here, loop)
         found = list_jobs(loop.published, visibility, JobFilter(user=name, most=_MAX_LISTED))
-        rows = [row for part in fold_jobs(found.rows, ()) for row in part]
+        parts = fold_jobs(found.rows, (), complete=len(found.rows) == found.total)
+        rows = [row for part in parts for row in part]
         now = max(loop.now(), loop.published.as_of)
         groups.append((loop.name, rows[:_MAX_ROWS], len(rows) > _MAX_ROWS, now, loop.published.stale))
     return render_plain_page(request, "framed-jobs", viewer, groups=groups)

@@ -11,6 +11,7 @@ from schedd.model import WaitingFor
 __all__ = ["DependencyTime", "find_dependency_time"]
 
 _PLANNED: Final = frozenset({Until.STARTED, Until.SUCCEEDED, Until.ENDED})
+_MAX_NOTES: Final = 20
 _CONDITION_WORDS: Final = {Until.STARTED: "starts", Until.SUCCEEDED: "succeeds", Until.ENDED: "ends"}
 
 
@@ -35,7 +36,7 @@ def find_dependency_time(
     """
     ready = 0
     notes: list[str] = []
-    for condition in conditions(depend):
+    for condition in dict.fromkeys(conditions(depend)):
         if condition.until not in _PLANNED:
             return DependencyTime(wait=WaitingFor("dependency", f"its dependency {depend}"))
         found = find_jobs(condition.job)
@@ -51,6 +52,8 @@ def find_dependency_time(
             name = condition.job if len(found) == 1 else f"{condition.job} (all {len(found)} jobs)"
             walltime = "" if condition.until is Until.STARTED else ", at its full walltime"
             notes.append(f"it starts after job {name} {_CONDITION_WORDS[condition.until]}{walltime}")
+    if len(notes) > _MAX_NOTES:
+        notes[_MAX_NOTES:] = [f"and {len(notes) - _MAX_NOTES} more jobs in its dependency"]
     return DependencyTime(ready, None, tuple(notes))
 
 

@@ -1,6 +1,6 @@
 """Summary of a job array: counts by state, and the spread of the ends."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from schedd.engine.facts.arrays import hash_array
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.store.records import JobHistory
 
-__all__ = ["Array", "Spread", "compute_spread", "full_array_id", "summarise_array"]
+__all__ = ["Array", "Spread", "choose_array", "compute_spread", "full_array_id", "summarise_array"]
 
 
 class Spread(NamedTuple):
@@ -58,6 +58,11 @@ def full_array_id(published: PlanSnapshot, wanted: str) -> str:
     """Return the id of an array in the plan for an id without brackets or server name; else add brackets."""
     known = {one.facts.array for one in published.records if one is not None and one.facts.array}
     known |= {one.facts.array for one in published.slotless.values() if one.facts.array}
+    return choose_array(known, wanted)
+
+
+def choose_array(known: Collection[str], wanted: str) -> str:
+    """Return the one of these arrays that an id without brackets or server name means; else add brackets."""
     if wanted in known:
         return wanted
     number, _, server = wanted.partition(".")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from schedd.engine import Change, JobRecord, JobView, PlanSnapshot
+from schedd.engine import Breach, Change, JobRecord, JobView, PlanSnapshot, Risk
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.explain import Explanation
 from schedd.service.questions.explanation_chain import hide_other_jobs
@@ -43,12 +43,26 @@ class JobVisibility:
         return _JOBS.sub(self._hide_ids(published), text)
 
     def redact_view(self, view: JobView, published: PlanSnapshot) -> JobView:
-        """Redact the view of a visible job: its texts name no invisible jobs."""
+        """Redact the view of a visible job: its texts and events name no invisible jobs."""
         if self.viewer is None:
             return view
         last = self.redact_change(view.last_change, published) if view.last_change is not None else None
-        notes = tuple(self.redact_text(note, published) for note in view.notes)
-        return replace(view, why=self.redact_text(view.why, published), notes=notes, last_change=last)
+        return replace(
+            view,
+            why=self.redact_text(view.why, published),
+            notes=tuple(self.redact_text(note, published) for note in view.notes),
+            last_change=last,
+            at_risk=self.redact_risk(view.at_risk),
+            breaches=self.redact_breaches(view.breaches),
+        )
+
+    def redact_risk(self, risk: Risk | None) -> Risk | None:
+        """Redact the risk of a visible job; its event may name an invisible job."""
+        return risk if self.viewer is None or risk is None else replace(risk, event="")
+
+    def redact_breaches(self, breaches: tuple[Breach, ...]) -> tuple[Breach, ...]:
+        """Redact the breaches of a visible job; their events may name invisible jobs."""
+        return breaches if self.viewer is None else tuple(replace(one, event="") for one in breaches)
 
     def redact_change(self, change: Change, published: PlanSnapshot) -> Change:
         """Redact a move of a visible job; its event may name an invisible job."""

@@ -17,9 +17,18 @@ from schedd.api.app import create_app
 from schedd.client import Client, Endpoint
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
-from schedd.features.portal.job_list import CursorPosition, iso_time, parse_cursor
+from schedd.features.portal import api as portal_api
+from schedd.features.portal.calendar_feed import CalendarEvent, ClusterEvents, calendar_text
+from schedd.features.portal.job_list import (
+    CursorPosition,
+    iso_time,
+    list_records,
+    parse_cursor,
+    portal_job,
+)
 from schedd.service.access.callers import Callers
 from schedd.service.clusters import Clusters
+from schedd.service.read.job_visibility import ALL_JOBS
 from schedd.service.settings.file import AuthSettings
 from schedd.service.warmup import warm_up
 from schedd.wire import JobDeleted, JobStarted, Reserve, ShareFacts
@@ -215,6 +224,38 @@ def test_the_calendar_has_jobs_arrays_and_reservations(
         refused = program.get(calendar, headers={"Authorization": "Basic !"})
         assert (refused.status_code, refused.headers["www-authenticate"][:6]) == (401, "Basic ")
     assert events(user.get("/dashboard/my-jobs.ics").content).keys() == found.keys()
+
+
+def test_a_calendar_has_the_jobs_that_start_first(user: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portal_api, "_MAX_CALENDAR_JOBS", 2)
+    found = events(user.get("/v1/me/calendar.ics").content)
+    assert found.keys() == {"job-1.e@east.schedd", "job-2.e@east.schedd", "job-1.w@west.schedd"}
+
+
+def test_an_array_event_counts_the_subjobs_that_are_left_out(clusters: Clusters) -> None:
+    loop = clusters["east"]
+    parts = [job(f"7[{i}].e", user=USER, nodes="1:ppn=4", walltime="3600") for i in range(3)]
+    loop.submit([replace(one, job=replace(one.job, array="7[].e")) for one in parts]).result(WAIT)
+    shown = ClusterEvents("east", T)
+    for row in list_records("east", loop.published, ALL_JOBS, owns=lambda _: True):
+        if row.record.facts.array:
+            shown.add_job(portal_job("east", loop.published, ALL_JOBS, row.record, T, 0))
+    shown.later_subjobs["7[].e"] = 1
+    (array,) = shown.all_events()
+    assert array.summary == "7[].e: 4 planned"
+    assert "its first 3 jobs; 1 start later" in array.text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=60))
+def test_any_text_makes_a_calendar(text: str) -> None:
+    shown = ClusterEvents("east", T)
+    event = CalendarEvent(f"job-{text}", T, T + 60, f"{text}\r{text}", text, "Job", certain=True, place=text)
+    shown.events.append(event)
+    written = calendar_text(f"\r{text}\n{text}\n", [shown])
+    lines = written.split(b"\r\n")
+    assert lines.count(b"BEGIN:VEVENT") == 1
+    assert all(32 <= byte != 127 for line in lines for byte in line)
+    assert len(events(written)) == 1
 
 
 def test_only_named_origins_may_frame_the_page_of_jobs(user: TestClient, app: FastAPI) -> None:
