@@ -301,7 +301,7 @@ def last_published_starts(connection: Connection, cluster: int, since: int) -> M
 
 
 def open_job_promises(connection: Connection, cluster: int) -> Mapping[str, PromisedJob]:
-    """Return, by job without a recorded end, its last promise and its broken ones."""
+    """Return, by job without a recorded end, its last promise with its risk, and its broken ones."""
     open_jobs = promises.join(
         jobs, (jobs.c.cluster == promises.c.cluster) & (jobs.c.id == promises.c.job), isouter=True
     )
@@ -310,19 +310,23 @@ def open_job_promises(connection: Connection, cluster: int) -> Mapping[str, Prom
     found = {
         row.job: PromisedJob(
             Promise(row.job, row.time, row.promised, row.weak),
-            (),
-            row.owner or "",
-            row.submitted if row.submitted is not None else -1,
-            row.queue or "",
+            owner=row.owner or "",
+            submitted=row.submitted if row.submitted is not None else -1,
+            queue=row.queue or "",
         )
         for row in connection.execute(query.order_by(promises.c.batch))
     }
-    query = select(breaches).where(breaches.c.cluster == cluster, breaches.c.kind == "broken")
+    query = select(breaches).where(breaches.c.cluster == cluster)
     for row in connection.execute(query.order_by(breaches.c.batch, breaches.c.place)):
         one = found.get(row.job)
-        if one is not None:
-            breach = PromiseBreach(row.job, row.time, row.event, row.cause, row.promised, row.planned)
-            found[row.job] = replace(one, breaches=(*one.breaches, breach))
+        if one is None:
+            continue
+        breach = PromiseBreach(row.job, row.time, row.event, row.cause, row.promised, row.planned, row.kind)
+        if row.kind == "broken":
+            found[row.job] = replace(one, breaches=(*one.breaches, breach), risk=None)
+        else:  # the last one counts, if it is about the last promise
+            at_risk = row.kind == "risk" and row.time >= one.promise.time
+            found[row.job] = replace(one, risk=breach if at_risk else None)
     return found
 
 

@@ -120,12 +120,14 @@ class PromiseBreach:
 @dataclass(frozen=True, slots=True)
 class PromisedJob:
     """The last promise to a job and its broken promises, oldest first, with the job's owner and queue.
+    ``risk`` is what put the promise at risk, if the plan could not keep it at last.
 
     ``submitted`` is -1, and the texts are empty, if they are unknown.
     """
 
     promise: Promise
     breaches: tuple[PromiseBreach, ...] = ()
+    risk: PromiseBreach | None = None
     owner: str = ""
     submitted: int = -1
     queue: str = ""

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.facts.carried_jobs import CarriedJob
+from schedd.engine.facts.records import Cause, Risk
 from schedd.engine.lasting_facts import sections
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.engine.validate import check
@@ -105,6 +107,36 @@ def test_a_promise_that_cannot_be_kept_after_a_rebuild_is_broken_with_an_outage_
     cluster.send(cluster.server.snapshot())
     cluster.at(300)
     assert cluster.breaches("2") == ["server, adapter or daemon outage"]
+
+
+def test_the_first_cause_of_a_risk_survives_a_rebuild() -> None:
+    cluster = Cluster(nodes=1, slack=10)
+    cluster.submit("1", walltime=100)
+    cluster.submit("2", walltime=100)
+    cluster.at(50)
+    cluster.node("n1", cpus=2)
+    risk = cluster.record("2").risk
+    assert risk is not None
+    assert risk.cause is Cause.ADMIN
+    assert not rebuild(cluster)
+    cluster.send(cluster.server.snapshot())
+    assert cluster.record("2").risk == risk
+    cluster.at(300)
+    assert cluster.breaches("2") == [Cause.ADMIN]
+    assert not rebuild(cluster)
+    cluster.send(cluster.server.snapshot())
+    assert cluster.breaches("2") == [Cause.ADMIN]
+
+
+def test_a_recorded_risk_keeps_its_cause_and_is_gone_once_the_promise_can_be_kept() -> None:
+    cluster = Cluster(nodes=1, slack=10)
+    cluster.submit("1", walltime=100)
+    cluster.submit("2", walltime=100)
+    kept = CarriedJob(promised=T + 50, eligible_since=T, risk=Risk(T, "e:1", Cause.QUEUE))
+    cluster.engine.restore_promises({"2": kept})
+    assert cluster.record("2").risk == kept.risk
+    cluster.engine.restore_promises({"2": replace(kept, promised=T + 150)})
+    assert cluster.record("2").risk is None
 
 
 def test_breaches_and_quarantine_and_returns_are_remembered() -> None:

@@ -105,6 +105,22 @@ def test_decisions_are_stored_once_and_in_order(store: Store) -> None:
     assert counts == [3, 1, 1, 2]
 
 
+def test_an_open_promise_has_its_last_risk(store: Store) -> None:
+    cluster = store.register_cluster("c", 1000)
+    batch = append_events(store, cluster, queued(1), queued(2))
+    jobs = ("1.srv", "2.srv", "3.srv", "4.srv")
+    risks = [PromiseBreach(job, 1000, "e:1", "limit lowered", 5000, None, "risk") for job in jobs]
+    later = [
+        PromiseBreach("2.srv", 1100, "", "", 5000, 4000, "kept"),
+        PromiseBreach("3.srv", 1100, "e:1", "limit lowered", 5000, None),
+    ]
+    made = [Promise(job, 1200 if job == "4.srv" else 900, 5000) for job in jobs]
+    store.record_decisions(cluster, batch, [], promises=made, breaches=[*risks, *later])
+    found = store.open_job_promises(cluster)
+    assert {job: found[job].risk for job in jobs} == dict.fromkeys(jobs) | {"1.srv": risks[0]}
+    assert {job: len(found[job].breaches) for job in jobs} == dict.fromkeys(jobs, 0) | {"3.srv": 1}
+
+
 def test_outcomes_and_starts_are_stored_with_decisions_and_estimates(store: Store) -> None:
     cluster = store.register_cluster("c", 1000)
     batch = append_events(store, cluster, queued(1))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from schedd.engine.facts.records import Breach, Cause
+from schedd.engine.facts.records import Breach, Cause, Risk
 from schedd.model import FOREVER, Request
 from schedd.plan.schema import FieldRule
 
@@ -32,6 +32,7 @@ class CarriedJob:
     returns: int = 0
     refusal: str = ""
     breaches: tuple[Breach, ...] = ()
+    risk: Risk | None = None
     owner: str = ""
     submitted: int = -1
     queue: str = ""
@@ -73,6 +74,8 @@ def save_carried_job(kept: CarriedJob) -> dict[str, Any]:
     values = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
     if kept.breaches:
         values["breaches"] = [[b.time, b.event, b.cause.value, b.promised, b.planned] for b in kept.breaches]
+    if kept.risk is not None:
+        values["risk"] = [kept.risk.time, kept.risk.event, kept.risk.cause.value]
     return values
 
 
@@ -87,6 +90,9 @@ def load_carried_job(saved: Any) -> CarriedJob:
         Breach(time, event, Cause(cause), promised, planned)
         for time, event, cause, promised, planned in values.get("breaches", ())
     )
+    if values.get("risk") is not None:
+        time, event, cause = values["risk"]
+        values["risk"] = Risk(time, event, Cause(cause))
     return CarriedJob(**values)
 
 

@@ -31,6 +31,7 @@ def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
         returns=record.back_off.returns,
         refusal=record.back_off.refusal,
         breaches=record.breaches,
+        risk=record.risk,
         owner=facts.owner,
         submitted=facts.submitted,
         queue=facts.queue,

@@ -280,8 +280,9 @@ def restore_promises(state: EngineState, found: Mapping[str, CarriedJob], event:
         record = state.records.get(job)
         if record is None:
             before = state.carried_jobs.get(job)
-            known = replace(before, promised=kept.promised, weak=kept.weak) if before is not None else kept
-            state.carried_jobs[job] = known
+            if before is not None:
+                kept = replace(before, promised=kept.promised, weak=kept.weak, risk=kept.risk or before.risk)
+            state.carried_jobs[job] = kept
             continue
         if record.slot < 0 or not kept.is_same_job(record.facts.owner, record.facts.submitted):
             continue
@@ -292,12 +293,14 @@ def restore_promises(state: EngineState, found: Mapping[str, CarriedJob], event:
         record = apply_step(record, Step.BROKEN, breaches=kept.breaches)
         if record.weak != kept.weak and record.phase is Phase.WAITING:
             record = apply_step(record, Step.PROMISED, weak=kept.weak)
+        if kept.risk is not None:
+            record = apply_step(record, Step.RISKED, lost=record.lost, risk=kept.risk)
         judge_restored(state, state.store_record(record), event)
 
 
 def judge_restored(state: EngineState, record: JobRecord, event: str) -> None:
-    """Judge a promise that was restored when the plan was rebuilt, once its job has a place or has none: that
-    it cannot be kept is put down to the outage.
+    """Judge a promise that was restored when the plan was rebuilt, once its job has a place or has none: one
+    that was not at risk before and cannot be kept now is put down to the outage.
     """
     slot = record.slot
     if slot < 0 or state.promise[slot] >= FOREVER or record.phase is Phase.RUNNING:

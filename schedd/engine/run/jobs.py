@@ -142,7 +142,7 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJo
         return end_promise(state, record, event, "it asks for more, or is in another queue, than before")
     if not runs and not is_eligible(facts, state.now):
         return end_promise(state, record, event, "it may not start now")
-    return apply_step(record, Step.BLAMED, lost=Cause.OUTAGE) if promised else record
+    return apply_step(record, Step.RISKED, lost=Cause.OUTAGE, risk=kept.risk) if promised else record
 
 
 def _slot_for(state: EngineState, facts: JobFacts, understood: ParsedRequest, request: Request) -> int:

@@ -52,11 +52,13 @@ def _carried_job(found: PromisedJob) -> CarriedJob:
         )
         for b in found.breaches
     )
+    risk = found.risk
     return CarriedJob(
         promised=one.promised,
         eligible_since=one.time,
         weak=one.weak,
         breaches=breaches,
+        risk=records.Risk(risk.time, risk.event, records.Cause(risk.cause)) if risk is not None else None,
         owner=found.owner,
         submitted=found.submitted,
         queue=found.queue,
