@@ -46,7 +46,7 @@ from schedd.service.questions.expectations import (
 )
 from schedd.service.questions.objectives import placement_cost
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
-from schedd.service.questions.submission_checks import Submission
+from schedd.service.questions.submission_checks import QueuedJobs, Submission
 from schedd.service.read.arrays import choose_array
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import find_record
@@ -175,6 +175,8 @@ def answer_what_if(
     counts = sorted({*question.tasks, *([array.subjobs] if array is not None else [])})
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
+    published = copy.published
+    queued = QueuedJobs(lambda: _all_jobs(published), ResourceTypes(published.server.resources))
 
     def evaluate(
         where: str,
@@ -199,7 +201,13 @@ def answer_what_if(
         try:
             if queue is None:
                 admission = _check_admission(
-                    copy, request_facts, known, instead_of, array=array, submitter=submitter
+                    copy,
+                    request_facts,
+                    known,
+                    instead_of,
+                    array=array,
+                    submitter=submitter,
+                    queued=queued,
                 )
             else:  # a destination that accepts it
                 admission = Admission(request_facts)
@@ -328,6 +336,7 @@ def _check_admission(
     *,
     array: ArrayRequest | None,
     submitter: str,
+    queued: QueuedJobs,
 ) -> Admission:
     """The server's treatment of the job; for a queued job only its altered parts are judged. Raises
     NotUnderstood.
@@ -343,8 +352,7 @@ def _check_admission(
             group=_known_group(published, submitter),
             array=array if array is not None else ArrayRequest(1),
             is_array=array is not None,
-            queued=lambda: _all_jobs(published),
-            types=ResourceTypes(published.server.resources),
+            queued=queued,
         )
         found = admit(submission, published.queues, published.server)
         return replace(found, facts=replace(found.facts, owner=facts.owner))

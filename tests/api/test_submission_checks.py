@@ -7,6 +7,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.engine import JobRecord
+from schedd.policy.limits import Limit
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.submission_checks import QueuedJobs
 from tests.api.conftest import token
 from tests.service.planner_harness import T
 
@@ -87,6 +91,29 @@ def test_a_what_if_reports_all_reasons_for_a_refusal(busy_cluster: TestClient, u
     assert unknown["refusals"] == []
     assert "queue gold has an access list, and the user is not known here" in unknown["notes"]
     assert ask(busy_cluster, queue="gold", owner="eve")["refusals"]
+
+
+def test_queued_jobs_are_read_once_for_all_variants_and_destinations(
+    busy_cluster: TestClient, loop: PlanLoop
+) -> None:
+    post(busy_cluster, queued(101, "gold"), queued(102, "gold", "ann"))
+    known = [one for one in loop.published.records if one is not None]
+    reads = []
+
+    def read_jobs() -> list[JobRecord]:
+        reads.append(1)
+        return known
+
+    jobs = QueuedJobs(read_jobs)
+    assert not reads
+    for _ in range(2):
+        assert jobs.amount(Limit(amount=1, what="jobs", who="all"), "") == len(known)
+        assert jobs.amount(Limit(amount=1, what="cpus", who="user", name=USER), "gold") == 2
+        owners = [one.facts.owner.partition("@")[0] for one in known]
+        assert jobs.amount(Limit(amount=1, what="jobs", who="user", name="ann"), "") == owners.count("ann")
+        waiting = Limit(amount=1, what="jobs", who="all", counts="eligible")
+        assert jobs.amount(waiting, "") == sum(one.facts.state != "R" for one in known)
+    assert len(reads) == 1
 
 
 @pytest.mark.parametrize(

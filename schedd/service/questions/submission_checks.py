@@ -13,6 +13,7 @@ from schedd.policy.limits import Claim, Limit, format_amount, parse_queued_limit
 from schedd.wire import JobFacts, QueueFacts, ResourceTypes, ServerFacts
 
 __all__ = [
+    "QueuedJobs",
     "Submission",
     "access_refusals",
     "array_refusals",
@@ -24,13 +25,49 @@ __all__ = [
 _RUNS: Final = frozenset({"R", "E", "S"})
 
 
+@dataclass(slots=True)
+class QueuedJobs:
+    """Amounts of all jobs of the server, for limits on queued jobs.
+
+    Each amount is computed once, so that variants of a request and destinations of a queue share it.
+    ``jobs`` is called only if there are such limits.
+    """
+
+    jobs: Callable[[], Iterable[JobRecord]] = tuple
+    types: ResourceTypes = field(default_factory=ResourceTypes)
+    _claims: list[tuple[Claim, bool]] | None = None
+    """Of each job, and whether it runs."""
+    _amounts: dict[tuple[str, str, str, str, str], int] = field(default_factory=dict)
+
+    def amount(self, limit: Limit, queue: str) -> int:
+        """Return what counts against a limit of a queue (empty: of the server)."""
+        key = (limit.who, limit.name, limit.what, limit.counts, queue)
+        if key not in self._amounts:
+            self._amounts[key] = self._sum(limit, queue)
+        return self._amounts[key]
+
+    def _sum(self, limit: Limit, queue: str) -> int:
+        if self._claims is None:
+            self._claims = [
+                (make_claim(job.facts, job.understood, types=self.types), job.facts.state in _RUNS)
+                for job in self.jobs()
+            ]
+        waiting = limit.counts == "eligible"
+        return sum(
+            claim.amounts.get(limit.what, 0)
+            for claim, runs in self._claims
+            if (not queue or claim.queue == queue)
+            and not (waiting and runs)
+            and _owner(claim, limit) == limit.name
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Submission:
     """A hypothetical submission.
 
     ``facts.owner`` empty: the user is unknown, and access lists and limits of users are not checked.
-    ``group`` is the user's primary group, if it is known. ``queued`` returns all jobs of the server; it is
-    called only if there are limits on queued jobs.
+    ``group`` is the user's primary group, if it is known. ``queued`` are all jobs of the server.
     """
 
     facts: JobFacts
@@ -38,8 +75,7 @@ class Submission:
     group: str = ""
     array: ArrayRequest = field(default_factory=lambda: ArrayRequest(1))
     is_array: bool = False
-    queued: Callable[[], Iterable[JobRecord]] = tuple
-    types: ResourceTypes = field(default_factory=ResourceTypes)
+    queued: QueuedJobs = field(default_factory=QueuedJobs)
 
     @property
     def user(self) -> str:
@@ -147,27 +183,19 @@ def queued_limit_refusals(one: Submission, queue: QueueFacts | None, server: Ser
     if queue is not None:
         sources.insert(0, (f"queue {queue.name}", queue.name, queue.limits))
     for whose, name, printed in sources:
-        for attribute, limits in parse_queued_limits(printed, types=one.types).items():
+        for attribute, limits in parse_queued_limits(printed, types=one.queued.types).items():
             for present in _exceeded(one, limits, name):
                 yield f"{present}, and {whose} has {attribute} = {printed[attribute]}"
 
 
 def _exceeded(one: Submission, limits: tuple[Limit, ...], queue: str) -> Iterator[str]:
     """Yield what is queued already, for each of these limits of a queue (or the server) that is exceeded."""
-    claim = make_claim(replace(one.facts, group=one.group), one.understood, types=one.types)
+    claim = make_claim(replace(one.facts, group=one.group), one.understood, types=one.queued.types)
     for limit in strictest([limits], claim).values():
         asked = claim.amounts.get(limit.what, 0) * one.array.subjobs
         if not asked:
             continue
-        present = 0
-        for job in one.queued():
-            if queue and job.facts.queue != queue:
-                continue
-            if limit.counts == "eligible" and job.facts.state in _RUNS:
-                continue
-            other = make_claim(job.facts, job.understood, types=one.types)
-            if _owner(other, limit) == limit.name:
-                present += other.amounts.get(limit.what, 0)
+        present = one.queued.amount(limit, queue)
         if present + asked > limit.amount:
             yield _describe_present(limit, present)
 
