@@ -1,0 +1,76 @@
+"""Forms of the administrators' page for reservations."""
+
+from collections.abc import Mapping
+
+from fastapi import Request
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from schedd.api.problems import ProblemError
+from schedd.api.request_bodies import ReservationRequest
+from schedd.api.reservations import RESERVATION_NAME, reserve, run_reservation_preview, unreserve
+from schedd.api.routes import RouteTable
+from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
+from schedd.dashboard.pages.admin import parse_form_time
+from schedd.dashboard.viewer import Cluster, Form, Operator
+
+__all__ = ["router"]
+
+router = RouteTable(prefix="/{cluster}/admin")
+
+
+@router.post("/reserve")
+async def make_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+    """Keep nodes free of planned jobs; or show what would follow."""
+    name = form.get("name", "").strip()
+    try:
+        if not RESERVATION_NAME.fullmatch(name):
+            raise ProblemError("invalid", "name: letters, digits, '.', '_' and '-'")
+        wanted = _parse_reservation(form)
+        if form.get("preview"):
+            return await render_admin_page(
+                request,
+                cluster,
+                viewer,
+                reservation_preview=await run_reservation_preview(request, cluster, name, wanted),
+                form=form,
+            )
+        await reserve(cluster, name, wanted, viewer.bearer.name)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = f"{first['loc'][-1]}: " if first["loc"] else ""
+        words = where + first["msg"].removeprefix("Value error, ")
+        refused = ProblemError("invalid", f"{name[:80]}: {words}")
+        return await render_admin_page(
+            request, cluster, viewer, 422, reservation_error=words, form=form, refused=refused
+        )
+    except ProblemError as error:
+        if error.kind != "invalid":
+            raise
+        words = error.detail.removeprefix("body.")
+        return await render_admin_page(
+            request, cluster, viewer, 422, reservation_error=words, form=form, refused=error
+        )
+    return redirect_to_admin(request, cluster.name, "reserved")
+
+
+@router.post("/unreserve")
+async def delete_reservation(request: Request, cluster: Cluster, viewer: Operator, form: Form) -> Response:
+    """Plan for its nodes again."""
+    await unreserve(cluster, form.get("name", ""), viewer.bearer.name)
+    return redirect_to_admin(request, cluster.name, "lifted")
+
+
+def _parse_reservation(form: Mapping[str, str]) -> ReservationRequest:
+    """What the form says. Raises ValidationError and ProblemError."""
+    words = form.get("where", "").replace(",", " ").split()
+    kind = form.get("kind", "nodes")
+    return ReservationRequest(
+        nodes=tuple(words) if kind == "nodes" else (),
+        features=tuple(words) if kind == "features" else (),
+        everywhere=kind == "everywhere",
+        start=parse_form_time(form, "start"),
+        end=parse_form_time(form, "end"),
+        reason=form.get("reason", "").strip(),
+        users=tuple(form.get("users", "").replace(",", " ").split()),
+    )
