@@ -26,7 +26,6 @@ from schedd.api import (
     policy,
     priorities,
     problems,
-    reservations,
     searches,
     stream,
     what_if,
@@ -141,7 +140,6 @@ def create_app(
     )
     for module in (
         *reading,
-        reservations,
         holds,
         policy,
         searches,

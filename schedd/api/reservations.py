@@ -1,25 +1,20 @@
-"""Reservations: nodes that are kept free of planned jobs, or kept for some of them."""
+"""Acts on reservations, which endpoints, forms and the drain of nodes share."""
 
 import asyncio
 import re
 import secrets
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import Final
 
 import structlog
-from fastapi import Path, Request, Response
+from fastapi import Request
 
-from schedd.api.access import Cluster, Operator, Visibility
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
 from schedd.api.policy import PreviewView, preview_events
-from schedd.api.problems import Fault, ProblemError, problem_responses
-from schedd.api.replies import reply
+from schedd.api.problems import Fault, ProblemError
 from schedd.api.request_bodies import ReservationRequest
-from schedd.api.result_views import ReservationResult, ReservationsView
-from schedd.api.routes import RouteTable
-from schedd.api.unicode_text import UnicodeRoute
-from schedd.api.views import ReservationView, snapshot_fields
+from schedd.api.views import ReservationView
 from schedd.engine import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
@@ -29,29 +24,16 @@ __all__ = [
     "audit_reservation",
     "reservation_view",
     "reserve",
-    "router",
     "run_reservation_preview",
     "unreserve",
 ]
 
-router = RouteTable(
-    prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"], route_class=UnicodeRoute
-)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the reservations to see whether it was"
 _MAX_NODES_NAMED: Final = 5
 RESERVATION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Names of reservations."""
-_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
-_Name = Annotated[
-    str,
-    Path(
-        description="The reservation's name: letters, digits, '.', '_' and '-'.",
-        pattern=f"^{RESERVATION_NAME.pattern}$",
-        examples=["repair"],
-    ),
-]
 
 
 def reservation_view(event: Reserve) -> ReservationView:
@@ -59,56 +41,6 @@ def reservation_view(event: Reserve) -> ReservationView:
     return ReservationView(
         **{name: getattr(event, name) for name in ReservationView.__dataclass_fields__},
     )
-
-
-@router.get(
-    "",
-    response_model=ReservationsView,
-    responses={
-        **problem_responses("no-token", "unknown-cluster", "not-ready"),
-        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
-    },
-)
-def list_reservations(request: Request, cluster: Cluster, _: Visibility) -> Response:
-    """All present and future reservations, including those of the site's settings."""
-    published = cluster.published
-    rows = sorted(map(reservation_view, published.node_blocks), key=lambda one: (one.start, one.name))
-    return reply(request, ReservationsView(reservations=tuple(rows), **snapshot_fields(published)), published)
-
-
-@router.put(
-    "/{name}",
-    response_model=ReservationResult,
-    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large"),
-)
-async def post_reservation(
-    request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, caller: Operator
-) -> Response:
-    """Create or replace a reservation. Needs the role `operator` or `admin`.
-
-    Running jobs on its nodes stay. Planned jobs in its way are planned again, and may be later than promised:
-    `at_risk` counts the promises at risk. Nodes that are added later and have its features are included.
-    """
-    before = cluster.published.at_risk
-    await reserve(cluster, name, body, caller.name)
-    return _reservation_reply(request, cluster, name, before)
-
-
-@router.post(
-    "/{name}/preview",
-    response_model=PreviewView,
-    responses=problem_responses(*_ACT_PROBLEMS, "too-hard", "bad-request", "too-large"),
-)
-async def preview_reservation(
-    request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, _: Operator
-) -> Response:
-    """What would follow if this reservation was made? Nothing is changed. Needs the role `operator` or
-    `admin`.
-
-    Lists running jobs that hold its nodes beyond its start, and waiting jobs that would move, those with
-    promises at risk first.
-    """
-    return reply(request, await run_reservation_preview(request, cluster, name, body))
 
 
 async def run_reservation_preview(
@@ -171,18 +103,6 @@ def _reservation_event(cluster: PlanLoop, name: str, body: ReservationRequest) -
     )
 
 
-@router.delete(
-    "/{name}",
-    response_model=ReservationResult,
-    responses=problem_responses(*_ACT_PROBLEMS, "unknown-reservation"),
-)
-async def delete_reservation(request: Request, cluster: Cluster, name: _Name, caller: Operator) -> Response:
-    """Lift a reservation; its nodes are planned for at once. Needs the role `operator` or `admin`."""
-    before = cluster.published.at_risk
-    await unreserve(cluster, name, caller.name)
-    return _reservation_reply(request, cluster, name, before)
-
-
 async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
     """Delete the reservation, with an audit entry. Raises ProblemError."""
     async with audit_act(cluster, who, "unreserve", name):
@@ -195,17 +115,6 @@ async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
         event = Unreserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name)
         await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
     _log.warning("a reservation was lifted", cluster=cluster.name, by=who, reservation=name)
-
-
-def _reservation_reply(request: Request, cluster: PlanLoop, name: str, before: int) -> Response:
-    published = cluster.published
-    made = next((reservation_view(one) for one in published.node_blocks if one.name == name), None)
-    return reply(
-        request,
-        ReservationResult(
-            reservation=made, at_risk=max(0, published.at_risk - before), **snapshot_fields(published)
-        ),
-    )
 
 
 def _check_nodes(published: PlanSnapshot, body: ReservationRequest) -> None:

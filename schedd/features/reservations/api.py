@@ -1,0 +1,115 @@
+"""Reservations: nodes that are kept free of planned jobs, or kept for some of them."""
+
+from typing import Annotated, Final
+
+from fastapi import Path, Request, Response
+
+from schedd.api.access import Cluster, Operator, Visibility
+from schedd.api.policy import PreviewView
+from schedd.api.problems import problem_responses
+from schedd.api.replies import reply
+from schedd.api.request_bodies import ReservationRequest
+from schedd.api.reservations import (
+    RESERVATION_NAME,
+    reservation_view,
+    reserve,
+    run_reservation_preview,
+    unreserve,
+)
+from schedd.api.result_views import ReservationResult, ReservationsView
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
+from schedd.api.views import snapshot_fields
+from schedd.service.cluster.plan_loop import PlanLoop
+
+__all__ = ["router"]
+
+router = RouteTable(
+    prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"], route_class=UnicodeRoute
+)
+
+
+_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
+
+
+_Name = Annotated[
+    str,
+    Path(
+        description="The reservation's name: letters, digits, '.', '_' and '-'.",
+        pattern=f"^{RESERVATION_NAME.pattern}$",
+        examples=["repair"],
+    ),
+]
+
+
+@router.get(
+    "",
+    response_model=ReservationsView,
+    responses={
+        **problem_responses("no-token", "unknown-cluster", "not-ready"),
+        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
+    },
+)
+def list_reservations(request: Request, cluster: Cluster, _: Visibility) -> Response:
+    """All present and future reservations, including those of the site's settings."""
+    published = cluster.published
+    rows = sorted(map(reservation_view, published.node_blocks), key=lambda one: (one.start, one.name))
+    return reply(request, ReservationsView(reservations=tuple(rows), **snapshot_fields(published)), published)
+
+
+@router.put(
+    "/{name}",
+    response_model=ReservationResult,
+    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large"),
+)
+async def post_reservation(
+    request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, caller: Operator
+) -> Response:
+    """Create or replace a reservation. Needs the role `operator` or `admin`.
+
+    Running jobs on its nodes stay. Planned jobs in its way are planned again, and may be later than promised:
+    `at_risk` counts the promises at risk. Nodes that are added later and have its features are included.
+    """
+    before = cluster.published.at_risk
+    await reserve(cluster, name, body, caller.name)
+    return _reservation_reply(request, cluster, name, before)
+
+
+@router.post(
+    "/{name}/preview",
+    response_model=PreviewView,
+    responses=problem_responses(*_ACT_PROBLEMS, "too-hard", "bad-request", "too-large"),
+)
+async def preview_reservation(
+    request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, _: Operator
+) -> Response:
+    """What would follow if this reservation was made? Nothing is changed. Needs the role `operator` or
+    `admin`.
+
+    Lists running jobs that hold its nodes beyond its start, and waiting jobs that would move, those with
+    promises at risk first.
+    """
+    return reply(request, await run_reservation_preview(request, cluster, name, body))
+
+
+@router.delete(
+    "/{name}",
+    response_model=ReservationResult,
+    responses=problem_responses(*_ACT_PROBLEMS, "unknown-reservation"),
+)
+async def delete_reservation(request: Request, cluster: Cluster, name: _Name, caller: Operator) -> Response:
+    """Lift a reservation; its nodes are planned for at once. Needs the role `operator` or `admin`."""
+    before = cluster.published.at_risk
+    await unreserve(cluster, name, caller.name)
+    return _reservation_reply(request, cluster, name, before)
+
+
+def _reservation_reply(request: Request, cluster: PlanLoop, name: str, before: int) -> Response:
+    published = cluster.published
+    made = next((reservation_view(one) for one in published.node_blocks if one.name == name), None)
+    return reply(
+        request,
+        ReservationResult(
+            reservation=made, at_risk=max(0, published.at_risk - before), **snapshot_fields(published)
+        ),
+    )
