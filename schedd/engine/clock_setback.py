@@ -4,6 +4,7 @@ With the later time, everything that waits for a moment (a refused start, an ove
 reservation) would wait until the clock catches up, and all published starts would be wrong by the difference.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -46,6 +47,12 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
     state.unresolved = {job: replace(one, until=one.until - ahead) for job, one in state.unresolved.items()}
     state.alerts = {name: _shifted(one, ahead) for name, one in state.alerts.items()}
     state.unexplained_starts = []
+    state.refused_since = min(state.refused_since, state.now)
+    state.excused_at = min(state.excused_at, state.now)
+    state.failures = {
+        name: deque([(job, owner, min(at, state.now)) for job, owner, at in failures], failures.maxlen)
+        for name, failures in state.failures.items()
+    }
     state.aside = dict.fromkeys(state.aside, state.now)
     state.skipped_steps = {}
     state.lose_track()  # what the server starts now may have been decided before

@@ -44,7 +44,8 @@ CARRIED: Final = frozenset(
         "bag_ends",
         *("diverged", "unsure_until", "unexplained_starts", "unresolved"),
         *("refused_since", "refused_code", "refused_jobs", "starts_refused"),
-        *("lives", "black_holes", "failures", "alerts", "frees", "at_event", "at_job", "at_step"),
+        *("lives", "black_holes", "failures", "excused_at", "alerts", "frees"),
+        *("at_event", "at_job", "at_step"),
         *("write_second", "writes_in_second", "start_second", "starts_in_second", "starts_by_node"),
     }
 )

@@ -156,6 +156,27 @@ def test_failures_on_several_nodes_at_once_close_no_node() -> None:
     assert len({record.facts.shares for record in running}) == 8
 
 
+def test_failures_on_several_nodes_at_once_close_no_node_later() -> None:
+    cluster = Cluster(nodes=4, hole_failures=2)
+    cluster.obeys = False
+
+    def fail(node: int, job: str, owner: str) -> None:
+        cluster.submit(job, f"n{node}:ppn=4", owner=f"{owner}@x")
+        refuse(cluster, job)
+        cluster.send(*cluster.server.delete(job))
+
+    for node in (1, 2, 3):
+        fail(node, f"{node}.1", "ann")
+        fail(node, f"{node}.2", "bob")
+    closed = cluster.engine.state.black_holes
+    assert (closed, len(cluster.alerts("failing_together"))) == ({}, 1)
+    cluster.at(1_000)
+    fail(1, "4", "ann")
+    assert closed == {}
+    fail(1, "5", "bob")
+    assert list(closed) == ["n1"]
+
+
 def test_a_node_is_closed_although_another_one_failed_long_ago() -> None:
     cluster = Cluster(nodes=4, returns_most=99)
     cluster.obeys = False

@@ -8,10 +8,14 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.reservations.state import reservation_records
-from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, ShareFacts
+from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 DAY = 86_400
+
+
+def last_run(cluster: Cluster, job_id: str) -> Run:
+    return [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == job_id][-1]
 
 
 def jump(cluster: Cluster, seconds: int) -> None:
@@ -54,6 +58,25 @@ def test_job_that_arrived_while_the_clock_was_ahead_gets_a_new_promise() -> None
     assert late is not None
     assert late > 3_600
     assert (cluster.start("2"), cluster.promise("2")) == (1_000, 1_050)
+
+
+def test_failures_and_an_outage_while_the_clock_was_ahead_are_not_in_the_future() -> None:
+    cluster = Cluster()
+    jump(cluster, 3_600)
+    cluster.obeys = False
+    cluster.submit("1")
+    cluster.send(*cluster.server.refuse(last_run(cluster, "1"), 15043, "no"))
+    cluster.send(*cluster.server.delete("1"))
+    cluster.submit("2")
+    (refused,) = cluster.server.refuse(last_run(cluster, "2"), 0, "no")
+    assert isinstance(refused, RunRefused)
+    cluster.send(replace(refused, outage=True))
+    assert list(cluster.engine.state.failures) == ["n1"]
+    jump(cluster, -3_600)
+    assert cluster.engine.state.refused_since <= cluster.engine.state.now
+    cluster.obeys = True
+    cluster.at(300)
+    assert cluster.engine.state.failures == {}, "job 2 has succeeded since"
 
 
 def test_job_started_while_the_clock_was_ahead_holds_its_nodes() -> None:

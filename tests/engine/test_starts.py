@@ -8,6 +8,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import (
+    BatchSkipped,
     JobFacts,
     JobQueued,
     JobStarted,
@@ -177,6 +178,61 @@ def test_outage_without_a_job_left_is_over() -> None:
     assert _opened(cluster) == ["starts_refused"]
     cluster.send(*cluster.server.delete("1"))
     assert _opened(cluster) == []
+
+
+def test_new_outage_does_not_count_the_time_since_a_refusal_of_a_job_that_is_gone() -> None:
+    cluster = Cluster()
+    cluster.obeys = False
+    cluster.submit("1")
+    _refuse_by_outage(cluster, "1")
+    cluster.send(*cluster.server.delete("1"))
+    cluster.at(10_000)
+    cluster.submit("2")
+    _refuse_by_outage(cluster, "2")
+    assert _opened(cluster) == []
+    cluster.at(10_005)
+    assert cluster.runs("2") == [10_000, 10_005]
+
+
+def test_backoff_of_a_job_that_was_refused_itself_does_not_end_with_an_outage() -> None:
+    cluster = Cluster(refusal_wait=300)
+    cluster.obeys = False
+    cluster.submit("1")
+    _refuse_by_outage(cluster, "1")
+    cluster.at(5)
+    _refuse(cluster, "1", 15043)
+    cluster.at(10)
+    cluster.send(cluster.server.snapshot())
+    assert cluster.runs("1") == [0, 5]
+
+
+def _lasting_outage() -> Cluster:
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    for job in "12":
+        cluster.submit(job)
+    for second in (0, 5, 10, 15, 22, 33, 49):
+        cluster.at(second)
+        for job in "12":
+            _refuse_by_outage(cluster, job)
+    assert _opened(cluster) == ["starts_refused"]
+    return cluster
+
+
+def test_start_that_is_reported_before_its_acceptance_ends_an_outage() -> None:
+    cluster = _lasting_outage()
+    cluster.at(73)
+    cluster.send(*cluster.server.start("1", _decision(cluster, "1").shares))
+    assert _opened(cluster) == []
+
+
+def test_outage_lasts_while_the_plan_is_rebuilt() -> None:
+    cluster = _lasting_outage()
+    now = cluster.server.now
+    cluster.send(BatchSkipped(id="skipped", time=now, batch=1, why="it failed", decided=0, anew=True))
+    assert "starts_refused" in _opened(cluster)
+    cluster.send(cluster.server.snapshot())
+    assert "starts_refused" in _opened(cluster)
 
 
 @pytest.mark.parametrize(("code", "alerts"), [(15007, 1), (15043, 0), (15046, 0), (0, 0)])

@@ -252,6 +252,8 @@ class EngineState:
     """Which run of the adapter sent the last snapshot that was believed: the epoch of its event."""
     failures: dict[str, deque[tuple[str, str, int]]] = declared(FAILURES, make=dict)
     """By node: jobs that failed soon after their start, one after another, with their owners and times."""
+    excused_at: int = declared(NUMBER, default=-1)
+    """Time of the last failures on several nodes at once: those until then close no node."""
     black_holes: dict[str, str] = declared(NAMES, make=dict)
     """Nodes that get no new jobs since jobs fail there, with why."""
     lives: dict[str, Life] = declared(LIVES, make=dict)

@@ -6,7 +6,7 @@ keep faults of jobs and of the server from closing nodes:
 - A job that failed on two other nodes before says nothing about the next one.
 - If several nodes (a tenth of all nodes, and at least three) have such failures within ten minutes, their
   common cause is the jobs, the server or a file system: no node is closed, and those that the same failures
-  had closed are opened again.
+  had closed are opened again. These failures do not count against a node later, either.
 """
 
 from collections import deque
@@ -91,8 +91,10 @@ def _close_or_excuse(state: EngineState, name: str, event: str) -> None:
         node.state is NodeState.UP or one in state.black_holes for one, node in state.plan.nodes.items()
     )
     if len(together) < max(_TOGETHER_NODES, _TOGETHER_SHARE * used):
-        _close_node(state, name, event)
+        if _is_suspect(state, name, since=state.excused_at):
+            _close_node(state, name, event)
         return
+    state.excused_at = state.now
     opened = [one for one in together if state.black_holes.pop(one, None) is not None]
     refresh_nodes(state, opened, event, "jobs fail on several nodes at once")
     jobs = list(dict.fromkeys(job for one in together for job, _, _ in state.failures[one]))

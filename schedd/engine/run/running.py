@@ -16,6 +16,7 @@ from schedd.engine.machine.nodes import block_nodes, unblock_nodes
 from schedd.engine.place.placement import displace_for
 from schedd.engine.rank.promises import judge_start
 from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.engine.run.start_outages import end_start_outage
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
 
@@ -60,6 +61,9 @@ def start_running(
     by = known.by if by is None else by
     facts = replace(known, state=letter, shares=shares, started=started, starts=starts, by=by)
     ours = record.phase is Phase.DISPATCHED
+    state.refused_jobs.pop(record.id, None)
+    if ours and not record.attempt.accepted:
+        end_start_outage(state)  # its start may be reported before its acceptance, or without it
     if ours and (walltime := walltime_to_set(record)) is not None:
         facts = replace(facts, resources={**facts.resources, "walltime": str(walltime)})
     # It may have been altered while its run decision was out.

@@ -34,6 +34,7 @@ def note_refused_run(state: EngineState, event: RunRefused, dialect: Dialect, an
     """Record a refusal. Raise the alert once the refusals in a row are no fault of single jobs."""
     code = _OUTAGE_CODE if event.outage else event.code
     if not event.outage and (code == 0 or dialect.concerns_one_job(code)):
+        state.refused_jobs.pop(event.job_id, None)  # its backoff does not end with the outage
         return
     if code != state.refused_code or state.refused_since < 0:
         state.refused_code, state.refused_since, state.refused_jobs = code, state.now, {}
@@ -63,8 +64,12 @@ def end_start_outage(state: EngineState) -> None:
 
 
 def forget_start_outage(state: EngineState) -> None:
-    """End an outage of which no job is left in the queue: nothing would show its end."""
-    if state.starts_refused and not any(
+    """End an outage of which no job is left in the queue: nothing would show its end, and a later refusal
+    would count the time until then. Not while the plan is rebuilt, when no job is known.
+    """
+    if state.refused_since < 0 or state.stale or state.arriving:
+        return
+    if not any(
         job_id in state.records and state.records[job_id].phase in (Phase.WAITING, Phase.DISPATCHED)
         for job_id in state.refused_jobs
     ):
@@ -78,6 +83,8 @@ def retry_refused_jobs(state: EngineState) -> None:
     for job_id in state.refused_jobs:
         record = state.records.get(job_id)
         if record is None or record.phase is not Phase.WAITING or record.back_off.until <= state.now:
+            continue
+        if job_id in state.unresolved:  # an earlier decision may still be carried out
             continue
         record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now))
         state.store_record(record)
