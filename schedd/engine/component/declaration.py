@@ -193,8 +193,8 @@ class Component(Generic[_S]):
     """Called with an eligible job and its planned start: the latest start that the component guarantees, from
     then on; FOREVER: none. The component may decide on it here. The promise of the job is no later."""
     promise_ended: Callable[["EngineState", "JobRecord"], None] | None = None
-    """Called when the promise of a job ended without being broken: the job was held, enlarged, moved, or
-    requeued. Guarantees end with it."""
+    """Called when the promise of a job ended without being broken, or would have if it had one: the job was
+    held, enlarged, moved, or requeued. Guarantees end with it."""
     comment_remarks: Callable[["EngineState", "JobRecord", int], Sequence[str]] | None = None
     """Called with a job and its planned start: remarks for the comment that the server shows with it."""
     job_details: Callable[["PlanSnapshot", "JobRecord", int], Mapping[str, Any]] | None = None

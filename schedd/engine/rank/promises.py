@@ -235,6 +235,7 @@ def make_promise(state: EngineState, record: JobRecord, start: int) -> None:
     if record.eligible_since < 0 or gets_no_promise(state, record):
         return
     guaranteed = guaranteed_start(state, record, start)
+    record = state.records[record.id]
     if state.promise[slot] < FOREVER:
         bring_promise_forward(state, slot, guaranteed)
         return
@@ -318,11 +319,11 @@ def judge_restored(state: EngineState, record: JobRecord, event: str) -> None:
 
 def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -> JobRecord:
     """End a job's promise, keeping why; returns the record to go on with, which is not yet put."""
+    note_end_of_promise(state, record)
     if record.slot < 0 or state.promise[record.slot] >= FOREVER:
         return apply_step(record, Step.UNPROMISED, ended=record.ended)
     ended = EndedPromise(state.now, event, words, int(state.promise[record.slot]))
     state.promise[record.slot] = state.bound[record.slot] = FOREVER
-    note_end_of_promise(state, record)
     return apply_step(record, Step.UNPROMISED, ended=ended)
 
 

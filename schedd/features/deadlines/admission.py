@@ -17,7 +17,7 @@ from schedd.model import FOREVER
 from schedd.policy.priority import latest_start
 from schedd.wire import JobDeleted, JobEnded
 
-__all__ = ["accept_refused", "count_outcome", "guaranteed_start", "withdraw_admission"]
+__all__ = ["count_outcome", "guarantee_met_deadlines", "guaranteed_start", "withdraw_admission"]
 
 
 def guaranteed_start(state: EngineState, record: JobRecord, planned: int) -> int:
@@ -69,18 +69,25 @@ def _restore_promise(state: EngineState, record: JobRecord, known: AcceptedDeadl
         state.store_record(apply_step(present, Step.RISKED, lost=None, risk=None))
 
 
-def accept_refused(state: EngineState, _event: str) -> None:
-    """Accept refused deadlines that the plan meets since jobs moved in this batch."""
+def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
+    """Accept refused deadlines that the plan meets since jobs moved in this batch, and guarantee accepted
+    ones again that were at risk.
+    """
     part = deadlines_state(state)
-    if not part.refused or not state.moves:
+    if not (part.refused or part.accepted) or not state.moves:
         return
     plan, margin = state.plan, state.site.part(DeadlineSettings).margin
     slots = plan.planned()
     slots = slots[state.due_by[slots] < FOREVER]
-    ends = plan.starts(slots) + plan.jobs.durations[slots]
-    for slot in slots[ends + margin <= state.due_by[slots]].tolist():
+    latest = state.due_by[slots] - plan.jobs.durations[slots] - margin
+    met = plan.starts(slots) <= latest
+    # The bound of an accepted job that was delayed beyond its latest start is later than that.
+    loose = latest < state.bound[slots]
+    for slot, without_guarantee in zip(slots[met].tolist(), loose[met].tolist(), strict=True):
         record = state.by_slot[slot]
-        if record is not None and record.id in part.refused and record.phase is Phase.WAITING:
+        if record is None or record.phase is not Phase.WAITING:
+            continue
+        if record.id in part.refused or (without_guarantee and record.id in part.accepted):
             make_promise(state, record, plan.start(slot))
 
 

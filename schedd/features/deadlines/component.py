@@ -4,8 +4,8 @@ from typing import Final
 
 from schedd.engine.component.declaration import Component
 from schedd.features.deadlines.admission import (
-    accept_refused,
     count_outcome,
+    guarantee_met_deadlines,
     guaranteed_start,
     withdraw_admission,
 )
@@ -29,7 +29,7 @@ COMPONENT: Final = Component(
     next_wake=next_lost_deadline,
     guaranteed_start=guaranteed_start,
     promise_ended=withdraw_admission,
-    settle=accept_refused,
+    settle=guarantee_met_deadlines,
     job_gone=count_outcome,
     comment_remarks=comment_remarks,
     job_details=job_details,

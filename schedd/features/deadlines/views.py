@@ -30,14 +30,16 @@ def job_details(published: PlanSnapshot, record: JobRecord, start: int) -> Mappi
     part, walltime = published.part(PublishedDeadlines), record.understood.walltime
     accepted = _is_accepted(part, record, deadline)
     soonest = published.as_of if record.phase is Phase.RUNNING else published.as_of + walltime
-    if 0 <= start <= latest_start(deadline, walltime):
+    # A running job may exceed its walltime.
+    if 0 <= start <= latest_start(deadline, walltime) and published.as_of <= deadline:
         state = "accepted" if accepted else "wished"
     elif soonest > deadline or isinstance(record.answer, Never):
         state = "missed"
     else:
         state = "at_risk" if accepted else "wished"
     found: dict[str, Any] = {"deadline": deadline, "deadline_state": state}
-    if part.refused.get(record.id) == deadline and start >= 0 and record.phase is Phase.WAITING:
+    refused = part.refused.get(record.id) == deadline and part.settings.admits(record.facts)
+    if refused and start >= 0 and record.phase is Phase.WAITING:
         found["earliest_deadline"] = start + walltime + part.settings.margin
     return found
 
@@ -80,9 +82,10 @@ def comment_remarks(state: EngineState, record: JobRecord, start: int) -> Sequen
     known = part.accepted.get(record.id)
     if known is not None and known.deadline == deadline:
         return ("deadline accepted" if in_time else "accepted deadline at risk",)
-    if part.refused.get(record.id) == deadline:
-        margin = state.site.part(DeadlineSettings).margin
-        return (f"deadline refused, {format_moment(start + walltime + margin)} can be kept",)
+    settings = state.site.part(DeadlineSettings)
+    if part.refused.get(record.id) == deadline and settings.admits(record.facts):
+        earliest = format_moment(start + walltime + settings.margin)
+        return (f"deadline refused, {earliest} can be kept",)
     return ()
 
 

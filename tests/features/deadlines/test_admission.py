@@ -144,6 +144,53 @@ def test_admission_is_open_to_the_listed_and_promises_also_without_slack() -> No
     assert "is a wish: this site accepts no deadlines of such jobs" in cluster.view("2").why
 
 
+def test_an_accepted_deadline_is_guaranteed_again_when_the_plan_meets_it_again() -> None:
+    site = {"priority": {"wish": 1.0}, "deadlines": {"margin": 0}}
+    cluster = Cluster(nodes=2, slack=0, site=site, node_grace=60)
+    cluster.submit("a", walltime=1000)
+    cluster.submit("b", walltime=4000)
+    cluster.submit("1", walltime=100, resources=due(3000))
+    cluster.node("n1", state=NodeState.DOWN)
+    cluster.at(1100)
+    assert (states(cluster, "1"), cluster.promise("1")) == (["at_risk"], 4000), "the first promise is broken"
+    cluster.reserve("maintenance", "n1", start=1150, end=1500)
+    cluster.node("n1", state=NodeState.UP)
+    assert (cluster.start("1"), states(cluster, "1"), cluster.promise("1")) == (1500, ["accepted"], 2900)
+    cluster.submit("c", walltime=2000, priority=100)
+    assert (cluster.start("1"), states(cluster, "1")) == (1500, ["accepted"])
+
+
+def test_larger_request_ends_the_admission_of_a_job_whose_promise_was_broken() -> None:
+    cluster = Cluster(nodes=2, queue_slack={"batch": "off"}, node_grace=60)
+    cluster.submit("a", "2:ppn=4", walltime=1000)
+    cluster.submit("1", "2:ppn=4", walltime=100, resources=due(1300))
+    cluster.node("n1", state=NodeState.DOWN)
+    cluster.at(1250)
+    part = cluster.engine.state.part(DeadlinesState)
+    assert (cluster.promise("1"), cluster.breaches("1"), list(part.accepted)) == (None, ["node lost"], ["1"])
+    cluster.alter_request("1", walltime="200")
+    assert not part.accepted
+
+
+def test_running_job_that_exceeds_its_walltime_misses_its_deadline() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=100, runtime=500, resources=due(200))
+    cluster.at(200)
+    assert states(cluster, "1") == ["accepted"]
+    cluster.at(201)
+    assert states(cluster, "1") == ["missed"]
+
+
+def test_refused_deadline_has_no_offer_after_admission_was_closed() -> None:
+    cluster = busy_cluster()
+    cluster.submit("1", walltime=100, resources=due(500))
+    assert cluster.view("1").earliest_deadline is not None
+    closed = {"deadlines": {"admission": False}}
+    cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=closed))
+    assert cluster.view("1").earliest_deadline is None
+    assert "is a wish: this site accepts no deadlines of such jobs" in cluster.view("1").why
+
+
 # ---- against a plain rule -----------------------------------------------------------------------
 
 
