@@ -37,6 +37,7 @@ _DONE_MESSAGES: Final = {
     "sought": "Search finished. The live plan stays until you apply one of these.",
     "stopped": "Search stopped.",
     "applied": "The plan is in force. The history of each moved job shows the change.",
+    "partly": "The moves that still hold are made, the others were dropped: the audit has their number.",
 }
 _Name = Annotated[str, Query(max_length=40)]
 
@@ -94,12 +95,12 @@ async def apply_plan(request: Request, cluster: Cluster, viewer: Operator, form:
         raise ProblemError("invalid", "set and plan are numbers") from None
     clusters: Clusters = request.app.state.clusters
     try:
-        await apply_alternative(cluster, clusters, number, plan, None, viewer.bearer.name)
+        done = await apply_alternative(cluster, clusters, number, plan, None, viewer.bearer.name)
     except ProblemError as error:
         if error.kind not in {"moved-on", "unknown-plan"}:
             raise
         return await _render(request, cluster, viewer, 409, wrong=error.detail)
-    return _redirect(request, cluster, "applied")
+    return _redirect(request, cluster, "partly" if done.dropped else "applied")
 
 
 def _alternative_search(request: Request, cluster: PlanLoop) -> PlanAlternatives:

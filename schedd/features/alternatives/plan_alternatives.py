@@ -357,8 +357,9 @@ class PlanAlternatives:
         LivePlanChanged.
         """
         loop = self._loop
-        bound = loop.call_between_batches(lambda engine: last_starts(engine.state)).result(_PATIENCE_S)
+        # The fork first: the bounds must have all of its slots.
         fork = loop.fork().result(_PATIENCE_S)
+        bound = loop.call_between_batches(lambda engine: last_starts(engine.state)).result(_PATIENCE_S)
         plan, now = fork.copy(), fork.as_of
         patience = fork.published.settings.search_patience
         latest = latest_starts(plan, bound, fork.columns, now, patience, fork.walltime_use)
@@ -375,7 +376,7 @@ class PlanAlternatives:
                 dropped[job] = "its start has moved since the search"
             elif allocation is None:
                 dropped[job] = "its request was changed since the search"
-            elif not max(now, plan.ready(slot)) <= facts.start <= _latest(latest, slot):
+            elif not max(now, plan.ready(slot)) <= facts.start <= latest[slot]:
                 dropped[job] = "its new start is not possible any more"
             else:
                 wanted[job] = allocation
@@ -422,11 +423,6 @@ class PlanAlternatives:
             )
             raise NoSuchPlan(f"set {number} is not kept{newest}")
         return kept
-
-
-def _latest(latest: Ints, slot: int) -> int:
-    """Return the last allowed start of a slot; a newer slot than the bounds has none."""
-    return int(latest[slot]) if slot < latest.shape[0] else -1
 
 
 def _place_together(plan: Plan, wanted: dict[str, Allocation], now: int) -> tuple[Plan, list[str]]:
