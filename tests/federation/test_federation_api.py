@@ -21,6 +21,7 @@ from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import ClusterPollResult
 from schedd.federation.workers.cluster_worker import ClusterWorker
+from schedd.service.access.roles import Role
 from schedd.service.access.tokens import Tokens
 from schedd.store.errors import NotLeader, StoreError
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, bearer, released, settings
@@ -218,6 +219,16 @@ def test_cancelled_job_is_withdrawn_at_its_cluster(harness: FederationHarness) -
     harness.report("north", fed_1_1=TransferStatus("withdrawn"))
     assert ann.get(f"{HERE}/{job}").json()["over"] == "cancelled"
     assert harness.federation.pending_actions("north") == []
+
+
+def test_only_owners_and_admins_cancel_jobs(harness: FederationHarness) -> None:
+    job = harness.client("ann@org").post(HERE, json=JOB).json()["id"]
+    roles: tuple[Role, ...] = ("reader", "operator", "adapter", "federation", "proxy")
+    users = [bearer(f"some-{role}", role) for role in roles]
+    harness.app.state.tokens = Tokens([*users, bearer("root", "admin")])
+    for role in roles:
+        assert harness.client(f"some-{role}").delete(f"{HERE}/{job}").status_code == 403, role
+    assert harness.client("root").delete(f"{HERE}/{job}").json()["cancelled"]
 
 
 def test_foreign_jobs_are_hidden(harness: FederationHarness) -> None:

@@ -421,7 +421,7 @@ def _find_open_booking(federation: FederationState, owner: str, name: str) -> tu
 async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
     """Take a job back: deleted unless it runs. Its owner and an admin may."""
     found = _find_job(federation, caller, job)
-    if caller.role == "reader":
+    if caller.role not in ("user", "admin"):
         raise ProblemError("not-allowed", f"{caller.name} may only read")
     return job_row(federation, await run_in_threadpool(federation.cancel, found.id, caller.name))
 

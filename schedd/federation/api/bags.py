@@ -180,7 +180,7 @@ async def _submit_bag(
 
 
 def _accepting_owner(caller: Bearer, body: AcceptedBagOffer) -> str:
-    if caller.role == "reader":
+    if caller.role not in ("user", "admin"):
         raise ProblemError("not-allowed", f"{caller.name} may only read")
     if body.owner and body.owner != caller.name and caller.role != "admin":
         raise ProblemError("not-allowed", f"{caller.name} may not act for {body.owner}")
@@ -308,7 +308,7 @@ def _get_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView
 async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView:
     """Cancel a bag: waiting tasks are deleted. Running tasks go on; `qdel` at each cluster ends them."""
     found = _find_bag(federation, caller, bag)
-    if caller.role == "reader":
+    if caller.role not in ("user", "admin"):
         raise ProblemError("not-allowed", f"{caller.name} may only read")
     return bag_row(
         federation, await run_in_threadpool(federation.bag_operations.cancel, found.id, caller.name)

@@ -229,6 +229,6 @@ def find_visible_booking(federation: FederationState, caller: Bearer, name: str)
 def _find_own_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
     """A booking that the caller may change. Raises ProblemError."""
     booking = find_visible_booking(federation, caller, name)
-    if caller.role == "reader":
+    if caller.role not in ("user", "admin"):
         raise ProblemError("not-allowed", f"{caller.name} may only read")
     return booking

@@ -203,7 +203,7 @@ async def _cancel_coallocation(
 ) -> CoAllocationView:
     """Cancel a co-allocation: its jobs are deleted. A started one goes on; `qdel` at each cluster ends it."""
     found = _find_coallocation(federation, caller, coallocation)
-    if caller.role == "reader":
+    if caller.role not in ("user", "admin"):
         raise ProblemError("not-allowed", f"{caller.name} may only read")
     return coallocation_row(
         federation, await run_in_threadpool(federation.coallocation_operations.cancel, found.id, caller.name)
