@@ -8,6 +8,7 @@ import threading
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -306,6 +307,7 @@ def test_commands_submit_show_and_cancel_a_coallocation(
     harness: FederationHarness,
     shell: Callable[..., int],
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     group_file: Path,
 ) -> None:
     assert shell("coallocate") == 0
@@ -316,7 +318,9 @@ def test_commands_submit_show_and_cancel_a_coallocation(
     assert capsys.readouterr().out.strip() == name, "the same key is the same co-allocation"
     assert harness.federation.coallocations[name].components[1].submission["script"] == "#!/bin/sh\necho b\n"
     assert shell("coallocate", "show", name) == 1, "it has no start yet"
-    assert "seeking a start" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "seeking a start" in shown
+    assert re.search(r"^start +Start not known$", shown, re.MULTILINE), shown
     now = harness.now
     places = tuple(ComponentPlace(i, cluster, "ann", i + 1) for i, cluster in enumerate(("north", "south")))
     about: dict[str, Any] = {"job": name, "time": now, "number": 1}
@@ -331,6 +335,11 @@ def test_commands_submit_show_and_cancel_a_coallocation(
     assert shell("coallocate", "show", name) == 0
     shown = capsys.readouterr().out
     assert "first published  14 Nov 2023 22:15:21 to 14 Nov 2023 22:17:21" in shown
+    assert re.search(r"^start +Due since 14 Nov 2023 22:15$", shown, re.MULTILINE), shown
+    with monkeypatch.context() as patched:
+        patched.setattr("schedd.federation.commands.coallocate.time", SimpleNamespace(time=lambda: now))
+        assert shell("coallocate") == 0
+    assert "  Planned today 22:15  north, south" in capsys.readouterr().out
     assert "2 (optional)  south" in shown
     assert "8.south" in shown
     assert "nodes=1:ppn=4,walltime=00:01:40" in shown

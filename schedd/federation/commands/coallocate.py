@@ -19,6 +19,7 @@ from schedd.cli.user.formatting import format_rows, format_table
 from schedd.client import ClientError
 from schedd.client.answers import CoAllocationView
 from schedd.federation.commands.jobs import connect_federation
+from schedd.start_sentence import StartFacts, describe_start, format_near_time
 
 __all__ = ["make_parser", "run"]
 
@@ -152,7 +153,7 @@ def _coallocations_table(found: Sequence[CoAllocationView], now: int) -> str:
             one.id,
             one.owner,
             one.state,
-            format_optional_time(one.start, now),
+            _start_text(one, now),
             ", ".join(sorted({component.cluster for component in one.components if component.cluster}))
             or "-",
             one.text,
@@ -162,11 +163,25 @@ def _coallocations_table(found: Sequence[CoAllocationView], now: int) -> str:
     return format_table(("CO-ALLOCATION", "OWNER", "STATE", "START", "CLUSTERS", "WHY"), lines, last=20)
 
 
+def _start_text(one: CoAllocationView, now: int) -> str:
+    """The sentence about the common start, which has no forecast; once it is over, the last start."""
+    if one.over:
+        return format_optional_time(one.start, now)
+    started = [component.started for component in one.components if component.started is not None]
+    facts = StartFacts(
+        state="running" if started else "planned",
+        started=min(started, default=None),
+        planned=one.start,
+        predicted=False,
+    )
+    return describe_start(facts, now).text(lambda moment: format_near_time(moment, now))
+
+
 def _coallocation_text(one: CoAllocationView, now: int) -> str:
     rows = [("cores", str(one.cores))] if one.cores is not None else []
     rows += [
         ("state", one.state),
-        ("start", format_optional_time(one.start, now)),
+        ("start", _start_text(one, now)),
         ("end", format_optional_time(one.end, now)),
     ]
     if one.displayed_start is not None:
