@@ -245,6 +245,8 @@ class SimulatedFederation:
         """Index of the request or answer that kills the federation; 0: none."""
         self.clusters = {name: SimulatedCluster(name) for name in names}
         self.cut: set[str] = set()
+        self.cut_after_poll: set[str] = set()
+        """Clusters that will be cut off between the next poll and the requests that follow it."""
         (directory / "token").write_text("x")
         one = {"url": "http://127.0.0.1:9", "token_file": str(directory / "token"), "realms": ["org"]}
         self.settings = FederationSettings.model_validate(
@@ -332,6 +334,8 @@ class SimulatedFederation:
                 provider.at(provider.server.now - T + pause)
             try:
                 self.poll()
+                self.cut |= self.cut_after_poll
+                self.cut_after_poll = set()
                 for name in list(self.federation.coallocations.open):
                     self.keeper.process(name)
                 self.act()
