@@ -134,8 +134,13 @@ class EngineWire:
             "generation": state.generation,
             "tasks": [{"tasks": one.tasks, "end": one.end} for one in found.many],
             "cost": None,
+            **dict.fromkeys(_FORECAST_KEYS),
         }
         return _answer(answer)
+
+
+_FORECAST_KEYS = ("expected_start", "expected_by", "expected_as_of", "promised_start", "predicted")
+"""Null in answers of these simulated clusters, which make no forecasts."""
 
 
 def _answer(values: dict[str, Any]) -> Any:

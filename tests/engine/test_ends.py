@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from schedd.engine import handlers
-from schedd.engine.facts import state as state_module
 from schedd.engine.run import jobs, running
 from schedd.features.accounts import rules
 from schedd.features.accounts.state import AccountBook, account_book
 from schedd.features.fair_share import rules as fair_share
+from schedd.features.prediction import rules as prediction
 from schedd.features.transfers import rules as transfers
 from schedd.features.transfers.state import transfer_state
 from schedd.predict import RunTimePredictor
@@ -80,8 +80,8 @@ _STEPS: list[tuple[Any, str, str]] = [
     (jobs, "_record_walltime_use", "what it used"),
     (fair_share, "_charged_run", "what its end means for fair_share"),
     (jobs, "note_run_end", "what its end says about its nodes"),
-    (jobs, "record_run_end", "how long it ran"),
-    (RunTimePredictor, "forget", "that it is not predicted any more"),
+    (RunTimePredictor, "record_end", "its end in the component prediction"),
+    (RunTimePredictor, "forget", "its end in the component prediction"),
     (jobs, "unblock_nodes", "that it blocks no node any more"),
     (transfers, "_find_transfer", "its end in the component transfers"),
 ]
@@ -140,7 +140,7 @@ def test_each_bookkeeping_step_runs_at_an_end(
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(rules, "_cost"), (running, "judge_start"), (state_module, "update_prediction")],
+    [(rules, "_cost"), (running, "judge_start"), (prediction, "_follow_job")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_start_holds_its_cores_despite_bookkeeping_errors(

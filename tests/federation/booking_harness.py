@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from schedd.federation.api import bookings, coallocations
 from schedd.federation.api.app import create_app
+from schedd.federation.api.pages.routes import add_pages
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.service.access.tokens import Tokens
 from tests.engine.cluster import T
@@ -32,6 +33,7 @@ class BookingHarness:
         self.app = create_app(Tokens([bearer(name, role) for name, role in people.items()]))
         bookings.add_booking_routes(self.app)
         coallocations.add_coallocation_routes(self.app)
+        add_pages(self.app)
         self.begin()
 
     def begin(self) -> None:

@@ -372,7 +372,7 @@ def test_page_shows_bags_without_owners(
     text = page.get("/").text
     assert "Bags of tasks" in text
     assert text.count("<td>kept</td>") == 1
-    assert text.count('<td class="away">not kept</td>') == 1
+    assert text.count('<span class="tag bad">not kept</span>') == 1
     assert "north, south" in text
     assert "ann@" not in text
     assert "sweep" not in text

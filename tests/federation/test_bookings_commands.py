@@ -1,6 +1,7 @@
 """``schedd book --federation`` and ``schedd submit --booking`` against a federation on a socket."""
 
 import json
+import re
 import socket
 import threading
 import time
@@ -156,7 +157,7 @@ def test_command_submits_a_job_into_a_booking(harness: BookingHarness, run: Run,
     submit = ("submit", "-l", "nodes=1:ppn=4,walltime=60", "--booking", "exam")
     code, out, err = run(*submit, str(script))
     assert (code, err) == (0, "")
-    assert "booking        exam" in run("checkjob", "--federation", out.strip())[1]
+    assert re.search(r"^booking +exam$", run("checkjob", "--federation", out.strip())[1], re.MULTILINE)
     assert out.strip() in run("book", "--federation", "show", "exam")[1]
     code, _, err = run("submit", "-l", "nodes=1", "--booking", "other", str(script))
     assert (code, "ann@org has no booking other in the federation" in err) == (2, True)

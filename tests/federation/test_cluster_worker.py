@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from schedd.client import Client, Refused, Unreachable
 from schedd.client.json_object import JsonObject
 from schedd.federation.api.app import cluster_rows, create_app, job_row
+from schedd.federation.api.pages.routes import add_pages
 from schedd.federation.event_log import FederationLog
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import FederationState
@@ -51,7 +52,7 @@ class FakeClusterClient:
             arriving=self.arriving,
             mode="scheduler",
             cpus=64,
-            jobs=JsonObject(planned=5),
+            jobs=JsonObject(planned=5, running=2),
             server=JsonObject(family=self.family),
         )
 
@@ -147,8 +148,8 @@ class WorkerHarness:
     [
         ("offers", None, None, None),
         ("power", 64, None, None),
-        ("load", 64, {"planned": 5}, None),
-        ("plan", 64, {"planned": 5}, 1_700_000_100),
+        ("load", 64, {"planned": 5, "running": 2}, None),
+        ("plan", 64, {"planned": 5, "running": 2}, 1_700_000_100),
     ],
 )
 def test_only_disclosed_cluster_data_are_used(
@@ -286,9 +287,10 @@ def test_torque_declared_as_openpbs_gets_no_select_and_is_logged(tmp_path: Path)
     words = "its server is TORQUE, but clusters.north.family says openpbs"
     assert words in cluster_rows(worker.federation)[0].trouble
     app = create_app(Tokens([]))
+    add_pages(app)
     app.state.federation = worker.federation
     client = TestClient(app)
-    assert words in client.get("/").text
+    assert words.capitalize()[0] + words[1:] in client.get("/").text
     assert words in client.get("/readyz").json()["trouble"]["north"]
     plain = worker.federation.submit("ann@org", JOB)
     worker.round()

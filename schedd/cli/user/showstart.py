@@ -59,7 +59,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "  4@1:00:00 -t 1-100%10 -W depend=afterok:123\n"
         "                           a job array that starts after job 123\n"
         "  4@1:00:00 --after 8:00 --before friday\n"
-        "                           whether it starts in that time, and what to change if not",
+        "                           whether it starts in that time, else what to change",
     )
     add = found.add_argument
     what = "a job (123, 123.server, 123[4]), an array (123[]), or a what-if"

@@ -275,11 +275,17 @@ def _parse_directives(script: str) -> Iterator[list[str]]:
 
 
 def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
-    """One line for each cluster: start, end, and the reason where there is no start."""
+    """One line for each cluster: start, end, and the reason where there is no start. Columns on deadline and
+    costs if the job has them.
+    """
+    heads = ["CLUSTER", "START", "PLANNED END"]
+    dated, priced = any(row.late_by is not None for row in rows), any(row.cost is not None for row in rows)
+    heads += ["DEADLINE"] * dated + ["COST"] * priced
     lines = []
     for row in rows:
         if row.start is None:
-            lines.append((row.cluster, f"Never: {row.why}" if row.never else f"No start: {row.why}", "-"))
+            why = f"Never: {row.why}" if row.never else f"No start: {row.why}"
+            lines.append((row.cluster, why, *["-"] * (len(heads) - 2)))
             continue
         facts = StartFacts(
             planned=row.start,
@@ -291,13 +297,14 @@ def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
         )
         start = describe_start(facts, now).text(lambda moment: format_near_time(moment, now))
         end = format_near_time(row.end, now) if row.end is not None else "not known"
-        cost = f", costs {row.cost:,.2f}" if row.cost is not None else ""
-        lines.append((row.cluster, start, f"{end}{_format_lateness(row.late_by)}{cost}"))
-    return format_table(("CLUSTER", "START", "PLANNED END"), lines)
+        more = [_format_lateness(row.late_by)] * dated
+        more += ["-" if row.cost is None else f"{row.cost:,.2f}"] * priced
+        lines.append((row.cluster, start, end, *more))
+    return format_table(tuple(heads), lines)
 
 
 def _format_lateness(late: int | None) -> str:
     """Whether the deadline is met, where there is one."""
     if late is None:
-        return ""
-    return f", {format_duration(late)} after the deadline" if late else ", in time"
+        return "-"
+    return f"{format_duration(late)} late" if late else "in time"

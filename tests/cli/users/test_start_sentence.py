@@ -61,11 +61,10 @@ SENTENCE = re.compile(rf"Likely {TIME} \(90 % by {TIME}\), at the latest {TIME}"
 
 
 def read_sentence(text: str) -> Sentence:
-    """Return the times of the only sentence about a start in a text, in minutes since the epoch."""
+    """Return the times of the sentence about a start, which a page may repeat, in minutes since the epoch."""
     plain = " ".join(html.unescape(re.sub(r"<[^>]*>", "", text)).split())
-    found = SENTENCE.findall(plain)
-    assert len(found) == 1, plain
-    likely, by, latest = map(read_minute, found[0])
+    (found,) = set(SENTENCE.findall(plain))
+    likely, by, latest = map(read_minute, found)
     return likely, by, latest
 
 

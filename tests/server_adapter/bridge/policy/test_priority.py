@@ -58,9 +58,9 @@ async def test_an_urgent_class_endangers_promises_and_this_is_reported(bench: Be
     assert not risky["breaches"]
 
 
-async def test_a_deadline_is_on_track_at_risk_or_missed(bench: Bench) -> None:
+async def test_a_deadline_is_accepted_wished_or_missed(bench: Bench) -> None:
     now = int(bench.server.cluster.now)
-    cases = {"on_track": bench.begin + 10 * HOUR, "at_risk": bench.begin + 50, "missed": now + 50}
+    cases = {"accepted": bench.begin + 10 * HOUR, "wished": bench.begin + 50, "missed": now + 50}
     for state, deadline in cases.items():
         job = bench.submit("dean")
         bench.set_attribute(job, "x", f"deadline:{deadline}")
@@ -79,10 +79,10 @@ async def test_a_job_with_a_deadline_precedes_others_if_the_site_enables_it(benc
         first = bench.submit("pat", "7:ppn=4")
         await bench.planned(first, at=0)
         job = bench.submit("dean", "7:ppn=4")
-        bench.server.job(job).attributes["x"] = f"deadline:{bench.begin + 150}"  # qsub -W x=deadline:...
+        bench.server.job(job).attributes["x"] = f"deadline:{bench.begin + 170}"  # qsub -W x=deadline:...
         bench.server.job(job).revision += 1
         answer = await bench.planned(job, at=0)
-        assert answer["deadline_state"] == "on_track"
+        assert answer["deadline_state"] == "accepted"
         moved = await bench.planned(first, at=100)
         assert moved["last_change"]["cause"] == "a job with an earlier deadline"
         assert moved["promised_start"] == bench.begin + SLACK
