@@ -1,6 +1,6 @@
 """One job as readers see it, rendered from a published plan when it is read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -28,6 +28,7 @@ __all__ = [
     "JobView",
     "job_displayed_start",
     "job_expected_start",
+    "job_histories",
     "job_history",
     "job_promised_start",
     "job_shares",
@@ -474,14 +475,32 @@ def job_history(published: PlanSnapshot, record: JobRecord, most: int = 100) -> 
     A job that was altered so that it asks for other nodes begins a new history. The log is bounded: the
     oldest moves of a busy cluster are forgotten.
     """
-    slot = record.slot
-    if slot < 0:
-        return ()
-    found: list[Change] = []
+    return job_histories(published, (record,), most).get(record.slot, ())
+
+
+def job_histories(
+    published: PlanSnapshot, records: Iterable[JobRecord], most: int
+) -> dict[int, tuple[Change, ...]]:
+    """The histories of several jobs by slot, as ``job_history``, in one pass over the log."""
+    found: dict[int, list[Change]] = {one.slot: [] for one in records if one.slot >= 0}
+    if not found or most <= 0:
+        return {}
+    slots = np.fromiter(found, np.int64)
+    first_change = published.first_change
+    oldest, open_slots = first_change[slots].min(), len(found)
+    wanted = np.zeros(first_change.shape[0], np.bool_)
+    wanted[slots] = True
     # The engine appends meanwhile; a copy of a deque is taken at once.
     for change in reversed(published.changes.copy()):
-        if len(found) == most or change.number < published.first_change[slot]:
+        if change.number < oldest or not open_slots:
             break
-        if change.generation <= published.generation and (change.slots == slot).any():
-            found.append(_change(published, change, slot))
-    return tuple(found)
+        if change.generation > published.generation:
+            continue
+        moved = change.slots[change.slots < wanted.shape[0]]
+        for slot in dict.fromkeys(moved[wanted[moved]].tolist()):
+            if change.number >= first_change[slot]:
+                found[slot].append(_change(published, change, slot))
+                if len(found[slot]) == most:
+                    wanted[slot] = False
+                    open_slots -= 1
+    return {slot: tuple(changes) for slot, changes in found.items()}

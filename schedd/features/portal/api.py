@@ -3,8 +3,9 @@
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Annotated, Final, Literal
 
 from fastapi import Depends, Query, Request, Response
@@ -19,7 +20,14 @@ from schedd.api.access import (
 from schedd.api.problems import Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
-from schedd.engine import JobStatus, job_displayed_start, job_expected_start, job_status
+from schedd.engine import (
+    Change,
+    JobStatus,
+    job_displayed_start,
+    job_expected_start,
+    job_histories,
+    job_status,
+)
 from schedd.features.portal.calendar_feed import ClusterEvents, calendar_text
 from schedd.features.portal.job_list import (
     ListedJob,
@@ -196,12 +204,30 @@ def list_all_jobs(
         rows = list_records(loop.name, loop.published, visibility, owns=owns, state=state, after=after)
         found += [(loop, visibility, row) for row in rows]
     now = max((loop.now() for loop in loops), default=0)
+    latest = _latest_moves([row for _, _, row in found[:limit]], moves)
     jobs = tuple(
-        portal_job(loop.name, row.published, visibility, row.record, loop.now(), moves)
+        portal_job(
+            loop.name,
+            row.published,
+            visibility,
+            row.record,
+            loop.now(),
+            latest.get((loop.name, row.record.slot), ()) if moves != 1 else None,
+        )
         for loop, visibility, row in paced(found[:limit])
     )
     more = found[limit - 1][2].position.encode() if len(found) > limit else None
     return reply(request, PortalJobs(jobs=jobs, next=more, now=now, now_iso=iso_time(now)))
+
+
+def _latest_moves(rows: Sequence[ListedJob], moves: int) -> dict[tuple[str, int], tuple[Change, ...]]:
+    """The latest moves of these jobs, by cluster and slot; empty if the last one of each is enough."""
+    found: dict[tuple[str, int], tuple[Change, ...]] = {}
+    for cluster, group in groupby(rows if moves > 1 else (), key=lambda row: row.position.cluster):
+        listed = list(group)
+        histories = job_histories(listed[0].published, [row.record for row in listed], moves)
+        found |= {(cluster, slot): changes for slot, changes in histories.items()}
+    return found
 
 
 def _owner_test(user: str | None, caller: Bearer) -> Callable[[str], bool]:
@@ -279,7 +305,7 @@ def calendar_of(
             rows = list_records(loop.name, published, visibility, owns=caller.owns)
             first = sorted((row for row in rows if row.start >= 0), key=lambda row: row.start)
             for row in paced(first[:_MAX_CALENDAR_JOBS]):
-                events.add_job(portal_job(loop.name, published, visibility, row.record, now, 0))
+                events.add_job(portal_job(loop.name, published, visibility, row.record, now, ()))
             events.later_subjobs.update(row.record.facts.array for row in first[_MAX_CALENDAR_JOBS:])
         if show != "jobs":
             events.add_reservations(published.node_blocks, now + _HORIZON_S)

@@ -17,7 +17,6 @@ from schedd.engine import (
     JobRecord,
     JobStatus,
     PlanSnapshot,
-    job_history,
     job_status,
     render_job,
 )
@@ -178,13 +177,12 @@ def portal_job(
     visibility: JobVisibility,
     record: JobRecord,
     now: int,
-    moves: int,
+    latest: Sequence[Change] | None = None,
 ) -> PortalJobView:
-    """Return the view of a job with its latest ``moves``."""
+    """Return the view of a job with its ``latest`` moves, newest first; None: with the last one."""
     job = visibility.redact_view(render_job(published, record, now=now), published)
-    changes: Sequence[Change] = (job.last_change,) if moves and job.last_change is not None else ()
-    if moves > 1 and changes:
-        latest = job_history(published, record, moves)
+    changes: Sequence[Change] = (job.last_change,) if job.last_change is not None else ()
+    if latest is not None:
         changes = [visibility.redact_change(one, published) for one in latest]
     return PortalJobView(
         cluster=cluster,

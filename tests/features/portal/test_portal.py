@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from schedd.api.app import create_app
 from schedd.client import Client, Endpoint
 from schedd.dashboard import add_dashboard
-from schedd.engine import EngineSettings
+from schedd.engine import EngineSettings, job_histories
 from schedd.features.portal import api as portal_api
 from schedd.features.portal.calendar_feed import CalendarEvent, ClusterEvents, calendar_text
 from schedd.features.portal.job_list import (
@@ -146,6 +146,23 @@ def test_a_cursor_is_read_as_it_was_written(cluster: str, submitted: int, name: 
     assert parse_cursor(text) == position
 
 
+def test_histories_of_several_jobs_are_those_of_each(clusters: Clusters) -> None:
+    loop = clusters["east"]
+    gone = [[JobDeleted(id=event_id(), time=T, job_id=name)] for name in ("1.e", "2.e")]
+    for events_ in gone:
+        loop.submit(events_).result(WAIT)
+    published = loop.published
+    records = [one for one in published.records if one is not None]
+    assert records
+    for most in (0, 1, 2, 50):
+        found = job_histories(published, records, most)
+        for record in records:
+            changes = [one for one in reversed(published.changes) if record.slot in one.slots]
+            assert [one.generation for one in found.get(record.slot, ())] == [
+                one.generation for one in changes[:most] if one.number >= published.first_change[record.slot]
+            ]
+
+
 @given(st.text(max_size=40))
 def test_other_texts_are_no_cursors(text: str) -> None:
     try:
@@ -239,7 +256,7 @@ def test_an_array_event_counts_the_subjobs_that_are_left_out(clusters: Clusters)
     shown = ClusterEvents("east", T)
     for row in list_records("east", loop.published, ALL_JOBS, owns=lambda _: True):
         if row.record.facts.array:
-            shown.add_job(portal_job("east", loop.published, ALL_JOBS, row.record, T, 0))
+            shown.add_job(portal_job("east", loop.published, ALL_JOBS, row.record, T))
     shown.later_subjobs["7[].e"] = 1
     (array,) = shown.all_events()
     assert array.summary == "7[].e: 4 planned"
