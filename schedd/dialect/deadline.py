@@ -8,7 +8,13 @@ from typing import Final
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import parse_walltime
 
-__all__ = ["deadline_names", "deadline_option", "parse_deadline", "read_deadline"]
+__all__ = [
+    "deadline_names",
+    "deadline_option",
+    "has_other_extensions",
+    "parse_deadline",
+    "read_deadline",
+]
 
 _NAMES: Final = ("deadline", "x.deadline")
 """Resources with the deadline, in lower case: a resource of the server, or the extension of Maui and Moab,
@@ -83,3 +89,11 @@ def deadline_option(resources: Mapping[str, str]) -> str:
     """Return the option of qalter that replaces a job's deadline, up to the value."""
     names = _names_in(resources)
     return "-l deadline=" if names and names[0].strip().lower() == _NAMES[0] else "-W x=deadline:"
+
+
+def has_other_extensions(resources: Mapping[str, str]) -> bool:
+    """Return whether the deadline is one of several values of ``-W x=``: qalter replaces them together."""
+    names = _names_in(resources)
+    if not names or names[0].strip().lower() != _NAMES[1]:
+        return False
+    return any(name.startswith("x.") and name not in names for name in resources)

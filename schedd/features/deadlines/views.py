@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from schedd.dialect.deadline import deadline_option, read_deadline
+from schedd.dialect.deadline import deadline_option, has_other_extensions, read_deadline
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord, Phase
@@ -66,6 +66,8 @@ def notes(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
         case "wished" if earliest is not None:
             option = deadline_option(record.facts.resources)
             offer = f"the earliest that can be kept is {format_moment(earliest)}: qalter {option}{earliest}"
+            if has_other_extensions(record.facts.resources):
+                offer += ", with the other values of -W x, which qalter replaces together"
             return (f"its deadline, {moment}, was refused; {offer}",)
         case "wished" if not published.part(PublishedDeadlines).settings.admits(record.facts):
             return (f"its deadline, {moment}, is a wish: this site accepts no deadlines of such jobs",)

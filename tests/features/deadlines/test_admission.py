@@ -181,6 +181,14 @@ def test_running_job_that_exceeds_its_walltime_misses_its_deadline() -> None:
     assert states(cluster, "1") == ["missed"]
 
 
+def test_the_offer_names_the_other_extensions_that_qalter_replaces() -> None:
+    cluster = busy_cluster()
+    cluster.submit("1", walltime=100, resources=due(500))
+    cluster.submit("2", walltime=100, resources={**due(500), "x.flags": "RESTARTABLE"})
+    words = "with the other values of -W x, which qalter replaces together"
+    assert [words in cluster.view(job).why for job in "12"] == [False, True]
+
+
 def test_refused_deadline_has_no_offer_after_admission_was_closed() -> None:
     cluster = busy_cluster()
     cluster.submit("1", walltime=100, resources=due(500))
