@@ -227,7 +227,12 @@ def test_only_owners_and_admins_cancel_jobs(harness: FederationHarness) -> None:
     users = [bearer(f"some-{role}", role) for role in roles]
     harness.app.state.tokens = Tokens([*users, bearer("root", "admin")])
     for role in roles:
-        assert harness.client(f"some-{role}").delete(f"{HERE}/{job}").status_code == 403, role
+        code = harness.client(f"some-{role}").delete(f"{HERE}/{job}").status_code
+        assert code == (404 if role == "proxy" else 403), role
+    assert harness.client("some-reader").get(f"{HERE}/{job}").status_code == 200
+    proxy = harness.client("some-proxy")  # it has no rights of its own
+    assert proxy.get(f"{HERE}/{job}").status_code == 404
+    assert proxy.post("/login", data={"token": "token-of-some-proxy"}).status_code == 403
     assert harness.client("root").delete(f"{HERE}/{job}").json()["cancelled"]
 
 

@@ -340,7 +340,7 @@ def _booking_name(federation: FederationState, booking: str) -> str:
 
 def is_job_visible(caller: Bearer, job: FederationJob) -> bool:
     """Whether the caller may see the job: its owner, readers and admins may."""
-    return caller.role != "user" or caller.name == job.owner
+    return caller.may("see all") or caller.name == job.owner
 
 
 def _find_job(federation: FederationState, caller: Bearer, name: str) -> FederationJob:

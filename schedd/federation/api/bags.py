@@ -316,7 +316,7 @@ async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -
 
 
 def _is_bag_visible(caller: Bearer, bag: Bag) -> bool:
-    return caller.role != "user" or caller.name == bag.owner
+    return caller.may("see all") or caller.name == bag.owner
 
 
 def _find_bag(federation: FederationState, caller: Bearer, name: str) -> Bag:

@@ -213,13 +213,13 @@ async def _booking_outcome(federation: FederationState, number: str, reply: Resp
 
 
 def _is_booking_visible(caller: Bearer, booking: FederationBooking) -> bool:
-    return caller.role != "user" or caller.name == booking.owner
+    return caller.may("see all") or caller.name == booking.owner
 
 
 def find_visible_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
     """The newest booking of that name that the caller may see. Raises ProblemError."""
     booking = federation.bookings.by_owner_key(caller.name, name)
-    if booking is None and caller.role != "user":
+    if booking is None and caller.may("see all"):
         booking = federation.bookings.newest_named(name)
     if booking is None or not _is_booking_visible(caller, booking):
         raise ProblemError("unknown-booking", f"the federation has no booking {name[:64]}")

@@ -211,7 +211,7 @@ async def _cancel_coallocation(
 
 
 def _is_coallocation_visible(caller: Bearer, coallocation: CoAllocation) -> bool:
-    return caller.role != "user" or caller.name == coallocation.owner
+    return caller.may("see all") or caller.name == coallocation.owner
 
 
 def _find_coallocation(federation: FederationState, caller: Bearer, name: str) -> CoAllocation:

@@ -149,7 +149,8 @@ async def _log_in(request: Request) -> Response:
     fields = await _read_form(request)
     tokens: Tokens = request.app.state.tokens
     given, following = fields.get("token", "").strip(), fields.get("next", "")
-    if not given or tokens.bearer(given) is None:
+    bearer = tokens.bearer(given) if given else None
+    if bearer is None or not bearer.may("ask"):
         wrong = "This token is not known here." if given else "A token is needed."
         answer = _render(request, "login", None, following=following, wrong=wrong)
         answer.status_code = HTTPStatus.FORBIDDEN
