@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from schedd.plan.plan import Plan, WorkSpent
 from schedd.policy.economy import Draw
 from schedd.policy.energy_placement import joules_for_work
 from schedd.wire import PolicyChanged
@@ -40,6 +41,23 @@ def test_no_job_waits_for_a_thriftier_node() -> None:
     cluster.submit("1", "n2:ppn=4", walltime=100)
     cluster.submit("2")
     assert (cluster.planned_node_names("2"), cluster.runs("2")) == (["n1"], [0])
+
+
+@pytest.mark.parametrize(
+    ("search", "site"),
+    [("fits_at_start", {}), ("place_at_start", {"node_choice": {"arrange": "contiguous"}, "thrift": {}})],
+)
+def test_job_keeps_its_nodes_if_the_search_for_better_ones_is_too_hard(
+    monkeypatch: pytest.MonkeyPatch, search: str, site: dict[str, Any]
+) -> None:
+    def give_up(*_: object) -> bool:
+        raise WorkSpent("too hard")
+
+    monkeypatch.setattr(Plan, search, give_up)
+    cluster = cluster_of(site=site)
+    cluster.submit("1")
+    assert (cluster.planned_node_names("1"), cluster.runs("1")) == (["n1"], [0])
+    assert cluster.alerts("quarantine") == []
 
 
 def test_planned_job_moves_to_a_thriftier_node_that_is_free_at_its_start() -> None:

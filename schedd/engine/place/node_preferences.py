@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.place.reliability import failure_rates_by_row
 from schedd.model import FOREVER
+from schedd.plan.plan import WorkSpent
 from schedd.policy.energy_placement import joules_for_work
 
 if TYPE_CHECKING:
@@ -85,22 +86,25 @@ def _move(state: "EngineState", record: JobRecord, rates: Mapping[int, float], *
         plan.undo_place(slot)
     else:
         plan.remove(slot, state.now)
-    low, high = (
-        0,
-        len(better),
-    )  # index of the first rate in ``better`` that allows a placement; len(better): none
-    while low < high:
-        middle = (low + high) // 2
-        with plan.excluding(row for row, rate in rates.items() if rate > better[middle]):
-            found = plan.fits_at_start(slot, start, state.now)
-        low, high = (low, middle) if found else (middle + 1, high)
-    if low < len(better):
-        with plan.excluding(row for row, rate in rates.items() if rate > better[low]):
-            plan.place_at_start(slot, start, state.now)
-        before = sum(rates.get(row, 0.0) for row in {take.row for take in takes})
-        after = sum(rates.get(row, 0.0) for row in {take.row for take in plan.takes(slot)})
-        if after < before:
-            return True
-        plan.undo_place(slot)
+    try:
+        low, high = (
+            0,
+            len(better),
+        )  # index of the first rate in ``better`` that allows a placement; len(better): none
+        while low < high:
+            middle = (low + high) // 2
+            with plan.excluding(row for row, rate in rates.items() if rate > better[middle]):
+                found = plan.fits_at_start(slot, start, state.now)
+            low, high = (low, middle) if found else (middle + 1, high)
+        if low < len(better):
+            with plan.excluding(row for row, rate in rates.items() if rate > better[low]):
+                plan.place_at_start(slot, start, state.now)
+            before = sum(rates.get(row, 0.0) for row in {take.row for take in takes})
+            after = sum(rates.get(row, 0.0) for row in {take.row for take in plan.takes(slot)})
+            if after < before:
+                return True
+            plan.undo_place(slot)
+    except WorkSpent:  # the job keeps the nodes that it has
+        pass
     plan.place_at(slot, start, takes)
     return False

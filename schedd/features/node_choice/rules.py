@@ -16,6 +16,7 @@ from schedd.features.node_choice.settings import NodePreferences
 from schedd.features.node_choice.state import node_choice_settings
 from schedd.model import Never
 from schedd.plan.columns import CPUS, MEM, SHARE, WHOLE
+from schedd.plan.plan import WorkSpent
 from schedd.plan.records import ChunkNeeds, Take
 from schedd.wire import JobFacts, NodeFacts
 
@@ -150,7 +151,10 @@ def _place(
         chosen = first_nodes(units, np.lexsort((rows, amount, ranks)).tolist(), chunk.count)
     others = np.setdiff1d(all_rows, rows[chosen], assume_unique=True)
     with plan.excluding(others):
-        return plan.place_at_start(slot, start, state.now)
+        try:
+            return plan.place_at_start(slot, start, state.now)
+        except WorkSpent:  # the job keeps the nodes that it has
+            return False
 
 
 def _units_that_fit(free: Ints, need: Ints, per_node: int) -> Ints:
