@@ -26,6 +26,7 @@ from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
+from schedd.service.access.roles import Role
 from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.garbage_collector import GarbageCollectorTuning
 from schedd.service.systemd_notify import notify
@@ -45,12 +46,14 @@ FEDERATION_ROUTES: Final[tuple[Callable[[FastAPI], None], ...]] = (
     add_pages,
 )
 """Functions that add the routes besides those of jobs and clusters."""
+_ROLES: Final[tuple[Role, ...]] = ("user", "reader", "admin")
+"""The other roles of a daemon's tokens have no meaning in a federation."""
 
 
 def load_tokens(settings: FederationSettings) -> Tokens:
     """The callers with access to the federation. Raises SettingsError of the daemon's settings."""
     path = settings.server.token_file
-    return Tokens(read_token_file(path) if path is not None else ())
+    return Tokens(read_token_file(path, _ROLES) if path is not None else ())
 
 
 def load_member_tokens(settings: FederationSettings) -> dict[str, str]:

@@ -78,20 +78,21 @@ class Tokens:
         return len(self._configured) + len(self._kept)
 
 
-def read_token_file(path: Path) -> list[tuple[Bearer, bytes]]:
+def read_token_file(path: Path, roles: tuple[Role, ...] = get_args(Role)) -> list[tuple[Bearer, bytes]]:
     """Read the tokens of a file: lines of role, name, token, and optionally clusters (a,b); ``#``: comment.
 
-    Raises SettingsError if it cannot be read, if other users have access to it, and for a bad line.
+    Raises SettingsError if it cannot be read, if other users have access to it, and for a bad line, such as
+    one with a role that is not in ``roles``.
     """
     lines = read_secret_text(path, "the tokens").splitlines()
     return [
-        _entry(line, f"{path}, line {number}")
+        _entry(line, f"{path}, line {number}", roles)
         for number, line in enumerate(lines, 1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
 
 
-def _entry(line: str, where: str) -> tuple[Bearer, bytes]:
+def _entry(line: str, where: str, roles: tuple[Role, ...]) -> tuple[Bearer, bytes]:
     parts = line.split()
     if len(parts) not in (3, 4):
         raise SettingsError(
@@ -101,7 +102,6 @@ def _entry(line: str, where: str) -> tuple[Bearer, bytes]:
     clusters = tuple(parts[3].split(",")) if len(parts) > 3 else ()
     if not all(clusters):
         raise SettingsError(f"{where}: {parts[3][:80]!r}: clusters stand with single commas between them")
-    roles: tuple[Role, ...] = get_args(Role)
     known = next((one for one in roles if one == role), None)
     if known is None:
         raise SettingsError(f"{where}: no role {role[:20]!r}; there is {', '.join(roles)}")
