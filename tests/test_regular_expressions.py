@@ -13,7 +13,11 @@ import pytest
 _ROOT: Final = Path(__file__).parents[1]
 _LONG: Final = 16
 """Repetitions beyond this count are treated as unbounded."""
-_SEPARATED: Final = {r"^(/[^/\s]+)*$"}
+_SEPARATED: Final = {
+    r"^(/[^/\s]+)*$",
+    r"^(\d+:ppn=)(\d{1,9})((?::[^+=:]+)*)$",
+    r"^((?:\d+:)?ncpus=)(\d{1,9})((?::[^+:]+)*)$",
+}
 """Nested repetitions with separators: each round begins with a character that the last one excludes."""
 
 

@@ -173,8 +173,13 @@ def test_submit_names_unsupported_array_options(text: str, said: str) -> None:
 
 
 def test_commands_submit_and_show_an_array(
-    harness: FederationHarness, shell: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    harness: FederationHarness,
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.setattr("schedd.federation.commands.submit._CHOICE_WAIT_S", 0.1)
     script = tmp_path / "task.sh"
     script.write_text("#PBS -t 0-4\necho $PBS_ARRAYID\n")
     assert shell("submit", "-l", "nodes=1:ppn=2,walltime=60", str(script)) == 0

@@ -81,6 +81,7 @@ def test_submit_command_sends_the_deadline(
     script = tmp_path / "job.sh"
     script.write_text("#!/bin/sh\nsleep 1\n")
     monkeypatch.setenv("SCHEDD_TOKEN", "token-of-ann@org")
+    monkeypatch.setattr("schedd.federation.commands.submit._CHOICE_WAIT_S", 0.1)
     with serving(harness.app, ()) as url:
         words = ("submit", "--url", url, "-l", ASKED, str(script))
         assert main([*words, "--where", "--by", "2023-11-14T22:00"]) == 0
