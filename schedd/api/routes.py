@@ -23,7 +23,7 @@ class _Row(NamedTuple):
 
 
 class _MadeRoutes(NamedTuple):
-    """Routes, and what they were made of in addition to the rows."""
+    """Routes, with the dependencies and responses given for all of them, and the number of rows."""
 
     rows: int
     dependencies: Sequence[Depends]

@@ -92,7 +92,7 @@ def deadline_option(resources: Mapping[str, str]) -> str:
 
 
 def has_other_extensions(resources: Mapping[str, str]) -> bool:
-    """Return whether the deadline is one of several values of ``-W x=``: qalter replaces them together."""
+    """Return whether ``-W x=`` has values besides the deadline; qalter would replace all of them."""
     names = _names_in(resources)
     if not names or names[0].strip().lower() != _NAMES[1]:
         return False

@@ -24,7 +24,7 @@ __all__ = [
 FAIR_SHARE_TERMS: Final = frozenset(
     {"fairshare_perc", "fair_share_perc", "fairshare_tree_usage", "fairshare_factor"}
 )
-"""Terms of a priority formula whose values are those of the `OwnerShare`."""
+"""Terms of a priority formula that take their values from fair share."""
 
 
 class JobOwner(Protocol):

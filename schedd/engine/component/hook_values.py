@@ -155,6 +155,6 @@ class ForecastRounds:
     as_of: int = -1
     """Time of the last round of all expected starts."""
     near: tuple[int, int] = (-1, -1)
-    """Time of the last round of near starts, and the start up to which it went."""
+    """Time of the last round of near starts, and the latest start in it."""
     held: Mapping[str, tuple[int, float, float]] = field(default_factory=dict)
     """By kind of estimate: number of recent outcomes, and the shares covered by P50 and P90."""

@@ -52,7 +52,7 @@ def note_run_end(state: EngineState, record: JobRecord, event: str, *, failed: b
 
 
 def note_failure(state: EngineState, record: JobRecord, names: Iterable[str], event: str) -> None:
-    """Record an early failure of a job on these nodes, or a refusal by one of them. A job counts once."""
+    """Record that a job failed early on these nodes, or that they refused it. A job counts once per node."""
     settings, names = state.settings, list(dict.fromkeys(names))
     if _fails_everywhere(record, names):
         return

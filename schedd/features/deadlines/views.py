@@ -1,4 +1,4 @@
-"""Deadlines for readers: state of a job's deadline, the earliest one that can be kept, and remarks."""
+"""What users see of a deadline: its state, the earliest deadline that can be kept, and remarks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -49,7 +49,7 @@ router = RouteTable(prefix="/v1", tags=["portals"])
 CALENDAR_MEDIA_TYPE: Final = "text/calendar; charset=utf-8"
 _PROBLEMS: Final = problem_responses("no-token", "not-ready", "invalid")
 _MAX_CALENDAR_JOBS: Final = 500
-"""Jobs of a cluster in the calendar: those that start first."""
+"""Maximum number of jobs of a cluster in the calendar; the first to start are listed."""
 Shown = Literal["all", "jobs", "reservations"]
 _HORIZON_S: Final = 60 * 86_400
 """Reservations within this time are in the calendar."""

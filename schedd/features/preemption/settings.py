@@ -87,8 +87,8 @@ class PreemptionSettings(Section):
     release_time: Step = 30
     """Expected time from the request to requeue a job until the server shows its cores free."""
     charged: Literal["owner", "preemptor", "nobody"] = "owner"
-    """Whose fair share is charged with a preempted run, whose work is lost: that of its `owner`, of the owner
-    of the `preemptor`, or of `nobody`. Accounts are charged as for every run."""
+    """Fair share that is charged with the lost work of a preempted run: of its `owner`, of the owner of the
+    `preemptor`, or of `nobody`. Accounts are charged as for every run."""
     windows: tuple[Annotated[str, AfterValidator(_window)], ...] = ()
     """Times in which preemptions may begin, each as
     `2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin`; none: always."""

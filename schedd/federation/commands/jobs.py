@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from schedd.cli.user.command_session import run_with_exit_code, show_json
 from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, find_endpoint
-from schedd.client.answers import FederatedJobView, TransferAttemptView
+from schedd.client.answers import FederatedJobView
 from schedd.client.json_object import json_members
 from schedd.federation.client import FederationClient
-from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
+from schedd.federation.federated_start import PHASE_NAMES, current_attempt, describe_state, start_facts
+from schedd.start_sentence import StartSentence, describe_start, format_near_time
 
 __all__ = [
     "add_federation_option",
@@ -21,18 +22,6 @@ __all__ = [
     "show_job",
     "show_queue",
 ]
-
-_PHASE_NAMES = {
-    "submitting": "submitting",
-    "held": "held",
-    "releasing": "being released",
-    "released": "queued",
-    "withdrawing": "being withdrawn",
-    "withdrawn": "withdrawn",
-    "refused": "refused",
-    "ended": "ended",
-}
-"""Names of an attempt's phases, if its cluster reports no more."""
 
 
 def add_federation_option(found: argparse.ArgumentParser, what: str) -> None:
@@ -116,49 +105,21 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     return next((code for code in codes if code), 0)
 
 
-def _current_attempt(job: FederatedJobView) -> TransferAttemptView | None:
-    """The attempt at the cluster where the job is."""
-    there = [one for one in job.attempts if one.cluster == job.cluster]
-    return there[-1] if there else None
-
-
 def describe_federated_start(job: FederatedJobView, now: int) -> StartSentence | None:
     """The sentence about a job's start; None for a job that is over, or has no cluster that discloses it."""
-    one = _current_attempt(job)
-    if one is None or job.over or (one.planned_start is None and one.state not in ("running", "starting")):
-        return None
-    facts = StartFacts(
-        state=one.state or "planned",
-        started=one.started,
-        planned=one.displayed_start if one.displayed_start is not None else one.planned_start,
-        expected=one.expected_start,
-        expected_by=one.expected_by,
-        expected_as_of=one.expected_as_of,
-        promised=one.promised_start,
-        at_risk=one.at_risk,
-        predicted=one.predicted,
-    )
-    return describe_start(facts, now)
+    facts = start_facts(job)
+    return describe_start(facts, now) if facts is not None else None
 
 
 def _sort_start(job: FederatedJobView, now: int) -> int | None:
     """Its likely start, else the planned one; running jobs first."""
-    one = _current_attempt(job)
+    one = current_attempt(job)
     if one is None or job.over:
         return None
     if one.state in ("running", "starting"):
         return one.started or 0
     sentence = describe_federated_start(job, now)
     return sentence.likely if sentence is not None and sentence.likely is not None else one.planned_start
-
-
-def _job_state(job: FederatedJobView) -> str:
-    one = _current_attempt(job)
-    if job.over:
-        return job.over
-    if one is None:
-        return "waits for a cluster"
-    return one.state or _PHASE_NAMES.get(one.phase, one.phase)
 
 
 def _owner_name(job: FederatedJobView) -> str:
@@ -168,7 +129,7 @@ def _owner_name(job: FederatedJobView) -> str:
 def _job_cells(job: FederatedJobView, now: int) -> tuple[str, ...]:
     sentence = describe_federated_start(job, now)
     when = sentence.text(lambda moment: format_near_time(moment, now)) if sentence else "not known"
-    return (job.id, job.owner, job.cluster or "-", job.server_job or "-", _job_state(job), when)
+    return (job.id, job.owner, job.cluster or "-", job.server_job or "-", describe_state(job), when)
 
 
 def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
@@ -177,7 +138,7 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
         "submitted",
         f"{format_time(job.submitted, now)}, {format_duration(max(0, now - job.submitted))} ago",
     )
-    yield "state", _job_state(job)
+    yield "state", describe_state(job)
     if job.over:
         if job.over_at is not None:
             yield "ended", format_time(job.over_at, now)
@@ -187,7 +148,7 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
         yield "cluster", f"{job.cluster}, as job {job.server_job or 'not known yet'}"
     if job.booking:
         yield "booking", job.booking
-    sentence, one = describe_federated_start(job, now), _current_attempt(job)
+    sentence, one = describe_federated_start(job, now), current_attempt(job)
     if sentence is not None and one is not None:
         yield "start", sentence.text(lambda moment: format_near_time(moment, now))
         if one.planned_start is not None and one.state == "planned":
@@ -228,7 +189,7 @@ def _attempts_table(job: FederatedJobView, now: int) -> str:
             str(one.number),
             one.cluster,
             one.server_job or "-",
-            _PHASE_NAMES.get(one.phase, one.phase),
+            PHASE_NAMES.get(one.phase, one.phase),
             format_time(one.since, now),
             one.text or one.why,
         )

@@ -141,8 +141,8 @@ def _refuses_user(attributes: Mapping[str, str], owner: str) -> bool:
 
 
 def _refuses_group(attributes: Mapping[str, str], server: ServerFacts, one: Submission) -> bool:
-    """Whether the group list refuses the user for certain: TORQUE looks at the group of the job alone, unless
-    its lists are sloppy; OpenPBS at all groups of the user, which are not known here.
+    """Whether the group list certainly refuses the user. TORQUE looks only at the job's group, unless
+    `acl_group_sloppy` is set. OpenPBS looks at all groups of the user, which are not known here.
     """
     if not is_true(attributes, "acl_group_enable") or not one.group:
         return False

@@ -29,6 +29,7 @@ from schedd.federation.api.answers import FederatedJobView, TransferAttemptView
 from schedd.federation.api.app import cluster_rows, is_job_visible, job_row, licence_rows
 from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.api.booking_rows import booking_page_rows
+from schedd.federation.federated_start import PHASE_NAMES, current_attempt, describe_state, start_facts
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -44,7 +45,6 @@ _MAX_JOBS: Final = 200
 _MAX_FORM_BYTES: Final = 8_192
 _REFRESH_MS: Final = 10_000
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$")]
-_PHASE_NAMES: Final = {"released": "queued", "releasing": "being released", "withdrawing": "being withdrawn"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ async def _show_job(request: Request, job: _JobName) -> Response:
     if found is None or not is_job_visible(viewer.bearer, found):
         return _render_error(request, viewer, HTTPStatus.NOT_FOUND, f"the federation has no job {job}")
     return _render(
-        request, "federated-job", viewer, row=_make_row(job_row(federation, found)), phases=_PHASE_NAMES
+        request, "federated-job", viewer, row=_make_row(job_row(federation, found)), phases=PHASE_NAMES
     )
 
 
@@ -211,36 +211,7 @@ def _visible_jobs(federation: FederationState, viewer: FederationViewer) -> Iter
 
 
 def _make_row(job: FederatedJobView) -> FederatedJobRow:
-    there = [one for one in job.attempts if one.cluster == job.cluster]
-    attempt = there[-1] if there else None
-    return FederatedJobRow(job, _describe_state(job, attempt), attempt, _start_facts(job, attempt))
-
-
-def _describe_state(job: FederatedJobView, attempt: TransferAttemptView | None) -> str:
-    if job.over:
-        return job.over
-    if attempt is None:
-        return "waiting for a cluster"
-    return attempt.state or _PHASE_NAMES.get(attempt.phase, attempt.phase)
-
-
-def _start_facts(job: FederatedJobView, attempt: TransferAttemptView | None) -> StartFacts | None:
-    if attempt is None or job.over:
-        return None
-    if attempt.planned_start is None and attempt.state not in ("running", "starting"):
-        return None
-    shown = attempt.displayed_start if attempt.displayed_start is not None else attempt.planned_start
-    return StartFacts(
-        state=attempt.state or "planned",
-        started=attempt.started,
-        planned=shown,
-        expected=attempt.expected_start,
-        expected_by=attempt.expected_by,
-        expected_as_of=attempt.expected_as_of,
-        promised=attempt.promised_start,
-        at_risk=attempt.at_risk,
-        predicted=attempt.predicted,
-    )
+    return FederatedJobRow(job, describe_state(job), current_attempt(job), start_facts(job))
 
 
 def _count_jobs(federation: FederationState) -> dict[str, int]:

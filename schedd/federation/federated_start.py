@@ -1,0 +1,56 @@
+"""State and start of a federated job, in the words of commands and pages."""
+
+from typing import TYPE_CHECKING, Final
+
+from schedd.start_sentence import StartFacts
+
+if TYPE_CHECKING:
+    from schedd.client.answers import FederatedJobView, TransferAttemptView
+
+__all__ = ["PHASE_NAMES", "current_attempt", "describe_state", "start_facts"]
+
+PHASE_NAMES: Final = {
+    "submitting": "submitting",
+    "held": "held",
+    "releasing": "being released",
+    "released": "queued",
+    "withdrawing": "being withdrawn",
+    "withdrawn": "withdrawn",
+    "refused": "refused",
+    "ended": "ended",
+}
+"""Names of an attempt's phases, where its cluster reports no state."""
+
+
+def current_attempt(job: "FederatedJobView") -> "TransferAttemptView | None":
+    """Return the last attempt at the cluster that has the job."""
+    there = [one for one in job.attempts if one.cluster == job.cluster]
+    return there[-1] if there else None
+
+
+def describe_state(job: "FederatedJobView") -> str:
+    """Return the state of a job in a few words."""
+    one = current_attempt(job)
+    if job.over:
+        return job.over
+    if one is None:
+        return "waits for a cluster"
+    return one.state or PHASE_NAMES.get(one.phase, one.phase)
+
+
+def start_facts(job: "FederatedJobView") -> StartFacts | None:
+    """Return what is known of a job's start; None if it is over, or its cluster does not disclose it."""
+    one = current_attempt(job)
+    if one is None or job.over or (one.planned_start is None and one.state not in ("running", "starting")):
+        return None
+    return StartFacts(
+        state=one.state or "planned",
+        started=one.started,
+        planned=one.displayed_start if one.displayed_start is not None else one.planned_start,
+        expected=one.expected_start,
+        expected_by=one.expected_by,
+        expected_as_of=one.expected_as_of,
+        promised=one.promised_start,
+        at_risk=one.at_risk,
+        predicted=one.predicted,
+    )
