@@ -10,8 +10,10 @@ from rich.console import Console
 if TYPE_CHECKING:
     from schedd.cli.replay_options import SiteRun
     from schedd.cli.replay_steps import ReplayStops
+    from schedd.engine.facts.slack import Slack
     from schedd.replay.comparison import Comparison
     from schedd.replay.result import ReplayResult
+    from schedd.replay.searches import SearchSchedule
 
 __all__ = ["command"]
 
@@ -56,14 +58,16 @@ def command(
         ),
     ] = None,
     slack: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="S",
             help="What promises of all planning policies leave for moves: seconds (600), a time "
             "(4h), a share of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise "
-            "holds. Several with commas: a replay of all but conservative for each.",
+            "holds. Several with commas: a replay of all but conservative for each.  [default: 0; with "
+            "--recommend 1h+0.5w]",
+            show_default=False,
         ),
-    ] = "0",
+    ] = None,
     kind: Annotated[
         str,
         typer.Option(
@@ -109,8 +113,21 @@ def command(
         ),
     ] = None,
     estimates: Annotated[
-        str, typer.Option(metavar="exact|user", help="What the planner knows of run times.")
-    ] = "exact",
+        str | None,
+        typer.Option(
+            metavar="exact|user",
+            help="What the planner knows of run times.  [default: exact; with --recommend user]",
+            show_default=False,
+        ),
+    ] = None,
+    recommend: Annotated[
+        bool,
+        typer.Option(
+            "--recommend",
+            help="Compare EASY, the plan alone, shortest-job backfilling and searches on this log, and "
+            "recommend one of the last three.",
+        ),
+    ] = False,
     jobs: Annotated[
         int | None,
         typer.Option("--jobs", metavar="N", help="Only N jobs that ran.", rich_help_panel=_WORKLOAD),
@@ -253,6 +270,7 @@ def command(
         stops = _parse_stop_options(until, step, expected_starts=expected_starts, plot=plot)
         policies, paths = parse_policies(policy or [], logs or [])
         _check_outputs(json, plot)
+        estimates = estimates or ("user" if recommend else "exact")
         if estimates not in ("exact", "user"):
             raise TraceError(f"--estimates {estimates}: exact or user")
         wanted = Comparison(
@@ -284,8 +302,22 @@ def command(
                 "--expected-starts runs everything twice, and with --seconds runs differ: give --moves"
             )
         searches = parse_searches(kind, (every, patience, newcomers, pause), bounds, weights)
-        runs = [run for name in policies for run in expand_runs(name, parse_slacks(slack), searches)]
+        slacks = parse_slacks(slack or "0")
+        runs = [run for name in policies for run in expand_runs(name, slacks, searches)]
         site = load_site_run(policy_file, bounds)
+        if recommend:
+            named = bool(policy) or len(paths) < len(logs or ())
+            _check_recommend_options(named, slack, kind, site, stops)
+            _recommend_mode(
+                wanted,
+                searches[0],
+                site,
+                slacks[0] if slack else None,
+                (json, plot),
+                expected_starts=expected_starts,
+                validate=validate,
+            )
+            return
         if stops is not None:
             runs = [_site_run(site)] if site is not None and not policy else runs
             if len(runs) > 1 or (site is not None and policy):
@@ -355,6 +387,57 @@ def _run_stepped(
             note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
             print(f"schedd replay: {note}", file=sys.stderr)
     step_through(prepared, run, stops, asked=sys.stdin, to_json=json, validate=validate)
+
+
+def _check_recommend_options(
+    named: bool, slack: str | None, kind: str, site: "SiteRun | None", stops: "ReplayStops | None"
+) -> None:
+    """Raise TraceError for options that have no meaning with --recommend."""
+    from schedd.replay.workload import TraceError  # noqa: PLC0415
+
+    if named:
+        raise TraceError("--recommend chooses the policies that it compares: give it without --policy")
+    if stops is not None:
+        raise TraceError("--recommend runs logs to their ends: give it without --until and --step")
+    if "," in kind or "," in (slack or ""):
+        raise TraceError("--recommend makes one comparison: give one --kind and one --slack")
+    if site is not None and slack:
+        raise TraceError("--recommend takes the slack from --policy-file: give it without --slack")
+
+
+def _recommend_mode(
+    wanted: "Comparison",
+    searching: "SearchSchedule",
+    site: "SiteRun | None",
+    slack: "Slack | None",
+    outputs: tuple[Path | None, Path | None],
+    *,
+    expected_starts: bool,
+    validate: bool,
+) -> None:
+    """Compare the planning modes and print the recommendation. Raises TraceError and ReplayDefectError."""
+    from schedd.cli.replay_recommend import (  # noqa: PLC0415
+        compare_modes,
+        print_recommendation,
+        recommendation_json,
+    )
+
+    if site is not None:
+        print(f"schedd replay: site: {site.summary}", file=sys.stderr)
+        searching = site.searching or searching
+    logs = compare_modes(
+        wanted,
+        searching,
+        site,
+        slack,
+        expected_starts=expected_starts,
+        validate=validate,
+        note=lambda remark: print(f"schedd replay: {remark}", file=sys.stderr),
+    )
+    chosen = print_recommendation(logs, searching.every)
+    _write_files(
+        [result for of in logs for result in of.values()], recommendation_json(logs, chosen), *outputs
+    )
 
 
 def _check_outputs(json: Path | None, plot: Path | None) -> None:
@@ -446,9 +529,14 @@ def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path 
         if table is not None:
             console.print(table)
     console.print(speed_table(results))
+    _write_files(results, to_json(results), json, plot)
+
+
+def _write_files(results: "list[ReplayResult]", text: str, json: Path | None, plot: Path | None) -> None:
+    """Write the JSON ``text`` and the picture of ``results``."""
     try:
         if json is not None:
-            json.write_text(to_json(results), encoding="utf-8")
+            json.write_text(text, encoding="utf-8")
         if plot is not None:
             from schedd.replay.plot import save  # noqa: PLC0415  (Matplotlib is slow to import)
 

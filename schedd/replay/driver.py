@@ -12,7 +12,13 @@ from schedd.engine.facts.slack import NONE, Slack
 from schedd.replay.failures import Outage
 from schedd.replay.limits import peak_usage
 from schedd.replay.machine_state import ReplayDefectError, check_capacity
-from schedd.replay.metrics import lateness, measure, series, start_estimate_accuracy
+from schedd.replay.metrics import (
+    lateness,
+    measure,
+    series,
+    start_estimate_accuracy,
+    start_estimate_error,
+)
 from schedd.replay.node_power import PowerModel
 from schedd.replay.prepared import Prepared
 from schedd.replay.result import ReplayResult
@@ -114,6 +120,7 @@ def replay(
         promise_breaches=schedule.promise_breaches,
         held_share=held,
         start_delay_s=start_delay,
+        start_error_s=start_estimate_error(schedule.estimated_starts[well], submit, start),
         late_jobs=late_jobs,
         tardiness_s=tardiness,
         killed_jobs=len(jobs) - len(ran),

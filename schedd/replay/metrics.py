@@ -10,7 +10,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Metrics", "Series", "lateness", "measure", "series", "start_estimate_accuracy"]
+__all__ = [
+    "Metrics",
+    "Series",
+    "lateness",
+    "measure",
+    "series",
+    "start_estimate_accuracy",
+    "start_estimate_error",
+]
 
 _SLOWDOWN_FLOOR: Final = 1
 _BOUND: Final = 10
@@ -112,6 +120,17 @@ def start_estimate_accuracy(estimated: ArrayLike, start: ArrayLike) -> tuple[flo
         return None, None
     late = started - said
     return float((late <= 0).mean()), float(late[late > 0].mean()) if (late > 0).any() else 0.0
+
+
+def start_estimate_error(estimated: ArrayLike, submit: ArrayLike, start: ArrayLike) -> float | None:
+    """Return the mean distance of starts from their estimates at arrival, in seconds, over waiting jobs.
+
+    A job counts if it waited or was expected to wait. The arrays have equal length and integer seconds; -1
+    means no estimate. None without any such job.
+    """
+    said, submitted, started = (np.asarray(a, dtype=np.int64) for a in (estimated, submit, start))
+    waits = (said >= 0) & ((started > submitted) | (said > submitted))
+    return float(np.abs(started - said)[waits].mean()) if waits.any() else None
 
 
 def lateness(deadline: Sequence[int | None], end: ArrayLike) -> tuple[int | None, float | None]:

@@ -1,18 +1,20 @@
 """Results of replays as tables for people and as JSON for programs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import ROUNDED, Box
 from rich.table import Table
 from rich.text import Text
 
+from schedd.replay.recommendation import ModeRatios, ModeResults
 from schedd.replay.result import ReplayResult
 
 __all__ = [
     "coverage_parts_table",
     "label",
     "limits_table",
+    "modes_table",
     "promises_table",
     "quality_table",
     "speed_table",
@@ -178,6 +180,42 @@ def coverage_parts_table(results: Sequence[ReplayResult], box: Box = ROUNDED) ->
                 f"{one.jobs:,}",
                 _percent(one.p90_coverage),
                 end_section=at + 1 == len(parts),
+            )
+    return table
+
+
+def modes_table(
+    logs: Sequence[ModeResults], ratios: Mapping[str, ModeRatios], chosen: str, box: Box = ROUNDED
+) -> Table:
+    """Waits, tails, errors of start estimates and processor time of the planning modes and of EASY.
+
+    The last columns are the scores of the modes over all logs, EASY's is 1.
+    """
+    expected = any(result.accuracy is not None for of in logs for result in of.values())
+    table = _table(
+        box, "log", "mode", "wait mean [s]", "slowdown", "p99.9 [s]", "max [s]", "held %", "start error [s]",
+        *(("expected error [s]",) if expected else ()), "cpu [s]", "score",
+    )  # fmt: skip
+    for of in logs:
+        for at, (mode, result) in enumerate(of.items()):
+            m, accuracy = result.metrics, result.accuracy
+            table.add_row(
+                "" if at else result.log,
+                f"{mode} (recommended)" if mode == chosen else mode,
+                f"{m.avg_wait_s:,.0f}",
+                _figures(m.avg_bounded_slowdown_10s),
+                f"{m.p999_wait_s:,.0f}",
+                f"{m.max_wait_s:,}",
+                _percent(result.held_share),
+                _figures(result.start_error_s),
+                *(
+                    (_figures(accuracy.expected_error_s if accuracy is not None else None),)
+                    if expected
+                    else ()
+                ),
+                f"{result.cpu_s:,.1f}",
+                f"{ratios[mode].score:.2f}" if mode in ratios else "1",
+                end_section=at + 1 == len(of),
             )
     return table
 

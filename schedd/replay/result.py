@@ -44,8 +44,9 @@ class ReplayResult:
 
     ``jobs`` ran on ``procs`` processors; ``skipped`` were wider than the machine. With ``kill`` jobs ended at
     their limit. ``slack`` belongs to the promises, empty without any. ``held_share`` is the share of jobs
-    that started by the estimate at their arrival, ``start_delay_s`` the mean delay of the others; None
-    without estimates. ``late_jobs`` missed their deadlines, with a mean delay ``tardiness_s`` over all jobs
+    that started by the estimate at their arrival, ``start_delay_s`` the mean delay of the others,
+    ``start_error_s`` the mean distance of the start from that estimate over jobs that wait; None without
+    estimates. ``late_jobs`` missed their deadlines, with a mean delay ``tardiness_s`` over all jobs
     with a deadline; None without any. ``killed_jobs`` ended with their node and are in no other figure.
     ``wall_s`` is the real duration in seconds, ``cpu_s`` its processor time, ``events_per_s`` the rate by the
     wall clock; ``plan_add_us_*`` are microseconds for placing one new job, ``repair_us_p99`` for one repair;
@@ -69,6 +70,7 @@ class ReplayResult:
     promise_breaches: int
     held_share: float | None = None
     start_delay_s: float | None = None
+    start_error_s: float | None = None
     late_jobs: int | None = None
     tardiness_s: float | None = None
     killed_jobs: int = 0
@@ -112,6 +114,7 @@ class ReplayResult:
             "repairs": self.repairs,
             "held_share": self.held_share,
             "start_delay_s": self.start_delay_s,
+            "start_error_s": self.start_error_s,
             "late_jobs": self.late_jobs,
             "tardiness_s": self.tardiness_s,
             "killed_jobs": self.killed_jobs,

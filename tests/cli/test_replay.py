@@ -351,3 +351,50 @@ def test_without_matplotlib_a_picture_is_refused_before_anything_is_replayed(
     assert research(["experiment", "paper", "--logs", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "pip install 'schedd[pictures]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_mode_is_recommended_from_one_log(
+    log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "modes.json"
+    options = ("--recommend", "--every", "60", "--moves", "9", "--expected-starts", "--json", str(out))
+    assert main(["replay", str(log), *options]) == 0
+    said = capsys.readouterr().out
+    found = json.loads(out.read_text())
+    # Search and shortest are equal here, so that processor time decides between them.
+    assert found["recommendation"]["mode"] in ("shortest", "search")
+    assert f"Recommended mode: {found['recommendation']['reason']}" in said
+    settings = found["recommendation"]["settings"]
+    assert f'[clusters.NAME]\nbackfill = "{settings["backfill"]}"\n' in said
+    assert settings["search_every"] in (0, 60)
+    assert [row["mode"] for row in found["results"]] == ["easy", "plan", "shortest", "search"]
+    assert [row["slack"] for row in found["results"]] == ["", "1h+0.5w", "1h+0.5w", "1h+0.5w"]
+    assert {row["estimates"] for row in found["results"]} == {"user"}
+
+
+def test_a_recommendation_keeps_the_policy_of_a_site(log: Path, tmp_path: Path) -> None:
+    settings, out = tmp_path / "schedd.toml", tmp_path / "modes.json"
+    settings.write_text(
+        '[clusters.a]\nsearch_every = 60\nslack = "2h"\n\n[[clusters.a.site.limits]]\nwho = "user"\n'
+        "amount = 1\n"
+    )
+    assert main(["replay", str(log), "--recommend", "--policy-file", str(settings), "--json", str(out)]) == 0
+    results = json.loads(out.read_text())["results"]
+    assert [row["slack"] for row in results] == ["", "2h", "2h", "2h"]
+    assert all(row["limits"] for row in results)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--policy", "easy"], "without --policy"),
+        (["--until", "5"], "without --until"),
+        (["--kind", "gap,tabu"], "one --kind"),
+        (["--slack", "0,1h"], "one --slack"),
+    ],
+)
+def test_options_that_contradict_a_recommendation_are_refused(
+    log: Path, capsys: pytest.CaptureFixture[str], options: list[str], reason: str
+) -> None:
+    assert main(["replay", str(log), "--recommend", *options]) == 2
+    assert reason in capsys.readouterr().err

@@ -1,0 +1,99 @@
+"""``schedd replay --recommend``: EASY and the planning modes on a site's own log, and the mode to use."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from schedd.cli.importing.result import to_toml
+from schedd.cli.progress import ReplayDisplay
+from schedd.engine.facts.slack import Slack
+from schedd.replay.comparison import Comparison, warm_up
+from schedd.replay.limits import jobs_within_limits
+from schedd.replay.prepared import Prepared
+from schedd.replay.recommendation import (
+    MODES,
+    REFERENCE,
+    ModeResults,
+    Recommendation,
+    recommend_mode,
+    replay_mode,
+)
+from schedd.replay.report import modes_table
+from schedd.replay.searches import SearchSchedule
+
+if TYPE_CHECKING:
+    from schedd.cli.replay_options import SiteRun
+
+__all__ = ["compare_modes", "print_recommendation", "recommendation_json"]
+
+
+def compare_modes(
+    wanted: Comparison,
+    searching: SearchSchedule,
+    site: "SiteRun | None",
+    slack: Slack | None,
+    *,
+    expected_starts: bool = False,
+    validate: bool = False,
+    note: Callable[[str], None],
+) -> list[ModeResults]:
+    """Replay each log under EASY and in each mode. Raises TraceError, OSError and ReplayDefectError.
+
+    ``site``: all runs have a site's policy and settings, except for backfilling and searches. ``note`` gets
+    remarks about excluded jobs.
+    """
+    logs: list[ModeResults] = []
+    with ReplayDisplay() as watch:
+        watch.show_status("loading the planner's kernels (compiled at the first use)")
+        warm_up(search=True)
+        watch.show_status("reading")
+        for ready in wanted.ready():
+            for remark in ready.notes:
+                note(remark)
+            prepared = _within_limits(ready.prepared, site, note)
+            results = {}
+            for mode in (REFERENCE, *MODES):
+                with watch.replay(f"{prepared.name} {mode}", prepared.unix_start_time) as on_progress:
+                    results[mode] = replay_mode(
+                        prepared,
+                        mode,
+                        settings=site.settings if site is not None else None,
+                        slack=slack,
+                        searching=searching,
+                        expected_starts=expected_starts,
+                        validate=validate,
+                        on_progress=on_progress,
+                    )
+            logs.append(results)
+            watch.show_status("reading")
+    return logs
+
+
+def _within_limits(prepared: Prepared, site: "SiteRun | None", note: Callable[[str], None]) -> Prepared:
+    if site is None:
+        return prepared
+    kept, left_out = jobs_within_limits(prepared, site.settings.site)
+    if left_out:
+        note(f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them")
+    return kept
+
+
+def print_recommendation(logs: list[ModeResults], search_every: int) -> Recommendation:
+    """Print the table, the mode with its reason, and its settings; return them."""
+    chosen = recommend_mode(logs, search_every)
+    console = Console() if sys.stdout.isatty() else Console(width=200)
+    console.print(modes_table(logs, chosen.ratios, chosen.mode))
+    print(f"Recommended mode: {chosen.reason}")
+    for line in to_toml(("clusters", "NAME"), chosen.settings):
+        print(line)
+    return chosen
+
+
+def recommendation_json(logs: list[ModeResults], chosen: Recommendation) -> str:
+    """Return the recommendation with all results as JSON."""
+    results = [{"mode": mode, **result.as_row()} for of in logs for mode, result in of.items()]
+    found = {"recommendation": chosen.as_row(), "results": results}
+    return json.dumps(found, indent=2, allow_nan=False) + "\n"
