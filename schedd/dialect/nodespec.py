@@ -10,7 +10,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from schedd.dialect.errors import RequestError
-from schedd.dialect.requested_resources import parse_amount
+from schedd.dialect.requested_resources import RequestedResources, parse_amount
 from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Features
 
@@ -18,9 +18,10 @@ __all__ = [
     "NAME",
     "NodeSpec",
     "NodeSpecPart",
-    "gpu_modes",
     "normal_form",
+    "note_gpu_modes",
     "parse_alternatives",
+    "parse_gpu_words",
     "parse_nodes",
 ]
 
@@ -33,6 +34,7 @@ _VIRTUAL_PROCESSOR = re.compile(r"(.+)/[0-9]*")
 _GPU_MODES = frozenset(
     {"exclusive", "exclusive_thread", "exclusive_process", "default", "shared", "reseterr"}
 )
+_SHARING_MODES = frozenset({"default", "shared"})
 
 
 @dataclass(slots=True)
@@ -155,23 +157,39 @@ def _conditions(pieces: list[Span], part: NodeSpecPart, spec: NodeSpec, amounts:
 def _add_condition(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
     """Add a condition without a value: a property, or after ``gpus=`` a gpu mode."""
     if "gpus" in part.given and word in {*_GPU_MODES, "prohibited"}:
-        spec.gpu_modes.update(gpu_modes(piece))
+        _refuse_prohibited(piece)
+        spec.gpu_modes.add(word)
     else:
         bare = _without_processor(str(piece))
         part.features.append(frozenset({bare}) if NAME.fullmatch(bare) else parse_alternatives(piece))
 
 
-def gpu_modes(span: Span) -> tuple[str, ...]:
-    """Parse gpu modes joined by ``:``. Raises RequestError."""
+def parse_gpu_words(span: Span) -> tuple[frozenset[str], Features]:
+    """Parse what follows ``gpus=N:``, joined by ``:``: gpu modes, and types as properties of the nodes.
+
+    A type is also accepted in upper case, since nodes report types in lower case. Raises RequestError.
+    """
+    modes, types = set(), []
     for piece in span.split(":"):
-        if str(piece).lower() not in _GPU_MODES:
-            what = (
-                "the servers refuse the gpu mode"
-                if str(piece).lower() == "prohibited"
-                else "there is no gpu mode"
-            )
-            raise piece.error(f"{what} {piece.shown()}", ", ".join(sorted(_GPU_MODES)))
-    return tuple(sorted({str(piece).lower() for piece in span.split(":")}))
+        _refuse_prohibited(piece)
+        if (word := str(piece).lower()) in _GPU_MODES:
+            modes.add(word)
+        else:
+            names = parse_alternatives(piece)
+            types.append(names | {name.lower() for name in names})
+    return frozenset(modes), tuple(types)
+
+
+def note_gpu_modes(requested: RequestedResources, modes: AbstractSet[str]) -> None:
+    """Add a remark if the job would share its gpus: no other job is planned on them."""
+    if sharing := sorted(modes & _SHARING_MODES):
+        requested.note(f"gpu mode {', '.join(sharing)}: planned as gpus of its own, which is stricter")
+
+
+def _refuse_prohibited(piece: Span) -> None:
+    if str(piece).lower() == "prohibited":
+        allowed = ", ".join(sorted(_GPU_MODES))
+        raise piece.error(f"the servers refuse the gpu mode {piece.shown()}", allowed)
 
 
 def _without_processor(text: str) -> str:

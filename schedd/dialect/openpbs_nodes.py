@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
-from schedd.dialect.nodespec import NodeSpec, normal_form, parse_nodes
+from schedd.dialect.nodespec import NodeSpec, normal_form, note_gpu_modes, parse_nodes
 from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Chunk, Features
@@ -25,8 +25,7 @@ def nodes_chunks(
     factor = _cores_per_task(spec, requested)
     units = sum(part.count for part in spec.parts)
     mem, vmem = (-(-requested.size(name) // units) for name in ("mem", "vmem"))
-    if spec.gpu_modes:
-        requested.note(f"gpu mode {', '.join(sorted(spec.gpu_modes))}: left to the server")
+    note_gpu_modes(requested, spec.gpu_modes)
     chunks = [
         Chunk(
             count=part.count,

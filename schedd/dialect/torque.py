@@ -12,9 +12,10 @@ from schedd.dialect.cost_limit import cost_limit_names
 from schedd.dialect.deadline import deadline_names
 from schedd.dialect.nodespec import (
     NodeSpecPart,
-    gpu_modes,
     normal_form,
+    note_gpu_modes,
     parse_alternatives,
+    parse_gpu_words,
     parse_nodes,
 )
 from schedd.dialect.partition import parse_names, parse_partitions
@@ -26,6 +27,7 @@ from schedd.dialect.throughput import work_names
 from schedd.dialect.topology import TOPOLOGY, parse_topology
 from schedd.dialect.torque_access import access_policy, extension_list
 from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, plain_names, refuse_unplanned
+from schedd.dialect.torque_tasks import parse_tasks
 from schedd.model.request import Chunk, NodeSets, Place, Request
 
 __all__ = ["parse_torque"]
@@ -74,7 +76,11 @@ def parse_torque(
         requested.ignore(shared_names(requested.values, shared))
     chosen, about = _geometry(requested)
     place = Place.FREE
-    if chosen == "nodes":
+    if chosen == "tasks":
+        tasks = parse_tasks(about, requested, amounts)
+        chunks, place = list(tasks.chunks), Place.SCATTER if tasks.scatter else Place.FREE
+        exclusive = exclusive or tasks.exclusive
+    elif chosen == "nodes":
         chunks, exclusive = _node_chunks(
             about, requested, known_nodes, amounts, exclusive=exclusive, rule=node_rule
         )
@@ -162,11 +168,12 @@ def _add_queue_properties(
 
 
 def _geometry(requested: RequestedResources) -> tuple[str, Span]:
-    """Choose among nodes, procs and ncpus: explicit values before defaults, then in this order.
+    """Choose among tasks (``qsub -L``), nodes, procs and ncpus: explicit values before defaults, then in this
+    order.
 
     The server copies its defaults into a job's list, so a value equal to the default counts as a default.
     """
-    names = ("nodes", "procs", "ncpus")
+    names = ("tasks", "nodes", "procs", "ncpus")
     wishes = [
         name
         for name in names
@@ -200,8 +207,7 @@ def _node_chunks(
 ) -> tuple[list[Chunk], bool]:
     spec = parse_nodes(span, known_nodes=known_nodes, amounts={"mics", *amounts})
     parts = _hosts_once(spec.parts, requested) if rule == "exact" else spec.parts
-    if spec.gpu_modes:
-        requested.note(f"gpu mode {', '.join(sorted(spec.gpu_modes))}: left to the server")
+    note_gpu_modes(requested, spec.gpu_modes)
     if spec.exclusive is False and exclusive:
         requested.note("#shared was not followed: the job asks for whole nodes")
     chunks = []
@@ -246,14 +252,17 @@ def _with_job_totals(
 ) -> list[Chunk]:
     """Add gpus and generic resources that are requested for the whole job."""
     if (span := requested.get("gpus")) is not None:
-        span, mode = span.partition(":")
-        if mode is not None:
-            requested.note(f"gpu mode {', '.join(gpu_modes(mode))}: left to the server")
+        span, words = span.partition(":")
+        modes, types = parse_gpu_words(words) if words is not None else (frozenset(), ())
         if any(chunk.gpus for chunk in chunks):
             requested.note(f"gpus={span.brief()} was not followed: nodes= names gpus")
         else:
             share = divided(span, chunks)
-            chunks = [replace(chunk, gpus=share) for chunk in chunks]
+            note_gpu_modes(requested, modes)
+            chunks = [
+                replace(chunk, gpus=share, features=normal_form((*chunk.features, *types)))
+                for chunk in chunks
+            ]
     for name in sorted(amounts):
         if name == "gpus" or (span := requested.get(name)) is None:
             continue
@@ -316,14 +325,17 @@ def _plus(chunk: Chunk, name: str, share: int) -> Chunk:
 def _with_memory(
     chunks: Sequence[Chunk], requested: RequestedResources, mem_per_core_default: int
 ) -> list[Chunk]:
-    """Set mem (vmem) to the larger of the job's total divided by cores, and pmem (pvmem) times the cores."""
+    """Set mem (vmem) to the larger of the job's total divided by cores, and pmem (pvmem) times the cores.
+
+    Memory that a chunk already has (of tasks, ``qsub -L``) remains.
+    """
     cores = sum(chunk.count * chunk.cpus for chunk in chunks)
     mem, pmem, vmem, pvmem = (requested.size(name) for name in ("mem", "pmem", "vmem", "pvmem"))
     assumed = mem_per_core_default if "mem" not in requested and "pmem" not in requested else 0
     sized = []
     for chunk in chunks:
-        wanted = max(-(-mem * chunk.cpus // cores), pmem * chunk.cpus)
-        virtual = max(-(-vmem * chunk.cpus // cores), pvmem * chunk.cpus)
+        wanted = max(chunk.mem, -(-mem * chunk.cpus // cores), pmem * chunk.cpus)
+        virtual = max(chunk.vmem, -(-vmem * chunk.cpus // cores), pvmem * chunk.cpus)
         default = assumed * chunk.cpus
         sized.append(
             replace(chunk, mem=wanted or (min(default, virtual) if virtual else default), vmem=virtual)

@@ -20,7 +20,20 @@ _MEMORY: Final = "mem=SIZE for the job or pmem=SIZE for each core"
 
 OBEYED: Final = frozenset(
     {
-        *("nodes", "procs", "ncpus", "mem", "pmem", "vmem", "pvmem", "gpus", "mics", "gres", "walltime"),
+        *(
+            "tasks",
+            "nodes",
+            "procs",
+            "ncpus",
+            "mem",
+            "pmem",
+            "vmem",
+            "pvmem",
+            "gpus",
+            "mics",
+            "gres",
+            "walltime",
+        ),
         *("naccesspolicy", "feature", "partition", "topology", "host", "nodeset", "excludenodes"),
         *("advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"),
         "qos",
@@ -138,9 +151,9 @@ def _plain(name: str) -> str:
 def refuse_unplanned(requested: RequestedResources) -> None:
     """Raise RequestError for a request that the plan cannot follow and that restricts where or when."""
     for name in requested.names:
-        if name in ("l_request", "tasks", "lprocs") or name.startswith("req_information"):
+        if name in ("l_request", "lprocs") or name.startswith("req_information"):
             raise requested.span_with_name(name).error(
-                "NUMA requests (qsub -L) are not planned", f"qsub -l with {_CORES}"
+                "a request by tasks (qsub -L) has another form", "tasks=N:lprocs=C:memory=M:gpus=G"
             )
         if name in _OTHERWISE:
             raise _error(requested, name, "and without it the job would not wait for what it names")

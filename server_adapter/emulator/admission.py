@@ -6,6 +6,7 @@ The checks have the order and the texts of the real server; a refused submission
 import re
 from collections.abc import Callable, Mapping
 
+from server_adapter.emulator.destination import GPU_MODES
 from server_adapter.emulator.errors import RefusalError, SubmissionCode, bad_value, refusal
 from server_adapter.emulator.jobs import JobOrder, Queue
 from server_adapter.emulator.nodes import EmulatedNode
@@ -72,19 +73,21 @@ def check_feasible(text: str, nodes: Mapping[str, EmulatedNode]) -> None:
     for part in text.split("+"):
         first, *rest = part.split(":")
         count = int(first) if first.isdecimal() else 1
-        wanted = {word for word in rest if "=" not in word}
+        gpus = next((int(word[5:]) for word in rest if re.fullmatch(r"gpus=\d{1,6}", word)), 0)
+        wanted = {word for word in rest if "=" not in word and not (gpus and word.lower() in GPU_MODES)}
         per_node = next((int(word[4:]) for word in rest if word.startswith("ppn=")), 1)
-        special = any(word.startswith(("gpus=", "mics=")) for word in rest)
+        coprocessors = any(word.startswith("mics=") for word in rest)
         if not first.isdecimal() and first not in nodes:
             wanted.add(first)
         able = [
             node
             for name, node in nodes.items()
             if node.slots >= per_node
+            and node.gpus >= gpus
             and wanted <= set(node.properties)
             and (first.isdecimal() or first in wanted or first == name)
         ]
-        if special or len(able) < count:
+        if coprocessors or len(able) < count:
             raise refusal(TorqueErrorCode.EXCQRESC, _NOWHERE)
 
 

@@ -103,6 +103,8 @@ class Job:
     held_slots: tuple[tuple[str, tuple[int, ...]], ...] = ()
     exec_host: str = ""
     exec_port: str = ""
+    exec_gpus: str = ""
+    gpu_mode: str = ""  # mode of its gpus in the present or last run
     start_time: float | None = None
     started: float | None = None
     start_count: int = 0

@@ -5,7 +5,7 @@
 from collections.abc import Iterable
 
 from server_adapter.emulator.dependencies import parse_depend, unmet_conditions
-from server_adapter.emulator.destination import find_slots, parse_destination
+from server_adapter.emulator.destination import find_slots, parse_destination, requested_gpu_mode
 from server_adapter.emulator.errors import RefusalError, refusal
 from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.nodes import EmulatedNode
@@ -65,15 +65,19 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
         raise refusal(TorqueErrorCode.IVALREQ, "attempt to start job in non-started queue")
     text = destination or job.resources.get("neednodes") or job.resources.get("nodes") or "1"
     plain = cluster.version.plain_destination
-    chosen = find_slots(parse_destination(text, cluster.nodes, plain=plain), cluster.nodes)
+    parts = parse_destination(text, cluster.nodes, plain=plain)
+    chosen = find_slots(parts, cluster.nodes)
     if cluster.faults.refuses(job.id):
         raise RefusalError(cluster.faults.refusal_code)
     # A mom may be dead before the server notices, or refuse the job.
-    reached = all(node.alive for node, _ in chosen)
-    reached = reached and not cluster.faults.rejects(node.name for node, _ in chosen)
+    reached = all(one.node.alive for one in chosen)
+    reached = reached and not cluster.faults.rejects(one.node.name for one in chosen)
     if synchronous and not reached:
         raise RefusalError(TorqueErrorCode.MOMREJECT)
-    job.held_slots = tuple((node.name, node.assign_slots(count, job.id)) for node, count in chosen)
+    job.held_slots = tuple((one.node.name, one.node.assign_slots(one.slots, job.id)) for one in chosen)
+    job.gpu_mode = requested_gpu_mode(parts)
+    gpus = [(one.node, one.node.assign_gpus(one.gpus, job.id, job.gpu_mode)) for one in chosen if one.gpus]
+    job.exec_gpus = "+".join(f"{node.name}-gpu/{number}" for node, numbers in gpus for number in numbers)
     ports = {node.name: node.mom_port + 1 for node in cluster.nodes.values()}
     job.exec_host = cluster.version.exec_host(job.held_slots)
     job.exec_port = cluster.version.exec_port(job.held_slots, ports)
@@ -142,7 +146,7 @@ def _killed_at(cluster: Cluster, job: Job, limit: float) -> float:
 def _returned(cluster: Cluster, job: Job, run: int) -> None:
     if job.state is JobState.RUNNING and job.run == run:
         _release(cluster, job)
-        job.exec_host = job.exec_port = ""
+        job.exec_host = job.exec_port = job.exec_gpus = ""
         job.state = JobState.QUEUED
         cluster.returned[job.id] = cluster.returned.get(job.id, 0) + 1
         job.touch(cluster.now)
@@ -237,7 +241,7 @@ def requeue(cluster: Cluster, job: Job) -> None:
         raise refusal(TorqueErrorCode.NORERUN, f"job {job.id} not rerunnable")
     _release(cluster, job)
     job.run += 1
-    job.exec_host = job.exec_port = ""
+    job.exec_host = job.exec_port = job.exec_gpus = ""
     if not job.finished:  # a finished job keeps its session and start time
         job.session = job.start_time = None
     job.started = job.ends = job.completed = job.runtime = None

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 class NodeSpec:
     """A node to simulate: `slots` job slots (np), memory and swap in KiB.
 
-    The gpus and the generic resources reported by its mom (`gres`, such as `scratch:100`) are shown but not
-    allocated.
+    With a product name (`gpu_product`) the mom reports its gpus one by one, and those in `prohibited` (their
+    numbers) serve no job. The generic resources reported by the mom (`gres`, such as `scratch:100`) are shown
+    but not allocated.
     """
 
     name: str
@@ -18,11 +19,14 @@ class NodeSpec:
     swap: int = 0
     gpus: int = 0
     gres: str = ""
+    gpu_product: str = ""
+    prohibited: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
 class EmulatedNode:
-    """A node as known to the server. `taken` is the job in each slot.
+    """A node as known to the server. `taken` is the job in each slot, `taken_gpus` the job and the mode of
+    each gpu in use.
 
     `alive` is the actual state of the mom, `down` the state known to the server. `load` and `available`
     override the mom's report of load average and free memory (KiB).
@@ -37,6 +41,7 @@ class EmulatedNode:
     down: bool = False
     note: str = ""
     taken: dict[int, str] = field(default_factory=dict)
+    taken_gpus: dict[int, tuple[str, str]] = field(default_factory=dict)
     reported: int = 0
     load: float | None = None
     available: int | None = None
@@ -61,6 +66,17 @@ class EmulatedNode:
         return max(0, self.slots - len(self.taken))
 
     @property
+    def gpus(self) -> int:
+        """Gpus that jobs can get."""
+        return self.spec.gpus - len(self.spec.prohibited)
+
+    @property
+    def free_gpus(self) -> list[int]:
+        """Numbers of the gpus that no job has. A gpu in mode shared is given to one job, too (6.1)."""
+        used = self.spec.prohibited | self.taken_gpus.keys()
+        return [number for number in range(self.spec.gpus) if number not in used]
+
+    @property
     def state(self) -> str:
         """The `state` attribute: a comma list."""
         states = []
@@ -81,8 +97,15 @@ class EmulatedNode:
             self.taken[slot] = job
         return chosen
 
+    def assign_gpus(self, count: int, job: str, mode: str) -> tuple[int, ...]:
+        """Assign the first free gpus to a job."""
+        chosen = tuple(self.free_gpus[:count])
+        self.taken_gpus |= dict.fromkeys(chosen, (job, mode))
+        return chosen
+
     def release(self, job: str) -> None:
-        """Release a job's slots."""
+        """Release a job's slots and gpus."""
+        self.taken_gpus = {number: held for number, held in self.taken_gpus.items() if held[0] != job}
         for slot in [slot for slot, holder in self.taken.items() if holder == job]:
             del self.taken[slot]
 

@@ -109,6 +109,7 @@ def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
         "depend": depend,
         "exec_host": job.exec_host,
         "exec_port": job.exec_port,
+        "exec_gpus": job.exec_gpus,
         "session_id": "" if job.session is None else str(job.session),
         "hashname": "" if not job.start_count else job.id.replace("[", "-").replace("]", ""),
         "job_array_id": "" if job.index is None else str(job.index),
@@ -121,7 +122,7 @@ def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
         if extra not in version.job_extras:
             text.pop(extra, None)
     for name, value in text.items():
-        yield Attribute(name, value)
+        yield _setting(name, value) if name.startswith("req_information.") else Attribute(name, value)
     resources: Iterable[tuple[str, str]] = job.resources.items()
     for resource, value in sorted(resources) if version.sorted_resources else resources:
         yield Attribute("Resource_List", value, resource)
@@ -187,7 +188,27 @@ def node_attributes(cluster: Cluster, node: EmulatedNode) -> list[Attribute]:
         entries.append(Attribute("mom_manager_port", str(node.mom_port + 1)))
     if node.spec.gpus or not cluster.version.mom_ports:
         entries.append(Attribute("gpus", str(node.spec.gpus)))
+    if node.spec.gpus and node.spec.gpu_product:
+        entries.append(Attribute("gpu_status", _gpu_status(node)))
     return entries
+
+
+def _gpu_status(node: EmulatedNode) -> str:
+    """Return the report on each gpu, the last one first, then that of the driver."""
+    parts = []
+    for number in reversed(range(node.spec.gpus)):
+        prohibited = number in node.spec.prohibited
+        held = node.taken_gpus.get(number)
+        mode = "Prohibited" if prohibited else (held[1] if held else "default").title()
+        shared = held is not None and held[1] == "default"
+        state = (
+            "Unavailable" if prohibited else "Shared" if shared else "Exclusive" if held else "Unallocated"
+        )
+        parts.append(
+            f"gpu[{number}]=gpu_id=0000:{number + 2:02X}:00.0;gpu_product_name={node.spec.gpu_product};"
+            f"gpu_memory_total=32480 MB;gpu_mode={mode};gpu_state={state};gpu_utilization=0%"
+        )
+    return ",".join([*parts, "driver_ver=450.80", "timestamp=Thu Jan  1 00:00:00 1970"])
 
 
 def _report(cluster: Cluster, node: EmulatedNode, held: dict[str, tuple[int, ...]]) -> dict[str, str]:

@@ -82,9 +82,13 @@ def test_access_policy_may_be_an_extension() -> None:
     assert request.notes == ("not planned: x.flags=RESTARTABLE",)
 
 
-@pytest.mark.parametrize(
-    "name", ["tpn", "geometry", "hostlist", "mppwidth", "lprocs", "req_information.task_count.0"]
-)
+@pytest.mark.parametrize("name", ["lprocs", "L_request", "req_information.task_count.0"])
+def test_part_of_a_request_by_tasks_names_the_whole_form(name: str) -> None:
+    with pytest.raises(RequestError, match="tasks=N:lprocs=C"):
+        parse_torque({"nodes": "2", name: "4"})
+
+
+@pytest.mark.parametrize("name", ["tpn", "geometry", "hostlist", "mppwidth"])
 def test_unsupported_placement_resource_is_refused(name: str) -> None:
     with pytest.raises(RequestError, match="not planned"):
         parse_torque({"nodes": "2", name: "4"})

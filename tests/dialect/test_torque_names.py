@@ -196,6 +196,7 @@ EXTENSIONS = [
 """Resource manager extensions, `qsub -W x=NAME:VALUE`."""
 
 CHANGES = {
+    "tasks": "2",
     "nodes": "3",
     "procs": "2",
     "ncpus": "2",

@@ -23,6 +23,8 @@ from server_adapter.bridge.facts import (
 )
 from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
 from server_adapter.torque import notation as read
+from server_adapter.torque.gpu_status import common_types, parse_gpu_status
+from server_adapter.torque.task_requests import task_request
 
 JOB_ATTRIBUTES: Final = (
     "Job_Name",
@@ -42,6 +44,8 @@ JOB_ATTRIBUTES: Final = (
     "exec_host",
     "exec_gpus",
     "Resource_List",
+    "req_information",
+    "request_version",
     "node_exclusive",
     "start_time",
     "start_count",
@@ -96,6 +100,8 @@ def job_facts(name: str, values: Values) -> JobFacts:
     }
     if "x" in values:
         resources = {**_extensions(values["x"]), **resources}
+    if tasks := task_request(values):
+        resources["tasks"] = tasks
     barred = state == "W" or holds not in ("", "l")
     queue, depend = get("queue", ""), get("depend", "")
     not_before, starts = parse_time(get("Execution_Time")), max(0, parse_number(get("start_count")) or 0)
@@ -157,6 +163,8 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
     kept.
     """
     report = read.node_status(values.get("status", ""))
+    devices = parse_gpu_status(values.get("gpu_status", ""))
+    unusable = sum(not device.usable for device in devices)
     mem = parse_or(read.kib, report.get("physmem"), default=0)
     vmem = parse_or(read.kib, report.get("totmem"), default=0)
     return NodeFacts(
@@ -165,9 +173,11 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         state=_node_state(values.get("state", "")),
         mem=mem or (before.mem if before else 0),
         vmem=vmem or (before.vmem if before else 0),
-        gpus=parse_count(values.get("gpus")),
+        gpus=max(0, parse_count(values.get("gpus")) - unusable),
         resources=_amounts(report.get("gres", "")),
-        properties=read.split_list(values.get("properties", "")),
+        properties=tuple(
+            dict.fromkeys([*read.split_list(values.get("properties", "")), *common_types(devices)])
+        ),
     )
 
 

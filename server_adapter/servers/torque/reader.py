@@ -28,7 +28,7 @@ _LONG_LIST_S: Final = 0.2
 _ACTIVE_OR_OVER: Final = "RESC"
 _OVER: Final = "C"
 _SINGLY = 50  # missing jobs requested by name; above this number all jobs are requested again
-_NODE_ATTRIBUTES = ("state", "np", "properties", "status", "gpus")
+_NODE_ATTRIBUTES = ("state", "np", "properties", "status", "gpus", "gpu_status")
 
 SERVER = StatusRequest(code=RequestCode.STATUS_SERVER)
 QUEUES = StatusRequest(code=RequestCode.STATUS_QUEUE)

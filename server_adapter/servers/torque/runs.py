@@ -111,7 +111,8 @@ class TorqueStarter:
         alone = False
         while True:
             view, shared = await self._view(connection, run)
-            check = await self._check(connection, run, view)
+            job = _living(run.job_id, await self._job(connection, run.job_id)) if view.scheduling else None
+            check = _check(run, job, view)
             if view is not self._latest_view and check.verdict is RunVerdict.RUN:
                 continue  # another decision made a newer view, which does not count this run
             if alone or not shared or check.verdict not in (RunVerdict.BUSY, RunVerdict.REFUSE):
@@ -123,7 +124,7 @@ class TorqueStarter:
             runs, busy = check.verdict is RunVerdict.RUNS, check.verdict is RunVerdict.BUSY
             return RunOutcome(runs, 0, check.reason, busy=busy)
         on_request()
-        request = run_request(run, asynchronous=self._asynchronous)
+        request = run_request(run, job.resources if job else {}, asynchronous=self._asynchronous)
         _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
         view.spend(run)
         self._requested += 1
@@ -140,12 +141,6 @@ class TorqueStarter:
             if not self._requested:
                 self._answered.set()
         return RunOutcome(True)
-
-    async def _check(self, connection: TorqueConnection, run: Run, view: _NodeView) -> RunCheck:
-        if not view.scheduling:
-            return RunCheck(RunVerdict.REFUSE, "the server's scheduling is False")
-        check = check_job(run, _living(run.job_id, await self._job(connection, run.job_id)))
-        return check if check.verdict is not RunVerdict.RUN else check_nodes(run, view.nodes)
 
     async def _view(self, connection: TorqueConnection, run: Run) -> tuple[_NodeView, bool]:
         """Return a view for this decision: the last one if it is current and has its nodes, else a new one
@@ -189,6 +184,13 @@ class TorqueStarter:
                 raise
             nodes |= {node.name: _free_capacity(parse_node(node.name, node.values)) for node in found}
         return nodes
+
+
+def _check(run: Run, job: JobFacts | None, view: _NodeView) -> RunCheck:
+    if not view.scheduling:
+        return RunCheck(RunVerdict.REFUSE, "the server's scheduling is False")
+    check = check_job(run, job)
+    return check if check.verdict is not RunVerdict.RUN else check_nodes(run, view.nodes)
 
 
 def _living(job: str, values: Values | None) -> JobFacts | None:
