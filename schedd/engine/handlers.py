@@ -78,7 +78,14 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
 
 def _find_handler(event: Event) -> Callable[[EngineState, Any], None]:
     kind = type(event)
-    return _HANDLERS[kind] if kind in _HANDLERS else component_handlers()[kind]
+    return _HANDLERS[kind] if kind in _HANDLERS else component_handlers().get(kind, _ignore_event)
+
+
+def _ignore_event(state: EngineState, event: Event) -> None:
+    """Open an alert: the event, perhaps of an older log, belongs to a feature that is not installed."""
+    if f"feature {event.type}" not in state.alerts:  # the adapter may report the same facts again and again
+        words = f"events of type {event.type} are ignored: the feature that handles them is not installed"
+        state.alert(event.id, "feature", words, event.type)
 
 
 def _are_batched(one: Event, other: Event) -> bool:

@@ -22,10 +22,16 @@ import schedd.feature_list
 schedd.feature_list.FEATURES = ()
 from tests.engine.cluster import Cluster
 from schedd.engine import Engine
+from schedd.wire import Unreserve
 cluster = Cluster(nodes=2)
 cluster.submit("1", walltime=100)
 cluster.submit("2", "2:ppn=4", walltime=100)
 starts = cluster.start("1"), cluster.start("2")
+for number in range(2):
+    cluster.send(Unreserve(id=f"u{number}", time=120, name="r"))
+assert [(alert.kind, alert.about, alert.times) for alert in cluster.engine.state.alerts.values()] == [
+    ("feature", "unreserve", 1)
+]
 cluster.at(150)
 engine = Engine.restore(cluster.engine.checkpoint())
 assert engine.state.parts == {}

@@ -29,6 +29,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "database": "the database is unavailable",
     "error": "an event could not be handled",
     "failing_together": "jobs fail soon after they start on several nodes at once; no node is closed for it",
+    "feature": "events of a feature that is not installed are ignored",
     "foreign": "another scheduler starts jobs; schedd starts no more",
     "log": "a part of the event log was lost; the plan continues from the server's state",
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
@@ -61,7 +62,7 @@ class OpenAlert:
 
     kind: str
     about: str
-    """The node, job, licence, reservation or transfer that it is about; empty: the cluster."""
+    """The node, job, licence, reservation, transfer or type of event that it is about; empty: the cluster."""
     text: str
     since: int
     """When it was first raised."""
