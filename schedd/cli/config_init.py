@@ -7,13 +7,20 @@ import secrets
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from schedd.cli.importing.result import to_toml
+from schedd.cli.planning_mode import (
+    COMPARED_JOBS,
+    find_accounting_logs,
+    list_log_files,
+    planning_modes,
+    recommend_planning_mode,
+)
 from schedd.cli.server_facts import (
     Auth,
     Family,
@@ -26,6 +33,7 @@ from schedd.dialect.errors import RequestError
 from schedd.dialect.units import format_size, parse_size
 from schedd.service.settings.file import SettingsError, read_settings_file
 from schedd.service.settings.reference import DECIDE, Decision
+from schedd.wire import NodeFacts
 from server_adapter.settings import ServerSettings, load_settings
 from server_adapter.settings import Settings as AdapterSettings
 from server_adapter.settings import SettingsError as AdapterSettingsError
@@ -64,6 +72,16 @@ def init(
     memory_per_core: Annotated[str, typer.Option(help="Such as 2gb; 0 plans none.")] = "",
     default_walltime: Annotated[str, typer.Option(help="Such as 24h.")] = "",
     policy: Annotated[Path | None, typer.Option(help="What `schedd import` wrote.")] = None,
+    accounting: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH",
+            help="Accounting logs, a file or a directory: compare the planning modes on their last "
+            f"{COMPARED_JOBS:,} jobs and write the best one. Without it this is offered if a server on "
+            "this host has logs.",
+            show_default=False,
+        ),
+    ] = None,
     yes: Annotated[
         bool, typer.Option("--yes", help="Ask nothing: take the options, else the proposed values.")
     ] = False,
@@ -105,6 +123,9 @@ def init(
     walltime = ask.text("[clusters.NAME] default_walltime", default_walltime, "24h")
     if policy is None:
         ask.show_question(_BY_SETTING["[clusters.NAME.site] priority"])
+    chosen = _choose_planning_mode(
+        ask, accounting, at, seen.machine if seen is not None else (), policy, slack
+    )
     token = secrets.token_hex(32)
     try:
         amount = parse_size(memory) if memory != "0" else 0
@@ -115,7 +136,7 @@ def init(
         "auth": {"admins": [name.strip() for name in names.split(",") if name.strip()], "others": others},
         "store": {"url": database},
     }
-    mine = {"slack": slack, "node_rule": rule, "mem_per_core": amount, "default_walltime": walltime}
+    mine = {"slack": slack, "node_rule": rule, "mem_per_core": amount, "default_walltime": walltime, **chosen}
     texts = (
         "".join(f"{line}\n" for line in _daemon_lines(daemon, token, cluster, mine, imported)),
         "".join(f"{line}\n" for line in _adapter_lines(cluster, mode, at, host, tls_certificate, files[2])),
@@ -144,6 +165,36 @@ _MODE_REMARKS = {
 }
 
 
+def _choose_planning_mode(
+    ask: "_Prompter",
+    accounting: Path | None,
+    server: ServerSettings,
+    nodes: Sequence[NodeFacts],
+    policy: Path | None,
+    slack: str,
+) -> Mapping[str, Any]:
+    """Return the settings of the planning mode that a comparison on accounting logs recommends, or that the
+    user prefers then; empty without a comparison.
+    """
+    found = accounting
+    if found is None and server.port != 1 and is_local(server.host):
+        found = find_accounting_logs()
+    files = list_log_files(found) if found is not None else []
+    if accounting is not None and not files:
+        _exit_with_error(f"--accounting {accounting}: no such file, or a directory without files")
+    if not files or found is None:
+        return {}
+    if accounting is None and not ask.confirm(
+        f"Compare the planning modes on the accounting logs in {found}? It takes some minutes"
+    ):
+        typer.echo(
+            f"`schedd replay {found} --recommend` compares the planning modes on these logs.", err=True
+        )
+        return {}
+    mode = recommend_planning_mode(files, nodes, policy, slack)
+    return planning_modes()[ask.selection("planning mode", mode, tuple(planning_modes()))] if mode else {}
+
+
 class _Prompter:
     """Prompts for values without an option, or uses the proposed ones."""
 
@@ -169,6 +220,19 @@ class _Prompter:
                 typer.echo(f"  one of {', '.join(among)}")
                 said = ""
         return said
+
+    def confirm(self, question: str) -> bool:
+        """Ask for consent to something that takes time; nobody consents if nothing is asked."""
+        return not self._quiet and self._prompt(f"{question} [y/n]", "y").lower() in ("y", "yes")
+
+    def selection(self, name: str, proposed: str, among: tuple[str, ...]) -> str:
+        """Prompt for one of several words with a proposed one, which is used if nothing is asked."""
+        while not self._quiet:
+            said = self._prompt(name, proposed)
+            if said in among:
+                return said
+            typer.echo(f"  one of {', '.join(among)}")
+        return proposed
 
     def plain(self, question: str, proposed: str, quiet: bool) -> str:
         """Prompt for values besides the ten settings."""

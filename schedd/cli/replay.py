@@ -135,6 +135,15 @@ def command(
     skip: Annotated[
         int, typer.Option("--skip", metavar="N", help="Pass over the first N.", rich_help_panel=_WORKLOAD)
     ] = 0,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--last",
+            metavar="N",
+            help="Only the last N jobs that ran, instead of --jobs and --skip.",
+            rich_help_panel=_WORKLOAD,
+        ),
+    ] = None,
     expected_starts: Annotated[
         bool,
         typer.Option("--expected-starts", help="Measure start estimates, too, in a second run."),
@@ -285,6 +294,7 @@ def command(
             estimates="user" if estimates == "user" else "exact",
             jobs=jobs,
             skip=skip,
+            last=last,
             kill=kill,
             strict=strict,
             generated=lublin,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 # The protocols take a second of processor time to load: only where a server is read.
 if TYPE_CHECKING:
+    from schedd.wire import NodeFacts
     from server_adapter.bridge.server import ObjectSettings, Server
     from server_adapter.bridge.state import ServerState
     from server_adapter.settings import ServerSettings, Settings
@@ -48,6 +49,8 @@ class ServerSummary:
     without_walltime: tuple[str, ...]
     """Queues that accept jobs without a walltime: neither they nor the server have a default."""
     sees_others: bool
+    machine: "tuple[NodeFacts, ...]" = ()
+    """The nodes with cpus."""
 
     def remarks(self) -> list[str]:
         """What an admin should know before switching, in sentences."""
@@ -123,4 +126,5 @@ def _summarize(state: "ServerState") -> ServerSummary:
             )
         ),
         sees_others=server.open,
+        machine=tuple(node for node in state.nodes.values() if node.cpus > 0),
     )

@@ -1,7 +1,7 @@
 """One comparison: logs and machine as named by the user, prepared for the policies."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,8 @@ from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.searches import SearchSchedule
 from schedd.replay.site import ReplaySite, equal_node_site, machine_file_site, single_node_site
 from schedd.replay.trace_reader import read_traces
-from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, select
+from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, count_ran, select
+from schedd.wire import NodeFacts
 
 __all__ = ["GROUPS", "POLICIES", "Comparison", "Machine", "PreparedLog", "warm_up"]
 
@@ -32,7 +33,7 @@ _WARM_UP = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """Machine description in one of three ways; by default from the log's header.
+    """Machine description in one of four ways; by default from the log's header.
 
     ``procs`` cpus as one node; or ``nodes`` equal nodes of ``cpus_per_node`` cpus and ``mem_per_node`` KiB
     (0: memory is not planned); or a file of node groups.
@@ -43,6 +44,8 @@ class Machine:
     cpus_per_node: int | None = None
     mem_per_node: int | None = None
     machines: Path | None = None
+    listed: Sequence[NodeFacts] = ()
+    """Nodes as a server lists them, in place of a description."""
 
     def site(self) -> ReplaySite | None:
         """Return the nodes, or None if only processors count. Raises TraceError for contradictions."""
@@ -55,6 +58,8 @@ class Machine:
         ]  # fmt: skip
         if len(ways) > 1:
             raise TraceError(f"{' and '.join(ways)} describe the machine in different ways: give one of them")
+        if self.listed:
+            return ReplaySite(tuple(replace(node, state="up") for node in self.listed), shaped=True)
         if self.machines is not None:
             self._alone("--machines")
             return machine_file_site(read_machines(self.machines))
@@ -96,7 +101,7 @@ class PreparedLog:
 class Comparison:
     """Replays requested by the user: logs, or ``generated`` jobs of the workload model.
 
-    ``load`` and ``seed`` apply to the model only.
+    ``last`` limits each log to its last jobs that ran. ``load`` and ``seed`` apply to the model only.
     """
 
     logs: Sequence[Path]
@@ -104,6 +109,7 @@ class Comparison:
     estimates: Estimates = "exact"
     jobs: int | None = None
     skip: int = 0
+    last: int | None = None
     kill: bool = False
     strict: bool = False
     generated: int | None = None
@@ -112,6 +118,8 @@ class Comparison:
 
     def ready(self) -> Iterator[PreparedLog]:
         """Yield the prepared logs. Raises TraceError for unusable logs, OSError for unreadable files."""
+        if self.last is not None and (self.last < 1 or self.skip or self.jobs is not None):
+            raise TraceError(f"--last {self.last}: at least 1 job, and neither --skip nor --jobs")
         site = self.machine.site()
         procs = site.procs if site is not None else self.machine.procs
         for trace in self._traces(procs):
@@ -120,7 +128,7 @@ class Comparison:
                 trace,
                 estimates=self.estimates,
                 jobs=self.jobs,
-                skip=self.skip,
+                skip=self.skip if self.last is None else max(0, count_ran(trace) - self.last),
                 procs=procs,
                 kill=self.kill,
             )

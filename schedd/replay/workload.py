@@ -14,6 +14,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "TraceJob",
+    "count_ran",
     "select",
 ]
 
@@ -116,6 +117,11 @@ class Selection:
     never_ran: int
     without_estimate: int
     kill: bool = False
+
+
+def count_ran(trace: Trace) -> int:
+    """Return the number of jobs of `trace` with a run time and processors."""
+    return sum(job.run > 0 and job.procs > 0 for job in trace.jobs)
 
 
 def select(

@@ -1,6 +1,7 @@
 """``schedd config init``: both files of a new site, from options and prompts, with the server's settings."""
 
 import hashlib
+import re
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 from schedd.cli.config import app
 from schedd.cli.main import main
+from schedd.cli.planning_mode import planning_modes
 from schedd.service.settings.file import read_settings_file
 from server_adapter.settings import load_settings, read_token
 
@@ -173,3 +175,58 @@ def test_a_remote_server_leaves_the_listening_address_to_the_doctor(
     text = (tmp_path / "pbs-adapter.toml").read_text()
     assert "[listen]" not in tomllib.loads(text)
     assert "schedd doctor" in text
+
+
+def accounting_records(count: int) -> str:
+    """Return records of jobs of 4 cpus that ran one after the other, with walltimes ten times too long."""
+    return "".join(
+        f"04/14/2024 12:00:03;E;{i}.s;user=u{i % 3} group=g queue=batch etime={1_700_000_000 + i} "
+        f"start={1_700_000_000 + 100 * i} exec_host=n1/0-3 Resource_List.nodes=1:ppn=4 "
+        f"Resource_List.walltime=00:{10 + i % 40}:00 end={1_700_000_060 + 100 * i}\n"
+        for i in range(count)
+    )
+
+
+def test_a_planning_mode_is_chosen_on_accounting_logs(
+    server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "home" / "server_priv" / "accounting"
+    logs.mkdir(parents=True)
+    (logs / "20240414").write_text(accounting_records(40))
+    options = ["--yes", "--server", server, "--auth", "none", "--accounting", str(logs)]
+    assert init(tmp_path / "etc", *options) == 0
+    said = capsys.readouterr().out
+    (recommended,) = re.findall("Recommended mode: ([a-z]+):", said)
+    cluster = read_settings_file(tmp_path / "etc" / "schedd.toml").clusters["main"]
+    written = {"backfill": cluster.backfill, "search_every": cluster.search_every}
+    assert written == planning_modes()[recommended]
+
+
+def test_accounting_logs_of_a_local_server_are_offered_for_a_comparison(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = tmp_path / "home" / "server_priv" / "accounting"
+    logs.mkdir(parents=True)
+    (logs / "20240414").write_text(accounting_records(20))
+    (tmp_path / "pbs.conf").write_text(f"PBS_SERVER=pbs\nPBS_HOME={tmp_path / 'home'}\n")
+    monkeypatch.setenv("PBS_CONF_FILE", str(tmp_path / "pbs.conf"))
+    options = ["--mode", "shadow", "--host", "127.0.0.1", "--admins", "", "--others", "all", "--database"]
+    options += ["sqlite:///s", "--slack", "1h", "--node-rule", "exact", "--memory-per-core", "0"]
+    arguments = ["init", "--dir", str(tmp_path / "etc"), "--server", server, "--auth", "none", *options]
+    done = CliRunner().invoke(app, [*arguments, "--default-walltime", "1h"], input="y\nfastest\nshortest\n")
+    assert done.exit_code == 0, done.output
+    assert f"on the accounting logs in {logs}" in done.output
+    assert "one of plan, shortest, search" in done.output
+    cluster = read_settings_file(tmp_path / "etc" / "schedd.toml").clusters["main"]
+    assert (cluster.backfill, cluster.search_every) == ("shortest", 0)
+    done = CliRunner().invoke(app, [*arguments, "--default-walltime", "1h", "--force"], input="n\n")
+    assert f"schedd replay {logs} --recommend" in done.output
+    assert "backfill" not in (tmp_path / "etc" / "schedd.toml").read_text()
+
+
+def test_missing_accounting_logs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init(tmp_path / "etc", *QUIET, "--accounting", str(tmp_path / "none")) == 2
+    assert "no such file" in capsys.readouterr().err
+    (tmp_path / "log").write_text(accounting_records(3))
+    assert init(tmp_path / "etc", *QUIET, "--accounting", str(tmp_path / "log")) == 0
+    assert "without the server the machine's size is unknown" in capsys.readouterr().err

@@ -122,6 +122,9 @@ def test_the_seed_makes_the_synthetic_workload(rows: Rows) -> None:
 def test_jobs_follow_skipped_jobs_and_wide_jobs_are_counted(rows: Rows, log: Path) -> None:
     (row,) = rows(log, "--skip", "1", "--jobs", "2", "--procs", "3")
     assert (row["jobs"], row["skipped"], row["procs"]) == (1, 1, 3)
+    (row,) = rows(log, "--last", "2")
+    assert (row["jobs"], row["avg_wait_s"]) == (2, 24.5)
+    assert main(["replay", str(log), "--last", "2", "--jobs", "1"]) == 2
 
 
 def test_a_gzipped_log_and_several_logs_are_read(rows: Rows, tmp_path: Path, log: Path) -> None:
