@@ -15,7 +15,15 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-__all__ = ["SupervisedTask", "SupervisedThread", "Supervisor", "ThreadedWork", "WorkRecord", "run_in_thread"]
+__all__ = [
+    "PeriodicWork",
+    "SupervisedTask",
+    "SupervisedThread",
+    "Supervisor",
+    "ThreadedWork",
+    "WorkRecord",
+    "run_in_thread",
+]
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -180,6 +188,61 @@ class ThreadedWork:
     def is_alive(self) -> bool:
         """Whether the work goes on, or waits for its restart."""
         return self._thread.is_alive()
+
+
+class PeriodicWork:
+    """Base class of work that is repeated in a separate supervised thread: ``run_step``, then a wait of
+    ``period_s`` seconds, until stopped.
+
+    ``wait_first``: the first step also follows a wait.
+    """
+
+    def __init__(
+        self,
+        supervisor: "Supervisor",
+        name: str,
+        period_s: float,
+        *,
+        cluster: str = "",
+        wait_first: bool = False,
+    ) -> None:
+        self._period_s = period_s
+        self._wait_first = wait_first
+        self._stopping = threading.Event()
+        self._thread = supervisor.thread(name, self._run_steps, cluster=cluster)
+
+    def run_step(self) -> None:
+        """Do the work that is due. An exception is handled like one of any supervised thread."""
+        raise NotImplementedError
+
+    def next_wait_s(self) -> float:
+        """Return the seconds until the next step."""
+        return self._period_s
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Request the end of the thread, after the present step."""
+        self._stopping.set()
+        self._thread.end()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait for the end of the thread, which must be requested before."""
+        self._thread.join(timeout)
+
+    def stop(self) -> None:
+        """End the thread, after the present step."""
+        self.end()
+        self.join()
+
+    def _run_steps(self) -> None:
+        if self._wait_first:
+            self._stopping.wait(self.next_wait_s())
+        while not self._stopping.is_set():
+            self.run_step()
+            self._stopping.wait(self.next_wait_s())
 
 
 class SupervisedTask:

@@ -10,12 +10,12 @@ import logging
 import os
 import signal
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from schedd.wire import Switch, Switched
+from server_adapter.bridge.decision_queue import DecisionOutcomes, DecisionQueue
 from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.run_checks import describe_old_term
@@ -26,7 +26,6 @@ __all__ = ["CommandResult", "PowerSwitcher", "run"]
 
 _log = logging.getLogger(__name__)
 
-_KEPT: Final = 10_000
 _MOST_OUTPUT: Final = 2_000
 
 
@@ -88,37 +87,30 @@ class PowerSwitcher:
         self._fresh = fresh
         self._term = term
         self._clock = clock
-        self._waiting: OrderedDict[str, Switch] = OrderedDict()
-        self._outcomes: OrderedDict[str, CommandResult] = OrderedDict()
-        self._awake = asyncio.Event()
+        self._waiting: DecisionQueue[Switch] = DecisionQueue()
+        self._outcomes: DecisionOutcomes[CommandResult] = DecisionOutcomes()
 
     def enqueue(self, decision: Switch) -> None:
         """Queue a decision; the newest decision about a node replaces older ones."""
-        known = self._waiting.get(decision.node)
-        if known is None or known.id <= decision.id:
-            self._waiting[decision.node] = decision
-            self._awake.set()
+        self._waiting.add(decision.node, decision)
 
     async def work(self) -> None:
-        """Switches for ever."""
-        while True:
-            if not self._waiting:
-                self._awake.clear()
-                await self._awake.wait()
-            await self.step()
+        """Carry out decisions for ever."""
+        await self._waiting.work(self.step)
 
     async def finish(self) -> None:
-        """Switches all that waits."""
+        """Carry out all waiting decisions."""
         while self._waiting:
             await self.step()
 
     async def step(self) -> None:
         """Switch all waiting nodes with the same target as the first, by one command."""
-        on = next(iter(self._waiting.values())).on
-        some = [one for one in self._waiting.values() if one.on == on][: self._settings.at_once]
+        _, first = self._waiting.first()
+        on = first.on
+        some = [one for one in self._waiting.decisions() if one.on == on][: self._settings.at_once]
         left: list[Switch] = []
         for one in some:
-            known = self._outcomes.get(_name(one))
+            known = self._outcomes.find(one)
             refused = known or self._refusal(one)
             if refused is not None:
                 await self._report(one, refused)
@@ -167,11 +159,8 @@ class PowerSwitcher:
         return left
 
     async def _report(self, one: Switch, ran: CommandResult) -> None:
-        self._outcomes[_name(one)] = ran
-        while len(self._outcomes) > _KEPT:
-            self._outcomes.popitem(last=False)
-        if self._waiting.get(one.node) is one:
-            del self._waiting[one.node]
+        self._outcomes.record(one, ran)
+        self._waiting.settle(one.node, one)
         await self._delivery.enqueue(
             Switched(
                 id=next(self._delivery.ids),
@@ -184,8 +173,3 @@ class PowerSwitcher:
                 text=ran.text,
             )
         )
-
-
-def _name(decision: Switch) -> str:
-    """Return a key of the decision that stays unique if the daemon loses its state and reuses ids."""
-    return f"{decision.id}@{decision.time}"

@@ -7,7 +7,6 @@ decision is delivered again: a run that is over is reported as preempted, and ne
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
@@ -20,6 +19,7 @@ from server_adapter.batch.errors import (
     ServerUnreachableError,
 )
 from server_adapter.batch.supervision import TaskSet
+from server_adapter.bridge.decision_queue import DecisionOutcomes, decision_key
 from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.run_checks import describe_old_term
@@ -34,7 +34,6 @@ _SETTLING_S: Final = 2.0
 """Time until a request with a lost answer is checked."""
 _SAME_RUN_S: Final = 30
 """Two reported starts of one run differ by at most this."""
-_KEPT: Final = 10_000
 
 
 @runtime_checkable
@@ -85,12 +84,12 @@ class PreemptionExecutor:
         self._sleep = sleep
         self._tasks = TaskSet("a preemption")
         self._under_way: set[str] = set()
-        self._outcomes: OrderedDict[str, _PreemptionOutcome] = OrderedDict()
+        self._outcomes: DecisionOutcomes[_PreemptionOutcome] = DecisionOutcomes()
 
     def begin(self, order: Preempt) -> None:
         """Execute one decision, unless it is under way; its outcome is reported to the daemon."""
-        if _name(order) not in self._under_way:
-            self._under_way.add(_name(order))
+        if decision_key(order) not in self._under_way:
+            self._under_way.add(decision_key(order))
             self._tasks.spawn(self._carry_out(order))
 
     async def close(self) -> None:
@@ -99,12 +98,10 @@ class PreemptionExecutor:
 
     async def _carry_out(self, order: Preempt) -> None:
         try:
-            outcome = self._outcomes.get(_name(order)) or await self._attempt(order)
+            outcome = self._outcomes.find(order) or await self._attempt(order)
         finally:
-            self._under_way.discard(_name(order))
-        self._outcomes[_name(order)] = outcome
-        while len(self._outcomes) > _KEPT:
-            self._outcomes.popitem(last=False)
+            self._under_way.discard(decision_key(order))
+        self._outcomes.record(order, outcome)
         if outcome.done:
             _log.info("%s is preempted for %s: %s", order.job_id, order.preemptor, outcome.text)
         else:
@@ -206,8 +203,3 @@ def _is_this_run(order: Preempt, job: JobFacts | None) -> bool:
 def _deadline(order: Preempt, signalled: Sequence[float]) -> int:
     """Return until when a request is tried again."""
     return order.expires + (order.grace if signalled else 0)
-
-
-def _name(order: Preempt) -> str:
-    """Return a key of the decision that stays unique if the daemon loses its state and reuses ids."""
-    return f"{order.id}@{order.time}"

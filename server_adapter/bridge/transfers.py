@@ -7,13 +7,13 @@ submission. It is held, so a second job could never run.
 import asyncio
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from schedd.wire import SubmissionFacts, TransferDecision, TransferStepDone
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
+from server_adapter.bridge.decision_queue import DecisionOutcomes, DecisionQueue, RecentKeys
 from server_adapter.bridge.delivery import DaemonExchange
 
 __all__ = ["MARK", "JobRunsError", "TransferExecutor", "TransferServer"]
@@ -24,8 +24,6 @@ MARK: Final = "SCHEDD_TRANSFER"
 """Environment variable of a job with the name of its transfer."""
 _SETTLING: Final = 2.0  # seconds until a submission with a lost answer is searched
 _MARGIN: Final = 60  # tolerated difference between clocks, in seconds
-_KEPT: Final = 10_000
-_T = TypeVar("_T")
 
 
 class JobRunsError(Exception):
@@ -95,26 +93,18 @@ class TransferExecutor:
         self._clock = clock
         self._sleep = sleep
         self._began = clock()
-        self._waiting: OrderedDict[str, TransferDecision] = OrderedDict()
-        self._outcomes: OrderedDict[str, _StepOutcome] = OrderedDict()
+        self._waiting: DecisionQueue[TransferDecision] = DecisionQueue()
+        self._outcomes: DecisionOutcomes[_StepOutcome] = DecisionOutcomes()
         self._tried: set[str] = set()
-        self._gone: OrderedDict[str, None] = OrderedDict()
-        self._awake = asyncio.Event()
+        self._withdrawn: RecentKeys[None] = RecentKeys()
 
     def enqueue(self, decision: TransferDecision) -> None:
         """Queue a decision; the newest decision about a transfer replaces older ones."""
-        known = self._waiting.get(decision.transfer)
-        if known is None or known.id <= decision.id:
-            self._waiting[decision.transfer] = decision
-            self._awake.set()
+        self._waiting.add(decision.transfer, decision)
 
     async def work(self) -> None:
-        """Carries out for ever."""
-        while True:
-            if not self._waiting:
-                self._awake.clear()
-                await self._awake.wait()
-            await self.step()
+        """Carry out decisions for ever."""
+        await self._waiting.work(self.step)
 
     async def finish(self) -> None:
         """Execute all waiting decisions that can be executed now."""
@@ -123,8 +113,8 @@ class TransferExecutor:
 
     async def step(self) -> None:
         """Execute one decision; retry it later if the outcome is unknown."""
-        transfer, decision = next(iter(self._waiting.items()))
-        outcome = self._outcomes.get(_name(decision))
+        transfer, decision = self._waiting.first()
+        outcome = self._outcomes.find(decision)
         if outcome is None:
             try:
                 outcome = await self._carry_out(decision)
@@ -132,13 +122,12 @@ class TransferExecutor:
                 if transfer not in self._tried:
                     _log.warning("%s of transfer %s: %s; it is tried again", decision.step, transfer, error)
                 self._tried.add(transfer)
-                self._waiting.move_to_end(transfer)
+                self._waiting.postpone(transfer)
                 await self._sleep(_SETTLING)
                 return
-        _remember(self._outcomes, _name(decision), outcome)
+        self._outcomes.record(decision, outcome)
         self._tried.discard(transfer)
-        if self._waiting.get(transfer) is decision:
-            del self._waiting[transfer]
+        self._waiting.settle(transfer, decision)
         if not outcome.done:
             _log.info("%s of transfer %s was refused: %s", decision.step, transfer, outcome.text)
         await self._delivery.enqueue(
@@ -185,14 +174,14 @@ class TransferExecutor:
         except (RightsError, JobRunsError, ValueError) as error:
             return _StepOutcome(False, job, text=str(error))
         if decision.step in ("withdraw", "delete"):
-            _remember(self._gone, decision.transfer, None)
+            self._withdrawn.put(decision.transfer, None)
         return _StepOutcome(True, job)
 
     async def _submit(self, server: TransferServer, decision: TransferDecision) -> _StepOutcome:
         transfer = decision.transfer
         if decision.submission is None:
             return _StepOutcome(False, text="the decision has no job in it")
-        if transfer in self._gone:
+        if transfer in self._withdrawn:
             return _StepOutcome(False, text="it was withdrawn")
         # An earlier process of this adapter, or a try with a lost answer, may have submitted it.
         if transfer in self._tried or decision.time < self._began + _MARGIN:
@@ -201,14 +190,3 @@ class TransferExecutor:
                 await server.finish(job, decision.submission.tasks)
                 return _StepOutcome(True, job)
         return _StepOutcome(True, await server.submit(decision.submission, transfer))
-
-
-def _name(decision: TransferDecision) -> str:
-    """Return a key of the decision that stays unique if the daemon loses its state and reuses ids."""
-    return f"{decision.id}@{decision.time}"
-
-
-def _remember(known: OrderedDict[str, _T], name: str, value: _T) -> None:
-    known[name] = value
-    while len(known) > _KEPT:
-        known.popitem(last=False)

@@ -22,12 +22,13 @@ from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.store import StoreError
 from schedd.store.records import ChargeTotal, LedgerRow
+from schedd.supervision import PeriodicWork
 from schedd.wire import LedgerStored, RunFacts, RunsRead, ShareFacts
 
 __all__ = ["AccountsLedger", "AccountsWorker", "MemoryLedger", "StoredLedger", "cluster_service"]
 
 _log = structlog.get_logger(__name__)
-_LOOK: Final = 1.0
+_PERIOD_S: Final = 1.0
 _EVERY: Final = 600
 """Seconds between two readings of the server's logs."""
 _BACK: Final = 86_400
@@ -68,7 +69,7 @@ class StoredLedger:
 
     def add_rows(self, new: Sequence[LedgerRow]) -> None:
         """See ``Ledger``."""
-        number = self._number()
+        number = self._durable.cluster_number(self._name)
         if number is None:
             raise StoreError(f"nobody has led cluster {self._name} yet")
         self._durable.store.insert_ledger_rows(number, new)
@@ -77,7 +78,7 @@ class StoredLedger:
         self, since: int, until: int, limit: int, *, account: str, user: str, before: int | None
     ) -> Sequence[LedgerRow]:
         """See ``Ledger``."""
-        number = self._number()
+        number = self._durable.cluster_number(self._name)
         if number is None:
             return ()
         return self._durable.store.ledger_rows(
@@ -88,15 +89,10 @@ class StoredLedger:
         self, since: int, until: int, by: Sequence[str], *, account: str, user: str
     ) -> Sequence[ChargeTotal]:
         """See ``Ledger``."""
-        number = self._number()
+        number = self._durable.cluster_number(self._name)
         if number is None:
             return ()
         return self._durable.store.charges(number, since, until, by, account=account, user=user)
-
-    def _number(self) -> int | None:
-        if not self._durable.opened.is_set():
-            raise StoreError("the database was not opened yet")
-        return self._durable.store.find_cluster(self._name)
 
 
 class MemoryLedger:
@@ -164,33 +160,18 @@ def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "AccountsWor
     return AccountsWorker(loop, ledger)
 
 
-class AccountsWorker:
+class AccountsWorker(PeriodicWork):
     """Accounts of one cluster, in a thread of its own. Entries that cannot be stored now stay in the
     planner.
     """
 
     def __init__(self, loop: PlanLoop, ledger: AccountsLedger) -> None:
+        super().__init__(loop.supervisor, "accounts", _PERIOD_S, cluster=loop.name)
         self._loop = loop
         self.ledger = ledger
-        self._stop = threading.Event()
         self._trouble = ""
-        self._thread = loop.supervisor.thread("accounts", self._run, cluster=loop.name)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the present work."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.run_once()
-            self._stop.wait(_LOOK)
-
-    def run_once(self) -> None:
+    def run_step(self) -> None:
         """Do the work that is due, if this daemon leads."""
         try:
             self._loop.check_leads()

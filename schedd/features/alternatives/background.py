@@ -1,6 +1,5 @@
 """Periodic search for alternative plans; the best one within the limits is applied."""
 
-import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,41 +23,35 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.store import StoreError
+from schedd.supervision import PeriodicWork
 
 __all__ = ["AUTOMATIC_ACTOR", "AutomaticAlternatives", "best_acceptable_plan", "cluster_service"]
 
 _log = structlog.get_logger(__name__)
 AUTOMATIC_ACTOR: Final = "schedd"
-_LOOK: Final = 1.0
+_PERIOD_S: Final = 1.0
 _VIEWING_S: Final = 900
 """Seconds until a user's set may be replaced: the user may still be choosing from it."""
 
 
-class AutomaticAlternatives:
+class AutomaticAlternatives(PeriodicWork):
     """Automatic choice of alternatives for one cluster, in a separate thread, by the current settings."""
 
     def __init__(self, loop: PlanLoop, choices: PlanAlternatives) -> None:
+        super().__init__(loop.supervisor, "alternatives", _PERIOD_S, cluster=loop.name)
         self._loop = loop
         self.alternatives = choices
-        self._stop = threading.Event()
         self._last = 0
         self._trouble = ""
-        self._thread = loop.supervisor.thread("alternatives", self._run, cluster=loop.name)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread and a running search."""
-        self._stop.set()
+    def end(self) -> None:
+        """End a running search, and request the end of the thread."""
+        super().end()
         self.alternatives.stop()
-        self._thread.join()
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.run_once()
-            self._stop.wait(_LOOK)
+    def run_step(self) -> None:
+        """Search and apply if it is due."""
+        self.run_once()
 
     def run_once(self) -> bool:
         """Search and apply if it is due and this daemon leads; return whether a plan was applied."""
@@ -86,7 +79,7 @@ class AutomaticAlternatives:
         how = ParetoSettings(seconds=choosing.seconds)
         found = self.alternatives.search(how, None, AUTOMATIC_ACTOR)
         best = best_acceptable_plan(found, choosing.limits, choosing.gain)
-        if best is None or self._stop.is_set():
+        if best is None or self._stopping.is_set():
             return False
         count = self.alternatives.apply(found.number, best.number, AUTOMATIC_ACTOR, choosing.tolerance).moved
         detail = f"plan {best.number} of set {found.number}: {count} jobs moved"

@@ -14,6 +14,7 @@ from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.store import StoreError
 from schedd.store.records import ShareSample, StoredShare
+from schedd.supervision import PeriodicWork
 
 __all__ = ["ShareHistoryWorker", "cluster_service", "sample_shares"]
 
@@ -49,18 +50,13 @@ class _StoredHistory:
         self._name = cluster
 
     def add(self, sample: ShareSample) -> None:
-        number = self._cluster()
+        number = self._durable.cluster_number(self._name)
         if number is not None:
             self._durable.store.save_share_sample(number, sample)
 
     def samples(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[ShareSample]:
-        number = self._cluster()
+        number = self._durable.cluster_number(self._name)
         return self._durable.store.share_samples(number, since, until, limit, every) if number else ()
-
-    def _cluster(self) -> int | None:
-        if not self._durable.opened.is_set():
-            raise StoreError("the database was not opened yet")
-        return self._durable.store.find_cluster(self._name)
 
 
 class _MemoryHistory:
@@ -87,34 +83,23 @@ def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "ShareHistor
     )
 
 
-class ShareHistoryWorker:
+class ShareHistoryWorker(PeriodicWork):
     """Records the shares of one cluster once an hour, in a thread of its own, if the site has fair share and
     this daemon leads.
     """
 
     def __init__(self, loop: PlanLoop, history: ShareHistory) -> None:
+        super().__init__(loop.supervisor, "fair-share history", _LOOK_S, cluster=loop.name)
         self._loop = loop
         self.history = history
         self._period = -1
-        self._stop = threading.Event()
-        self._thread = loop.supervisor.thread("fair-share history", self._run, cluster=loop.name)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End after the present work."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self.record_if_due()
-            except (PlannerStopped, TimeoutError, StoreError) as error:
-                _log.warning("fair shares were not recorded", cluster=self._loop.name, why=str(error))
-            self._stop.wait(_LOOK_S)
+    def run_step(self) -> None:
+        """Record a sample if one is due; an error that may pass is logged."""
+        try:
+            self.record_if_due()
+        except (PlannerStopped, TimeoutError, StoreError) as error:
+            _log.warning("fair shares were not recorded", cluster=self._loop.name, why=str(error))
 
     def record_if_due(self) -> None:
         """Record a sample if the last one is of an earlier hour. Raises PlannerStopped, TimeoutError and

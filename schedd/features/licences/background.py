@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -12,6 +11,7 @@ import structlog
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.supervision import PeriodicWork
 from schedd.wire import ResourceCounted
 
 __all__ = ["LicencePoller", "PollError", "cluster_service", "read_count"]
@@ -52,33 +52,26 @@ def read_count(command: Sequence[str]) -> int:
     return int(said[0])
 
 
-class LicencePoller:
+class LicencePoller(PeriodicWork):
     """Polls the licences of one cluster, in a thread of its own; follows the present settings."""
 
     def __init__(self, loop: PlanLoop) -> None:
+        super().__init__(loop.supervisor, "licences", _LOOK, cluster=loop.name)
         self._loop = loop
-        self._stop = threading.Event()
         self._next: dict[str, float] = {}
         self._answered: dict[str, float] = {}
         self._late: set[str] = set()
         self._number = 0
         self._life = f"{time.time_ns():x}"
-        self._thread = loop.supervisor.thread("licences", self._run, cluster=loop.name)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+    def run_step(self) -> None:
+        """Poll the licences that are due now."""
+        self.poll_licences(time.monotonic())
 
-    def stop(self) -> None:
-        """End the thread, after a running program."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            self.poll_licences(time.monotonic())
-            due = min(self._next.values(), default=time.monotonic() + _LOOK)
-            self._stop.wait(min(_LOOK, max(0.05, due - time.monotonic())))
+    def next_wait_s(self) -> float:
+        """Return the seconds until a licence is due, or until the settings are read again."""
+        due = min(self._next.values(), default=time.monotonic() + self._period_s)
+        return min(self._period_s, max(0.05, due - time.monotonic()))
 
     def poll_licences(self, now: float) -> None:
         """Poll the licences that are due at ``now`` (monotonic), if this daemon leads."""
@@ -90,7 +83,7 @@ class LicencePoller:
         polled = {name: one for name, one in licences.items() if one.get("command")}
         self._next = {name: due for name, due in self._next.items() if name in polled}
         for name, one in polled.items():
-            if self._stop.is_set() or now < self._next.get(name, now):
+            if self._stopping.is_set() or now < self._next.get(name, now):
                 continue
             self._next[name] = now + one.get("every", 60)
             self._answered.setdefault(name, now)

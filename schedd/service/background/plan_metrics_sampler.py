@@ -1,6 +1,5 @@
 """Periodic measurement of plan metrics."""
 
-import threading
 from typing import Final
 
 import structlog
@@ -13,6 +12,7 @@ from schedd.service.questions.objectives import known_values, measure_fork
 from schedd.service.questions.summaries import evaluate_criteria
 from schedd.store import StoreError
 from schedd.store.records import PlanMetricsSample
+from schedd.supervision import PeriodicWork
 
 __all__ = ["PlanMetricsSampler"]
 
@@ -20,40 +20,33 @@ _log = structlog.get_logger(__name__)
 _PATIENCE_S: Final = 60.0
 
 
-class PlanMetricsSampler:
+class PlanMetricsSampler(PeriodicWork):
     """Measures one cluster's plan every ``every`` seconds (0: never) if it changed, in a thread of
     its own.
     """
 
     def __init__(self, loop: PlanLoop, track: PlanMetricsLog, every: float) -> None:
+        super().__init__(loop.supervisor, "plan values", every, cluster=loop.name, wait_first=True)
         self._loop = loop
         self._track = track
-        self._every = every
         self._generation = -1
-        self._stop = threading.Event()
-        self._thread = loop.supervisor.thread("plan values", self._run, cluster=loop.name)
 
     def start(self) -> None:
         """Start the thread, unless it is off."""
-        if self._every:
-            self._thread.start()
+        if self._period_s:
+            super().start()
 
-    def end(self) -> None:
-        """Request the end of the thread."""
-        self._stop.set()
-        self._thread.end()
-
-    def join(self) -> None:
+    def join(self, timeout: float | None = 10) -> None:
         """Wait for the end of the thread; stop its planner first, because the thread may wait for it."""
-        self._thread.join(10)
+        super().join(timeout)
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._every):
-            try:
-                self.sample()
-            except (PlannerStopped, TimeoutError, StoreError) as error:
-                if not self._stop.is_set():
-                    _log.warning("the plan was not evaluated", cluster=self._loop.name, why=str(error))
+    def run_step(self) -> None:
+        """Take a sample; an error that may pass is logged."""
+        try:
+            self.sample()
+        except (PlannerStopped, TimeoutError, StoreError) as error:
+            if not self._stopping.is_set():
+                _log.warning("the plan was not evaluated", cluster=self._loop.name, why=str(error))
 
     def sample(self) -> None:
         """Measure and record the plan if it changed and this daemon leads.

@@ -265,6 +265,15 @@ class DaemonStore:
         """Return the store; None until it is open."""
         return self.store if self.opened.is_set() else None
 
+    def cluster_number(self, name: str) -> int | None:
+        """Return the cluster's number in the store; None if no daemon has led it yet.
+
+        Raises StoreError, also if the store is not open yet.
+        """
+        if not self.opened.is_set():
+            raise StoreError("the database was not opened yet")
+        return self.store.find_cluster(name)
+
     def tokens(self) -> Sequence[Token]:
         """Return the store's tokens. Raises StoreError.
 

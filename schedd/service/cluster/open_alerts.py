@@ -1,6 +1,5 @@
 """Open alerts of a cluster: from the engine, the adapter, the database and the planner."""
 
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -8,7 +7,7 @@ from typing import Final
 import structlog
 
 from schedd.engine import OpenAlert, PlanSnapshot
-from schedd.supervision import Supervisor
+from schedd.supervision import PeriodicWork, Supervisor
 
 __all__ = ["FOR_USERS", "AlertMonitor", "OpenAlerts"]
 
@@ -77,30 +76,20 @@ class OpenAlerts:
             self._changed()
 
 
-class AlertMonitor:
+class AlertMonitor(PeriodicWork):
     """Updates the alerts of all clusters periodically, in its own thread."""
 
     def __init__(self, looks: Iterable[Callable[[], None]], supervisor: Supervisor | None = None) -> None:
+        super().__init__(supervisor or Supervisor(), "alerts", _LOOK_S, wait_first=True)
         self._looks = tuple(looks)
-        self._stop = threading.Event()
-        self._thread = (supervisor or Supervisor()).thread("alerts", self._run)
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop the thread."""
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(_LOOK_S):
-            failed: Exception | None = None
-            for look in self._looks:
-                try:
-                    look()
-                except Exception as error:  # the other clusters are looked at all the same
-                    failed = error
-            if failed is not None:
-                raise failed
+    def run_step(self) -> None:
+        """Update all alerts. Raises the last error of an update, after all others were done."""
+        failed: Exception | None = None
+        for look in self._looks:
+            try:
+                look()
+            except Exception as error:  # the other clusters are looked at all the same
+                failed = error
+        if failed is not None:
+            raise failed
