@@ -22,6 +22,7 @@ from schedd.dialect.topology import TOPOLOGY, parse_topology
 from schedd.dialect.units import parse_size, resembles_amount
 from schedd.model.request import Chunk, NodeSets, Place, Request
 from schedd.wire import NO_TYPES, ResourceTypes
+from schedd.wire.resources import is_adapter_amount
 
 __all__ = ["is_shrinkable", "parse_openpbs"]
 
@@ -265,7 +266,7 @@ def _add_feature(
 
 
 def _note_unknown_type(name: str, read_as: str, requested: RequestedResources, site: _Site) -> None:
-    if site.has_server:
+    if site.has_server and not is_adapter_amount(name):
         requested.note(f"the server does not tell the type of {name}; it was read as {read_as}")
 
 

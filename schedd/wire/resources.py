@@ -8,7 +8,22 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["BUILT_IN", "FLOAT_PARTS", "NO_TYPES", "ResourceFacts", "ResourceTypes", "float_parts"]
+__all__ = [
+    "BUILT_IN",
+    "FLOAT_PARTS",
+    "GPUS_OF",
+    "NO_TYPES",
+    "OWN_VNODE",
+    "ResourceFacts",
+    "ResourceTypes",
+    "float_parts",
+    "is_adapter_amount",
+]
+
+OWN_VNODE: Final = "own_vnode"
+"""Amount that the adapter adds to hosts: number of vnodes, for chunks that need a vnode each."""
+GPUS_OF: Final = "gpus_of_"
+"""Beginning of amounts that the adapter adds to hosts: gpus of the vnodes with one value of a resource."""
 
 FLOAT_PARTS: Final = 1_000_000
 """Parts per unit in which amounts of type float are counted."""
@@ -48,6 +63,12 @@ BUILT_IN: Final[Mapping[str, ResourceFacts]] = MappingProxyType(
     }
 )
 """Resources of every server with typed resources, used if the server does not report its own."""
+
+
+def is_adapter_amount(name: str) -> bool:
+    """Return whether the adapter, not the server, defines this amount of nodes."""
+    return name == OWN_VNODE or name.startswith(GPUS_OF)
+
 
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?")
 _MOST_PARTS: Final = 2**50

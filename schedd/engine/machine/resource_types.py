@@ -4,13 +4,14 @@ from typing import Final
 
 from schedd.dialect import find_dialect
 from schedd.engine.facts.state import EngineState
+from schedd.wire.resources import is_adapter_amount
 
 __all__ = ["note_untyped", "untyped_resources"]
 
 _ABOUT: Final = "types"
 _SHOWN: Final = 8
-_OWN: Final = frozenset({"resv", "of_queue", "sharing", "own_vnode"})
-"""Properties and amounts that the adapter adds to nodes."""
+_OWN: Final = frozenset({"resv", "of_queue", "sharing"})
+"""Properties that the adapter adds to nodes."""
 
 
 def untyped_resources(state: EngineState) -> list[str]:
@@ -20,7 +21,8 @@ def untyped_resources(state: EngineState) -> list[str]:
     names = {name for facts in state.node_facts.values() for name in facts.resources}
     for facts in state.node_facts.values():
         names |= {name.partition("=")[0] for name in facts.properties if "=" in name}
-    return sorted(name for name in names - _OWN if not state.limits.types.resource_type(name))
+    names = {name for name in names - _OWN if not is_adapter_amount(name)}
+    return sorted(name for name in names if not state.limits.types.resource_type(name))
 
 
 def note_untyped(state: EngineState, event: str) -> None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedd.wire import NO_TYPES, ResourceTypes
+from schedd.wire.resources import GPUS_OF, OWN_VNODE
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_or
-from server_adapter.openpbs.notation import format_amount, parse_amount, select, split_chunks
+from server_adapter.openpbs.notation import format_amount, parse_amount, select, split_chunks, unquote
 from server_adapter.servers.openpbs.facts import (
     ASSIGNED,
     AVAILABLE,
@@ -31,9 +32,10 @@ _PLACES: Final = ("exec_vnode", "resv_nodes", "reserve_execvnodes")
 _VSCATTER: Final = "vscatter"
 _PLACE: Final = "Resource_List.place"
 _SELECT: Final = "schedselect"
-OWN_VNODE: Final = "own_vnode"
-"""Resource that counts the vnodes of a host, for chunks that need a vnode each."""
 _SIZED: Final = ("ncpus", "mem", "ngpus")
+_GPUS: Final = "ngpus"
+_MOST_GPU_TYPES: Final = 6
+_NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9_]")
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
 _STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
@@ -58,6 +60,8 @@ class Hosts:
     """The distinct sizes of vnodes."""
     types: ResourceTypes = NO_TYPES
     """Types of the server's resources."""
+    gpu_types: frozenset[tuple[str, str]] = frozenset()
+    """Resources and values that only some gpus of a host have, such as `gpu_type` and `1g.5gb`."""
 
     def vnodes(self, node: str) -> tuple[str, ...]:
         """Return the vnodes of a planned node."""
@@ -67,7 +71,8 @@ class Hosts:
         """Return the values of a job or reservation with planned nodes in place of vnodes."""
         if not self.members:
             return values
-        if not (_WHERE & values.keys() or _VSCATTER in values.get(_PLACE, "")):
+        names_gpus = self.gpu_types and _GPUS in values.get(_SELECT, "")
+        if not (_WHERE & values.keys() or _VSCATTER in values.get(_PLACE, "") or names_gpus):
             return values  # as most of many jobs
         changed = {
             name: renamed
@@ -75,11 +80,34 @@ class Hosts:
             if (text := values.get(name)) and (renamed := _NAME.sub(self._renamed, text)) != text
         }
         changed |= self._on_vnodes(values, _SELECT, _PLACE, values.get("queue", ""))
+        changed |= self._of_gpu_types({**values, **changed}, _SELECT)
         return {**values, **changed} if changed else values
 
     def translate_request(self, resources: Values) -> Values:
         """Return the request of a reservation, with `select` and `place` converted for the plan."""
-        return {**resources, **self._on_vnodes(resources, "select", "place", "")}
+        changed = {**resources, **self._on_vnodes(resources, "select", "place", "")}
+        return {**changed, **self._of_gpu_types(changed, "select")}
+
+    def _of_gpu_types(self, values: Values, select_name: str) -> dict[str, str]:
+        """Return the select with the amount of gpus of the type that a chunk requests.
+
+        The plan sees a host with several vnodes as one node. Without this amount, each gpu of the host would
+        count as one of every type of its vnodes.
+        """
+        text = values.get(select_name, "")
+        if not self.gpu_types or _GPUS not in text:
+            return {}
+        text = self.types.spelled_select(text)
+        asked = parse_or(lambda chunks: list(select(chunks)), text, default=_NO_CHUNKS)
+        chunks = split_chunks(text)
+        for at, (_, wanted) in enumerate(asked):
+            of_type = [
+                f":{_gpu_amount(name, value)}={wanted[_GPUS]}"
+                for name, value in sorted(self.gpu_types)
+                if _GPUS in wanted and name in wanted and _is_value(wanted[name], value)
+            ]
+            chunks[at] += "".join(of_type)
+        return {select_name: "+".join(chunks)} if asked else {}
 
     def _on_vnodes(self, values: Values, select_name: str, place_name: str, queue: str) -> dict[str, str]:
         """Return the changed values of a `vscatter` request with more chunks than hosts: that number of
@@ -117,7 +145,12 @@ class Hosts:
         for vnode in vnodes:
             found.setdefault(self.node_of.get(vnode.name, vnode.name), []).append(vnode)
         return [
-            _merge_vnodes(name, several, self.types) if name in self.members else self._single(several[0])
+            self._with_gpu_amounts(
+                _merge_vnodes(name, several, self.types)
+                if name in self.members
+                else self._single(several[0]),
+                several,
+            )
             for name, several in found.items()
         ]
 
@@ -125,6 +158,24 @@ class Hosts:
         if not self.members:
             return vnode
         return DescribedObject(vnode.object_type, vnode.name, {**vnode.values, AVAILABLE + OWN_VNODE: "1"})
+
+    def _with_gpu_amounts(self, node: DescribedObject, vnodes: list[DescribedObject]) -> DescribedObject:
+        """Return the node with the number of gpus of each type in `gpu_types`; vnodes that are not usable
+        count with the gpus that jobs still hold.
+        """
+        if not self.gpu_types:
+            return node
+        usable = [one for one in vnodes if vnode_state(one.values) == "up"]
+        counts: dict[str, int] = {}
+        for one in vnodes:
+            prefix = AVAILABLE if one in usable or not usable else ASSIGNED
+            gpus = parse_amount(_GPUS, one.values.get(prefix + _GPUS, "0"), self.types) or 0
+            for name, value in self.gpu_types:
+                if gpus and value in _texts(one.values.get(AVAILABLE + name, "")):
+                    amount = _gpu_amount(name, value)
+                    counts[amount] = counts.get(amount, 0) + gpus
+        added = {AVAILABLE + name: str(count) for name, count in counts.items()}
+        return DescribedObject(node.object_type, node.name, {**node.values, **added})
 
     def _renamed(self, found: re.Match[str]) -> str:
         return self.node_of.get(found.group(), found.group())
@@ -159,7 +210,58 @@ def group_by_host(vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_T
     queues = {node_of.get(one.name, one.name): one.values.get("queue", "") for one in _working(vnodes, types)}
     kinds = {tuple(sorted(amounts(one.values, AVAILABLE, types).items())) for one in _working(vnodes, types)}
     sizes = tuple([dict(kind) for kind in sorted(kinds)])
-    return Hosts(members, frozenset(apart), node_of, Counter(queues.values()), sizes, types)
+    merged = [[vnode for vnode in several[host] if vnode.name in own] for host, own in members.items()]
+    gpu_types = _countable({kind for found in merged for kind in _gpu_types(found, types)})
+    return Hosts(members, frozenset(apart), node_of, Counter(queues.values()), sizes, types, gpu_types)
+
+
+def _gpu_types(vnodes: Sequence[DescribedObject], types: ResourceTypes) -> set[tuple[str, str]]:
+    """Return the resources and the values that only some of a host's vnodes with gpus have."""
+    having = [
+        one.values
+        for one in vnodes
+        if (parse_amount(_GPUS, one.values.get(AVAILABLE + _GPUS, ""), types) or 0)
+    ]
+    found: dict[tuple[str, str], int] = {}
+    for values in having:
+        for key, text in values.items():
+            name = key[len(AVAILABLE) :]
+            if not key.startswith(AVAILABLE) or name in _NAMES or text.startswith(_INDIRECT):
+                continue
+            if types.is_amount(name) or parse_amount(name, text, types) is not None:
+                continue
+            for value in _texts(text):
+                found[name, value] = found.get((name, value), 0) + 1
+    return {kind for kind, count in found.items() if count < len(having)}
+
+
+def _countable(kinds: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """Return the types of the resources with the fewest values, at most `_MOST_GPU_TYPES`: the plan counts
+    few kinds of resources, and a resource with a value for each vnode is no type.
+    """
+    values: dict[str, list[tuple[str, str]]] = {}
+    for kind in sorted(kinds):
+        values.setdefault(kind[0], []).append(kind)
+    found: list[tuple[str, str]] = []
+    for of_resource in sorted(values.values(), key=len):
+        if len(found) + len(of_resource) <= _MOST_GPU_TYPES:
+            found += of_resource
+    return frozenset(found)
+
+
+def _texts(text: str) -> set[str]:
+    return {one.strip() for one in text.split(",") if one.strip()}
+
+
+def _is_value(wanted: str, value: str) -> bool:
+    """Return whether a chunk requests this value; a boolean may be written in several ways."""
+    word = unquote(wanted)
+    return word == value or (value == "True" and word.lower() in ("true", "t", "y", "1"))
+
+
+def _gpu_amount(name: str, value: str) -> str:
+    """Return the name of the amount of gpus with this value of a resource."""
+    return GPUS_OF + _NOT_IN_A_NAME.sub("_", f"{name}_{value}".lower())
 
 
 def _size(wanted: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from schedd.dialect import canonical, parse_openpbs
 from schedd.wire import NO_TYPES, ShareFacts
 from server_adapter.batch.codes import ObjectType
 from server_adapter.batch.status_objects import DescribedObject
@@ -151,6 +152,72 @@ def test_placements_of_jobs_and_reservations_are_translated_to_hosts() -> None:
     }
 
 
+# -- types of gpus -----------------------------------------------------------------------------------------
+
+
+def sliced() -> list[DescribedObject]:
+    """A host with three slices of a gpu and a whole gpu, each a vnode, and another host with one slice."""
+    kinds = ["1g.5gb", "1g.5gb", "1g.5gb", "a100"]
+    parts = [gpu_vnode(f"a[{number}]", "a", kind) for number, kind in enumerate(kinds)]
+    return [vnode("a", "a", cpus=0), *parts, gpu_vnode("n1", "n1", "1g.5gb")]
+
+
+def gpu_vnode(name: str, host: str, kind: str, state: str = "free", gpus: int = 1) -> DescribedObject:
+    about = {"resources_available.ngpus": str(gpus), "resources_available.gpu_type": kind}
+    found = vnode(name, host, state=state)
+    return DescribedObject(found.object_type, name, {**found.values, **about})
+
+
+def test_gpus_of_a_host_are_counted_by_their_type() -> None:
+    vnodes = sliced()
+    vnodes[1].values.update({"state": "offline", "resources_assigned.ngpus": "1"})
+    vnodes[2].values.update({"state": "offline"})
+    hosts = group_by_host(vnodes)
+    facts = {node.name: node_facts(node.name, node.values) for node in hosts.nodes(vnodes)}
+    assert facts["a"].gpus == 3
+    assert facts["a"].resources == {"own_vnode": 2, "gpus_of_gpu_type_1g_5gb": 2, "gpus_of_gpu_type_a100": 1}
+    assert facts["n1"].resources == {"own_vnode": 1, "gpus_of_gpu_type_1g_5gb": 1}
+
+
+def test_a_chunk_takes_gpus_of_the_type_that_it_requests() -> None:
+    hosts = group_by_host(sliced())
+    for text, wanted in [
+        (
+            "2:ngpus=1:gpu_type=1g.5gb+1:ncpus=1",
+            "2:ngpus=1:gpu_type=1g.5gb:gpus_of_gpu_type_1g_5gb=1+1:ncpus=1",
+        ),
+        ("ngpus=2:gpu_type='a100'", "ngpus=2:gpu_type='a100':gpus_of_gpu_type_a100=2"),
+        ("1:ngpus=1", "1:ngpus=1"),
+        ("1:ngpus=1:gpu_type=h100", "1:ngpus=1:gpu_type=h100"),
+        ("1:gpu_type=a100", "1:gpu_type=a100"),
+    ]:
+        values = {"schedselect": text}
+        assert hosts.translate_placement(values) == {"schedselect": wanted}
+        assert hosts.translate_request({"select": text})["select"] == wanted
+    planned = parse_openpbs(
+        hosts.translate_request({"select": "1:ngpus=2:gpu_type=a100"}),
+        generic=["gpus_of_gpu_type_1g_5gb", "gpus_of_gpu_type_a100"],
+    )
+    assert canonical(planned) == (
+        "1 x (1 cpu, 2 gpus, gpus_of_gpu_type_a100=2 on gpu_type=a100); free; no walltime"
+    )
+
+
+def test_gpus_of_one_type_need_no_further_count() -> None:
+    vnodes = [gpu_vnode(f"a[{number}]", "a", "a100") for number in range(2)]
+    hosts = group_by_host([vnode("a", "a", cpus=0), *vnodes])
+    assert not hosts.gpu_types
+    values = {"schedselect": "1:ngpus=1:gpu_type=a100"}
+    assert hosts.translate_placement(values) is values
+
+
+def test_a_resource_with_a_value_for_each_vnode_is_no_type_of_gpus() -> None:
+    vnodes = [gpu_vnode(f"a[{number}]", "a", "ab"[number % 2]) for number in range(8)]
+    for number, one in enumerate(vnodes):
+        one.values["resources_available.gpu_id"] = f"g{number}"
+    assert group_by_host(vnodes).gpu_types == {("gpu_type", "a"), ("gpu_type", "b")}
+
+
 # -- vscatter ----------------------------------------------------------------------------------------------
 
 
@@ -253,6 +320,14 @@ def test_vnode_properties_in_a_chunk_are_respected() -> None:
         place("1:ncpus=5:color=red", ShareFacts("a", 5), vnodes=vnodes)
     with pytest.raises(ValueError, match="does not fit on what was decided"):
         place("1:ncpus=1:vnode=b[1]", ShareFacts("a", 1))
+
+
+def test_a_chunk_gets_a_vnode_with_its_cores_and_its_gpus() -> None:
+    vnodes = [gpu_vnode("a[0]", "a", "a100"), vnode("a[1]", "a"), gpu_vnode("a[2]", "a", "1g.5gb")]
+    assert place("1:ncpus=2:ngpus=1", ShareFacts("a", 2, 0, 1), vnodes=vnodes) == "(a[0]:ncpus=2:ngpus=1)"
+    assert place("1:ncpus=2", ShareFacts("a", 2), vnodes=vnodes) == "(a[1]:ncpus=2)", "gpus are left free"
+    text = place("1:ncpus=2:ngpus=1:gpu_type=1g.5gb", ShareFacts("a", 2, 0, 1), vnodes=vnodes)
+    assert text == "(a[2]:ncpus=2:ngpus=1)"
 
 
 def test_vnode_resources_are_charged_on_the_vnodes_that_have_them() -> None:

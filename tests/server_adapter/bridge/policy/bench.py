@@ -25,6 +25,7 @@ NODES = [
         4,
         (f"rack{(i + 1) // 2}", "old" if i > 6 else "new", *(("big",) if i % 2 else ())),
         gpus=2 if i == 6 else 0,
+        gpu_product="Tesla V100-SXM2-32GB" if i == 6 else "",
         gres="scratch:10" if i == 4 else "",
     )
     for i in range(1, 9)

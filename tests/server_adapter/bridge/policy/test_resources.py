@@ -51,6 +51,17 @@ async def test_gpus_are_counted_on_the_nodes_that_have_them(bench: Bench) -> Non
     assert "gpus" in too_many["why"]
 
 
+async def test_gpus_are_requested_by_type(bench: Bench) -> None:
+    typed = bench.submit("gus", resources={"gres": "gpus:2:V100:exclusive_process"})
+    (share,) = (await bench.planned(typed))["planned_nodes"]
+    assert (share["node"], share["gpus"]) == ("n6", 2)
+    other = await bench.current_view(
+        bench.submit("gus", resources={"gres": "gpus:1:a100"}), lambda answer: bool(answer["why"])
+    )
+    assert other["planned_start"] is None
+    assert "a100" in other["why"]
+
+
 async def test_resources_reported_by_a_mom_are_counted_on_its_node(bench: Bench) -> None:
     jobs = [bench.submit("sam", resources={"gres": "scratch:6"}) for _ in range(2)]
     await bench.start(*jobs, at=[0, 100])
