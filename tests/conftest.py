@@ -47,8 +47,9 @@ def pytest_collection_finish() -> None:
 
 _LONGEST = (
     "federation/test_crash.py",
+    "federation/test_coallocation_outages.py",
     "cli/test_runbook.py",
-    "federation/test_coallocations.py",
+    "federation/test_coallocation_faults.py",
     "server_adapter/bridge/test_end_to_end.py",
     "store/test_database_faults.py",
     "cli/test_demo.py",
@@ -62,6 +63,7 @@ _LONGEST = (
     "api/test_description.py",
     "replay/test_searches.py",
     "engine/test_streams.py",
+    "federation/test_coallocations.py",
     "engine/test_checkpoint.py",
     "engine/test_reevaluation.py",
     "store/test_crash.py",

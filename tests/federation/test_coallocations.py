@@ -1,8 +1,5 @@
-"""Co-allocations: all components start together or none, and moves only end earlier, despite cuts, kills and
-refusals.
-"""
+"""Co-allocations: all components start together or none, and moves only end earlier."""
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +10,7 @@ from schedd.features.bookings.state import booking_table
 from schedd.federation.events import CoAllocationReleaseRequested, PlaceBooked, RoundCommitted, RoundProposed
 from schedd.federation.items import ImpossibleError
 from tests.engine.cluster import T
-from tests.federation.simulated_federation import SimulatedFederation, seeds
+from tests.federation.simulated_federation import SimulatedFederation
 
 WHOLE = {"nodes": "2:ppn=4"}
 
@@ -368,128 +365,3 @@ def test_release_needs_a_committed_round_and_happens_once(simulation: SimulatedF
     ):
         with pytest.raises(ImpossibleError):
             simulation.federation.coallocations.apply(event)
-
-
-@pytest.mark.parametrize("seed", seeds(3, 6))
-def test_coallocation_is_atomic_despite_faults(tmp_path: Path, seed: int) -> None:
-    play(tmp_path, seed)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("seed", range(100, 300))
-def test_many_random_fault_sequences(tmp_path: Path, seed: int) -> None:
-    play(tmp_path, seed)
-
-
-def play(directory: Path, seed: int) -> None:
-    simulation = SimulatedFederation(directory, "abc", seed)
-    chance = simulation.chance
-    names = []
-    for cluster in "abc":
-        simulation.busy(
-            cluster, chance.randint(0, 3), chance.randint(50, 400), runtime=chance.randint(20, 400)
-        )
-    simulation.loss, simulation.death = 0.1, 0.02
-    for _ in range(3):
-        components = [
-            {"nodes": chance.choice(["1:ppn=4", "2:ppn=4", "2:ppn=2"]), "optional": chance.random() < 0.15}
-            for _ in range(chance.randint(1, 3))
-        ]
-        components[0]["optional"] = False
-        names.append(simulation.submit(*components, overhead=chance.choice([0, 20])))
-        simulation.go(chance.randint(5, 60), 2)
-        simulation.cut = {chance.choice("abc")} if chance.random() < 0.4 else set()
-        simulation.busy(chance.choice("abc"), 1, chance.randint(50, 300))
-    simulation.go(200, 2)
-    simulation.loss = simulation.death = 0.0
-    simulation.cut = set()
-    simulation.finish(2500)
-    for name in names:
-        group, starts = simulation.group(name), simulation.starts(name)
-        assert group.over in ("ended", "failed"), (seed, group)
-        assert group.settled, (seed, group)
-        if group.over == "ended":
-            must = {i for i, one in enumerate(group.components) if not one.optional}
-            assert must <= set(starts), (seed, group, starts)
-            assert all(len(one) == 1 for one in starts.values()), (seed, starts)
-            moments = {one[0] for one in starts.values()}
-            assert max(moments) - min(moments) <= 60, (seed, starts)
-    for provider in simulation.clusters.values():
-        assert not any(one.slots for one in booking_table(provider.engine.state).values())
-    simulation.close()
-
-
-# ---- outages around the common start --------------------------------------------------------------
-
-
-def outage(directory: Path, seed: int) -> str:
-    """A component without the others is allowed only if all clusters had acknowledged the arming, or if the
-    federation died at that time. With an odd seed, an outage begins between a poll and the requests after it.
-    """
-    simulation = SimulatedFederation(directory, "abc", seed)
-    chance = simulation.chance
-    name = simulation.submit(*({**WHOLE, "walltime": 30, "clusters": [one]} for one in "abc"))
-    simulation.go(5)
-    begin = simulation.group(name).promised
-    assert begin is not None
-    out: dict[str, tuple[int, int]] = {}
-    for cluster in chance.sample("abc", chance.randint(1, 2)):
-        first = begin[0] - chance.randint(-5, 30)
-        out[cluster] = (first, first + chance.choice([5, 20, 50, 150, 400]))
-    dies = begin[0] - chance.randint(-3, 25) if chance.random() < 0.4 else 0
-    until = dies + chance.choice([0, 10, 40, 200])
-    while simulation.now < begin[0] + 410:  # all outages are over
-        for cluster, provider in simulation.clusters.items():
-            first, last = out.get(cluster, (0, 0))
-            gone = first <= simulation.now < last
-            provider.deaf, provider.obeys = gone, not gone
-            (simulation.cut.add if gone else simulation.cut.discard)(cluster)
-            if seed % 2 and simulation.now == first - 1:
-                simulation.cut_after_poll.add(cluster)
-        if dies <= simulation.now < until:
-            for provider in simulation.clusters.values():
-                provider.at(simulation.now - T + 1)
-        elif dies and simulation.now == until:
-            simulation.begin()
-            simulation.go(1)
-        else:
-            simulation.go(1)
-    simulation.finish(1_100)
-    group, starts = simulation.group(name), simulation.starts(name)
-    assert group.settled, (seed, group)
-    whole = all(
-        any(moment >= group.release_requested_at - T for moment in starts.get(component, ()))
-        for component in range(3)
-    )
-    found = "none" if not starts else "all" if whole else "some"
-    if group.over == "ended":
-        assert found == "all", (seed, group, starts)
-    if found == "some":
-        rounds = [one for one in group.rounds if one.armed or group.armed_at]
-        heard = any(one.armed >= {0, 1, 2} for one in rounds)
-        died = dies and group.armed_at - 1 <= dies <= max(one.start for one in rounds)
-        assert heard or died, (seed, group, starts, out, dies)
-    for provider in simulation.clusters.values():
-        assert not any(job.state == "R" for job in provider.server.jobs.values()), seed
-        assert not any(one.slots for one in booking_table(provider.engine.state).values()), seed
-        assert set(provider.server.jobs) == set(), (seed, "a copy was left behind")
-    simulation.close()
-    return found
-
-
-@pytest.mark.parametrize("seed", [*range(12), 75])  # 75: an arming is not acknowledged
-def test_outage_before_acknowledgement_starts_no_component(tmp_path: Path, seed: int) -> None:
-    outage(tmp_path, seed)
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("first", range(1_000, 3_000, 100))
-def test_many_outages_around_the_common_start(tmp_path: Path, first: int) -> None:
-    found = Counter[str]()
-    for seed in range(first, first + 100):
-        directory = tmp_path / str(seed)
-        directory.mkdir()
-        found[outage(directory, seed)] += 1
-    assert found["all"]

@@ -1,7 +1,6 @@
 """The federation over HTTP: jobs handed to it, the clusters under it, and where a job would start first."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache, partial
 from typing import Annotated, Any, Final, Literal, Protocol
@@ -41,6 +40,7 @@ from schedd.federation.api.users import FederationUser, FederationUsers
 from schedd.federation.api.waiting import wait_until
 from schedd.federation.bookings.decisions import booking_name
 from schedd.federation.cluster_speed import scale_resources
+from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.report import (
     array_figures,
     bag_figures,
@@ -67,6 +67,8 @@ __all__ = [
     "resolve_owner",
     "resolve_users",
 ]
+
+_MAX_THREADS: Final = 32
 
 _DESCRIPTION: Final = """
 A federation takes a job once and transfers it to the cluster whose plan ends it first. `POST
@@ -489,10 +491,7 @@ def query_clusters(
             predicted=answer.predicted,
         )
 
-    if not names:
-        return []
-    with ThreadPoolExecutor(min(32, len(names))) as pool:
-        rows = list(pool.map(query_cluster, names))
+    rows = call_in_parallel(query_cluster, names, _MAX_THREADS)
     return sorted(rows, key=lambda row: (row.end is None, row.end or 0, row.cluster))
 
 

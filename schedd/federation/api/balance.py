@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Query
@@ -13,6 +12,7 @@ from schedd.client import ClientError
 from schedd.client.json_object import json_members
 from schedd.federation.api.answers import BalanceView, ClusterBalance
 from schedd.federation.api.app import Caller, LeadingFederation
+from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.report import job_figures
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState
@@ -65,14 +65,10 @@ async def _get_balance(
 
 def _balance_rows(federation: FederationState, since: int, until: int) -> list[ClusterBalance]:
     names = list(federation.settings.clusters)
-    with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:
-        reports = dict(
-            zip(
-                names,
-                pool.map(lambda name: _query_cluster(federation, name, since, until), names),
-                strict=True,
-            )
-        )
+    answers = call_in_parallel(
+        lambda name: _query_cluster(federation, name, since, until), names, _MAX_THREADS
+    )
+    reports = dict(zip(names, answers, strict=True))
     work, cpus = (sum(one.get(what) or 0 for one in reports.values()) for what in ("work", "cpus"))
     jobs = [job for job in list(federation.jobs.by_id.values()) if since <= job.over_at < until]
     return [

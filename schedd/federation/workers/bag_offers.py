@@ -1,7 +1,6 @@
 """Queries to the clusters' plans for bag offers: how many tasks end by when."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -10,6 +9,7 @@ from schedd.client import Client, ClientError, Refused
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit, split_tasks
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import BagSpecification
+from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
 
@@ -61,10 +61,9 @@ def collect_offers(
     cluster.
     """
     found = BagOffers()
-    if not sizes:
-        return found
-    with ThreadPoolExecutor(min(_AT_ONCE, len(sizes))) as pool:
-        list(pool.map(partial(_collect_offer, federation, owner, users, asked, sizes, connect, found), sizes))
+    call_in_parallel(
+        partial(_collect_offer, federation, owner, users, asked, sizes, connect, found), sizes, _AT_ONCE
+    )
     found.offers.sort(key=lambda one: (one.provider, one.tasks))
     return found
 

@@ -6,7 +6,6 @@ One thread serves all bookings. A cluster that did not answer is retried after a
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import structlog
@@ -35,6 +34,7 @@ from schedd.federation.events import (
     FederationEvent,
     WithdrawalRequested,
 )
+from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.routing.policies import RoutingCandidate
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
@@ -158,10 +158,7 @@ class BookingWorker(ThreadedWork):
         names = [
             name for name in placed & self._federation.settings.clusters.keys() if not self._in_backoff(name)
         ]
-        if not names:
-            return {}
-        with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
-            found = dict(zip(names, pool.map(self._rows, names), strict=True))
+        found = dict(zip(names, call_in_parallel(self._rows, names, _AT_ONCE), strict=True))
         return {name: rows for name, rows in found.items() if rows is not None}
 
     def _rows(self, cluster: str) -> BookingRows | None:
@@ -187,10 +184,10 @@ class BookingWorker(ThreadedWork):
         rules, now = self._federation.booking_operations.rules, self._now()
         places = self._readiness(booking)
         names = [name for name in eligible_clusters(booking, places, now, rules) or () if name not in answers]
-        if names:
-            with ThreadPoolExecutor(min(_AT_ONCE, len(names))) as pool:
-                found = pool.map(lambda name: self._query_plan(booking, name, places[name].user), names)
-                answers |= {name: one for name, one in zip(names, found, strict=True) if one is not None}
+        found = call_in_parallel(
+            lambda name: self._query_plan(booking, name, places[name].user), names, _AT_ONCE
+        )
+        answers |= {name: one for name, one in zip(names, found, strict=True) if one is not None}
         return next_attempt(booking, rules, places, answers, now)
 
     def _readiness(self, booking: FederationBooking) -> dict[str, ClusterReadiness]:

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import structlog
@@ -13,6 +12,7 @@ from schedd.client.answers import ClusterView
 from schedd.client.json_object import json_members
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.licences import ClusterLicenceUse
+from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import TransferAction
 from schedd.federation.routing.jobs import PlanQuestion
@@ -139,9 +139,7 @@ class ClusterWorker(ThreadedWork):
         if len(due) == 1:
             self._perform(self._open(), wanted[due[0]])
         elif due:
-            with ThreadPoolExecutor(min(_AT_ONCE, len(due))) as pool:
-                for done in [pool.submit(self._perform_separately, wanted[name]) for name in due]:
-                    done.result()
+            call_in_parallel(self._perform_separately, [wanted[name] for name in due], _AT_ONCE)
         self._sent_at |= dict.fromkeys(due, now)
         return bool(due)
 

@@ -6,7 +6,6 @@ One thread serves all co-allocations. Transfer statuses come from the cluster wo
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -41,6 +40,7 @@ from schedd.federation.events import (
     RoundDropped,
 )
 from schedd.federation.items import ImpossibleError
+from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.store import StoreError
@@ -150,8 +150,7 @@ class CoAllocationWorker(ThreadedWork):
 
     def _query_clusters(self, query: Callable[[_Item], _Answer], of: Sequence[_Item]) -> list[_Answer]:
         """Call ``query`` for each item in parallel. Return the answers in order."""
-        with ThreadPoolExecutor(min(_AT_ONCE, len(of))) as pool:
-            return list(pool.map(query, of))
+        return call_in_parallel(query, of, _AT_ONCE)
 
     def _client(self, cluster: str) -> Client:
         return connect_cluster(self._federation.settings.clusters[cluster], self._tokens[cluster])

@@ -1,0 +1,21 @@
+"""Calls to several clusters at the same time."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Answer = TypeVar("_Answer")
+
+
+def call_in_parallel(call: Callable[[_Item], _Answer], items: Iterable[_Item], at_once: int) -> list[_Answer]:
+    """Return ``[call(item) for item in items]``, with at most ``at_once`` calls at a time.
+
+    A single item needs no thread: it is called in the caller's. Raises the error of the first item whose call
+    failed, when all calls are done.
+    """
+    listed = list(items)
+    if len(listed) < 2:
+        return [call(item) for item in listed]
+    with ThreadPoolExecutor(min(at_once, len(listed))) as pool:
+        return list(pool.map(call, listed))
