@@ -7,11 +7,13 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 
 from schedd.api.acceptor import Acceptor, descriptor_limit, descriptors_in_use
 from schedd.api.app import create_app
@@ -36,13 +38,23 @@ from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 from schedd.store.default_location import state_folder
 
-__all__ = ["serve"]
+__all__ = ["DaemonExtension", "serve"]
 
 _log = structlog.get_logger(__name__)
 _THREAD_SWITCH_S = 0.001
 """Interval in seconds at which Python threads are switched: the planner waits for it again and again."""
 _SHUTDOWN_GRACE_S = 10
 """For how long requests under way may go on when the daemon ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonExtension:
+    """Endpoints and pages that only some daemons have, such as the demo's. ``page_modules`` are names of
+    modules with pages of the dashboard.
+    """
+
+    add_routes: Callable[[FastAPI], None]
+    page_modules: tuple[str, ...] = ()
 
 
 def serve(
@@ -58,6 +70,7 @@ def serve(
     keys_last: bool = False,
     hooks: Sequence[Webhook] = (),
     oidc: IdentityProvider | None = None,
+    extension: DaemonExtension | None = None,
 ) -> bool:
     """Serve on ``server``, with ``tls`` if given, and on the UNIX socket ``local``, until SIGTERM or SIGINT;
     True after a clean end.
@@ -65,7 +78,8 @@ def serve(
     On SIGHUP the settings are read again by ``read``. ``hooks`` are called with planned starts that moved.
     The port answers at once; all requests but the health checks get 503 until the kernels are compiled. The
     first request for ``/dashboard/enter?key=KEY`` with one of ``login_keys`` is logged in to the dashboard as
-    the holder of the token with that SHA-256; with ``keys_last``, later requests are, too.
+    the holder of the token with that SHA-256; with ``keys_last``, later requests are, too. ``extension`` adds
+    endpoints and pages.
     """
     sys.setswitchinterval(_THREAD_SWITCH_S)
     durable = DaemonStore(settings.store) if settings.store.url != "memory" else None
@@ -104,7 +118,9 @@ def serve(
         lifespan=lifespan(clusters, callers, reload, abort_startup, hooks, services, probe),
         services=services,
     )
-    sessions = add_dashboard(app)
+    if extension is not None:
+        extension.add_routes(app)
+    sessions = add_dashboard(app, extension.page_modules if extension is not None else ())
     for key, digest in (login_keys or {}).items():
         sessions.admit(key, digest, lasting=keys_last)
     config = uvicorn.Config(

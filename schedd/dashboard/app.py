@@ -15,6 +15,7 @@ from schedd.api.access import get_daemon, visible_clusters
 from schedd.api.problems import PROBLEM_KINDS, ProblemError, note_refusal
 from schedd.dashboard import assets, live_updates, login, single_sign_on
 from schedd.dashboard.cluster_cards import summarise_cluster
+from schedd.dashboard.menu import further_page_modules
 from schedd.dashboard.pages import (
     admin,
     calendar,
@@ -27,7 +28,7 @@ from schedd.dashboard.pages import (
     what_if,
 )
 from schedd.dashboard.paths import dashboard_path
-from schedd.dashboard.rendering import render_plain_page
+from schedd.dashboard.rendering import add_template_folders, render_plain_page
 from schedd.dashboard.security_headers import SecurityHeadersMiddleware
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, find_session
 from schedd.feature_list import feature_modules
@@ -62,8 +63,10 @@ def make_pages(app: FastAPI) -> FastAPI:
         admin,
         holds_and_weights,
         *feature_modules("page"),
+        *further_page_modules(app),
     ):
         module.router.add_to(pages)
+    add_template_folders(further_page_modules(app))
     _add_error_pages(pages)
     pages.add_middleware(SecurityHeadersMiddleware)
     return pages

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+
+from fastapi import FastAPI
 
 from schedd.dashboard.viewer import Viewer
 from schedd.engine import PlanSnapshot
 from schedd.feature_list import feature_modules
 
-__all__ = ["MenuPage", "menu_pages"]
+__all__ = ["MenuPage", "further_page_modules", "menu_pages"]
 
 
 def _always(viewer: Viewer, published: PlanSnapshot) -> bool:
@@ -41,8 +45,14 @@ _FIRST = (
 _LAST = (MenuPage("admin", "Admin", _to_operators),)
 
 
-def menu_pages(viewer: Viewer, published: PlanSnapshot) -> list[tuple[str, str]]:
+def further_page_modules(app: FastAPI) -> list[ModuleType]:
+    """Return the modules with pages that only this application has; see ``add_dashboard``."""
+    return [import_module(name) for name in app.state.page_modules]
+
+
+def menu_pages(app: FastAPI, viewer: Viewer, published: PlanSnapshot) -> list[tuple[str, str]]:
     """Path and title of each page shown to the viewer; pages of features come before the last."""
-    of_features = (module.PAGE for module in feature_modules("page") if hasattr(module, "PAGE"))
-    pages: tuple[MenuPage, ...] = (*_FIRST, *of_features, *_LAST)
+    modules = (*feature_modules("page"), *further_page_modules(app))
+    of_modules = (module.PAGE for module in modules if hasattr(module, "PAGE"))
+    pages: tuple[MenuPage, ...] = (*_FIRST, *of_modules, *_LAST)
     return [(one.path, one.title) for one in pages if one.is_shown(viewer, published)]

@@ -5,7 +5,7 @@ after a crash, must start jobs first.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fastapi import FastAPI, Request
 from starlette.concurrency import run_in_threadpool
@@ -41,9 +41,14 @@ class LazyApplication:
             return self._made
 
 
-def add_dashboard(app: FastAPI) -> Sessions:
-    """Serve the dashboard of ``app``'s clusters under ``/dashboard``, and lead there from the root."""
+def add_dashboard(app: FastAPI, page_modules: Sequence[str] = ()) -> Sessions:
+    """Serve the dashboard of ``app``'s clusters under ``/dashboard``, and lead there from the root.
+
+    ``page_modules`` are names of further modules with pages, which have what the module ``page`` of a feature
+    has, and templates in the folder ``templates`` next to them.
+    """
     sessions = app.state.sessions = Sessions()
+    app.state.page_modules = tuple(page_modules)
 
     def make() -> FastAPI:
         # Loaded with the first request: a start does without Bokeh, Jinja and the pages.

@@ -1,5 +1,8 @@
 """Renders pages from templates: common variables, and the response in the requested format."""
 
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, NamedTuple
 
 from fastapi import Request
@@ -21,17 +24,18 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.job_visibility import visibility_for
 
-__all__ = ["render_page", "render_plain_page"]
+__all__ = ["add_template_folders", "render_page", "render_plain_page"]
 
 _BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
 """Kinds of alerts with their own banner on every page, and those only on the page Admin."""
 
 
+_folders: Final = FileSystemLoader(feature_folders("templates"))
+
+
 def _environment() -> Environment:
     found = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("schedd.dashboard"), FileSystemLoader(feature_folders("templates"))]
-        ),
+        loader=ChoiceLoader([PackageLoader("schedd.dashboard"), _folders]),
         autoescape=True,
         undefined=StrictUndefined,
         auto_reload=False,
@@ -50,6 +54,14 @@ def _environment() -> Environment:
 
 
 _templates: Final = _environment()
+
+
+def add_template_folders(modules: Iterable[ModuleType]) -> None:
+    """Find templates also in the folders ``templates`` next to these modules."""
+    for module in modules:
+        folder = str(Path(str(module.__file__)).parent / "templates")
+        if folder not in _folders.searchpath:
+            _folders.searchpath.append(folder)
 
 
 class DispatchObstacle(NamedTuple):
@@ -88,7 +100,7 @@ def render_page(
         clusters=viewer.visible_clusters(request),
         root=f"{dashboard_path(request)}/{cluster.name}",
         on_standby=cluster.on_standby,
-        pages=menu_pages(viewer, cluster.published),
+        pages=menu_pages(request.app, viewer, cluster.published),
         live_state=state,
         alerts=alerts,
         more_alerts=[alert for alert in alerts if alert.kind not in _BANNER_ALERTS],

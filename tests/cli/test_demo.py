@@ -7,8 +7,13 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx2
 import pytest
@@ -19,8 +24,10 @@ from schedd.cli.demo.steady import SteadyWorkload, core_seconds, requested_cores
 from schedd.cli.demo.table import DemoTable, format_span
 from schedd.replay.workload import Trace, TraceError, TraceJob
 from tests.store.forked_processes import start_program
+from tests.waits import WAIT_S
 
 T = 1_700_000_000
+Found = TypeVar("Found")
 WAIT = 280
 """Real seconds: kernels may have to be compiled, by a busy machine."""
 
@@ -38,17 +45,21 @@ def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str
 
 
 @pytest.mark.timeout(WAIT)
-@pytest.mark.parametrize("server", ["torque", "openpbs"])
-def test_demo_shows_planned_and_actual_starts_and_ends_on_time(server: str) -> None:
-    process = demo("--exit-after", "8", "--speed", "900", "--server", server)
+def test_demo_shows_planned_and_actual_starts_and_ends_on_time() -> None:
+    process = demo("--exit-after", "8", "--speed", "900")
     out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (0, "")
     assert re.search(r"http://127\.0\.0\.1:\d+/docs", out)
-    queued = re.findall(r"^\w{3} \d\d:\d\d (\d+\.demo) +queued ", out, re.MULTILINE)
-    started = re.findall(
-        r"^\w{3} \d\d:\d\d (\d+\.demo) +started .*(on time|earlier|later)", out, re.MULTILINE
-    )
+    queued = _check_table(out)
     assert len(queued) >= 20  # two hours; a busy machine brings fewer of them in that time
+
+
+def _check_table(out: str) -> list[str]:
+    """The rows are complete, and agree with the summary. Returns the queued jobs."""
+    queued = re.findall(r"^\w{3} \d\d:\d\d ([\d\[\]]+\.demo) +queued ", out, re.MULTILINE)
+    started = re.findall(
+        r"^\w{3} \d\d:\d\d ([\d\[\]]+\.demo) +started .*(on time|earlier|later)", out, re.MULTILINE
+    )
     assert all(len(line) <= 80 for line in out.splitlines()), "it fits a terminal"
     link = re.search(r"http://\S+/dashboard/enter\?key=\S+", out)
     assert link is not None
@@ -64,33 +75,47 @@ def test_demo_shows_planned_and_actual_starts_and_ends_on_time(server: str) -> N
     )
     assert runs is not None
     assert int(runs[1]) >= len(started)
+    return queued
 
 
 @pytest.mark.timeout(WAIT)
 @pytest.mark.parametrize(
-    ("number", "through"),
+    ("number", "server", "through"),
     [
-        (signal.SIGINT, ()),
-        (signal.SIGTERM, ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")),  # as a shell starts it behind "&"
+        (signal.SIGINT, "torque", ()),
+        # as a shell starts it behind "&"
+        (signal.SIGTERM, "openpbs", ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")),
     ],
 )
-def test_signal_ends_the_demo_and_its_processes(number: signal.Signals, through: tuple[str, ...]) -> None:
-    process = demo(through=through)
+def test_demo_takes_jobs_and_a_signal_ends_it_with_its_processes(
+    number: signal.Signals, server: str, through: tuple[str, ...]
+) -> None:
+    process = demo("--server", server, through=through)
+    try:
+        said = _read_until_start(process)
+        _check_logins(said)
+        _check_scene(said)
+        _check_submissions(said)
+        parts = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(parts) == 2, "the daemon and the adapter"
+    finally:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=WAIT)
+    assert (process.returncode, err) == (0, "")
+    _check_table(said + out)
+    assert out.rstrip().endswith("Ended.")
+    assert not any(Path(f"/proc/{part}").exists() for part in parts)
+
+
+def _read_until_start(process: subprocess.Popen[str]) -> str:
+    """The output up to the row of the first start."""
     assert process.stdout is not None
     said = ""
     for line in process.stdout:
         said += line
         if " started " in line:
             break
-    _check_logins(said)
-    parts = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert len(parts) == 2, "the daemon and the adapter"
-    process.send_signal(number)
-    out, err = process.communicate(timeout=WAIT)
-    assert (process.returncode, err) == (0, "")
-    assert "jobs queued" in out
-    assert out.rstrip().endswith("Ended.")
-    assert not any(Path(f"/proc/{part}").exists() for part in parts)
+    return said
 
 
 def _check_logins(said: str) -> None:
@@ -108,6 +133,87 @@ def _check_logins(said: str) -> None:
         assert answer.status_code == 303
         asked = httpx2.get(f"{base}/v1/clusters/demo", headers={"Authorization": f"Bearer {token}"})
         assert asked.status_code == 200, role
+
+
+def _check_scene(said: str) -> None:
+    """The cluster has reservations, watts and prices; user1 has example jobs and gets mail."""
+    base, token = _user_access(said)
+    with httpx2.Client(base_url=f"{base}/v1/clusters/demo") as client:
+        reservations = client.get("/reservations").json()["reservations"]
+        names = {one["name"].partition("@")[0] for one in reservations}
+        assert names == {"memory", "course"}
+
+        def example_jobs() -> dict[str, Any]:
+            jobs = client.get("/jobs?user=user1&limit=1000").json()["jobs"]
+            named = {job["name"]: job for job in jobs}
+            return named if any(name.startswith("sweep") for name in named) else {}
+
+        by_name = wait_for(example_jobs)
+        assert by_name["check-first"]["why"] == "waiting for a user hold"
+        assert by_name["evaluate"]["planned_start"] >= by_name["simulate"]["planned_end"]
+        question = {"request": "nodes=1:ppn=4,walltime=10:00:00"}
+        assert client.post("/what-if", json=question).json()["cost"] > 0
+    with _login(base, token) as browser:
+        assert wait_for(lambda: "to user1@demo.example" in browser.get("/dashboard/demo/mailbox").text)
+
+
+def _check_submissions(said: str) -> None:
+    """A job comes from the shell by the printed command, another one from the page."""
+    base, token = _user_access(said)
+    shell = re.findall(r"^  echo .*\n.*\n.*$", said, re.MULTILINE)[0]
+    command = shell.replace(" schedd demo", f" {sys.executable} -m schedd.cli.main demo")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"\d+\.demo\n", done.stdout)
+    with _login(base, token) as browser:
+        page = browser.get("/dashboard/demo/submit").text
+        assert "Likely" in page or "Would start now" in page
+        fields = dict(re.findall(r'name="(csrf|request|name)" value="([^"]*)"', page))
+        script = "sleep 60"
+        tried = browser.post("/dashboard/demo/submit", data={**fields, "script": script, "act": "what-if"})
+        assert tried.status_code == 200
+        sent = browser.post("/dashboard/demo/submit", data={**fields, "script": script, "act": "submit"})
+        assert sent.status_code == 303
+        for wrong in ("#PBS -X", "#PBS -q nowhere"):
+            refused = browser.post(
+                "/dashboard/demo/submit",
+                data={**fields, "request": "", "script": f"{wrong}\nsleep 1", "act": "submit"},
+            )
+            assert refused.status_code == 422
+            assert 'role="alert"' in refused.text
+    submitted = done.stdout.strip(), sent.headers["location"].partition("done=")[2]
+    known = [wait_for(partial(_known_job, base, job)) for job in submitted]
+    assert [job["owner"].partition("@")[0] for job in known] == ["user1", "user1"]
+    assert known[1]["name"] == fields["name"]
+    nameless = httpx2.post(f"{base}/v1/clusters/demo/submissions", json={"script": "sleep 1"})
+    assert nameless.status_code == 401
+
+
+def wait_for(look: Callable[[], Found]) -> Found:
+    """The first true value that ``look`` returns."""
+    until = time.monotonic() + WAIT_S
+    while not (found := look()):
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    return found
+
+
+def _user_access(said: str) -> tuple[str, str]:
+    """The demo's address, and the token of user1."""
+    base = re.findall(r"http://\S+/dashboard/enter\?key=\S+", said)[0].partition("/dashboard")[0]
+    return base, re.findall(r"^  user1 \(a user\) +(\S+)$", said, re.MULTILINE)[0]
+
+
+@contextmanager
+def _login(base: str, token: str) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=base, timeout=WAIT_S) as browser:
+        assert browser.post("/dashboard/login", data={"token": token}).status_code == 303
+        yield browser
+
+
+def _known_job(base: str, job: str) -> dict[str, Any]:
+    answer = httpx2.get(f"{base}/v1/clusters/demo/jobs/{job}")
+    found: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
+    return found
 
 
 @pytest.mark.timeout(WAIT)

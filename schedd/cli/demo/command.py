@@ -13,6 +13,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from schedd.cli.arguments import OneLineErrorParser
+from schedd.cli.demo.qsub import make_parser as make_qsub_parser
+from schedd.cli.demo.qsub import run as run_qsub
 
 if TYPE_CHECKING:
     from schedd.cli.demo.arrivals import DemoWorkload
@@ -55,12 +57,18 @@ def make_parser() -> argparse.ArgumentParser:
     add("--open", action="store_true", help="open the dashboard in a browser, if there is a screen")
     add("--server", choices=list(_FAMILIES), default="torque", help="server to emulate (torque)")
     add("--seed", type=int, default=1, help="random seed of the workload model (1)")
+    make_qsub_parser(parser.add_subparsers(dest="act", metavar="ACT", title="acts"))
     return parser
 
 
 def run(argv: Sequence[str]) -> int:
     """Play until Ctrl-C, the end of the jobs, or --exit-after; 0, or 2 for bad arguments, 1 for trouble."""
-    args = make_parser().parse_args(argv)
+    if argv[:1] == ["qsub"]:
+        return run_qsub(argv[1:])
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    if args.act is not None:
+        parser.error("qsub has its own options: schedd demo qsub …")
     # As Ctrl-C, which the event loop takes as an order to end and not as an error of whatever runs just then.
     # A shell starts background processes with this signal ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -78,7 +86,7 @@ def run(argv: Sequence[str]) -> int:
 def _run_demo_command(args: argparse.Namespace) -> int:
     from schedd.cli.demo.arrivals import workload_from_log  # noqa: PLC0415
     from schedd.cli.demo.processes import DemoError, start_daemon  # noqa: PLC0415
-    from schedd.cli.demo.run import DemoOutput, run_demo  # noqa: PLC0415
+    from schedd.cli.demo.run import DemoCluster, DemoOutput, DemoRun  # noqa: PLC0415
     from schedd.cli.demo.steady import SteadyWorkload  # noqa: PLC0415
     from schedd.replay.trace_reader import read_traces  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
@@ -103,13 +111,16 @@ def _run_demo_command(args: argparse.Namespace) -> int:
     # The clock begins to count while the daemon compiles: jobs arrive only once it is ready.
     with TemporaryDirectory(prefix="schedd-demo-") as directory:
         say.step("starting the daemon")
-        part, logins = start_daemon(clock, args.port, Path(directory))
+        clusters = [DemoCluster("demo", workload)]
+        nodes = {one.name: [node.name for node in one.workload.nodes] for one in clusters}
+        part, logins = start_daemon(clock, args.port, Path(directory), nodes, args.server)
         try:
             url = f"http://127.0.0.1:{part.greeting()}"
             say(_introduction(url, len(workload.nodes), workload.cpus, speed, logins, args.server))
             if args.open:
                 _open_browser(f"{url}/dashboard/enter?key={logins.key}")
-            asyncio.run(run_demo(part, url, logins, clock, workload, say, args.exit_after, args.server))
+            demo = DemoRun(part, url, logins, clock, args.server, say)
+            asyncio.run(demo.run(clusters, args.exit_after))
         except DemoError as error:
             say.end()
             print(f"schedd demo: {error}", file=sys.stderr)
@@ -150,6 +161,11 @@ Dashboard, logged in as admin (the link works until the demo ends):
 Tokens to log in with, or for the API:
   admin            {logins.admin}
   user1 (a user)   {logins.user}
+Submit a job as user1, from another shell or on the page Submit:
+  echo 'sleep 1800' | SCHEDD_URL={url} \\
+    SCHEDD_TOKEN={logins.user} \\
+    {_command_name()} demo qsub -l {size},walltime=1:00:00
+Mail to user1 is on the page Mailbox.
 API, to read without a token:
   {url}/docs
   {base}/jobs?state=planned
@@ -159,6 +175,12 @@ When would a job start, before you submit it?
     -d '{{"request": "{size},walltime=02:00:00"}}'
 Ctrl-C ends the demo.
 """
+
+
+def _command_name() -> str:
+    """Return the command as it was called, where it was."""
+    called = Path(sys.argv[0])
+    return sys.argv[0] if called.name == "schedd" else "schedd"
 
 
 def _open_browser(url: str) -> None:

@@ -6,16 +6,18 @@ import json
 import secrets
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from schedd.cli.demo.scene import site_settings
 from schedd.service.cluster.clock import ScaledClock
 
-__all__ = ["CLUSTER", "DemoError", "DemoLogins", "DemoProcess", "start_adapter", "start_daemon"]
+__all__ = ["MAIL_DOMAIN", "DemoError", "DemoLogins", "DemoProcess", "start_adapter", "start_daemon"]
 
-CLUSTER = "demo"
+MAIL_DOMAIN = "demo.example"
+"""Domain of the demo's mailbox."""
 _PORT = 8080
 _SLACK_S = 1_800
 _END_S = 20
@@ -58,6 +60,13 @@ class DemoProcess:
             self._process.stdin.write(json.dumps(arguments) + "\n")
             self._process.stdin.flush()
 
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a further line of input, if the process still runs."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(message) + "\n")
+            self._process.stdin.flush()
+
     def greeting(self) -> str:
         """Waits for the line that it says when it is up. Raises DemoError."""
         assert self._process.stdout is not None
@@ -87,11 +96,14 @@ class DemoProcess:
         return code
 
 
-def start_daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple[DemoProcess, DemoLogins]:
-    """The daemon and the tokens of its clients; it greets with its port.
+def start_daemon(
+    clock: ScaledClock, port: int | None, directory: Path, clusters: Mapping[str, Sequence[str]], family: str
+) -> tuple[DemoProcess, DemoLogins]:
+    """Start the daemon of these clusters, each with the names of its nodes and a server of this family.
 
-    On this port of loopback; None: the default one, or any free port if that is taken. Its database is a file
-    in ``directory``.
+    Returns the daemon, which greets with its port, and the tokens of its clients. It listens on this port of
+    loopback; None: the default one, or any free port if that is taken. Its database is a file in
+    ``directory``.
     """
     logins = DemoLogins(*(secrets.token_urlsafe(24) for _ in range(4)))
     cluster = {
@@ -124,21 +136,36 @@ def start_daemon(clock: ScaledClock, port: int | None, directory: Path) -> tuple
                 )
             ],
         },
-        "clusters": {CLUSTER: cluster},
+        "clusters": {
+            name: {**cluster, "site": site_settings(nodes, int(clock.start))}
+            for name, nodes in clusters.items()
+        },
     }
     login = {"login_key": logins.key, "login_as": _digest(logins.admin)}
-    arguments = {"settings": settings, "any_port": port is None, **login, **_clock_arguments(clock)}
+    arguments = {
+        "settings": settings,
+        "any_port": port is None,
+        "family": family,
+        **login,
+        **_clock_arguments(clock),
+    }
     return DemoProcess("the daemon", "schedd.cli.demo.daemon", arguments), logins
 
 
 def start_adapter(
-    clock: ScaledClock, server: tuple[str, int], url: str, token: str, directory: Path, family: str
+    clock: ScaledClock,
+    cluster: str,
+    server: tuple[str, int],
+    url: str,
+    token: str,
+    directory: Path,
+    family: str,
 ) -> DemoProcess:
-    """The adapter between the emulated server and the daemon; it greets with the port on which it takes
-    commands, or with None if they come over its own connection.
+    """Start the adapter between a cluster's emulated server and the daemon. It greets with the port on which
+    it takes commands, or with None if they come over its own connection.
     """
     settings = {
-        "cluster": CLUSTER,
+        "cluster": cluster,
         "mode": "scheduler",
         "state_dir": str(directory),
         "server.family": family,

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -12,14 +14,15 @@ from typing import Any, TextIO
 import httpx2
 
 from schedd.cli.demo.arrivals import DemoWorkload
-from schedd.cli.demo.processes import CLUSTER, DemoError, DemoLogins, DemoProcess, start_adapter
+from schedd.cli.demo.processes import DemoError, DemoLogins, DemoProcess, start_adapter
+from schedd.cli.demo.scene import SUBSCRIPTION, submit_example_jobs
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
 from schedd.plan.kernel_status import are_built
 from schedd.service.cluster.clock import ScaledClock
 from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, EmulatorTrial, emulate
 
-__all__ = ["DemoOutput", "run_demo"]
+__all__ = ["DemoCluster", "DemoOutput", "DemoRun"]
 
 _POLL_S = 0.1
 """Real seconds between two looks at server and daemon."""
@@ -78,25 +81,26 @@ class DemoOutput:
 
 
 class _DemoReporter:
-    """Compares the daemon's start estimates with the actual starts, and shows both in a table."""
+    """Compares the daemon's start estimates of one cluster with the actual starts, and shows both in the
+    table.
+    """
 
     def __init__(
-        self, client: httpx2.AsyncClient, clock: ScaledClock, trial: EmulatorTrial, say: DemoOutput
+        self, client: httpx2.AsyncClient, trial: EmulatorTrial, say: DemoOutput, table: DemoTable
     ) -> None:
         self._client = client
         self._trial = trial
         self._say = say
+        self._cluster = trial.server.cluster.server
         self._new: deque[str] = deque()
         self._waiting: dict[str, None] = {}
-        self._seen = 0
+        self._rank = 0
         self._first = True
-        self.table = DemoTable(max(60, int(clock.speed * _TOLERATED_S)))
+        self._table = table
 
     async def report_changes(self) -> None:
         """Show changes since the last call."""
-        submitted = self._trial.feed.submitted
-        self._new += submitted[self._seen :]
-        self._seen = len(submitted)
+        self._new += self._submitted()
         if self._first and len(self._new) > _MAX_INITIAL_ROWS:
             await self._many()
         self._first = self._first and not self._new
@@ -104,31 +108,40 @@ class _DemoReporter:
             self._new.popleft()
         for job in list(self._waiting):
             self._started(job)
-        self.table.ended = self._trial.summary().ended
+
+    def _submitted(self) -> list[str]:
+        """Return the jobs that the server has accepted since the last call, in their order."""
+        found = []
+        for job in reversed(self._trial.server.cluster.jobs.values()):
+            if job.rank <= self._rank:
+                break
+            found.append(job)
+        self._rank = found[0].rank if found else self._rank
+        return [job.id for job in reversed(found)]
 
     async def _many(self) -> None:
         """Waits until the daemon has planned the jobs that came at once; they have no rows."""
         count = len(self._new)
         while True:
-            status = await _query_cluster(self._client, "")
+            status = await _query_cluster(self._client, self._cluster)
             known = sum(status["jobs"].values()) if status is not None else 0
             if known >= count:
                 break
             self._say.step(f"planning: {known:,} of {count:,} jobs")
             await asyncio.sleep(0.2)
         self._say(f"{count:,} jobs planned. From here on, a row when a job comes and when it starts:")
-        self.table.queued += count
+        self._table.queued += count
         self._waiting.update(dict.fromkeys(self._new))
         self._new.clear()
 
     async def _arrived(self, job: str) -> bool:
         """Show the daemon's plan for a job; False if the job is unknown to it."""
-        answer = await _query_cluster(self._client, f"/jobs/{job}")
+        answer = await _query_cluster(self._client, self._cluster, f"/jobs/{job}")
         if answer is None:
             at = self._trial.server.cluster.jobs.get(job)
             return at is None or at.finished  # it came and went between two looks
         self._waiting[job] = None
-        self._print(self.table.arrived(answer["submitted"], answer))
+        self._print(self._table.arrived(answer["submitted"], answer))
         return True
 
     def _started(self, job: str) -> None:
@@ -139,68 +152,140 @@ class _DemoReporter:
         if found is not None and found.started is not None:
             parts = found.exec_host.split("+")  # `node1/0-3` or `node1/0*4`, as the family writes it
             nodes = list(dict.fromkeys([part.partition("/")[0] for part in parts]))
-            self._print(self.table.started(int(found.started), job, nodes))
-
-    def summary(self, breaches: int) -> list[str]:
-        """Lines for the end."""
-        runs = self._trial.server.cluster.runs.values()
-        twice = sum(count > 1 for count in runs)
-        lines = self.table.summary(breaches)
-        lines.append(f"Runs that the server took from the adapter: {sum(runs)}; jobs run twice: {twice}.")
-        return lines
+            self._print(self._table.started(int(found.started), job, nodes))
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:
             self._say(line)
 
 
-async def run_demo(
-    daemon: DemoProcess,
-    url: str,
-    logins: DemoLogins,
-    clock: ScaledClock,
-    workload: DemoWorkload | SteadyWorkload,
-    say: DemoOutput,
-    seconds: float | None,
-    family: str = "torque",
-) -> None:
-    """Run the workload for a number of real seconds, or until its jobs are over, on a server of this family.
-    Raises DemoError.
+@dataclass(frozen=True, slots=True)
+class DemoCluster:
+    """A cluster of the demo: its name, which is its server's name, and its workload."""
+
+    name: str
+    workload: DemoWorkload | SteadyWorkload
+
+
+class DemoRun:
+    """A running demo: emulated servers with their adapters, for a running daemon.
+
+    ``daemon`` is its process, and ``url`` its address. The servers are of one ``family``.
     """
-    headers = {"Authorization": f"Bearer {logins.admin}"}
-    async with httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False, headers=headers) as client:
-        await _await_ready(client, daemon, say)
-        time = Clock(clock.start, clock.speed, clock.began)
-        fixed = workload.arrivals if isinstance(workload, DemoWorkload) else ()
-        server = emulate(
-            workload.nodes, fixed, version=_VERSIONS[family], server="demo", clock=time, waits=True
+
+    def __init__(
+        self,
+        daemon: DemoProcess,
+        url: str,
+        logins: DemoLogins,
+        clock: ScaledClock,
+        family: str,
+        say: DemoOutput,
+    ) -> None:
+        self._daemon = daemon
+        self._url = url
+        self._logins = logins
+        self._clock = clock
+        self._family = family
+        self._say = say
+        self._table = DemoTable(max(60, int(clock.speed * _TOLERATED_S)))
+        self._trials: list[EmulatorTrial] = []
+
+    async def run(self, clusters: Sequence[DemoCluster], seconds: float | None) -> None:
+        """Run the workloads for a number of real seconds, or until their jobs are over. Raises DemoError."""
+        headers = {"Authorization": f"Bearer {self._logins.admin}"}
+        async with (
+            httpx2.AsyncClient(base_url=self._url, timeout=30, trust_env=False, headers=headers) as client,
+            AsyncExitStack() as stack,
+        ):
+            await _await_ready(client, self._daemon, self._say)
+            self._say.step("starting the adapters" if len(clusters) > 1 else "starting the adapter")
+            adapters = []
+            reporters = []
+            for one in clusters:
+                trial = await stack.enter_async_context(self._emulate(one))
+                self._trials.append(trial)
+                adapters.append(await self._start_adapter(one.name, trial, stack))
+                reporters.append(_DemoReporter(client, trial, self._say, self._table))
+                await self._subscribe(client, one.name)
+            stack.push_async_callback(self._report_end, client, clusters)
+            for one, trial in zip(clusters, self._trials, strict=True):
+                if isinstance(one.workload, SteadyWorkload):
+                    trial.feed.arrivals = _endless_arrivals(one.workload, trial)
+                trial.begin()
+                if isinstance(one.workload, SteadyWorkload):
+                    trial.server.catch_up()  # the jobs that come at once are before them in the queue
+                    submit_example_jobs(trial.server)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._watch(reporters, adapters)
+
+    def _emulate(self, cluster: DemoCluster) -> AbstractAsyncContextManager[EmulatorTrial]:
+        fixed = cluster.workload.arrivals if isinstance(cluster.workload, DemoWorkload) else ()
+        time = Clock(self._clock.start, self._clock.speed, self._clock.began)
+        return emulate(
+            cluster.workload.nodes,
+            fixed,
+            version=_VERSIONS[self._family],
+            server=cluster.name,
+            clock=time,
+            waits=True,
         )
-        with TemporaryDirectory(prefix="schedd-demo-") as directory:
-            async with server as trial:
-                trial.server.cluster.attributes[_HISTORY_ATTRIBUTE[family]] = str(
-                    int(_HISTORY_S * clock.speed)
-                )
-                show = _DemoReporter(client, clock, trial, say)
-                say.step("starting the adapter")
-                joined = start_adapter(clock, trial.address, url, logins.adapter, Path(directory), family)
-                try:
-                    port = await asyncio.to_thread(joined.greeting)
-                    if isinstance(trial.server, EmulatedServer):
-                        trial.server.scheduler = ("127.0.0.1", int(port))
-                    if isinstance(workload, SteadyWorkload):
-                        trial.feed.arrivals = _endless_arrivals(workload, trial)
-                    trial.begin()
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(seconds):
-                            await _watch_demo(show, trial, joined)
-                finally:
-                    await asyncio.to_thread(joined.end)
-                    # A daemon that ended has said why.
-                    status = await _query_cluster(client, "") if daemon.alive else None
-                    if status is not None:
-                        say("")
-                        for line in show.summary(int(status["breaches"])):
-                            say(line)
+
+    async def _start_adapter(self, name: str, trial: EmulatorTrial, stack: AsyncExitStack) -> DemoProcess:
+        """Start the adapter of a cluster, and make its server known to the daemon."""
+        server = trial.server
+        history = str(int(_HISTORY_S * self._clock.speed))
+        server.cluster.attributes[_HISTORY_ATTRIBUTE[self._family]] = history
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="schedd-demo-")))
+        adapter = start_adapter(
+            self._clock, name, trial.address, self._url, self._logins.adapter, directory, self._family
+        )
+        stack.push_async_callback(asyncio.to_thread, adapter.end)
+        port = await asyncio.to_thread(adapter.greeting)
+        if isinstance(server, EmulatedServer):
+            server.scheduler = ("127.0.0.1", int(port))
+        host, port_of_server = trial.address
+        self._daemon.send({"cluster": name, "host": host, "port": port_of_server})
+        return adapter
+
+    async def _subscribe(self, client: httpx2.AsyncClient, cluster: str) -> None:
+        """Let the user get mail about the starts of jobs."""
+        headers = {"Authorization": f"Bearer {self._logins.user}"}
+        path = f"/v1/clusters/{cluster}/notices"
+        try:
+            answer = await client.post(path, json=SUBSCRIPTION, headers=headers)
+        except httpx2.HTTPError as error:
+            raise DemoError(f"the daemon does not answer: {error!r}") from error
+        if answer.is_error:
+            raise DemoError(f"POST {path}: {answer.status_code}: {answer.text[:300]}")
+
+    async def _watch(self, reporters: Sequence[_DemoReporter], adapters: Sequence[DemoProcess]) -> None:
+        while True:
+            over = all(trial.finished for trial in self._trials)
+            for reporter in reporters:
+                await reporter.report_changes()
+            self._table.ended = sum(trial.summary().ended for trial in self._trials)
+            if over:
+                return
+            if not all(adapter.alive for adapter in adapters):
+                raise DemoError("the adapter ended")
+            await asyncio.sleep(_POLL_S)
+
+    async def _report_end(self, client: httpx2.AsyncClient, clusters: Sequence[DemoCluster]) -> None:
+        """Print the summary. A daemon that ended has already said why."""
+        breaches = 0
+        for one in clusters:
+            status = await _query_cluster(client, one.name) if self._daemon.alive else None
+            if status is None:
+                return
+            breaches += int(status["breaches"])
+        runs = [count for trial in self._trials for count in trial.server.cluster.runs.values()]
+        twice = sum(count > 1 for count in runs)
+        self._say("")
+        for line in self._table.summary(breaches):
+            self._say(line)
+        self._say(f"Runs that the server took from the adapter: {sum(runs)}; jobs run twice: {twice}.")
 
 
 def _endless_arrivals(workload: SteadyWorkload, trial: EmulatorTrial) -> Iterator[Arrival]:
@@ -214,21 +299,10 @@ def _endless_arrivals(workload: SteadyWorkload, trial: EmulatorTrial) -> Iterato
     return workload.arrivals(waiting, lambda: cluster.now - trial.feed.begin)
 
 
-async def _watch_demo(show: _DemoReporter, trial: EmulatorTrial, joined: DemoProcess) -> None:
-    while True:
-        over = trial.finished
-        await show.report_changes()
-        if over:
-            return
-        if not joined.alive:
-            raise DemoError("the adapter ended")
-        await asyncio.sleep(_POLL_S)
-
-
-async def _query_cluster(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
-    """The daemon's response about the cluster; None if it is not known (yet). Raises DemoError."""
+async def _query_cluster(client: httpx2.AsyncClient, cluster: str, path: str = "") -> dict[str, Any] | None:
+    """Return the daemon's response about the cluster; None if it is not known (yet). Raises DemoError."""
     try:
-        answer = await client.get(f"/v1/clusters/{CLUSTER}{path}")
+        answer = await client.get(f"/v1/clusters/{cluster}{path}")
         found: dict[str, Any] = answer.json()
     except (httpx2.HTTPError, ValueError) as error:
         raise DemoError(f"the daemon does not answer: {error!r}") from error

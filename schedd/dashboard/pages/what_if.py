@@ -27,7 +27,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.start_sentence import StartFacts
 
-__all__ = ["WhatIfForm", "router"]
+__all__ = ["WhatIfForm", "WhatIfPage", "ask_what_if", "router", "start_facts_of"]
 
 router = RouteTable()
 _MAX_WINDOWS: Final = 8
@@ -127,7 +127,7 @@ async def show_what_if(
         wrong = "the form is empty: fill in Nodes, or a qsub -l request"
     if asked.anything and not wrong:
         try:
-            found = await _run_question(request, cluster, visibility, asked, viewer.bearer)
+            found = await ask_what_if(request, cluster, visibility, asked, viewer.bearer)
             answer, job, compared, steps = found
         except ProblemError as error:
             if error.kind not in {"invalid", "unknown-job"}:
@@ -143,12 +143,12 @@ async def show_what_if(
         422 if wrong else 200,
         asked=asked,
         answer=answer,
-        facts=_start_facts(answer) if answer is not None else None,
+        facts=start_facts_of(answer) if answer is not None else None,
         job=job,
         prefilled=asked.request or (_request_text(job) if job is not None else ""),
         compared=compared,
-        compared_facts=_start_facts(compared) if compared is not None else None,
-        steps=[(step, one, _start_facts(one)) for step, one in steps],
+        compared_facts=start_facts_of(compared) if compared is not None else None,
+        steps=[(step, one, start_facts_of(one)) for step, one in steps],
         wrong=wrong,
         queues=sorted(cluster.published.queues),
         stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
@@ -163,7 +163,8 @@ def _request_text(job: JobView) -> str:
     return ",".join(f"{name}={value}" for name, value in job.resources.items() if name not in derived)
 
 
-def _start_facts(answer: WhatIfVariantResult) -> StartFacts:
+def start_facts_of(answer: WhatIfVariantResult) -> StartFacts:
+    """Return what the sentence about a start needs."""
     return StartFacts(
         planned=answer.planned_start,
         expected=answer.expected_start,
@@ -174,7 +175,7 @@ def _start_facts(answer: WhatIfVariantResult) -> StartFacts:
     )
 
 
-async def _run_question(
+async def ask_what_if(
     request: Request, cluster: PlanLoop, visibility: JobVisibility, asked: WhatIfForm, bearer: Bearer
 ) -> "WhatIfPage":
     """The what-if result; and the job in question as it is now."""

@@ -1,0 +1,95 @@
+"""``schedd demo qsub``: submit a job to a running demo."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from schedd.cli.arguments import OneLineErrorParser
+from schedd.cli.demo.qsub_options import add_qsub_options
+from schedd.cli.user.command_session import run_with_exit_code
+from schedd.client import Client, ClientError, find_endpoint
+from schedd.client.http import HttpConnection
+
+__all__ = ["make_parser", "qsub_words", "run"]
+
+_ABOUT: Final = "submit a job to a running demo, like qsub"
+_EPILOG: Final = """The job belongs to the user of the token in SCHEDD_TOKEN, which the demo prints. The
+script may have options in #PBS lines. Its program runs as long as it sleeps
+(sleep 600), or for 60 % of its walltime.
+
+exit status:
+  0  the job was submitted
+  2  wrong usage
+  3  no such cluster
+  4  no demo answers, or it is not ready
+  5  access denied
+  6  the server refused the job"""
+
+
+def make_parser(acts: "argparse._SubParsersAction[OneLineErrorParser] | None" = None) -> OneLineErrorParser:
+    """Return the parser, added to ``acts`` if given. Its `-h` is qsub's, so only `--help` shows the help."""
+    make = OneLineErrorParser if acts is None else partial(acts.add_parser, "qsub", help=_ABOUT)
+    parser = make(
+        prog="schedd demo qsub",
+        add_help=False,
+        allow_abbrev=False,
+        description=f"{_ABOUT[0].upper()}{_ABOUT[1:]}. Prints the job's id.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_qsub_options(parser)
+    add = parser.add_argument
+    add("--cluster", metavar="NAME", help="cluster, if the demo has more than one")
+    add("--url", metavar="URL", help="address of the demo (default: SCHEDD_URL, then http://127.0.0.1:8080)")
+    add("--help", action="help", help="show this help message and exit")
+    add("script", nargs="?", default="-", metavar="SCRIPT", help="job script (default: standard input)")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Submit the job; return the exit status."""
+
+    def submit(args: argparse.Namespace) -> bool:
+        endpoint = find_endpoint()
+        endpoint = endpoint._replace(url=args.url or endpoint.url, cluster=args.cluster or endpoint.cluster)
+        try:
+            script = sys.stdin.read() if args.script == "-" else Path(args.script).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClientError(str(error)) from None
+        with Client(endpoint) as client:
+            cluster = client.cluster().name
+        name = "" if args.script == "-" else Path(args.script).name[:15]
+        http = HttpConnection(endpoint, timeout=30)
+        try:
+            body = {"options": qsub_words(args), "script": script, "name": name}
+            print(http.request("POST", f"/v1/clusters/{cluster}/submissions", body=body)["id"])
+        finally:
+            http.close()
+        return True
+
+    return run_with_exit_code(make_parser(), submit, argv)
+
+
+_LETTERS: Final = (
+    ("request", "-l"),
+    ("name", "-N"),
+    ("queue", "-q"),
+    ("array", "-t"),
+    ("more", "-W"),
+    ("account", "-A"),
+    ("priority", "-p"),
+    ("variables", "-v"),
+)
+
+
+def qsub_words(args: argparse.Namespace) -> list[str]:
+    """Return qsub's options among the arguments, as words for the daemon."""
+    found = ["-h"] if args.hold else []
+    for name, letter in _LETTERS:
+        value = getattr(args, name)
+        values = value if isinstance(value, list) else [value]
+        found += [f"{letter}{one}" for one in values if one is not None]
+    return found

@@ -1,0 +1,59 @@
+"""What the demo's own endpoints and pages need: the emulated servers, and the mailbox."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from fastapi import Request
+
+from schedd.api.problems import Fault, ProblemError
+from schedd.cli.demo.job_submission import submit_job
+from schedd.cli.demo.mailbox import Mailbox
+from schedd.cli.demo.qsub_options import DemoSubmission
+from schedd.service.access.roles import Bearer
+from server_adapter.batch.errors import BatchError, ServerRefusedError
+from server_adapter.batch.sockets import Address
+
+__all__ = ["STATE_KEY", "DemoState", "demo_state", "invalid_submission", "submitting_user"]
+
+STATE_KEY: Final = "demo"
+
+
+@dataclass(slots=True)
+class DemoState:
+    """The demo's servers by cluster; they are of one ``family``. Servers appear after the daemon."""
+
+    family: str
+    mailbox: Mailbox
+    servers: dict[str, Address] = field(default_factory=dict)
+
+    async def submit(self, cluster: str, user: str, submission: DemoSubmission) -> str:
+        """Submit a job to the cluster's server; return its id. Raises ProblemError."""
+        server = self.servers.get(cluster)
+        if server is None:
+            raise ProblemError("not-ready", "the emulated server is starting", headers={"Retry-After": "2"})
+        try:
+            return await submit_job(server, self.family, user, submission)
+        except ServerRefusedError as error:
+            raise ProblemError("not-now", f"the server refused the job: {error.text or error}") from None
+        except BatchError as error:
+            raise ProblemError("not-ready", str(error)) from None
+
+
+def demo_state(request: Request) -> DemoState:
+    """Return the demo's state."""
+    found: DemoState = getattr(request.app.state, STATE_KEY)
+    return found
+
+
+def submitting_user(caller: Bearer, request: Request) -> str:
+    """Return the user to whom a submitted job belongs. Raises ProblemError for a caller without a name."""
+    if caller is request.app.state.callers.tokens.anonymous:
+        raise ProblemError(
+            "no-token", "a job needs a user", hint="the demo prints tokens; put one into SCHEDD_TOKEN"
+        )
+    return caller.name
+
+
+def invalid_submission(text: str) -> ProblemError:
+    """Return the error for invalid options."""
+    return ProblemError("invalid", text, errors=[Fault(where="body.options", what=text)])

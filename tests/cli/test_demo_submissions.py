@@ -1,0 +1,83 @@
+"""Parts of the demo that take jobs and mail: options of qsub, and the mailbox."""
+
+import smtplib
+from email.message import EmailMessage
+
+import pytest
+
+from schedd.cli.demo.mailbox import Mailbox
+from schedd.cli.demo.qsub import make_parser, qsub_words
+from schedd.cli.demo.qsub_options import SubmissionError, read_submission
+
+SCRIPT = """#!/bin/sh
+#PBS -N from-script -l nodes=1:ppn=2
+#PBS -l walltime=1:00:00,mem=1gb   # as much as it needs
+#PBS -W depend=afterok:12:13.other,on:2
+
+sleep 60
+#PBS -N too-late
+"""
+
+
+def test_options_override_the_lines_of_the_script() -> None:
+    job = read_submission(["-l", "nodes=2:ppn=8", "-A", "physics", "-h", "-p", "-5"], SCRIPT, "demo")
+    assert job.name == "from-script"
+    assert job.resources == {"nodes": "2:ppn=8", "walltime": "1:00:00", "mem": "1gb"}
+    assert job.attributes == {
+        "depend": "afterok:12.demo:13.other,on:2",
+        "Hold_Types": "u",
+        "Account_Name": "physics",
+        "Priority": "-5",
+    }
+
+
+def test_a_job_without_a_name_has_that_of_its_script() -> None:
+    assert read_submission([], "sleep 1", "demo", "job.sh").name == "job.sh"
+    assert read_submission([], "sleep 1", "demo").name == "STDIN"
+    assert read_submission(["-N", "x"], "sleep 1", "demo", "job.sh").name == "x"
+
+
+@pytest.mark.parametrize(
+    ("options", "script", "fault"),
+    [
+        (["-l", "nodes"], "sleep 1", "-l nodes: give NAME=VALUE"),
+        (["-t", "all"], "sleep 1", "-t all: give the first and the last index"),
+        (["-W", "depend"], "sleep 1", "-W depend: give NAME=VALUE"),
+        (["-N", "two words"], "sleep 1", "-N two words: a name has"),
+        (["-X"], "sleep 1", "qsub: unrecognized arguments: -X"),
+        ([], "#PBS -X\nsleep 1", "line 1 of the script: unrecognized arguments: -X"),
+        ([], '#!/bin/sh\n#PBS -N "x\n', "line 2 of the script: No closing quotation"),
+        ([], " \n", "the script is empty"),
+    ],
+)
+def test_invalid_options_are_named_with_their_place(options: list[str], script: str, fault: str) -> None:
+    with pytest.raises(SubmissionError) as error:
+        read_submission(options, script, "demo")
+    assert str(error.value).startswith(fault)
+
+
+def test_arguments_of_the_command_are_sent_as_options_of_qsub() -> None:
+    words = ["-l", "nodes=1", "-l", "walltime=60", "-h", "-t", "1-4", "-p", "-5", "-v", "T=1,U=2"]
+    job = read_submission(qsub_words(make_parser().parse_args(words)), "sleep $T", "demo")
+    assert job == read_submission(words, "sleep $T", "demo")
+    assert (job.array, job.variables) == ("1-4", "T=1,U=2")
+
+
+def test_mailbox_keeps_messages_newest_first() -> None:
+    mailbox = Mailbox(lambda: 1_000)
+    try:
+        with smtplib.SMTP("127.0.0.1", mailbox.port, timeout=10) as relay:
+            for subject, text in (("first", ".a line with a dot\nand žluť\n"), ("second", "b\n")):
+                message = EmailMessage()
+                message["From"], message["To"], message["Subject"] = "s@demo.example", "ann@x", subject
+                message.set_content(text)
+                relay.send_message(message)
+            assert relay.docmd("DATA")[0] == 503
+            assert relay.docmd("VRFY ann")[0] == 502
+    finally:
+        mailbox.close()
+    assert [(mail.subject, mail.to, mail.received) for mail in mailbox.mails] == [
+        ("second", "ann@x", 1_000),
+        ("first", "ann@x", 1_000),
+    ]
+    assert mailbox.mails[1].text.splitlines() == [".a line with a dot", "and žluť"]
