@@ -112,7 +112,11 @@ def _run_demo_command(args: argparse.Namespace) -> int:
     with TemporaryDirectory(prefix="schedd-demo-") as directory:
         say.step("starting the daemon")
         clusters = [DemoCluster("demo", workload)]
-        nodes = {one.name: [node.name for node in one.workload.nodes] for one in clusters}
+        # A log's jobs get no reservations in their way.
+        nodes = {
+            one.name: [node.name for node in one.workload.nodes if isinstance(one.workload, SteadyWorkload)]
+            for one in clusters
+        }
         part, logins = start_daemon(clock, args.port, Path(directory), nodes, args.server)
         try:
             url = f"http://127.0.0.1:{part.greeting()}"

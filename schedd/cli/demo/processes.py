@@ -99,7 +99,8 @@ class DemoProcess:
 def start_daemon(
     clock: ScaledClock, port: int | None, directory: Path, clusters: Mapping[str, Sequence[str]], family: str
 ) -> tuple[DemoProcess, DemoLogins]:
-    """Start the daemon of these clusters, each with the names of its nodes and a server of this family.
+    """Start the daemon of these clusters, each with the names of nodes for reservations and a server of this
+    family.
 
     Returns the daemon, which greets with its port, and the tokens of its clients. It listens on this port of
     loopback; None: the default one, or any free port if that is taken. Its database is a file in

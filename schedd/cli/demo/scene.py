@@ -19,24 +19,24 @@ _NIGHT: Final = 1_767_297_600
 
 def site_settings(nodes: Sequence[str], now: int) -> dict[str, Any]:
     """Return the site's settings: watts, prices that are lower at night, and reservations of a tenth of the
-    nodes: for new memory tomorrow, and for a weekly course of the user.
+    nodes: for new memory tomorrow, and for a weekly course of the user. Without nodes there are none.
     """
-    few = list(nodes[-max(1, len(nodes) // 10) :])
-    first = (now // _HOUR_S + 20) * _HOUR_S
     return {
         "zone": "UTC",
         "power": {"*": {"idle": 110.0, "core": 9.5, "off": 8.0}},
         "prices": [{"core_hour": 0.03}, {"core_hour": 0.018, **_window(_NIGHT, 10, "DAILY")}],
         "currency": "EUR",
-        "reservations": {
-            "memory": {"nodes": few, "reason": "new memory", **_window(first, 4)},
-            "course": {
-                "nodes": few,
-                "users": [USER],
-                "reason": "MPI course",
-                **_window(first + 24 * _HOUR_S, 3, "WEEKLY"),
-            },
-        },
+        "reservations": _reservations(nodes, now) if nodes else {},
+    }
+
+
+def _reservations(nodes: Sequence[str], now: int) -> dict[str, Any]:
+    few = list(nodes[-max(1, len(nodes) // 10) :])
+    first = (now // _HOUR_S + 20) * _HOUR_S
+    course = _window(first + 24 * _HOUR_S, 3, "WEEKLY")
+    return {
+        "memory": {"nodes": few, "reason": "new memory", **_window(first, 4)},
+        "course": {"nodes": few, "users": [USER], "reason": "MPI course", **course},
     }
 
 
