@@ -99,7 +99,9 @@ class Adapter:
             transport=transport,
             clock=clock,
         )
-        self.delivery = DaemonExchange(self._client, self.journal.epoch, self._request_snapshot)
+        self.delivery = DaemonExchange(
+            self._client, self.journal.epoch, self._request_snapshot, self.request_reading
+        )
         run = settings.run
         rules = RunRules(
             busy_retries=run.busy_retries,
@@ -183,7 +185,7 @@ class Adapter:
                 ),
                 "exchanging jobs with a federation": self._transfers.work,
                 "switching nodes": self._switches.work,
-                "draining routing queues": self._drain.work,
+                "draining routing queues": self._drain_queues,
             }
             if self.settings.mode != "shadow":
                 works["writing job attributes"] = self._write
@@ -371,9 +373,9 @@ class Adapter:
             await self.delivery.enqueue(returned)
         if self.settings.mode != "scheduler":
             self._compare(started, events, before or EMPTY_STATE)
-        if self.settings.mode == "scheduler" and not self._daemon_unreachable():
+        if not self._daemon_unreachable() and not self._barred():
             self._reserve(state)
-            if state.server.scheduling and not self.server.barred():
+            if state.server.scheduling:
                 await self.server.resume_jobs()
         # 4. Periodic snapshots.
         if whole and (before is None or self._snapshots.should_send) and not self._daemon_unreachable():
@@ -491,12 +493,18 @@ class Adapter:
 
     def _barred(self) -> str:
         mode = self.settings.mode
-        return self.server.barred() if mode == "scheduler" else f"the adapter is in {mode} mode"
+        if mode != "scheduler":
+            return f"the adapter is in {mode} mode"
+        return self.delivery.place_obstacle or self.server.barred()
 
     def _transfers_barred(self) -> str:
         if self.settings.mode != "scheduler":
             return self._barred()
         return "" if self.settings.transfers else "the adapter's setting transfers is off"
+
+    async def _drain_queues(self) -> None:
+        await self.delivery.wait_for_place()
+        await self._drain.work()
 
     async def _write(self) -> None:
         waits = Backoff(first=1.0, longest=30.0)

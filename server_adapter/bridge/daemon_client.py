@@ -38,6 +38,10 @@ class DaemonBusyError(DaemonAwayError):
     """The daemon asked to try again later: it is starting, on standby, or overloaded."""
 
 
+class QuestionTooHardError(DaemonAwayError):
+    """The daemon gave up a question that takes too much work; perhaps not in a moment, with another plan."""
+
+
 class DaemonRefusedError(Exception):
     """The daemon refused a request: its content or the adapter's rights are wrong."""
 
@@ -169,7 +173,7 @@ class DaemonClient:
     ) -> PossibleStart:
         """Return the earliest start, not before `not_before`, of a job in the queue with these resources.
 
-        Raises `DaemonAwayError`, `DaemonRefusedError`.
+        Raises `DaemonAwayError`, also as `QuestionTooHardError`, and `DaemonRefusedError`.
         """
         body = {"resources": dict(resources), "not_before": not_before, "queue": queue, "expected": False}
         answer = await self._request("POST", "/what-if", json=body)
@@ -214,6 +218,8 @@ class DaemonClient:
             at = number % len(self._urls)
             try:
                 answer = await self._request_url(self._urls[at], method, path, options)
+            except QuestionTooHardError:
+                raise  # the leader answered; the others only say that they do not lead
             except DaemonAwayError as error:
                 said.append(str(error))
                 kind = DaemonBusyError if isinstance(error, DaemonBusyError) else kind
@@ -238,8 +244,9 @@ class DaemonClient:
             answer = await self._client.request(method, url + self._path + path, **options)  # type: ignore[arg-type]
         except httpx2.HTTPError as error:
             raise DaemonAwayError(f"schedd does not answer at {url}: {error!r}") from error
-        gave_up = answer.status_code == 422 and _kind(answer) == "too-hard"  # perhaps not in a moment
-        if gave_up or answer.status_code >= 500 or answer.status_code in (408, 425, 429):
+        if answer.status_code == 422 and _kind(answer) == "too-hard":
+            raise QuestionTooHardError(_problem_text(answer) or "the question takes too much work")
+        if answer.status_code >= 500 or answer.status_code in (408, 425, 429):
             why = _problem_text(answer)
             away = DaemonBusyError if answer.status_code in (429, 503) else DaemonAwayError
             raise away(f"schedd at {url} answered {answer.status_code}" + (f": {why}" if why else ""))

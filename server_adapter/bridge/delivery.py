@@ -57,11 +57,19 @@ class DaemonExchange:
     """Exchange of events and decisions with the daemon.
 
     `on_return` is called when the daemon is reachable again, when another one leads, and after lost events:
-    the daemon then needs a snapshot. After a failure each of the two directions has its own backoff, which
-    ends at once when the other direction works again.
+    the daemon then needs a snapshot. `on_place` is called when the daemon accepts this adapter, at the start
+    or instead of another one. After a failure each of the two directions has its own backoff, which ends at
+    once when the other direction works again.
     """
 
-    def __init__(self, client: DaemonClient, epoch: int, on_return: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: DaemonClient,
+        epoch: int,
+        on_return: Callable[[], None],
+        on_place: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._on_place = on_place
         self._client = client
         self._url = client.url
         self._on_return = on_return
@@ -76,6 +84,30 @@ class DaemonExchange:
         self._lost_replies = 0
         self._silent_at: float | None = None  # when the adapter that serves the cluster counts as silent
         self.away = False
+        self._placed = asyncio.Event()
+
+    @property
+    def has_place(self) -> bool:
+        """Whether the daemon has accepted this adapter's requests: no other adapter serves the cluster."""
+        return self._placed.is_set()
+
+    async def wait_for_place(self) -> None:
+        """Wait until the daemon accepts this adapter's requests."""
+        await self._placed.wait()
+
+    @property
+    def place_obstacle(self) -> str:
+        """Why this adapter does not serve the cluster yet; empty if it does."""
+        if self.has_place:
+            return ""
+        if self._silent_at is not None:
+            return "another adapter serves the cluster"
+        return "the daemon has not accepted this adapter's requests yet"
+
+    def _take_place(self) -> None:
+        if not self.has_place:
+            self._placed.set()
+            self._on_place()
 
     def server_was_read(self, uncalled: str = "") -> None:
         """Record a reading of the server; `uncalled` is a message about missing calls, or empty."""
@@ -139,6 +171,7 @@ class DaemonExchange:
         """Let this adapter wait for its place while the other one is silent, as the predecessor of an adapter
         that lost its state directory is. Raises the error if the other one is heard of.
         """
+        self._placed.clear()
         if error.silent_after is None:
             raise error
         silent_at = time.monotonic() + error.silent_after
@@ -174,6 +207,7 @@ class DaemonExchange:
                 raise
             self.outbox.acknowledge(batch)
             self._silent_at = None
+            self._take_place()
             self._sending_works.set()
             if self.away or self.outbox.overflowed or self._url != self._client.url:
                 if self.away:
@@ -207,6 +241,7 @@ class DaemonExchange:
                 answer = await self._client.decisions(after, wait)
                 if answer is None:
                     continue
+                self._take_place()
                 self._asking_works.set()
                 waits.reset()
             except AnotherAdapterError as error:

@@ -370,9 +370,11 @@ class QueueDrainer:
                 continue
             if answer.status_code == 201:
                 return dict(answer.json())
-            if answer.status_code in (400, 401, 403, 413, 422):
+            if answer.status_code in (400, 413, 422):
                 raise DrainError(f"the federation refuses it: {_detail(answer)}")
-            last = httpx2.HTTPError(f"it answered {answer.status_code}")
+            last = httpx2.HTTPError(f"it answered {answer.status_code}: {_detail(answer)}")
+            if answer.status_code in (401, 403):  # the adapter's token is wrong, which is not the job's fault
+                break
             await asyncio.sleep(0.2 * attempt)
         assert last is not None
         raise last

@@ -241,6 +241,31 @@ def test_refused_start_is_explained_with_the_next_attempt() -> None:
     assert "not tried again" not in f"{found.why} {found.earliest_why} {found.chain}"
 
 
+def test_job_that_came_back_after_its_start_is_explained_without_a_refusal() -> None:
+    cluster = Cluster(nodes=1, refusal_wait=30)
+    cluster.submit("1")
+    cluster.at(7)
+    cluster.send(*cluster.server.requeue("1"))
+    state = cluster.engine.state
+    found = explain(fork_plan(state, publish_snapshot(state)), "1", T + 7)
+    assert found is not None
+    assert "its last start failed: it was back in its queue 7 s after its start; the next try" in found.why
+    assert "refused" not in found.why
+
+
+def test_job_that_the_server_holds_for_a_slot_limit_is_not_explained_by_a_refusal() -> None:
+    cluster = Cluster(nodes=2, end_allowance=0)
+    cluster.submit("a[0]", "n1:ppn=4", array="a[]", slot_limit=2, walltime=1_000)
+    cluster.submit("a[1]", "n2:ppn=4", array="a[]", slot_limit=2, state="H", holds="l")
+    cluster.at(90)  # the server does not release it: it gives up its place for a while
+    state = cluster.engine.state
+    assert cluster.record("a[1]").back_off.until > T + 90
+    found = explain(fork_plan(state, publish_snapshot(state)), "a[1]", T + 90)
+    assert found is not None
+    assert "the server holds it for its array's slot limit before" in found.why
+    assert "refused" not in f"{found.why} {found.earliest_why} {found.chain}"
+
+
 def test_limit_is_a_link_even_without_current_use() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, 4 * 3600))
     cluster.submit("1", "2:ppn=4", walltime=3600)

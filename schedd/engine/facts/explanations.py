@@ -7,16 +7,19 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
 __all__ = [
+    "came_back_after",
     "explain_choice",
     "explain_job",
     "format_length",
     "format_moment",
     "job_notes",
+    "last_refusal",
     "request_notes",
     "server_refusal",
 ]
 
 _NAMED = 3
+_CAME_BACK = "it was back in its queue"
 
 
 def request_notes(record: JobRecord) -> list[str]:
@@ -53,7 +56,7 @@ def job_notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[s
         if start >= 0 and (reason := explain_choice(record, start)):
             found.append(f"not sooner, since {reason}")
         if record.back_off.refusal and record.back_off.until > 0:
-            found.append(f"its last start was refused by {record.back_off.refusal}{_tried_on(record)}")
+            found.append(f"{last_refusal(record)}{_tried_on(record)}")
     found += request_notes(record)
     if len(sets) > 1:
         found.append(f"on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time")
@@ -67,7 +70,20 @@ def server_refusal(record: JobRecord) -> str:
     back_off = record.back_off
     if not back_off.refusals or not back_off.refusal.startswith("the server"):
         return ""
-    return f"its last start was refused by {back_off.refusal}"
+    return last_refusal(record)
+
+
+def last_refusal(record: JobRecord) -> str:
+    """Return how the last start of a job failed, if it did: who refused it, or how soon it came back."""
+    refusal = record.back_off.refusal
+    if refusal.startswith(_CAME_BACK):
+        return f"its last start failed: {refusal}"
+    return f"its last start was refused by {refusal}"
+
+
+def came_back_after(seconds: int) -> str:
+    """Return the refusal of a job that came back to its queue soon after its start."""
+    return f"{_CAME_BACK} {seconds} s after its start"
 
 
 def _tried_on(record: JobRecord) -> str:

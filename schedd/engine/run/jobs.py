@@ -8,6 +8,7 @@ from schedd.engine.component.job_hooks import is_requeued_on_purpose, job_scopes
 from schedd.engine.component.registry import component_calls
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
+from schedd.engine.facts.explanations import came_back_after
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
     held_by_limit,
@@ -178,7 +179,7 @@ def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: J
         back_off = replace(
             back_off,
             until=max(not_before, state.now + wait),
-            refusal=f"it was back in its queue {ran} s after its start",
+            refusal=came_back_after(ran),
             returns=returns,
             failed_on=failed_on(record.back_off.failed_on, nodes),
         )

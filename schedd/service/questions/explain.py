@@ -17,8 +17,8 @@ from schedd.engine import (
     published_record,
 )
 from schedd.engine.component.ranking_hooks import ranking_setting
-from schedd.engine.facts.explanations import explain_choice
-from schedd.engine.facts.job_requests import waiting_reasons
+from schedd.engine.facts.explanations import explain_choice, last_refusal
+from schedd.engine.facts.job_requests import slot_limited, waiting_reasons
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan
@@ -254,8 +254,10 @@ def _start_barrier(record: JobRecord, ready: int, now: int) -> StartBarrier | No
         return StartBarrier(f"its dependency {links}", f"its dependency {links} allows no start")
     if (record.facts.not_before or 0) >= ready:
         return StartBarrier("its owner", "its owner allows no start")
-    if record.back_off.until >= ready:
-        refused = f"its last start was refused by {record.back_off.refusal or 'the server'}"
+    if slot_limited(record.facts):
+        return StartBarrier("its array's slot limit", "the server holds it for its array's slot limit")
+    if record.back_off.until >= ready and record.back_off.refusal:
+        refused = last_refusal(record)
         return StartBarrier(refused, f"{refused}; the next try is not due")
     return StartBarrier("a start is tried again", "no start is tried")
 

@@ -61,6 +61,7 @@ class FakeDaemon:
         self.refused: list[RunRefused] = []
         self.retry_at: dict[str, float] = {}
         self.down = False
+        self.other_adapter = False  # whether another adapter serves the cluster, and is silent at present
         self.uncalled = ""
         self.generation = 0
         self._told: dict[str, int] = {}
@@ -83,8 +84,8 @@ class FakeDaemon:
         )
 
     async def _post(self, request: Request) -> JSONResponse:
-        if self.down:
-            return JSONResponse({"detail": "down"}, status_code=503)
+        if problem := self._refusal():
+            return problem
         try:
             body = json.loads(await request.body())
             events = [decode_event(json.dumps(item)) for item in body["events"]]
@@ -96,8 +97,8 @@ class FakeDaemon:
         return JSONResponse({"accepted": len(events), "generation": self.generation})
 
     async def _get(self, request: Request) -> JSONResponse:
-        if self.down:
-            return JSONResponse({"detail": "down"}, status_code=503)
+        if problem := self._refusal():
+            return problem
         self.uncalled = request.headers.get("Schedd-Uncalled", "")
         until = time.monotonic() + float(request.query_params.get("wait", "0"))
         while True:
@@ -116,6 +117,14 @@ class FakeDaemon:
         return JSONResponse(
             {"decisions": [json.loads(_DUMP.dump_json(item)) for item in found], "last": last}
         )
+
+    def _refusal(self) -> JSONResponse | None:
+        if self.down:
+            return JSONResponse({"detail": "down"}, status_code=503)
+        if self.other_adapter:
+            body = {"type": "urn:schedd:problem:another-adapter", "detail": "another adapter has the cluster"}
+            return JSONResponse(body, status_code=409, headers={"Retry-After": "60"})
+        return None
 
     def _after(self, after: str) -> list[Decision]:
         names = [decision.id for decision in self.decisions]

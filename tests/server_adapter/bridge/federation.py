@@ -16,6 +16,7 @@ class Federation(httpx2.AsyncBaseTransport):
         self.jobs: dict[str, dict[str, Any]] = {}
         self.ready = 200
         self.refuses = ""
+        self.refusal_status = 422
         self.loses = ""
         self.over = "cancelled"
         self.tokens: set[str] = set()
@@ -33,7 +34,7 @@ class Federation(httpx2.AsyncBaseTransport):
         if self.loses == "requests":
             raise httpx2.ConnectError("cut")
         if self.refuses:
-            return httpx2.Response(422, json={"detail": self.refuses})
+            return httpx2.Response(self.refusal_status, json={"detail": self.refuses})
         self.jobs.setdefault(body["key"], body)
         if self.loses == "answers":
             raise httpx2.ReadError("cut")

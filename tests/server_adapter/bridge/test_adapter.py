@@ -261,7 +261,7 @@ async def test_jobs_end_and_start_while_the_daemon_has_no_answer_for_a_reservati
     adapter = await house.start(**{"listen.port": 0})
     unanswered = UnansweredReservations()
     adapter._reservations = unanswered  # type: ignore[assignment]
-    await house.until(lambda: adapter.cycles >= 1)
+    await house.until(lambda: unanswered.asked == 1)
     for _ in range(2):
         house.server.submit(resources={"nodes": "4:ppn=4", "walltime": "60"}, runtime=0.3)
         adapter.request_reading()

@@ -249,6 +249,22 @@ def test_a_job_that_cannot_be_transferred_stays_with_the_reason(
     run(tmp_path, run_scenario)
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_job_is_offered_again_after_the_federation_refused_the_adapters_token(
+    tmp_path: Path, status: int
+) -> None:
+    async def run_scenario(desk: TorqueTransferClient) -> None:
+        name = desk.submit_job()
+        desk.federation.refuses, desk.federation.refusal_status = "no valid token", status
+        for _ in range(2):
+            assert await desk.round() == 0
+            assert "stays" not in desk.comment(name)
+        desk.federation.refuses = ""
+        assert await desk.round() == 1
+
+    run(tmp_path, run_scenario)
+
+
 def test_the_comment_of_a_transferring_job_is_not_replaced_by_its_plan() -> None:
     assert not is_ours(GOING)
     assert is_ours("schedd: it stays here: x")

@@ -1,14 +1,18 @@
 """Suspended jobs of the emulated OpenPBS, compared with recordings of a real one; and their resumption."""
 
+import asyncio
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.replies import Status
 from server_adapter.batch.requests import SignalRequest
+from server_adapter.bridge.adapter import Adapter
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.emulator.jobs import Job
@@ -21,6 +25,7 @@ from server_adapter.openpbs.replies import decode_reply
 from server_adapter.openpbs.requests import DeleteJobsRequest
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
+from tests.server_adapter.bridge.fake_daemon import FakeDaemon
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 ROWS = [json.loads(line) for line in Path(__file__).with_name("suspended.jsonl").read_text().splitlines()]
@@ -156,6 +161,46 @@ async def test_the_scheduler_gets_a_managers_resume_and_resumes_when_resources_a
         assert state(first) == "RUNNING"
         assert server.cluster.vnode("h4").assigned()["ncpus"] == 4
         await adapter.close()
+
+
+async def test_an_adapter_resumes_no_job_while_another_one_serves_the_cluster(tmp_path: Path) -> None:
+    """It waits for its place: the other one may be its predecessor, or work on."""
+    server, daemon = emulated(7), FakeDaemon(plan=False)
+    daemon.other_adapter = True
+    async with server:
+        host, port = server.address
+        values = {
+            "mode": "scheduler",
+            "state_dir": tmp_path,
+            "server.family": "openpbs",
+            "server.host": host,
+            "server.port": port,
+            "server.auth": "none",
+            "daemon.url": "http://daemon",
+            "poll.interval": 0.1,
+            "poll.gap": 0.02,
+        }
+        job = server.cluster.jobs["7.opbs"]
+        start(server)
+        suspension.signal(server.cluster, job, "suspend", ROOT)
+        suspension.signal(server.cluster, job, "resume", ROOT)  # it waits for the scheduler's resume
+        settings = load_settings(None, values)
+        adapter = Adapter(settings, connector(settings), transport=httpx2.ASGITransport(app=daemon.app))
+        task = asyncio.create_task(adapter.run())
+        try:
+            async with asyncio.timeout(30):
+                while adapter.cycles < 5:
+                    await asyncio.sleep(0.01)
+                assert state(job) == "SUSPENDED"
+                assert adapter.delivery.place_obstacle == "another adapter serves the cluster"
+                daemon.other_adapter = False
+                while state(job) != "RUNNING":
+                    await asyncio.sleep(0.01)
+                assert adapter.delivery.place_obstacle == ""
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 async def test_admin_suspensions_of_vnodes_are_refused() -> None:

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from schedd.wire import ShareFacts
-from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonRefusedError, PossibleStart
+from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.daemon_client import (
+    AnotherAdapterError,
+    DaemonAwayError,
+    DaemonRefusedError,
+    PossibleStart,
+    QuestionTooHardError,
+)
 from server_adapter.bridge.reservations import ReservationConfirmer
 from server_adapter.bridge.server import OccurrencePlacement
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
@@ -46,10 +53,14 @@ class RecordingServer:
     """Records confirmations."""
 
     told: list[tuple[str, list[OccurrencePlacement]]] = field(default_factory=list)
+    refusals: int = 0
 
     async def settle_reservation(
         self, name: str, wish: PendingReservation, places: list[OccurrencePlacement]
     ) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise ServerRefusedError(15999, "not now", "confirm it")
         assert not places or len(places) == len(wish.slots)
         self.told.append((name, places))
 
@@ -108,13 +119,94 @@ async def test_two_reservations_are_settled_in_sequence_on_different_nodes() -> 
     assert [name for name, _ in server.told] == ["R1", "R2"]
 
 
-async def test_a_reservation_waits_during_an_outage_of_the_daemon() -> None:
-    reservations, server, plan = house(DaemonAwayError("no answer"))
-    with pytest.raises(DaemonAwayError):
-        await reservations.settle(pending_reservations(R1=2_000))
-    plan.answer = PossibleStart(2_000, SHARES, "")
-    await reservations.settle(pending_reservations(R1=2_000))
-    assert server.told == [("R1", [OccurrencePlacement(2_000, SHARES)])]
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = float(NOW)
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def house_with_clock(
+    answer: PossibleStart | Exception,
+) -> tuple[ReservationConfirmer, RecordingServer, Plan, Clock]:
+    server, plan, clock = RecordingServer(), Plan(answer), Clock()
+    return ReservationConfirmer(server, plan, clock), server, plan, clock  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DaemonAwayError("no answer"),
+        DaemonRefusedError(401, "no valid token"),
+        DaemonRefusedError(403, "the token is of another role"),
+        DaemonRefusedError(404, "no such cluster"),
+        AnotherAdapterError(409, "another adapter serves the cluster"),
+    ],
+)
+async def test_a_fault_that_is_not_the_users_never_refuses_a_reservation(error: Exception) -> None:
+    reservations, server, plan, clock = house_with_clock(error)
+    state = pending_reservations(R1=20_000)
+    for _ in range(12):
+        assert await reservations.settle(state)
+        assert not reservations.has_open(state)
+        clock.now += 60
+        assert reservations.has_open(state)
+    assert server.told == []
+    plan.answer = PossibleStart(20_000, SHARES, "")
+    await reservations.settle(state)
+    assert server.told == [("R1", [OccurrencePlacement(20_000, SHARES)])]
+
+
+async def test_a_reservation_that_is_too_hard_lets_others_go_first_and_is_refused_after_five_attempts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reservations, server, plan, clock = house_with_clock(QuestionTooHardError("more work than allowed"))
+    state = pending_reservations(R1=20_000, R2=20_000)
+    assert await reservations.settle(state)
+    plan.answer = PossibleStart(20_000, SHARES, "")
+    assert await reservations.settle(state)
+    assert [name for name, _ in server.told] == ["R2"]
+    plan.answer = QuestionTooHardError("more work than allowed")
+    waited = []
+    while not any(name == "R1" for name, _ in server.told):
+        begin = clock.now
+        while not reservations.has_open(state):
+            clock.now += 1
+        waited.append(clock.now - begin)
+        assert await reservations.settle(state)
+    assert waited == [5, 10, 20, 40]
+    assert server.told[-1] == ("R1", [])
+    assert "R1 was refused: more work than allowed (after 5 attempts)" in caplog.text
+    assert not reservations.has_open(state)
+    assert reservations.has_open(pending_reservations(R1=30_000)), "altered, it is another question"
+
+
+async def test_a_confirmation_that_the_server_refuses_is_tried_again_and_given_up_in_the_end() -> None:
+    reservations, server, _, clock = house_with_clock(PossibleStart(20_000, SHARES, ""))
+    state = pending_reservations(R1=20_000)
+    server.refusals = 2
+    for _ in range(3):
+        assert await reservations.settle(state)
+        clock.now += 60
+    assert server.told == [("R1", [OccurrencePlacement(20_000, SHARES)])]
+    server.refusals = 100
+    altered = pending_reservations(R1=30_000)
+    for _ in range(5):
+        assert await reservations.settle(altered)
+        clock.now += 60
+    assert not reservations.has_open(altered)
+
+
+async def test_a_clock_that_is_set_back_does_not_delay_the_next_attempt() -> None:
+    reservations, _, _, clock = house_with_clock(DaemonAwayError("no answer"))
+    state = pending_reservations(R1=20_000)
+    await reservations.settle(state)
+    assert not reservations.has_open(state)
+    clock.now -= 900
+    assert reservations.has_open(state)
 
 
 async def test_a_standing_reservation_gets_all_occurrences_or_none() -> None:
