@@ -1,4 +1,4 @@
-"""``python -m research bench …`` and ``python -m research experiment …``."""
+"""``python -m research bench …``, ``… experiment …`` and ``… streams …``."""
 
 import sys
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Final
 COMMANDS: Final = {
     "bench": ("research.benchmarks.command", "measure planner, daemon, adapter and pages on this machine"),
     "experiment": ("research.studies.command", "run a study of policies: a page, its figures and a picture"),
+    "streams": ("research.streams", "compare engines with restored ones in long random streams of events"),
 }
 """Module and summary of each command."""
 

@@ -163,6 +163,12 @@ class Shapes:
     """By name of an order: the ranks of nodes, lowest first."""
     _class_list: list[tuple[tuple[int, ...], frozenset[str]]] = declared(_FOLLOWS, make=list)
     """Capacity and properties of each class, in the order of ``_node_classes``."""
+    _class_sizes: list[int] = declared(_FOLLOWS, make=list)
+    """Number of nodes of each class, in the same order."""
+    _named_counts: dict[tuple[tuple[int, ...], tuple[frozenset[str], ...]], int] = declared(
+        FieldRule(lambda _: {}, saved=False), make=dict
+    )
+    """Number of fitting nodes, by node classes and by features that name nodes."""
 
     def derive(self) -> None:
         """Recompute the numbers of shapes and the offers of nodes."""
@@ -193,6 +199,8 @@ class Shapes:
     def _update_offers(self) -> None:
         """Update what node classes offer, and which of that may be scarce."""
         self._class_list = [(node_class.capacity, node_class.features) for node_class in self._node_classes]
+        self._class_sizes = [len(rows) for rows in self._node_classes.values()]
+        self._named_counts = {}
         names = {name: i for name, i in self.columns.items() if _may_be_scarce(name)}
         self._scarcity.set_offers(
             [
@@ -430,7 +438,7 @@ class Shapes:
         return all(self._fits(chunk, request) for chunk in _merged(request))
 
     def _fits(self, chunk: Chunk, request: Request) -> bool:
-        fit = self._row_set(chunk)[1]
+        fit = self._count_fitting_nodes(chunk)
         return fit > 0 and not (request.place is Place.SCATTER and chunk.count > fit)
 
     def _find_unmet_in_chunk(
@@ -462,7 +470,7 @@ class Shapes:
                     (node_class, rows) for node_class, rows in nodes if node_class.capacity[column] >= need
                 ]
         with_what = f" with {wanted}" if wanted else ""
-        fit = self._row_set(chunk)[1]
+        fit = self._count_fitting_nodes(chunk)
         if fit == 0:
             return Never(f"no single node{with_what} has all that a unit needs{part}")
         return Never(f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit")
@@ -498,16 +506,13 @@ class Shapes:
             amounts.append(("vmem", chunk.vmem))
         return [(name, n) for name, n in amounts if n > 0]
 
-    def _row_set(
-        self, chunk: Chunk, avoids: frozenset[str] = frozenset(), order: str = ""
-    ) -> tuple[int, int]:
-        """Return the row set (first index, length) of the nodes that could hold a unit when empty and up,
-        without nodes that the request ``avoids``. The ranks of the ``order`` precede the costs of scarcity.
+    def _fitting_classes(
+        self, chunk: Chunk, named: Iterable[tuple[str, int]], by_name: bool
+    ) -> tuple[int, ...]:
+        """Return the node classes that could hold a unit with these amounts; features are compared only if
+        they name no nodes.
         """
-        ranks = self._node_orders.get(order) if order else None
-        named = self._amounts(chunk)
         amounts = [(self.columns.get(name, -1), need) for name, need in named]
-        by_name = self._names_nodes(chunk)
         fit: list[int] = []
         for i, (capacity, features) in enumerate(self._class_list):
             for column, need in amounts:  # no generator, for speed: each arrival calls this twice
@@ -516,9 +521,45 @@ class Shapes:
             else:
                 if by_name or not chunk.features or matches(chunk.features, features):
                     fit.append(i)
+        return tuple(fit)
+
+    def _count_fitting_nodes(self, chunk: Chunk) -> int:
+        """Return the number of nodes that could hold a unit when empty and up.
+
+        Adds no row set: sets are part of the saved state, and whether a request is checked depends on what
+        the process remembers of earlier requests.
+        """
+        by_name = self._names_nodes(chunk)
+        classes = self._fitting_classes(chunk, self._amounts(chunk), by_name)
+        if not by_name:
+            return sum(self._class_sizes[i] for i in classes)
+        key = (classes, chunk.features)
+        found = self._named_counts.get(key)
+        if found is None:
+            if len(self._named_counts) >= _KEPT:
+                self._named_counts.clear()
+            names = {row: name for name, row in self._nodes.items()}
+            members = list(self._node_classes.items())
+            found = sum(
+                matches(chunk.features, members[i][0].features | {names[row]})
+                for i in classes
+                for row in members[i][1]
+            )
+            self._named_counts[key] = found
+        return found
+
+    def _row_set(
+        self, chunk: Chunk, avoids: frozenset[str] = frozenset(), order: str = ""
+    ) -> tuple[int, int]:
+        """Return the row set (first index, length) of the nodes that could hold a unit when empty and up,
+        without nodes that the request ``avoids``. The ranks of the ``order`` precede the costs of scarcity.
+        """
+        ranks = self._node_orders.get(order) if order else None
+        named = self._amounts(chunk)
+        by_name = self._names_nodes(chunk)
+        classes = self._fitting_classes(chunk, named, by_name)
         # Sets are shared by their node classes and costs or, where nodes are named, by
         # the names too.
-        classes = tuple(fit)
         costs = self._scarcity.costs(self._scarcity.request_key(named, chunk.features), classes)
         key: _SetKey = (
             *(classes, chunk.features if by_name else (), avoids, costs),

@@ -4,9 +4,13 @@ from random import Random
 
 import pytest
 
-from tests.engine.chaos.streams import KINDS, QUEUE_KINDS, stream
+from schedd.dialect import parse_torque
+from schedd.service.settings.site import SiteSettings
+from tests.engine.chaos.features import FEATURE_KINDS, random_site
+from tests.engine.chaos.streams import KINDS, QUEUE_KINDS, encoded, stream
+from tests.engine.chaos.values import NODES
 
-_KINDS = [*KINDS, *QUEUE_KINDS]
+_KINDS = [*KINDS, *QUEUE_KINDS, *FEATURE_KINDS]
 
 
 @pytest.mark.parametrize("seed", range(2 * len(KINDS)))
@@ -19,8 +23,34 @@ def test_a_restored_engine_decides_the_same_under_a_queue_policy(seed: int) -> N
     stream(QUEUE_KINDS[seed](Random(seed)), 60)
 
 
+@pytest.mark.parametrize("seed", range(len(FEATURE_KINDS)))
+def test_a_restored_engine_decides_the_same_with_all_features(seed: int) -> None:
+    """The policy changes at run time and at restarts, too."""
+    stream(FEATURE_KINDS[seed](Random(seed)), 60)
+
+
+def test_a_check_of_a_request_against_the_nodes_changes_no_saved_state() -> None:
+    """What was checked is remembered by a process only, so a restored engine checks it again."""
+    world = KINDS[0](Random(1), every_call=False)
+    world.begin(7)
+    state = world.compared.engine.state
+    before = encoded(world.compared.engine)
+    for nodes in ("1:ppn=3", "2:ppn=2:big", "n2:ppn=2+n1:ppn=1", "1:ppn=64", "n2:ppn=9", "1:none"):
+        request = parse_torque({"nodes": nodes}, known_nodes=NODES)
+        state.nevers.clear()
+        assert state.plan.fits_on_nodes(request) == (state.find_unmet_requirement(request) is None)
+    assert encoded(world.compared.engine) == before
+
+
+def test_policies_of_random_streams_are_valid() -> None:
+    for seed in range(50):
+        SiteSettings.model_validate(random_site(Random(seed)))
+    for kind in FEATURE_KINDS:
+        SiteSettings.model_validate(kind.settings.site)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("seed", range(100, 128))
 def test_a_restored_engine_decides_the_same_in_a_random_stream_of_ten_thousand_steps(seed: int) -> None:
     stream(_KINDS[seed % len(_KINDS)](Random(seed), every_call=False), 10_000)

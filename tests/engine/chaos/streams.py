@@ -153,6 +153,13 @@ class Compared:
         for one in self._all():
             one.resume()
 
+    def restart(self, settings: EngineSettings) -> None:
+        """Continue all engines from checkpoints under other settings."""
+        self.engine = Engine.restore(encoded(self.engine), settings)
+        self.other = Engine.restore(encoded(self.other), settings)
+        if self.fresh is not None:
+            self.fresh = Engine.restore(encoded(self.fresh), settings)
+
     def _all(self) -> list[Engine]:
         return [self.engine, self.other, *([self.fresh] if self.fresh is not None else [])]
 
@@ -259,6 +266,24 @@ class Stream(Chaos):
         self._deliver()
 
     # ---- acts -----------------------------------------------------------------------------------
+
+    def more_acts(self) -> list[tuple[int, Callable[[], None]]]:
+        """Return the acts that streams have besides those of all random lives, with their weights."""
+        return [
+            (1, self.set_account),
+            (1, self.move_amount),
+            (1, self.count_licence),
+            (1, self.use_licence),
+            (1, self.wish_power),
+            (1, self.read_watts),
+            (2, self.obey_switch),
+            (1, self.submit_held),
+            (1, self.act_on_transfer),
+            (2, self.do_transfer_step),
+            (1, self.skip_batch),
+            (1, self.set_clock_back),
+            (1, self.clock_jumps),
+        ]
 
     def set_account(self) -> None:
         choice = self.random.choice
@@ -476,22 +501,7 @@ def stream(world: Stream, steps: int) -> None:
     random = world.random
     world.begin(random.randint(0, 1 << 30))
     for _ in range(steps):
-        more: list[tuple[int, Callable[[], None]]] = [
-            (1, world.set_account),
-            (1, world.move_amount),
-            (1, world.count_licence),
-            (1, world.use_licence),
-            (1, world.wish_power),
-            (1, world.read_watts),
-            (2, world.obey_switch),
-            (1, world.submit_held),
-            (1, world.act_on_transfer),
-            (2, world.do_transfer_step),
-            (1, world.skip_batch),
-            (1, world.set_clock_back),
-            (1, world.clock_jumps),
-        ]
-        possible = acts(world, random) + more
+        possible = acts(world, random) + world.more_acts()
         random.choices([act for _, act in possible], [weight for weight, _ in possible])[0]()
         world.every_job_has_an_answer()
         world.what_is_told_is_of_jobs_that_wait()
