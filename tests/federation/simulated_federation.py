@@ -239,6 +239,7 @@ class SimulatedFederation:
         seed: int = 0,
         openpbs: str = "",
         speeds: Mapping[str, float] | None = None,
+        recheck: str = "1s",
         **groups: Any,
     ) -> None:
         self.chance = random.Random(seed)
@@ -266,7 +267,7 @@ class SimulatedFederation:
                     }
                     for name in names
                 },
-                "routing": {"recheck": "1s", "poll": 0.1},
+                "routing": {"recheck": recheck, "poll": 0.1},
                 "coallocation": {"gain": "5s", **groups},
             }
         )

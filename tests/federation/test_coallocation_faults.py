@@ -21,7 +21,7 @@ def test_many_random_fault_sequences(tmp_path: Path, seed: int) -> None:
 
 
 def play(directory: Path, seed: int) -> None:
-    simulation = SimulatedFederation(directory, "abc", seed)
+    simulation = SimulatedFederation(directory, "abc", seed, recheck="10s")
     chance = simulation.chance
     names = []
     for cluster in "abc":
