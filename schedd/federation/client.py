@@ -45,6 +45,10 @@ class FederationClient:
             "Sequence[FederatedClusterView]", self._http.request("GET", "/v1/federation/clusters")["clusters"]
         )
 
+    def now(self) -> int:
+        """The time by the federation's clock, in epoch seconds."""
+        return int(self._http.request("GET", "/v1/federation/clusters")["now"])
+
     def report(self) -> FederationReport:
         """Outcomes of jobs, co-allocations and bags."""
         return cast("FederationReport", self._http.request("GET", "/v1/federation/report"))

@@ -56,17 +56,15 @@ def test_demo_shows_planned_and_actual_starts_and_ends_on_time() -> None:
 
 def _check_table(out: str) -> list[str]:
     """The rows are complete, and agree with the summary. Returns the queued jobs."""
-    queued = re.findall(r"^\w{3} \d\d:\d\d ([\d\[\]]+\.demo) +queued ", out, re.MULTILINE)
-    started = re.findall(
-        r"^\w{3} \d\d:\d\d ([\d\[\]]+\.demo) +started .*(on time|earlier|later)", out, re.MULTILINE
-    )
+    queued = re.findall(r"^\w{3} \d\d:\d\d ([\d\[\]]+\.\w+) +queued ", out, re.MULTILINE)
+    started = re.findall(r"^\w{3} \d\d:\d\d ([\d\[\]]+\.\w+) +started .*$", out, re.MULTILINE)
     assert all(len(line) <= 80 for line in out.splitlines()), "it fits a terminal"
     link = re.search(r"http://\S+/dashboard/enter\?key=\S+", out)
     assert link is not None
     assert re.search(r"^  admin +\S{20,}$", out, re.MULTILINE)
     assert re.search(r"^  user1 \(a user\) +\S{20,}$", out, re.MULTILINE)
-    assert started
-    assert {job for job, _ in started} <= set(queued)
+    assert re.search(r"started .*(on time|earlier|later)", out)
+    assert set(started) <= set(queued)
     count = re.search(r"^(\d+) jobs queued, (\d+) started", out, re.MULTILINE)
     assert count is not None
     assert (int(count[1]), int(count[2])) == (len(queued), len(started))
@@ -80,24 +78,27 @@ def _check_table(out: str) -> list[str]:
 
 @pytest.mark.timeout(WAIT)
 @pytest.mark.parametrize(
-    ("number", "server", "through"),
+    ("number", "options", "cluster", "through"),
     [
-        (signal.SIGINT, "torque", ()),
+        (signal.SIGINT, ("--federation", "2"), "north", ()),
         # as a shell starts it behind "&"
-        (signal.SIGTERM, "openpbs", ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")),
+        (signal.SIGTERM, ("--server", "openpbs"), "demo", ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")),
     ],
 )
 def test_demo_takes_jobs_and_a_signal_ends_it_with_its_processes(
-    number: signal.Signals, server: str, through: tuple[str, ...]
+    number: signal.Signals, options: tuple[str, ...], cluster: str, through: tuple[str, ...]
 ) -> None:
-    process = demo("--server", server, through=through)
+    process = demo(*options, through=through)
     try:
         said = _read_until_start(process)
-        _check_logins(said)
-        _check_scene(said)
-        _check_submissions(said)
+        _check_logins(said, cluster)
+        _check_scene(said, cluster)
+        _check_submissions(said, cluster)
+        several = "--federation" in options
+        if several:
+            _check_federation(said)
         parts = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(parts) == 2, "the daemon and the adapter"
+        assert len(parts) == (4 if several else 2), "the daemon, the adapters, and a federation of several"
     finally:
         process.send_signal(number)
         out, err = process.communicate(timeout=WAIT)
@@ -118,27 +119,27 @@ def _read_until_start(process: subprocess.Popen[str]) -> str:
     return said
 
 
-def _check_logins(said: str) -> None:
+def _check_logins(said: str, cluster: str) -> None:
     """Log in by the link repeatedly and by the printed tokens."""
     link = re.findall(r"http://\S+/dashboard/enter\?key=\S+", said)[0]
     base = link.partition("/dashboard")[0]
     for _ in range(2):
         with httpx2.Client() as browser:
             assert browser.get(link).status_code == 303
-            page = browser.get(f"{base}/dashboard/demo/admin")
+            page = browser.get(f"{base}/dashboard/{cluster}/admin")
             assert page.status_code == 200
     for name, role in (("admin", "admin"), (r"user1 \(a user\)", "user")):
         token = re.findall(rf"^  {name} +(\S+)$", said, re.MULTILINE)[0]
         answer = httpx2.post(f"{base}/dashboard/login", data={"token": token})
         assert answer.status_code == 303
-        asked = httpx2.get(f"{base}/v1/clusters/demo", headers={"Authorization": f"Bearer {token}"})
+        asked = httpx2.get(f"{base}/v1/clusters/{cluster}", headers={"Authorization": f"Bearer {token}"})
         assert asked.status_code == 200, role
 
 
-def _check_scene(said: str) -> None:
+def _check_scene(said: str, cluster: str) -> None:
     """The cluster has reservations, watts and prices; user1 has example jobs and gets mail."""
     base, token = _user_access(said)
-    with httpx2.Client(base_url=f"{base}/v1/clusters/demo") as client:
+    with httpx2.Client(base_url=f"{base}/v1/clusters/{cluster}") as client:
         reservations = client.get("/reservations").json()["reservations"]
         names = {one["name"].partition("@")[0] for one in reservations}
         assert names == {"memory", "course"}
@@ -154,37 +155,40 @@ def _check_scene(said: str) -> None:
         question = {"request": "nodes=1:ppn=4,walltime=10:00:00"}
         assert client.post("/what-if", json=question).json()["cost"] > 0
     with _login(base, token) as browser:
-        assert wait_for(lambda: "to user1@demo.example" in browser.get("/dashboard/demo/mailbox").text)
+        assert wait_for(lambda: "to user1@demo.example" in browser.get(f"/dashboard/{cluster}/mailbox").text)
 
 
-def _check_submissions(said: str) -> None:
+def _check_submissions(said: str, cluster: str) -> None:
     """A job comes from the shell by the printed command, another one from the page."""
     base, token = _user_access(said)
-    shell = re.findall(r"^  echo .*\n.*\n.*$", said, re.MULTILINE)[0]
-    command = shell.replace(" schedd demo", f" {sys.executable} -m schedd.cli.main demo")
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"\d+\.demo\n", done.stdout)
+    job = _run_printed(r"^  echo .* \\\n(?:.* \\\n)+.*$", said)
+    assert re.fullmatch(rf"\d+\.{cluster}", job)
+    known = wait_for(partial(_known_job, base, cluster, job))
+    assert known["owner"].partition("@")[0] == "user1"
     with _login(base, token) as browser:
-        page = browser.get("/dashboard/demo/submit").text
+        path = f"/dashboard/{cluster}/submit"
+        page = browser.get(path).text
         assert "Likely" in page or "Would start now" in page
         fields = dict(re.findall(r'name="(csrf|request|name)" value="([^"]*)"', page))
-        script = "sleep 60"
-        tried = browser.post("/dashboard/demo/submit", data={**fields, "script": script, "act": "what-if"})
+        script = "sleep 3600"
+        tried = browser.post(
+            f"/dashboard/{cluster}/submit", data={**fields, "script": script, "act": "what-if"}
+        )
         assert tried.status_code == 200
-        sent = browser.post("/dashboard/demo/submit", data={**fields, "script": script, "act": "submit"})
+        sent = browser.post(
+            f"/dashboard/{cluster}/submit", data={**fields, "script": script, "act": "submit"}
+        )
         assert sent.status_code == 303
+        job = sent.headers["location"].partition("done=")[2]
+        assert wait_for(partial(_known_job, base, cluster, job))["name"] == fields["name"]
         for wrong in ("#PBS -X", "#PBS -q nowhere"):
             refused = browser.post(
-                "/dashboard/demo/submit",
+                path,
                 data={**fields, "request": "", "script": f"{wrong}\nsleep 1", "act": "submit"},
             )
             assert refused.status_code == 422
             assert 'role="alert"' in refused.text
-    submitted = done.stdout.strip(), sent.headers["location"].partition("done=")[2]
-    known = [wait_for(partial(_known_job, base, job)) for job in submitted]
-    assert [job["owner"].partition("@")[0] for job in known] == ["user1", "user1"]
-    assert known[1]["name"] == fields["name"]
-    nameless = httpx2.post(f"{base}/v1/clusters/demo/submissions", json={"script": "sleep 1"})
+    nameless = httpx2.post(f"{base}/v1/clusters/{cluster}/submissions", json={"script": "sleep 1"})
     assert nameless.status_code == 401
 
 
@@ -210,8 +214,33 @@ def _login(base: str, token: str) -> Iterator[httpx2.Client]:
         yield browser
 
 
-def _known_job(base: str, job: str) -> dict[str, Any]:
-    answer = httpx2.get(f"{base}/v1/clusters/demo/jobs/{job}")
+def _check_federation(said: str) -> None:
+    """A job that is submitted by the printed command goes to a cluster, at the clusters' time."""
+    url = re.findall(r"SCHEDD_FEDERATION=(\S+)", said)[0]
+    job = _run_printed(r"^  export .* \\\n.*\n.* submit .*$", said)
+    with httpx2.Client(base_url=f"{url}/v1/federation", timeout=WAIT_S) as client:
+        client.headers["Authorization"] = f"Bearer {_user_access(said)[1]}"
+
+        def routed() -> dict[str, Any]:
+            one: dict[str, Any] = client.get(f"/jobs/{job}").json()
+            return one if one["cluster"] else {}
+
+        found = wait_for(routed)
+        assert found["cluster"] in ("north", "south")
+        assert found["owner"] == "user1@demo"
+        assert client.get("/clusters").json()["now"] > time.time()
+
+
+def _run_printed(pattern: str, said: str) -> str:
+    """Run the printed shell command that the pattern matches; return what it prints."""
+    shell = re.findall(pattern, said, re.MULTILINE)[0]
+    command = re.sub(r"(^| )schedd (demo|submit)", rf"\1{sys.executable} -m schedd.cli.main \2", shell)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def _known_job(base: str, cluster: str, job: str) -> dict[str, Any]:
+    answer = httpx2.get(f"{base}/v1/clusters/{cluster}/jobs/{job}")
     found: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
     return found
 
@@ -235,6 +264,8 @@ def test_demo_plays_a_log(tmp_path: Path) -> None:
         (["--nodes", "0"], "--nodes 0: must be from 1 to 20,000"),
         (["--jobs", "200000"], "--jobs 200000: must be from 1 to 100,000"),
         (["--log", "x.swf", "--nodes", "5"], "leave out --nodes or --log"),
+        (["--federation", "1"], "--federation 1: must be from 2 to 5"),
+        (["--federation", "3", "--server", "openpbs"], "--federation: leave out --log and --server"),
         (["--exit-after", "-1"], "--exit-after -1.0: must be at least 0"),
     ],
 )

@@ -8,6 +8,7 @@ import sys
 import time
 import webbrowser
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -17,8 +18,8 @@ from schedd.cli.demo.qsub import make_parser as make_qsub_parser
 from schedd.cli.demo.qsub import run as run_qsub
 
 if TYPE_CHECKING:
-    from schedd.cli.demo.arrivals import DemoWorkload
     from schedd.cli.demo.processes import DemoLogins
+    from schedd.cli.demo.run import DemoCluster
 
 __all__ = ["make_parser", "run"]
 
@@ -30,6 +31,10 @@ _MOST_NODES = 20_000
 _MOST_JOBS = 100_000
 _FAMILIES = {"torque": ("TORQUE", "nodes=4:ppn=16"), "openpbs": ("OpenPBS", "select=4:ncpus=16")}
 """How each kind of server is called, and a request in its notation."""
+_CLUSTER_NAMES = ("north", "south", "east", "west", "centre")
+"""Names of a federation's clusters."""
+_OTHER_SEED = 1_000
+"""Difference between the seeds of two clusters."""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -55,6 +60,12 @@ def make_parser() -> argparse.ArgumentParser:
         help="port on loopback, 0 for any free one (8080, or any free one if that is taken)",
     )
     add("--open", action="store_true", help="open the dashboard in a browser, if there is a screen")
+    add(
+        "--federation",
+        type=int,
+        metavar="CLUSTERS",
+        help=f"that many clusters, up to {len(_CLUSTER_NAMES)}, and a federation over them",
+    )
     add("--server", choices=list(_FAMILIES), default="torque", help="server to emulate (torque)")
     add("--seed", type=int, default=1, help="random seed of the workload model (1)")
     make_qsub_parser(parser.add_subparsers(dest="act", metavar="ACT", title="acts"))
@@ -95,13 +106,19 @@ def _run_demo_command(args: argparse.Namespace) -> int:
     try:
         _check_arguments(args)
         if args.log is not None:
-            workload: DemoWorkload | SteadyWorkload = workload_from_log(
-                read_traces([args.log])[0], _CPUS, args.jobs
-            )
+            log = workload_from_log(read_traces([args.log])[0], _CPUS, args.jobs)
+            clusters = [DemoCluster("demo", log)]
             speed = _SPEED if args.speed is None else args.speed
         else:
-            workload = SteadyWorkload(args.nodes or _NODES, _CPUS, args.jobs or _JOBS, args.seed)
-            speed = workload.speed(_SPEED, _free_cores()) if args.speed is None else args.speed
+            names = _CLUSTER_NAMES[: args.federation] if args.federation else ("demo",)
+            size = args.nodes or _NODES, _CPUS, args.jobs or _JOBS
+            workloads = [
+                SteadyWorkload(*size, args.seed + _OTHER_SEED * number) for number in range(len(names))
+            ]
+            clusters = [DemoCluster(*one) for one in zip(names, workloads, strict=True)]
+            cores = _free_cores() / len(clusters)
+            speed = min(workload.speed(_SPEED, cores) for workload in workloads)
+            speed = speed if args.speed is None else args.speed
         clock = ScaledClock(int(time.time()), speed)
     except (TraceError, ValueError, OSError) as error:
         print(f"schedd demo: {error}", file=sys.stderr)
@@ -111,7 +128,6 @@ def _run_demo_command(args: argparse.Namespace) -> int:
     # The clock begins to count while the daemon compiles: jobs arrive only once it is ready.
     with TemporaryDirectory(prefix="schedd-demo-") as directory:
         say.step("starting the daemon")
-        clusters = [DemoCluster("demo", workload)]
         # A log's jobs get no reservations in their way.
         nodes = {
             one.name: [node.name for node in one.workload.nodes if isinstance(one.workload, SteadyWorkload)]
@@ -120,10 +136,11 @@ def _run_demo_command(args: argparse.Namespace) -> int:
         part, logins = start_daemon(clock, args.port, Path(directory), nodes, args.server)
         try:
             url = f"http://127.0.0.1:{part.greeting()}"
-            say(_introduction(url, len(workload.nodes), workload.cpus, speed, logins, args.server))
+            say(_introduction(url, clusters, speed, logins, args.server))
             if args.open:
                 _open_browser(f"{url}/dashboard/enter?key={logins.key}")
-            demo = DemoRun(part, url, logins, clock, args.server, say)
+            describe = partial(_federation_introduction, token=logins.user)
+            demo = DemoRun(part, url, logins, clock, args.server, say, describe)
             asyncio.run(demo.run(clusters, args.exit_after))
         except DemoError as error:
             say.end()
@@ -142,6 +159,11 @@ def _check_arguments(args: argparse.Namespace) -> None:
         raise ValueError(f"--speed {args.speed}: must be above 0")
     if args.log is not None and args.nodes is not None:
         raise ValueError("--nodes: a log says itself how large its machine was; leave out --nodes or --log")
+    if args.federation is not None:
+        if args.log is not None or args.server != "torque":
+            raise ValueError("--federation: leave out --log and --server; its clusters run TORQUE")
+        if not 2 <= args.federation <= len(_CLUSTER_NAMES):
+            raise ValueError(f"--federation {args.federation}: must be from 2 to {len(_CLUSTER_NAMES)}")
     for name, value, most in (("nodes", args.nodes, _MOST_NODES), ("jobs", args.jobs, _MOST_JOBS)):
         if value is not None and not 1 <= value <= most:
             raise ValueError(f"--{name} {value}: must be from 1 to {most:,}")
@@ -153,12 +175,21 @@ def _free_cores() -> float:
     return max(cores / 4, cores - os.getloadavg()[0])
 
 
-def _introduction(url: str, nodes: int, procs: int, speed: float, logins: "DemoLogins", server: str) -> str:
-    base = f"{url}/v1/clusters/demo"
+def _introduction(
+    url: str, clusters: "Sequence[DemoCluster]", speed: float, logins: "DemoLogins", server: str
+) -> str:
+    first = clusters[0]
+    base = f"{url}/v1/clusters/{first.name}"
     protocol, size = _FAMILIES[server]
+    servers, its = "An emulated pbs_server", "its"
+    several = ""
+    if len(clusters) > 1:
+        servers, its = f"{len(clusters)} emulated pbs_servers", "their"
+        several = f"\\\n    --cluster {first.name} "
     return f"""\
-An emulated pbs_server: {nodes:,} nodes, {procs:,} cpus; {speed:g} s pass there in 1 s.
-pbs-adapter starts its jobs over {protocol}'s protocol, as schedd decides.
+{servers}: {len(first.workload.nodes):,} nodes, {first.workload.cpus:,} cpus{" each" * bool(several)}; \
+{speed:g} s pass there in 1 s.
+pbs-adapter starts {its} jobs over {protocol}'s protocol, as schedd decides.
 
 Dashboard, logged in as admin (the link works until the demo ends):
   {url}/dashboard/enter?key={logins.key}
@@ -168,7 +199,7 @@ Tokens to log in with, or for the API:
 Submit a job as user1, from another shell or on the page Submit:
   echo 'sleep 1800' | SCHEDD_URL={url} \\
     SCHEDD_TOKEN={logins.user} \\
-    {_command_name()} demo qsub -l {size},walltime=1:00:00
+    {_command_name()} demo qsub {several}-l {size},walltime=1:00:00
 Mail to user1 is on the page Mailbox.
 API, to read without a token:
   {url}/docs
@@ -178,6 +209,18 @@ When would a job start, before you submit it?
     -H 'Content-Type: application/json' \\
     -d '{{"request": "{size},walltime=02:00:00"}}'
 Ctrl-C ends the demo.
+"""
+
+
+def _federation_introduction(url: str, token: str) -> str:
+    return f"""\
+A federation of all clusters; log in with a token from above:
+  {url}/dashboard/
+Submit a job to it as user1, and see where it goes:
+  export SCHEDD_FEDERATION={url} \\
+    SCHEDD_TOKEN={token}
+  echo 'sleep 1800' | {_command_name()} submit -l nodes=2:ppn=8,walltime=1:00:00
+  {_command_name()} showq --federation
 """
 
 

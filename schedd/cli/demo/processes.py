@@ -14,11 +14,20 @@ from typing import Any
 from schedd.cli.demo.scene import site_settings
 from schedd.service.cluster.clock import ScaledClock
 
-__all__ = ["MAIL_DOMAIN", "DemoError", "DemoLogins", "DemoProcess", "start_adapter", "start_daemon"]
+__all__ = [
+    "MAIL_DOMAIN",
+    "DemoError",
+    "DemoLogins",
+    "DemoProcess",
+    "start_adapter",
+    "start_daemon",
+    "start_federation",
+]
 
 MAIL_DOMAIN = "demo.example"
 """Domain of the demo's mailbox."""
 _PORT = 8080
+_REALM = "demo"
 _SLACK_S = 1_800
 _END_S = 20
 # Real seconds allowed for messages on a busy machine; each is many seconds of the cluster.
@@ -35,6 +44,7 @@ class DemoLogins:
     adapter: str
     admin: str
     user: str
+    federation: str
     key: str
 
 
@@ -106,7 +116,7 @@ def start_daemon(
     loopback; None: the default one, or any free port if that is taken. Its database is a file in
     ``directory``.
     """
-    logins = DemoLogins(*(secrets.token_urlsafe(24) for _ in range(4)))
+    logins = DemoLogins(*(secrets.token_urlsafe(24) for _ in range(5)))
     cluster = {
         "slack": f"{_SLACK_S}+0.5w",
         "start_rate": 0,
@@ -134,6 +144,7 @@ def start_daemon(
                     ("demo", "adapter", logins.adapter),
                     ("you", "admin", logins.admin),
                     ("user1", "user", logins.user),
+                    ("federation", "federation", logins.federation),
                 )
             ],
         },
@@ -161,9 +172,12 @@ def start_adapter(
     token: str,
     directory: Path,
     family: str,
+    *,
+    transfers: bool,
 ) -> DemoProcess:
-    """Start the adapter between a cluster's emulated server and the daemon. It greets with the port on which
-    it takes commands, or with None if they come over its own connection.
+    """Start the adapter between a cluster's emulated server and the daemon; with ``transfers`` it submits
+    jobs for a federation. It greets with the port on which it takes commands, or with None if they come over
+    its own connection.
     """
     settings = {
         "cluster": cluster,
@@ -180,9 +194,51 @@ def start_adapter(
         "poll.gap": 0.02,
         "poll.snapshot": _cluster_seconds(clock, _LATE_S, 600),
         "run.busy_wait": 0.05,
+        "transfers": transfers,
     }
     arguments = {"settings": settings, "token": token, **_clock_arguments(clock)}
     return DemoProcess("the adapter", "schedd.cli.demo.adapter", arguments)
+
+
+def start_federation(
+    clock: ScaledClock, url: str, logins: DemoLogins, clusters: Sequence[str], directory: Path
+) -> DemoProcess:
+    """Start a federation of these clusters of the daemon at ``url``. It greets with its port."""
+    members = {
+        name: {
+            "url": url,
+            "cluster": name,
+            "token_file": str(directory / "federation.token"),
+            "disclosure": "plan",
+            "realms": [_REALM],
+        }
+        for name in clusters
+    }
+    settings = {
+        "name": "demo",
+        "server": {"token_file": str(directory / "users.tokens")},
+        "store": {"url": f"sqlite:///{directory}/federation.sqlite"},
+        "routing": {"poll": 1.0, "recheck": 5},
+        # Seconds of the clusters; there must be time for messages.
+        "coallocation": {
+            "limit": min(3_600, _cluster_seconds(clock, _LATE_S, 60)),
+            "lead": min(1_800, _cluster_seconds(clock, _SOON_S, 20)),
+            "notice": min(7_200, _cluster_seconds(clock, 4 * _SOON_S, 60)),
+            "expiry": min(3_600, _cluster_seconds(clock, _LATE_S, 30)),
+        },
+        "clusters": members,
+    }
+    files = {
+        "federation.token": logins.federation,
+        "users.tokens": f"user user1@{_REALM} {logins.user}\nadmin you@{_REALM} {logins.admin}\n",
+    }
+    arguments = {
+        "settings": settings,
+        "files": files,
+        "directory": str(directory),
+        **_clock_arguments(clock),
+    }
+    return DemoProcess("the federation", "schedd.cli.demo.federation", arguments)
 
 
 def _digest(token: str) -> str:

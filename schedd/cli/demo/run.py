@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, TextIO
 import httpx2
 
 from schedd.cli.demo.arrivals import DemoWorkload
-from schedd.cli.demo.processes import DemoError, DemoLogins, DemoProcess, start_adapter
+from schedd.cli.demo.processes import DemoError, DemoLogins, DemoProcess, start_adapter, start_federation
 from schedd.cli.demo.scene import SUBSCRIPTION, submit_example_jobs
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
@@ -168,9 +168,10 @@ class DemoCluster:
 
 
 class DemoRun:
-    """A running demo: emulated servers with their adapters, for a running daemon.
+    """A running demo: emulated servers with their parts, for a running daemon.
 
-    ``daemon`` is its process, and ``url`` its address. The servers are of one ``family``.
+    ``daemon`` is its process, and ``url`` its address. The servers are of one ``family``. Several clusters
+    also get a federation, which ``describe_federation`` introduces by its address.
     """
 
     def __init__(
@@ -181,6 +182,7 @@ class DemoRun:
         clock: ScaledClock,
         family: str,
         say: DemoOutput,
+        describe_federation: Callable[[str], str],
     ) -> None:
         self._daemon = daemon
         self._url = url
@@ -188,11 +190,14 @@ class DemoRun:
         self._clock = clock
         self._family = family
         self._say = say
+        self._describe_federation = describe_federation
         self._table = DemoTable(max(60, int(clock.speed * _TOLERATED_S)))
         self._trials: list[EmulatorTrial] = []
+        self._names: list[str] = []
 
     async def run(self, clusters: Sequence[DemoCluster], seconds: float | None) -> None:
         """Run the workloads for a number of real seconds, or until their jobs are over. Raises DemoError."""
+        self._names = [one.name for one in clusters]
         headers = {"Authorization": f"Bearer {self._logins.admin}"}
         async with (
             httpx2.AsyncClient(base_url=self._url, timeout=30, trust_env=False, headers=headers) as client,
@@ -200,15 +205,17 @@ class DemoRun:
         ):
             await _await_ready(client, self._daemon, self._say)
             self._say.step("starting the adapters" if len(clusters) > 1 else "starting the adapter")
-            adapters = []
+            parts = []
             reporters = []
             for one in clusters:
                 trial = await stack.enter_async_context(self._emulate(one))
                 self._trials.append(trial)
-                adapters.append(await self._start_adapter(one.name, trial, stack))
+                parts.append(await self._start_adapter(one.name, trial, stack))
                 reporters.append(_DemoReporter(client, trial, self._say, self._table))
                 await self._subscribe(client, one.name)
-            stack.push_async_callback(self._report_end, client, clusters)
+            stack.push_async_callback(self._report_end, client)
+            if len(clusters) > 1:
+                parts.append(await self._start_federation(stack))
             for one, trial in zip(clusters, self._trials, strict=True):
                 if isinstance(one.workload, SteadyWorkload):
                     trial.feed.arrivals = _endless_arrivals(one.workload, trial)
@@ -218,7 +225,7 @@ class DemoRun:
                     submit_example_jobs(trial.server)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._watch(reporters, adapters)
+                    await self._watch(reporters, parts)
 
     def _emulate(self, cluster: DemoCluster) -> AbstractAsyncContextManager[EmulatorTrial]:
         fixed = cluster.workload.arrivals if isinstance(cluster.workload, DemoWorkload) else ()
@@ -239,7 +246,14 @@ class DemoRun:
         server.cluster.attributes[_HISTORY_ATTRIBUTE[self._family]] = history
         directory = Path(stack.enter_context(TemporaryDirectory(prefix="schedd-demo-")))
         adapter = start_adapter(
-            self._clock, name, trial.address, self._url, self._logins.adapter, directory, self._family
+            self._clock,
+            name,
+            trial.address,
+            self._url,
+            self._logins.adapter,
+            directory,
+            self._family,
+            transfers=len(self._names) > 1,
         )
         stack.push_async_callback(asyncio.to_thread, adapter.end)
         port = await asyncio.to_thread(adapter.greeting)
@@ -260,7 +274,7 @@ class DemoRun:
         if answer.is_error:
             raise DemoError(f"POST {path}: {answer.status_code}: {answer.text[:300]}")
 
-    async def _watch(self, reporters: Sequence[_DemoReporter], adapters: Sequence[DemoProcess]) -> None:
+    async def _watch(self, reporters: Sequence[_DemoReporter], parts: Sequence[DemoProcess]) -> None:
         while True:
             over = all(trial.finished for trial in self._trials)
             for reporter in reporters:
@@ -268,15 +282,24 @@ class DemoRun:
             self._table.ended = sum(trial.summary().ended for trial in self._trials)
             if over:
                 return
-            if not all(adapter.alive for adapter in adapters):
-                raise DemoError("the adapter ended")
+            if not all(adapter.alive for adapter in parts):
+                raise DemoError("an adapter or the federation ended")
             await asyncio.sleep(_POLL_S)
 
-    async def _report_end(self, client: httpx2.AsyncClient, clusters: Sequence[DemoCluster]) -> None:
+    async def _start_federation(self, stack: AsyncExitStack) -> DemoProcess:
+        """Start the federation of all clusters, and say how to use it."""
+        directory = Path(stack.enter_context(TemporaryDirectory(prefix="schedd-demo-")))
+        federation = start_federation(self._clock, self._url, self._logins, self._names, directory)
+        stack.push_async_callback(asyncio.to_thread, federation.end)
+        url = f"http://127.0.0.1:{await asyncio.to_thread(federation.greeting)}"
+        self._say(self._describe_federation(url))
+        return federation
+
+    async def _report_end(self, client: httpx2.AsyncClient) -> None:
         """Print the summary. A daemon that ended has already said why."""
         breaches = 0
-        for one in clusters:
-            status = await _query_cluster(client, one.name) if self._daemon.alive else None
+        for name in self._names:
+            status = await _query_cluster(client, name) if self._daemon.alive else None
             if status is None:
                 return
             breaches += int(status["breaches"])

@@ -101,9 +101,10 @@ class FederatedClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederatedClustersView:
-    """The clusters of the federation."""
+    """The clusters of the federation; ``now`` is the time by its clock, in epoch seconds."""
 
     clusters: Sequence[FederatedClusterView]
+    now: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

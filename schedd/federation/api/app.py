@@ -186,7 +186,7 @@ def _get_readiness(federation: LeadingFederation) -> FederationReadiness:
 
 def _list_clusters(federation: LeadingFederation, _: Caller) -> FederatedClustersView:
     """The clusters, whether they answer, and what of them is shown."""
-    return FederatedClustersView(clusters=cluster_rows(federation))
+    return FederatedClustersView(clusters=cluster_rows(federation), now=federation.now)
 
 
 def cluster_rows(federation: FederationState) -> list[FederatedClusterView]:

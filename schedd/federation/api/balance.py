@@ -1,6 +1,5 @@
 """What the clusters of a federation were worth over a period, and how the work was balanced among them."""
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
@@ -52,7 +51,7 @@ async def _get_balance(
     ``ours``: the federation's own jobs that ended there, if they are kept. Only clusters that disclose their
     load are queried.
     """
-    now = int(time.time())
+    now = federation.now
     end = min(until, now) if until is not None else now
     begin = since if since is not None else max(0, end - _DAY_S)
     if begin >= end:

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -80,8 +81,9 @@ def run_federation(
     own: dict[str, str],
     server: socket.socket,
     federation_users: FederationUsers | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> bool:
-    """Serve until SIGTERM or SIGINT; True when it ended cleanly.
+    """Serve until SIGTERM or SIGINT; True when it ended cleanly. ``clock`` is that of the clusters.
 
     The port answers at once; all but ``/healthz`` answers 503 until this daemon leads and has read its log.
     """
@@ -93,7 +95,7 @@ def run_federation(
 
     def work() -> None:
         try:
-            _lead_federation(settings, own, app, stopping, supervisor)
+            _lead_federation(settings, own, app, stopping, supervisor, clock)
         except BaseException as error:
             _log.critical("the federation ends", why=str(error), exc_info=not isinstance(error, StoreError))
             failed.append(error)
@@ -130,6 +132,7 @@ def _lead_federation(
     app: FastAPI,
     stopping: threading.Event,
     supervisor: Supervisor,
+    clock: Callable[[], float],
 ) -> None:
     """Waits until it leads, then works until it is to stop or another one leads."""
     log = FederationLog(settings.store.url, settings.store.named, settings.store.lease, supervisor)
@@ -143,7 +146,7 @@ def _lead_federation(
                 said = True
             if stopping.wait(_POLL_S):
                 return
-        federation = FederationState(settings, log, own)
+        federation = FederationState(settings, log, own, clock)
         garbage.begin()  # the records of all jobs: a thorough look would hold up every decision
         _log.info(
             "leading",
@@ -154,9 +157,9 @@ def _lead_federation(
         ending = threading.Event()
         peers = [ClusterWorker(name, federation, own[name], ending) for name in settings.clusters]
         keepers = (
-            CoAllocationWorker(federation, own, ending),
-            BagWorker(federation, ending),
-            BookingWorker(federation, ending),
+            CoAllocationWorker(federation, own, ending, clock),
+            BagWorker(federation, ending, clock),
+            BookingWorker(federation, ending, clock),
         )
         for thread in (*peers, *keepers):
             thread.start()

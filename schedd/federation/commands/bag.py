@@ -3,8 +3,7 @@
 import argparse
 import os
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from schedd.cli.user.action_parsers import (
@@ -85,14 +84,14 @@ def run(argv: Sequence[str], name: str = "schedd bag") -> int:
 
 
 def _run_action(args: argparse.Namespace) -> bool:
-    now = int(time.time())
     if args.act == "submit":
-        return _submit_bag(args, now)
+        return _submit_bag(args)
     with connect_federation(args.url) as federation:
+        now = federation.now()
         match args.act:
             case "offer":
                 offer = federation.offer_bag(
-                    _bag_terms(args, args.request or (), _parse_queue_options(args), now)
+                    _bag_terms(args, args.request or (), _parse_queue_options(args), federation.now)
                 )
                 print_answer(args, offer, lambda: _offer_text(offer, now))
                 return offer.split is not None and offer.split.met
@@ -116,7 +115,7 @@ def _cancel_text(one: BagView) -> str:
     return f"bag {one.id}: withdrawn{left}"
 
 
-def _submit_bag(args: argparse.Namespace, now: int) -> bool:
+def _submit_bag(args: argparse.Namespace) -> bool:
     try:
         script = read_script(args.script)
         work = read_script_options(args, script, os.environ)
@@ -125,17 +124,16 @@ def _submit_bag(args: argparse.Namespace, now: int) -> bool:
     request, queues = work.pop("request"), work.pop("queues")
     if work.pop("array"):
         raise ClientError("the script asks for an array (#PBS -t or -J): a bag's tasks are numbered by -n")
-    if args.offer is None:
-        body = {
-            **work,
-            **_bag_terms(args, request.split(",") if request else (), queues, now),
-            "late": args.late,
-        }
-    elif args.tasks is not None or args.by or args.only or args.late or args.request or args.queue:
+    if args.offer is not None and (
+        args.tasks is not None or args.by or args.only or args.late or args.request or args.queue
+    ):
         raise ClientError("an offer says all but what runs: leave -n, --by, --only, --late, -l and -q out")
-    else:
-        body = {**work, "offer": args.offer}
     with connect_federation(args.url) as federation:
+        if args.offer is None:
+            terms = _bag_terms(args, request.split(",") if request else (), queues, federation.now)
+            body = {**work, **terms, "late": args.late}
+        else:
+            body = {**work, "offer": args.offer}
         try:
             done = federation.submit_bag(body)
         except Refused as error:
@@ -155,14 +153,14 @@ def _parse_queue_options(args: argparse.Namespace) -> dict[str, str]:
 
 
 def _bag_terms(
-    args: argparse.Namespace, request: Sequence[str], queues: dict[str, str], now: int
+    args: argparse.Namespace, request: Sequence[str], queues: dict[str, str], now: Callable[[], int]
 ) -> dict[str, Any]:
     if args.tasks is None or not args.by or not request:
         raise ClientError("give -n, --by and -l: how many tasks, by when, and what one asks for")
     return {
         "request": ",".join(request),
         "tasks": args.tasks,
-        "deadline": parse_time(args.by, now),
+        "deadline": parse_time(args.by, now()),
         "balance": args.balance,
         "clusters": [one for one in args.only.split(",") if one],
         "queues": queues,

@@ -1,7 +1,6 @@
 """``schedd book --federation``: cores within a window, at whichever cluster of a federation has them."""
 
 import argparse
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -23,12 +22,12 @@ __all__ = ["format_stretch", "moves_table", "run_federated_action"]
 
 def run_federated_action(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> bool:
     """Run an action; whether a start is known. ``asked`` is the body of a new booking. Raises ClientError."""
-    now = int(time.time())
     if args.cluster:
         raise ClientError("with --federation clusters are named by --only")
     if args.act == "orders":
         raise ClientError("the order of planning is each cluster's own: leave --federation out")
     with connect_federation(args.url) as federation:
+        now = federation.now()
         try:
             match args.act:
                 case "add":

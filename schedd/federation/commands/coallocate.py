@@ -3,7 +3,6 @@
 import argparse
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,8 +82,8 @@ def run(argv: Sequence[str], name: str = "schedd coallocate") -> int:
 
 
 def _run_action(args: argparse.Namespace) -> bool:
-    now = int(time.time())
     with connect_federation(args.url) as federation:
+        now = federation.now()
         match args.act:
             case "submit":
                 done = federation.submit_coallocation({**_read_file(Path(args.file)), "key": args.key})

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import time
 from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.command_session import run_with_exit_code, show_json
@@ -50,10 +49,10 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
             raise ClientError("--federation can be combined only with -u and --json")
         with connect_federation(args.url) as federation:
             jobs = [job for job in federation.jobs(over=False) if args.user in (None, _owner_name(job))]
+            now = federation.now()
         if args.json:
             show_json({"jobs": jobs})
             return True
-        now = int(time.time())
         jobs.sort(key=lambda job: (_sort_start(job, now) is None, _sort_start(job, now) or 0, job.submitted))
         heads = ("JOB", "OWNER", "CLUSTER", "JOB THERE", "STATE", "START")
         print(format_table(heads, [_job_cells(job, now) for job in jobs]))
@@ -73,14 +72,15 @@ def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bo
             raise ClientError("name a job of the federation; `schedd submit --where` asks about a new one")
         with connect_federation(args.url) as federation:
             job = federation.job(name)
+            now = federation.now()
         if args.json:
             show_json(job)
         else:
             print(f"job {job.id}{' ' + job.name if job.name else ''}: {job.owner}\n")
-            print(format_rows(list(_job_rows(job, int(time.time())))))
+            print(format_rows(list(_job_rows(job, now))))
             if not briefly:
-                print("\n" + _attempts_table(job, int(time.time())))
-        sentence = describe_federated_start(job, int(time.time()))
+                print("\n" + _attempts_table(job, now))
+        sentence = describe_federated_start(job, now)
         return sentence is not None and sentence.certainty != "unknown"
 
     return run_with_exit_code(found, ask, argv)

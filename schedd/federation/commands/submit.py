@@ -7,7 +7,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,8 +114,9 @@ def run(argv: Sequence[str]) -> int:
     without = args.where and args.script is None and bool(args.request)
     args.script = "-" if args.script is None else args.script
     try:
-        body = read_submission(args, _NO_SCRIPT if without else read_script(args.script), os.environ)
+        script = _NO_SCRIPT if without else read_script(args.script)
         with connect_federation(args.url) as federation:
+            body = read_submission(args, script, os.environ, federation.now)
             if args.where:
                 rows = federation.what_if(
                     body["request"], body["clusters"], body["array"], body.get("deadline")
@@ -123,7 +124,7 @@ def run(argv: Sequence[str]) -> int:
                 if args.json:
                     show_json(rows)
                 else:
-                    print(_where_table(rows, int(time.time())))
+                    print(_where_table(rows, federation.now()))
                 return 0 if any(row.start is not None for row in rows) else 1
             found = federation.submit(body, _CHOICE_WAIT_S)
         if args.json:
@@ -145,8 +146,14 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def read_submission(args: argparse.Namespace, script: str, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The job as the federation takes it; the command's own options go before those in the script.
+def read_submission(
+    args: argparse.Namespace,
+    script: str,
+    environment: Mapping[str, str],
+    now: Callable[[], int] = lambda: int(time.time()),
+) -> dict[str, Any]:
+    """The job as the federation takes it; the command's own options go before those in the script. A deadline
+    such as `+6h` counts from ``now``.
 
     Raises ValueError.
     """
@@ -158,14 +165,14 @@ def read_submission(args: argparse.Namespace, script: str, environment: Mapping[
         "clusters": [one for one in args.only.split(",") if one],
         "data": [one for one in args.data.split(",") if one],
         **({"booking": args.booking} if args.booking else {}),
-        **({"deadline": _parse_deadline(args.by)} if args.by else {}),
+        **({"deadline": _parse_deadline(args.by, now())} if args.by else {}),
     }
 
 
-def _parse_deadline(text: str) -> int:
+def _parse_deadline(text: str, now: int) -> int:
     """The moment that `--by` names. Raises ValueError."""
     try:
-        return parse_time(text, int(time.time()))
+        return parse_time(text, now)
     except ClientError as error:
         raise ValueError(f"--by {error}") from None
 

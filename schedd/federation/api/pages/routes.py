@@ -248,6 +248,12 @@ def _templates() -> jinja2.Environment:
     return found
 
 
+def _now(request: Request) -> int:
+    """Return the time by the federation's clock; by the host's, as long as this daemon does not lead."""
+    federation: FederationState | None = request.app.state.federation
+    return federation.now if federation is not None else int(time.time())
+
+
 def _render(request: Request, page: str, viewer: FederationViewer | None, **values: Any) -> HTMLResponse:
     base = dashboard_path(request)
     nonce = secrets.token_urlsafe(16)
@@ -266,7 +272,7 @@ def _render(request: Request, page: str, viewer: FederationViewer | None, **valu
             cluster=None,
             live_state="",
             live_every=0 if page == "login" else _REFRESH_MS,
-            now=int(time.time()),
+            now=_now(request),
             **values,
         )
     )
