@@ -15,11 +15,11 @@ __all__ = ["command"]
 
 
 def command(
-    days: Annotated[float, typer.Option(help="Show the last N days.", min=0)] = 30,
-    most: Annotated[int, typer.Option(help="Maximum number of entries.", min=1, max=100_000)] = 1_000,
+    days: Annotated[float, typer.Option(help="show the last N days", min=0)] = 30,
+    most: Annotated[int, typer.Option(help="maximum number of entries", min=1, max=100_000)] = 1_000,
     config: Annotated[Path | None, ConfigFile] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="As JSON; times are seconds since the epoch.")
+        bool, typer.Option("--json", help="as JSON; times are seconds since the epoch")
     ] = False,
 ) -> None:
     """Show who paused, resumed, created or revoked tokens, or changed settings, newest first."""

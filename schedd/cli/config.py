@@ -51,9 +51,9 @@ app.command()(init)
 @app.command()
 def check(
     config: _Config = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail on advice, too.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="fail on advice, too")] = False,
     database: Annotated[
-        bool, typer.Option("--database/--no-database", help="Try the database, too (read only).")
+        bool, typer.Option("--database/--no-database", help="try the database, too (read only)")
     ] = True,
 ) -> None:
     """Check the settings as the daemon does at its start, test the database, and warn of unusual settings.

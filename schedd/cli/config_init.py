@@ -48,45 +48,47 @@ _BY_SETTING: Final = {one.setting: one for one in DECIDE}
 
 
 def init(
-    directory: Annotated[Path, typer.Option("--dir", help="Directory for both files.")] = Path("/etc/schedd"),
-    cluster: Annotated[str, typer.Option(help="Name of the cluster.")] = "main",
+    directory: Annotated[Path, typer.Option("--dir", help="directory for both files")] = Path("/etc/schedd"),
+    cluster: Annotated[str, typer.Option(help="name of the cluster")] = "main",
     server: Annotated[
-        str, typer.Option(help="pbs_server, HOST or HOST:PORT; read only. Empty: no server is asked.")
+        str, typer.Option(help="pbs_server as HOST or HOST:PORT, which is only read; empty: none")
     ] = "127.0.0.1:15001",
-    family: Annotated[Family, typer.Option(help="Which kind of server it is.")] = "torque",
-    auth: Annotated[Auth, typer.Option(help="How the adapter authenticates to the server.")] = "auto",
-    mode: Annotated[str, typer.Option(help="shadow, adviser or scheduler.")] = "",
-    host: Annotated[str, typer.Option(help="Address of the daemon's socket.")] = "",
+    family: Annotated[Family, typer.Option(help="family of the server")] = "torque",
+    auth: Annotated[Auth, typer.Option(help="how the adapter authenticates to the server")] = "auto",
+    mode: Annotated[str, typer.Option(help="mode of the adapter: shadow, adviser or scheduler")] = "",
+    host: Annotated[str, typer.Option(help="address of the daemon's socket")] = "",
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="TLS certificate and key in one PEM file.")
+        Path | None, typer.Option(help="TLS certificate and key in one PEM file")
     ] = None,
-    admins: Annotated[
-        str | None, typer.Option(help="Users with the role admin, separated by commas.")
-    ] = None,
+    admins: Annotated[str | None, typer.Option(help="users with the role admin, separated by commas")] = None,
     others: Annotated[
-        str, typer.Option(help="Which jobs users see: server (as the server's settings), all or none.")
+        str, typer.Option(help="which jobs users see: server (as the server's settings), all or none")
     ] = "",
-    database: Annotated[str, typer.Option(help="URL of the database.")] = "",
-    slack: Annotated[str, typer.Option(help="Such as 1h+0.5w, or off.")] = "",
-    node_rule: Annotated[str, typer.Option(help="exact or pack.")] = "",
-    memory_per_core: Annotated[str, typer.Option(help="Such as 2gb; 0 plans none.")] = "",
-    default_walltime: Annotated[str, typer.Option(help="Such as 24h.")] = "",
-    policy: Annotated[Path | None, typer.Option(help="What `schedd import` wrote.")] = None,
+    database: Annotated[str, typer.Option(help="URL of the database")] = "",
+    slack: Annotated[str, typer.Option(help="slack of promises, such as 1h+0.5w; or off")] = "",
+    node_rule: Annotated[str, typer.Option(help="how `nodes=` is understood: exact or pack")] = "",
+    memory_per_core: Annotated[
+        str, typer.Option(help="memory per core of jobs that request none, such as 2gb; 0: none")
+    ] = "",
+    default_walltime: Annotated[
+        str, typer.Option(help="walltime of jobs that request none, such as 24h")
+    ] = "",
+    policy: Annotated[Path | None, typer.Option(help="settings that `schedd import` wrote")] = None,
     accounting: Annotated[
         Path | None,
         typer.Option(
             metavar="PATH",
-            help="Accounting logs, a file or a directory: compare the planning modes on their last "
-            f"{COMPARED_JOBS:,} jobs and write the best one. Without it this is offered if a server on "
-            "this host has logs.",
+            help="accounting logs, a file or a directory: compare the planning modes on their last "
+            f"{COMPARED_JOBS:,} jobs and write the best one (default: offered if a server on this host has "
+            "logs)",
             show_default=False,
         ),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Ask nothing: take the options, else the proposed values.")
+        bool, typer.Option("--yes", help="ask nothing: take the options, else the proposed values")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite existing files; they are kept as .old.")
+        bool, typer.Option("--force", help="overwrite existing files; they are kept as .old")
     ] = False,
 ) -> None:
     """Ask for the ten settings that a site must decide, read pbs_server's settings, and write both files.

@@ -18,14 +18,14 @@ _CODES: Final = {"good": 0, "warn": 1, "bad": 2}
 def command(
     config: Annotated[Path | None, ConfigFile] = None,
     adapter: Annotated[
-        Path, typer.Option(help="The adapter's settings file, if it runs on this host.")
+        Path, typer.Option(help="the adapter's settings file, if it runs on this host")
     ] = ADAPTER_SETTINGS,
     url: Annotated[
-        str, typer.Option(help="Address of the daemon (default: from the client's settings).")
+        str, typer.Option(help="address of the daemon (default: from the client's settings)")
     ] = "",
-    cluster: Annotated[str, typer.Option(help="Check only this cluster.")] = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only problems.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The findings as one JSON list.")] = False,
+    cluster: Annotated[str, typer.Option(help="check only this cluster")] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only problems")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="the findings as one JSON list")] = False,
 ) -> None:
     """Look at a site from the settings to the server, and say what to do.
 

@@ -25,31 +25,43 @@ def make_parser() -> argparse.ArgumentParser:
     """Its options."""
     parser = OneLineErrorParser(
         prog="schedd emulate",
-        description="Runs an emulated pbs_server on loopback, for our adapter and for TORQUE's own clients.",
+        description="Run an emulated pbs_server on loopback, for our adapter and for TORQUE's own clients.",
     )
     add = parser.add_argument
     add(
         "--nodes",
         action="append",
         metavar="SPEC",
-        help="nodes to simulate, may be repeated: COUNT[:ppn=CORES][:mem=SIZE][:PROPERTY…] (4:ppn=4)",
+        help="nodes, may be repeated: COUNT[:ppn=CORES][:mem=SIZE][:PROPERTY…] (default: 4:ppn=4)",
     )
     add(
         "--version",
         choices=[*sorted(VERSIONS), OPENPBS.name],
         default="6.1",
-        help="version of TORQUE to emulate, or openpbs (6.1)",
+        help="version of TORQUE to emulate, or openpbs (default: 6.1)",
     )
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--workload", type=Path, metavar="LOG", help="jobs from an SWF or accounting log")
     source.add_argument("--lublin", type=int, metavar="JOBS", help="this many jobs from Lublin's model")
     add("--jobs", type=int, help="with --workload: only the first N jobs that ran")
-    add("--seed", type=int, default=1, help="random seed of the model (1)")
-    add("--load", type=float, default=0.8, help="share of the cluster that the model's jobs need (0.8)")
-    add("--time-scale", type=float, default=1.0, help="simulated seconds per real second (1)")
-    add("--compress", type=float, default=1.0, help="shorten the workload by this factor instead (1)")
-    add("--port", type=int, default=15001, help="port on loopback, 0 for any (15001)")
-    add("--scheduler-port", type=int, default=15004, help="port of the scheduler, on loopback (15004)")
+    add("--seed", type=int, default=1, help="random seed of the model (default: 1)")
+    add(
+        "--load",
+        type=float,
+        default=0.8,
+        help="share of the cluster that the model's jobs need (default: 0.8)",
+    )
+    add("--time-scale", type=float, default=1.0, help="simulated seconds per real second (default: 1)")
+    add(
+        "--compress", type=float, default=1.0, help="shorten the workload by this factor instead (default: 1)"
+    )
+    add("--port", type=int, default=15001, help="port on loopback, 0 for any (default: 15001)")
+    add(
+        "--scheduler-port",
+        type=int,
+        default=15004,
+        help="port of the scheduler, on loopback (default: 15004)",
+    )
     add(
         "--auth-socket",
         type=Path,
@@ -66,7 +78,7 @@ def make_parser() -> argparse.ArgumentParser:
         type=float,
         default=0.0,
         metavar="S",
-        help="refuse requests on connections authenticated longer ago than this, in seconds (0: never)",
+        help="seconds after which an authenticated connection is refused; 0: never (default: 0)",
     )
     add("--no-scheduling", action="store_true", help="start with scheduling=False")
     add("--until-finished", action="store_true", help="stop when the workload's last job has ended")

@@ -18,9 +18,9 @@ __all__ = ["command"]
 
 
 def command(
-    job: Annotated[str, typer.Argument(help="The server's id of the job, `123.server`.")] = "",
-    node: Annotated[str, typer.Option(help="Instead of a job: the name of a node.")] = "",
-    cluster: Annotated[str, typer.Option(help="Name of the cluster.")] = "main",
+    job: Annotated[str, typer.Argument(help="the server's id of the job, `123.server`")] = "",
+    node: Annotated[str, typer.Option(help="instead of a job: the name of a node")] = "",
+    cluster: Annotated[str, typer.Option(help="name of the cluster")] = "main",
     database: Annotated[str, DatabaseUrl] = "",
     config: Annotated[Path | None, ConfigFile] = None,
 ) -> None:

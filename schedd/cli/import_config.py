@@ -41,21 +41,21 @@ def command(
             help="Maui's maui.cfg, Moab's moab.cfg, or the sched_config of pbs_sched (TORQUE, "
             "OpenPBS); with the last, resource_group, holidays and dedicated_time in the same "
             "folder are read, too. Or the output of `qmgr -c 'print server'` and `qmgr -c "
-            "'print sched'` in one file."
+            "'print sched'` in one file"
         ),
     ] = None,
     server: Annotated[
         str,
-        typer.Option(help="HOST or HOST:PORT of pbs_server: read its own settings, too, or only those."),
+        typer.Option(help="HOST or HOST:PORT of pbs_server: read its own settings, too, or only those"),
     ] = "",
-    family: Annotated[Family, typer.Option(help="Which kind of server it is.")] = "torque",
-    auth: Annotated[Auth, typer.Option(help="How to authenticate to the server.")] = "auto",
+    family: Annotated[Family, typer.Option(help="family of the server")] = "torque",
+    auth: Annotated[Auth, typer.Option(help="how to authenticate to the server")] = "auto",
     kind: Annotated[
-        ConfigFormat | None, typer.Option("--from", help="Format of the file, if it is not recognised.")
+        ConfigFormat | None, typer.Option("--from", help="format of the file, if it is not recognised")
     ] = None,
-    cluster: Annotated[str, typer.Option(help="Name of the cluster in schedd.toml.")] = "main",
+    cluster: Annotated[str, typer.Option(help="name of the cluster in schedd.toml")] = "main",
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the settings there, not to standard output.")
+        Path | None, typer.Option("--output", "-o", help="write the settings there, not to standard output")
     ] = None,
 ) -> None:
     """Translate a configuration into settings of schedd.toml, and report the result for every line.

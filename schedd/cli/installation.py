@@ -28,10 +28,8 @@ __all__ = [
 ]
 
 DEFAULT_CONFIG: Final = Path("/etc/schedd/schedd.toml")
-ConfigFile = typer.Option(
-    help=f"Settings file (default: $SCHEDD_CONFIG, else {DEFAULT_CONFIG} if it exists)."
-)
-DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file (default: from the settings).")
+ConfigFile = typer.Option(help=f"settings file (default: $SCHEDD_CONFIG, else {DEFAULT_CONFIG} if it exists)")
+DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file (default: from the settings)")
 
 
 def find_config_file(path: Path | None) -> Path | None:

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedd import __version__
 from schedd.cli.arguments import usage_error
+from schedd.cli.typer_help import asks_for_help, typer_parser
 from schedd.feature_list import feature_commands
 
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["BARE_COMMANDS", "COMMANDS", "VALUES_COMMAND", "main"]
+__all__ = ["BARE_COMMANDS", "COMMANDS", "VALUES_COMMAND", "main", "make_typer"]
 
 _OWN_COMMANDS: Final = {
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
@@ -123,7 +124,11 @@ def _run_command(argv: Sequence[str] | None) -> int:
         return int(module.run(args[1:], f"schedd {name}"))
     if hasattr(module, "run"):
         return int(module.run(args[1:]))
-    return _run_typer(_make_typer({name: module}), args)
+    typed = make_typer({name: module})
+    if asks_for_help(args[1:]):
+        print(typer_parser(typed, args).format_help(), end="")
+        return 0
+    return _run_typer(typed, args)
 
 
 def _run_typer(typed: "typer.Typer", args: list[str]) -> int:
@@ -158,7 +163,7 @@ def _help_text() -> str:
     )
 
 
-def _make_typer(modules: dict[str, Any]) -> "typer.Typer":
+def make_typer(modules: dict[str, Any]) -> "typer.Typer":
     """A Typer program of these commands."""
     import typer  # noqa: PLC0415  (commands for users must not pay for it)
 

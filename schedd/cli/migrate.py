@@ -32,11 +32,11 @@ class Action(StrEnum):
 
 
 def command(
-    action: Annotated[Action, typer.Argument(help="What to do with the tables.")] = Action.UPGRADE,
+    action: Annotated[Action, typer.Argument(help="what to do with the tables")] = Action.UPGRADE,
     database: Annotated[str, DatabaseUrl] = "",
     config: Annotated[Path | None, ConfigFile] = None,
     to: Annotated[
-        str, typer.Option(help="Version to go to: the newest when upgrading; `base` removes all tables.")
+        str, typer.Option(help="version to go to: the newest when upgrading; `base` removes all tables")
     ] = "",
 ) -> None:
     """Upgrade the database's tables to this program's version, or downgrade them.

@@ -29,7 +29,7 @@ def command(
         typer.Argument(
             metavar="LOG",
             help="Standard Workload Format (plain or gzip), PBS or TORQUE accounting logs, or a directory of "
-            "accounting logs.",
+            "accounting logs",
             show_default=False,
         ),
     ] = None,
@@ -43,7 +43,7 @@ def command(
             "(conservative with another placement), tabu (conservative, and search for a better "
             "plan), fcfs, sjf, edf, easy, aggressive, multi-queue, flexible, easy-sjf-24h …; all: the "
             "classical five; rivals: the stronger. May be repeated, or several with commas. "
-            "[default: conservative]",
+            " (default: conservative)",
             show_default=False,
         ),
     ] = None,
@@ -52,8 +52,8 @@ def command(
         typer.Option(
             "--policy-file",
             metavar="FILE",
-            help="A schedd.toml: also replay all settings of its (first) cluster: policy, slack and search. "
-            "Each search is bounded by --moves (or --seconds) instead of search_seconds.",
+            help="a schedd.toml: also replay all settings of its (first) cluster: policy, slack and search. "
+            "Each search is bounded by --moves (or --seconds) instead of search_seconds",
             show_default=False,
         ),
     ] = None,
@@ -61,10 +61,10 @@ def command(
         str | None,
         typer.Option(
             metavar="S",
-            help="What promises of all planning policies leave for moves: seconds (600), a time "
+            help="what promises of all planning policies leave for moves: seconds (600), a time "
             "(4h), a share of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise "
-            "holds. Several with commas: a replay of all but conservative for each.  [default: 0; with "
-            "--recommend 1h+0.5w]",
+            "holds. Several with commas: a replay of all but conservative for each (default: 0; with "
+            "--recommend 1h+0.5w)",
             show_default=False,
         ),
     ] = None,
@@ -72,51 +72,49 @@ def command(
         str,
         typer.Option(
             metavar="KIND",
-            help="tabu: which search instead, see docs/developers/optimisation.md. Several with commas.",
+            help="tabu: which search instead, see docs/developers/optimisation.md. Several with commas",
         ),
     ] = "tabu",
     every: Annotated[
-        int, typer.Option(metavar="S", help="tabu: simulated seconds between two searches.")
+        int, typer.Option(metavar="S", help="tabu: simulated seconds between two searches")
     ] = 300,
     pause: Annotated[
-        int, typer.Option(metavar="S", help="tabu: and as early as this where room was freed.")
+        int, typer.Option(metavar="S", help="tabu: and as early as this where room was freed")
     ] = 30,
     newcomers: Annotated[
         int,
         typer.Option(
             metavar="S",
             help="tabu: N seconds after the last search, new jobs, and jobs that fit into capacity "
-            "freed early, are tried in front of others; 0: never.",
+            "freed early, are tried in front of others; 0: never",
         ),
     ] = 5,
     patience: Annotated[
         int,
-        typer.Option(
-            metavar="S", help="tabu: a job that has waited N seconds is hardly moved back any more."
-        ),
+        typer.Option(metavar="S", help="tabu: a job that has waited N seconds is hardly moved back any more"),
     ] = 86_400,
-    lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts.")] = 8,
+    lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts")] = 8,
     weights: Annotated[
         str,
         typer.Option(
             metavar="C=W,…",
             help="tabu, best-gap: what counts when two plans are compared, such as wait=1,wait_max=2.  "
-            "[default: as in the daemon]",
+            " (default: as in the daemon)",
             show_default=False,
         ),
     ] = "",
-    moves: Annotated[int, typer.Option(metavar="N", help="tabu: moves that one search tries.")] = 200,
+    moves: Annotated[int, typer.Option(metavar="N", help="tabu: moves that one search tries")] = 200,
     seconds: Annotated[
         float | None,
         typer.Option(
-            metavar="S", help="tabu: real seconds of one search instead; no two runs are alike then."
+            metavar="S", help="tabu: real seconds of one search instead; no two runs are alike then"
         ),
     ] = None,
     estimates: Annotated[
         str | None,
         typer.Option(
             metavar="exact|user",
-            help="What the planner knows of run times.  [default: exact; with --recommend user]",
+            help="what the planner knows of run times (default: exact; with --recommend user)",
             show_default=False,
         ),
     ] = None,
@@ -124,37 +122,37 @@ def command(
         bool,
         typer.Option(
             "--recommend",
-            help="Compare EASY, the plan alone, shortest-job backfilling and searches on this log, and "
-            "recommend one of the last three.",
+            help="compare EASY, the plan alone, shortest-job backfilling and searches on this log, and "
+            "recommend one of the last three",
         ),
     ] = False,
     jobs: Annotated[
         int | None,
-        typer.Option("--jobs", metavar="N", help="Only N jobs that ran.", rich_help_panel=_WORKLOAD),
+        typer.Option("--jobs", metavar="N", help="only N jobs that ran", rich_help_panel=_WORKLOAD),
     ] = None,
     skip: Annotated[
-        int, typer.Option("--skip", metavar="N", help="Pass over the first N.", rich_help_panel=_WORKLOAD)
+        int, typer.Option("--skip", metavar="N", help="pass over the first N", rich_help_panel=_WORKLOAD)
     ] = 0,
     last: Annotated[
         int | None,
         typer.Option(
             "--last",
             metavar="N",
-            help="Only the last N jobs that ran, instead of --jobs and --skip.",
+            help="only the last N jobs that ran, instead of --jobs and --skip",
             rich_help_panel=_WORKLOAD,
         ),
     ] = None,
     expected_starts: Annotated[
         bool,
-        typer.Option("--expected-starts", help="Measure start estimates, too, in a second run."),
+        typer.Option("--expected-starts", help="measure start estimates, too, in a second run"),
     ] = False,
     until: Annotated[
         list[str] | None,
         typer.Option(
             "--until",
             metavar="T",
-            help="Run until T and show the plan there, instead of figures: a second of the log (86400), a "
-            "time from its second 0 on (36h, 2d), or a date in UTC. May be repeated, or several with commas.",
+            help="run until T and show the plan there, instead of figures: a second of the log (86400), a "
+            "time from its second 0 on (36h, 2d), or a date in UTC. May be repeated, or several with commas",
             show_default=False,
             rich_help_panel=_OUTPUT,
         ),
@@ -164,24 +162,24 @@ def command(
         typer.Option(
             "--step",
             metavar="S",
-            help="Then ask on the standard input how to go on: Enter is a step of S (600, 30m, 2h) or, with "
-            "event, to the next event; a moment runs until then; q ends it.",
+            help="then ask on the standard input how to go on: Enter is a step of S (600, 30m, 2h) or, with "
+            "event, to the next event; a moment runs until then; q ends it",
             show_default=False,
             rich_help_panel=_OUTPUT,
         ),
     ] = None,
     kill: Annotated[
-        bool, typer.Option("--kill", help="End jobs at their limit.", rich_help_panel=_WORKLOAD)
+        bool, typer.Option("--kill", help="end jobs at their limit", rich_help_panel=_WORKLOAD)
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="A malformed line is fatal.", rich_help_panel=_WORKLOAD)
+        bool, typer.Option("--strict", help="A malformed line is fatal", rich_help_panel=_WORKLOAD)
     ] = False,
     lublin: Annotated[
         int | None,
         typer.Option(
             "--lublin",
             metavar="JOBS",
-            help="Instead of a log: N jobs from the model of Lublin and Feitelson.",
+            help="instead of a log: N jobs from the model of Lublin and Feitelson",
             rich_help_panel=_WORKLOAD,
         ),
     ] = None,
@@ -190,7 +188,7 @@ def command(
         typer.Option(
             "--load",
             metavar="SHARE",
-            help="Of the model: share of the machine that its jobs need.",
+            help="of the model: share of the machine that its jobs need",
             rich_help_panel=_WORKLOAD,
         ),
     ] = None,
@@ -199,7 +197,7 @@ def command(
         typer.Option(
             "--seed",
             metavar="S",
-            help="Of the model and of searches; nothing else is drawn at random.",
+            help="of the model and of searches; nothing else is drawn at random",
             rich_help_panel=_WORKLOAD,
         ),
     ] = 1,
@@ -208,24 +206,24 @@ def command(
         typer.Option(
             "--procs",
             metavar="P",
-            help="One node of P cpus, memory ignored.  [default: the log's MaxProcs]",
+            help="one node of P cpus, memory ignored (default: the log's MaxProcs)",
             rich_help_panel=_MACHINE,
         ),
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option("--nodes", metavar="N", help="N equal nodes.", rich_help_panel=_MACHINE),
+        typer.Option("--nodes", metavar="N", help="N equal nodes", rich_help_panel=_MACHINE),
     ] = None,
     cpus_per_node: Annotated[
         int | None,
-        typer.Option("--cpus-per-node", metavar="C", help="With --nodes.", rich_help_panel=_MACHINE),
+        typer.Option("--cpus-per-node", metavar="C", help="with --nodes", rich_help_panel=_MACHINE),
     ] = None,
     mem_per_node: Annotated[
         str | None,
         typer.Option(
             "--mem-per-node",
             metavar="M",
-            help="With --nodes: KiB, or a size such as 8gb. Without it memory is not planned.",
+            help="with --nodes: KiB, or a size such as 8gb. Without it memory is not planned",
             rich_help_panel=_MACHINE,
         ),
     ] = None,
@@ -234,25 +232,25 @@ def command(
         typer.Option(
             "--machines",
             metavar="FILE",
-            help="Nodes of different shape: between tabs id, cluster, nodes, cpus and KiB per node (see "
-            "docs/administrators/replay.md).",
+            help="nodes of different shape: between tabs id, cluster, nodes, cpus and KiB per node (see "
+            "docs/administrators/replay.md)",
             rich_help_panel=_MACHINE,
         ),
     ] = None,
     json: Annotated[
         Path | None,
-        typer.Option("--json", metavar="FILE", help="Write all results there.", rich_help_panel=_OUTPUT),
+        typer.Option("--json", metavar="FILE", help="write all results there", rich_help_panel=_OUTPUT),
     ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(
-            "--plot", metavar="FILE", help="Draw a picture: png, svg or pdf.", rich_help_panel=_OUTPUT
+            "--plot", metavar="FILE", help="draw a picture: png, svg or pdf", rich_help_panel=_OUTPUT
         ),
     ] = None,
     validate: Annotated[
         bool,
         typer.Option(
-            "--validate", help="Check every invariant after every event; slow.", rich_help_panel=_OUTPUT
+            "--validate", help="check every invariant after every event; slow", rich_help_panel=_OUTPUT
         ),
     ] = False,
 ) -> None:

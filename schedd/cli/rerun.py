@@ -14,7 +14,7 @@ __all__ = ["command"]
 
 
 def command(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The incident's file.")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="the incident's file")],
 ) -> None:
     """Run the batches of an incident again, from its checkpoint, and print every decision.
 

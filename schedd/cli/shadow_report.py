@@ -16,13 +16,13 @@ __all__ = ["command"]
 
 
 def command(
-    cluster: Annotated[str, typer.Argument(help="The cluster's name in the settings.")] = "main",
-    days: Annotated[float, typer.Option(help="Jobs that started in the last N days.", min=0)] = 7,
+    cluster: Annotated[str, typer.Argument(help="the cluster's name in the settings")] = "main",
+    days: Annotated[float, typer.Option(help="jobs that started in the last N days", min=0)] = 7,
     log: Annotated[
-        Path | None, typer.Option(help="Write these jobs to a log (SWF) for `schedd replay`.")
+        Path | None, typer.Option(help="write these jobs to a log (SWF) for `schedd replay`")
     ] = None,
     config: Annotated[Path | None, ConfigFile] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON; times are seconds.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="as JSON; times are seconds")] = False,
 ) -> None:
     """Show the accuracy of the start estimates, and the waits of jobs.
 

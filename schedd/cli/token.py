@@ -25,22 +25,22 @@ app = typer.Typer(help="Create, list and revoke the access tokens of portals, ad
 _DAY: Final = 86_400
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
 _Config = Annotated[Path | None, ConfigFile]
-_Json = Annotated[bool, typer.Option("--json", help="As JSON; times are seconds since the epoch.")]
+_Json = Annotated[bool, typer.Option("--json", help="as JSON; times are seconds since the epoch")]
 
 
 @app.command()
 def create(
     name: Annotated[
         str,
-        typer.Argument(help="Name of the holder; for role `user`, the login name that owns the jobs."),
+        typer.Argument(help="name of the holder; for role `user`, the login name that owns the jobs"),
     ],
-    role: Annotated[str, typer.Option(help=f"What it may do: {', '.join(_ROLES)}.")],
+    role: Annotated[str, typer.Option(help=f"role of the holder: {', '.join(_ROLES)}")],
     days: Annotated[
-        int | None, typer.Option(help="Days until it expires (default: never).", min=1, max=36_600)
+        int | None, typer.Option(help="days until it expires (default: never)", min=1, max=36_600)
     ] = None,
     cluster: Annotated[
         list[str] | None,
-        typer.Option(help="Valid on this cluster only; may be repeated (default: all clusters)."),
+        typer.Option(help="valid on this cluster only; may be repeated (default: all clusters)"),
     ] = None,
     config: _Config = None,
 ) -> None:
@@ -101,7 +101,7 @@ def list_(
 @app.command()
 def revoke(
     token: Annotated[
-        str, typer.Argument(help="Number in the list, or a name: revokes all tokens of that name.")
+        str, typer.Argument(help="number in the list, or a name: revokes all tokens of that name")
     ],
     config: _Config = None,
 ) -> None:

@@ -168,7 +168,7 @@ def _check_submissions(said: str, cluster: str) -> None:
     with _login(base, token) as browser:
         path = f"/dashboard/{cluster}/submit"
         page = browser.get(path).text
-        assert "Likely" in page or "Would start now" in page
+        assert 'id="answer"' in page
         fields = dict(re.findall(r'name="(csrf|request|name)" value="([^"]*)"', page))
         script = "sleep 3600"
         tried = browser.post(

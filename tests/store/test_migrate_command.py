@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from schedd.cli.main import _make_typer
+from schedd.cli.main import make_typer
 from schedd.store import Leadership, Store
 from schedd.store.schema_version import head
 from tests.store.next_version import FIRST, NEXT, use_next_version
@@ -17,7 +17,7 @@ from tests.store.next_version import FIRST, NEXT, use_next_version
 def migrate(*args: str, **env: str | None) -> tuple[int, str]:
     from schedd.cli import migrate as module  # noqa: PLC0415
 
-    done = CliRunner().invoke(_make_typer({"migrate": module}), ["migrate", *args], env=env)
+    done = CliRunner().invoke(make_typer({"migrate": module}), ["migrate", *args], env=env)
     return done.exit_code, done.output
 
 

@@ -45,19 +45,23 @@ def make_parser() -> argparse.ArgumentParser:
         "all on loopback, and show the planned and the actual start of every job. Ctrl-C ends it.",
     )
     add = parser.add_argument
-    add("--nodes", type=int, help=f"nodes of {_CPUS} cores ({_NODES})")
-    add("--jobs", type=int, help=f"jobs kept in the queue ({_JOBS}); with --log, the number of jobs to read")
+    add("--nodes", type=int, help=f"nodes of {_CPUS} cores (default: {_NODES})")
+    add(
+        "--jobs",
+        type=int,
+        help=f"jobs kept in the queue (default: {_JOBS}); with --log, the number of jobs to read",
+    )
     add("--log", type=Path, help="jobs of an SWF or accounting log instead of Lublin and Feitelson's model")
     add(
         "--speed",
         type=float,
-        help=f"cluster seconds per real second ({_SPEED:g}, less on a slow or busy machine)",
+        help=f"cluster seconds per real second (default: {_SPEED:g}, less on a slow or busy machine)",
     )
     add("--exit-after", type=float, metavar="SECONDS", help="stop after this many real seconds")
     add(
         "--port",
         type=int,
-        help="port on loopback, 0 for any free one (8080, or any free one if that is taken)",
+        help="port on loopback, 0 for any free one (default: 8080, or any free one if that is taken)",
     )
     add("--open", action="store_true", help="open the dashboard in a browser, if there is a screen")
     add(
@@ -66,9 +70,9 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="CLUSTERS",
         help=f"that many clusters, up to {len(_CLUSTER_NAMES)}, and a federation over them",
     )
-    add("--server", choices=list(_FAMILIES), default="torque", help="server to emulate (torque)")
-    add("--seed", type=int, default=1, help="random seed of the workload model (1)")
-    make_qsub_parser(parser.add_subparsers(dest="act", metavar="ACT", title="acts"))
+    add("--server", choices=list(_FAMILIES), default="torque", help="server to emulate (default: torque)")
+    add("--seed", type=int, default=1, help="random seed of the workload model (default: 1)")
+    make_qsub_parser(parser.add_subparsers(dest="act", metavar="ACTION", title="actions"))
     return parser
 
 

@@ -22,19 +22,19 @@ def make_action_parser(
     found = make_described_parser(name, about, more, {**EXIT_CODES, **codes})
     found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
     found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
+    acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
 
     def add(act: str, words: str) -> argparse.ArgumentParser:
         return acts.add_parser(act, help=words, allow_abbrev=False)
 
-    add("list", f"show {things} that are not over (without an act, too)")
+    add("list", f"show {things} that are not over (default)")
     return found, add
 
 
 def add_named_actions(add: AddAction, thing: str, helps: Mapping[str, str]) -> None:
     """Acts that are done with one ``thing``, by its number, and their help."""
     for act, words in helps.items():
-        add(act, words).add_argument(thing, metavar=thing.upper())
+        add(act, words).add_argument(thing, metavar=thing.upper(), help="its number")
 
 
 def print_answer(args: argparse.Namespace, answer: Any, words: Callable[[], str]) -> None:

@@ -15,8 +15,8 @@ def make_parser(name: str = "schedd cost") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Say what a job costs and draws from its start, actual or planned, to the end of its walltime, node "
-        "by node, by the site's prices and watts.",
+        "Show a job's cost and energy on each node, by the site's prices and watts: from its start, actual "
+        "or planned, to the end of its walltime.",
     )
     found.add_argument("job", metavar="JOB", help="123, 123.server or 123[4]")
     return found

@@ -14,7 +14,7 @@ def make_parser(name: str = "schedd objectives") -> argparse.ArgumentParser:
     """Its options."""
     return make_command_parser(
         name,
-        "Say what the plan is worth by each objective, over all that runs or is planned: times, lateness, "
+        "Show the plan's value by each objective, over all running and planned jobs: times, lateness, "
         "energy, cost, fairness. Less is better.",
     )
 

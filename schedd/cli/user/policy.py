@@ -20,21 +20,23 @@ def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show the site's policy in force: limits, weights, classes, shares, licences, standing reservations. "
-        "Or try another one out, put it in force, withdraw it. It goes before the settings until it is "
-        "withdrawn. To show and to preview one needs the role operator or admin, else admin.",
-        "what:\n"
-        "  FILE              TOML or JSON: a schedd.toml with [clusters.NAME.site], or what\n"
-        "                    stands below that heading; all of it\n"
-        "  KEY=VALUE         a change to the one in force: priority.waiting=2,\n"
+        "Show the site policy in force: limits, weights, classes, shares, licences, standing reservations. "
+        "Or preview another policy, put it in force, or withdraw it. Until it is withdrawn, it replaces the "
+        "policy of the settings file. Changes need the role admin, all else operator or admin.",
+        "changes to the policy:\n"
+        "  FILE              a whole policy, TOML or JSON: a schedd.toml with\n"
+        "                    [clusters.NAME.site], or the content of that section\n"
+        "  KEY=VALUE         a single change: priority.waiting=2,\n"
         "                    fair_share.shares.physics=3, 'objectives = { wait = 1 }'\n"
-        "  KEY=              back to its default",
+        "  KEY=              reset this setting to its default",
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
     acts.add_parser("show", help="show the policy (default)", allow_abbrev=False)
     for act, about in (("preview", "show the effects; change nothing"), ("set", "put a policy in force")):
         one = acts.add_parser(act, help=about, allow_abbrev=False)
-        one.add_argument("what", nargs="+", metavar="FILE|KEY=VALUE")
+        one.add_argument(
+            "what", nargs="+", metavar="FILE|KEY=VALUE", help="changes, as `schedd policy --help` lists them"
+        )
     acts.add_parser("withdraw", help="return to the policy of the settings file", allow_abbrev=False)
     return found
 

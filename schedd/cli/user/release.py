@@ -13,7 +13,7 @@ __all__ = ["make_parser", "run"]
 
 def make_parser(name: str = "schedd release") -> argparse.ArgumentParser:
     """Its options."""
-    about = "Plan for nodes or queues again that `schedd hold` held. Needs the role operator or admin."
+    about = "Release drained nodes or held queues: plan jobs there again. Needs the role operator or admin."
     return add_target_options(make_command_parser(name, about))
 
 

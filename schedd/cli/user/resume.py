@@ -16,7 +16,12 @@ _MORE = (
 
 def make_parser(name: str = "schedd resume") -> argparse.ArgumentParser:
     """Its options."""
-    return make_command_parser(name, "Start jobs again, due ones at once.", _MORE, of_cluster=True)
+    return make_command_parser(
+        name,
+        "Start jobs of a cluster again after `schedd pause`; due jobs start at once.",
+        _MORE,
+        of_cluster=True,
+    )
 
 
 def run(argv: Sequence[str], name: str = "schedd resume") -> int:

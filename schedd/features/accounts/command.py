@@ -29,7 +29,7 @@ def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
     make = acts.add_parser("set", help="create an account, or set its amount")
-    make.add_argument("account", metavar="ACCOUNT")
+    make.add_argument("account", metavar="ACCOUNT", help="name of the account")
     make.add_argument(
         "amount", metavar="AMOUNT", type=float, help="for each period; without a period, in total"
     )
@@ -57,9 +57,11 @@ def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
     ):
         one = acts.add_parser(act, help=words)
         if act == "move":
-            one.add_argument("source", metavar="FROM")
-        one.add_argument("account", metavar="TO" if act == "move" else "ACCOUNT")
-        one.add_argument("amount", metavar="AMOUNT", type=float)
+            one.add_argument("source", metavar="FROM", help="account that pays")
+        into = act == "move"
+        words = "account that receives it" if into else "name of the account"
+        one.add_argument("account", metavar="TO" if into else "ACCOUNT", help=words)
+        one.add_argument("amount", metavar="AMOUNT", type=float, help="amount in the unit of the account")
     for one in (make, *(acts.choices[act] for act in ("add", "take", "move"))):
         one.add_argument("--reason", metavar="TEXT", default="", help="stored in the ledger")
     ledger = acts.add_parser("ledger", help="list changes, newest first")

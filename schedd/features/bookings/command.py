@@ -39,31 +39,49 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
     add_federation_option(found, "bookings")
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    acts.add_parser("list", help="show your bookings (without an act, too)", allow_abbrev=False)
-    make = acts.add_parser("add", help="book", allow_abbrev=False)
+    acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
+    acts.add_parser("list", help="show your bookings (default)", allow_abbrev=False)
+    make = acts.add_parser("add", help="book cores", allow_abbrev=False)
     add = make.add_argument
-    add("name", metavar="NAME")
-    add("-l", dest="request", metavar="REQUEST", required=True, help="what: as for qsub, nodes=2:ppn=4")
-    add("--for", dest="duration", metavar="LENGTH", required=True, help="for how long: 2:00:00, 90m")
-    add("--at", dest="start", metavar="WHEN", help="it begins then, and at no other time")
-    add("--after", dest="ready", metavar="WHEN", help="it begins then or later; without it, now or later")
-    add("--by", dest="deadline", metavar="WHEN", help="it is over by then")
-    add("--freeze", metavar="PERCENT", type=int, help="of its wait, until which it may be moved (50)")
-    add("--account", metavar="NAME", default="", help="pays for it, where the site has accounts")
+    add("name", metavar="NAME", help="name of the new booking")
+    add(
+        "-l",
+        dest="request",
+        metavar="REQUEST",
+        required=True,
+        help="requested resources, as for qsub: nodes=2:ppn=4",
+    )
+    add("--for", dest="duration", metavar="LENGTH", required=True, help="length of the booking: 2:00:00, 90m")
+    add("--at", dest="start", metavar="WHEN", help="exact start")
+    add("--after", dest="ready", metavar="WHEN", help="earliest start (default: now)")
+    add("--by", dest="deadline", metavar="WHEN", help="latest end")
+    add(
+        "--freeze",
+        metavar="PERCENT",
+        type=int,
+        help="share of its wait after which its place is final (default: 50)",
+    )
+    add("--account", metavar="NAME", default="", help="account that pays, if the site has accounts")
     add("--owner", metavar="USER", default="", help="owner of the booking (operators)")
-    add("--only", metavar="CLUSTER,…", default="", help="clusters it may be at (with --federation)")
+    add(
+        "--only",
+        metavar="CLUSTER,…",
+        default="",
+        help="with --federation: clusters to choose from (default: all)",
+    )
     for act, about in (
-        ("show", "show one, and how it moved"),
-        ("freeze", "let it stay where it is planned"),
-        ("cancel", "give it back"),
+        ("show", "show a booking and its moves"),
+        ("freeze", "fix its place in the plan"),
+        ("cancel", "cancel a booking"),
     ):
-        acts.add_parser(act, help=about, allow_abbrev=False).add_argument("name", metavar="NAME")
-    orders = "show what each order of replanning would make of the bookings (operators)"
+        acts.add_parser(act, help=about, allow_abbrev=False).add_argument(
+            "name", metavar="NAME", help="name of the booking"
+        )
+    orders = "compare the orders in which bookings can be replanned (operators)"
     acts.add_parser("orders", help=orders, allow_abbrev=False)
     accept = acts.add_parser("accept", help="accept an offer of a refused booking", allow_abbrev=False)
-    accept.add_argument("name", metavar="NAME")
-    accept.add_argument("option", metavar="NUMBER", type=int)
+    accept.add_argument("name", metavar="NAME", help="name of the booking")
+    accept.add_argument("option", metavar="NUMBER", type=int, help="number of the offer")
     return found
 
 

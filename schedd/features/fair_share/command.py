@@ -23,8 +23,10 @@ def make_parser(name: str = "schedd fair-share") -> argparse.ArgumentParser:
         "Show target share and received share of each account and user: of the part of the fair-share tree "
         "that you may see. With --days, show one place over time.",
     )
-    found.add_argument("place", nargs="?", default="", help="only this place, such as physics/ann")
-    found.add_argument("--days", type=int, metavar="N", help="over the last N days, 1 to 366; needs a place")
+    found.add_argument(
+        "place", metavar="PLACE", nargs="?", default="", help="only this place, such as physics/ann"
+    )
+    found.add_argument("--days", type=int, metavar="N", help="show PLACE over the last N days, 1 to 366")
     return found
 
 

@@ -48,7 +48,7 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     )
     ways.add_argument("--command", metavar="NAME", help="by this command of the site")
     stop = acts.add_parser("remove", help="remove a notice", allow_abbrev=False)
-    stop.add_argument("number", metavar="NUMBER", type=int)
+    stop.add_argument("number", metavar="NUMBER", type=int, help="number in the list")
     return found
 
 

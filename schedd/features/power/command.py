@@ -26,9 +26,10 @@ def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
     )
     found.add_argument(
         "wish",
+        metavar="MODE",
         nargs="?",
         choices=("on", "off", "hold", "auto", "record"),
-        help="mode of the nodes; record: store their measured watts",
+        help="on, off, hold or auto; record: store measured watts",
     )
     found.add_argument("nodes", nargs="*", metavar="NODE", help="nodes; for record: a file (default: -)")
     found.add_argument("--reason", metavar="TEXT", default="", help="shown to all users")

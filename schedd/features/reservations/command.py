@@ -28,7 +28,7 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     acts.add_parser("list", help="list all reservations (default)", allow_abbrev=False)
     make = acts.add_parser("add", help="create a reservation, or replace one", allow_abbrev=False)
     add = make.add_argument
-    add("name", metavar="NAME")
+    add("name", metavar="NAME", help="name of the reservation")
     add("-w", dest="nodes", metavar="NODE,…", type=_split_list, default=[], help="nodes, by name")
     add(
         "-f",
@@ -53,7 +53,7 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     )
     add("--preview", action="store_true", help="only show the effects; change nothing")
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
-    lift.add_argument("name", metavar="NAME")
+    lift.add_argument("name", metavar="NAME", help="name of the reservation")
     return found
 
 

@@ -40,11 +40,11 @@ _BALANCES: Final = ("none", "offers", "power", "load")
 def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
     """Its options."""
     about = (
-        "Hand a bag of equal tasks to the federation, which shares them out over its clusters as job arrays, "
-        "so that all have ended by a deadline."
+        "Submit a bag of equal tasks to the federation, which divides them among its clusters as job arrays, "
+        "so that all tasks end by a deadline."
     )
     found, add = make_action_parser(name, about, _MORE, {1: "answered, but the deadline is not kept"}, "bags")
-    offer = add("offer", "show how it would be shared out; submit nothing")
+    offer = add("offer", "show how the tasks would be divided; submit nothing")
     offer.add_argument("-l", dest="request", action="append", metavar="LIST", help="one task's, as qsub -l")
     offer.add_argument(
         "-q", dest="queue", metavar="QUEUE@CLUSTER", action="append", help="queue on a cluster"
@@ -58,9 +58,16 @@ def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
     )
     take.add_argument("--late", action="store_true", help="also where it ends after its deadline")
     take.add_argument("--key", default="", help="idempotency key: the same key again is the same bag")
-    take.add_argument("script", nargs="?", default="-", help="job script (default: standard input)")
+    take.add_argument(
+        "script", metavar="SCRIPT", nargs="?", default="-", help="job script (default: standard input)"
+    )
     add_named_actions(
-        add, "bag", {"show": "show how its tasks stand", "cancel": "take back the tasks that wait"}
+        add,
+        "bag",
+        {
+            "show": "show the state of its tasks",
+            "cancel": "cancel it: waiting tasks are deleted, running ones go on",
+        },
     )
     return found
 

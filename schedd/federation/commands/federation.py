@@ -30,8 +30,8 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     found = make_described_parser(name, about, "", codes)
     found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
     found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")
-    acts = found.add_subparsers(dest="act", metavar="ACT", title="acts")
-    acts.add_parser("clusters", help="show its clusters (without an act, too)", allow_abbrev=False)
+    acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
+    acts.add_parser("clusters", help="show its clusters (default)", allow_abbrev=False)
     acts.add_parser(
         "report", help="show outcomes of jobs, co-allocations, bags and bookings", allow_abbrev=False
     )

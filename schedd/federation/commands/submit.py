@@ -67,7 +67,7 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         prog="#PBS" if of_script else name,
         add_help=not of_script,
         allow_abbrev=False,
-        description="Hand a job to the federation, which submits it where its plan ends it first.",
+        description="Submit a job to the federation, which sends it to the cluster with the earliest planned end.",
         epilog="" if of_script else _CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -80,14 +80,15 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         add("--by", metavar="WHEN", default="", help="deadline: 2026-12-01T08:00, 08:00 or +6h")
         add("--booking", metavar="NAME", default="", help="run it in this booking (schedd book --federation)")
         add("--key", default="", help="idempotency key: submitting the same key again creates no second job")
-        add("--where", action="store_true", help="only show where it would start first; submit nothing")
+        add("--where", action="store_true", help="only show its start on each cluster; submit nothing")
         add("--json", action="store_true", help="print the federation's answer as JSON")
         add("--url", help="address of the federation (default: SCHEDD_FEDERATION)")
         add(
             "script",
+            metavar="SCRIPT",
             nargs="?",
             default=None,
-            help="job script (default: standard input; --where -l: none)",
+            help="job script (default: standard input; with --where and -l: none)",
         )
     return found
 
