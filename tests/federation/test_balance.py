@@ -80,6 +80,7 @@ def test_own_jobs_count_at_their_cluster_within_the_period(harness: FederationHa
     harness.report("north", fed_1_1=TransferStatus("released", job="1.north", end="ended", exit_status=0))
     ended = harness.federation.jobs["1"].over_at
     assert ended == harness.now
+    harness.now += 10
     period = {"since": ended, "until": ended + 1}
     answer = harness.client("eyes").get("/v1/federation/balance", params=period).json()
     ours = {one["cluster"]: one["ours"]["ended"] for one in answer["clusters"]}

@@ -41,7 +41,6 @@ def run(
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    monkeypatch.setattr("schedd.federation.commands.bookings.time.time", lambda: T)
 
     def run(*words: str) -> tuple[int, str, str]:
         capsys.readouterr()

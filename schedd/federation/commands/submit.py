@@ -67,7 +67,7 @@ def make_parser(name: str = "schedd submit", *, of_script: bool = False) -> argp
         prog="#PBS" if of_script else name,
         add_help=not of_script,
         allow_abbrev=False,
-        description="Submit a job to the federation, which sends it to the cluster with the earliest planned end.",
+        description="Submit a job to the federation. It goes to the cluster with the earliest planned end.",
         epilog="" if of_script else _CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
