@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from schedd.engine import Phase
 from schedd.wire import Decision, Event, Run
 from tests.engine.cluster import Cluster, T
 
@@ -77,6 +78,22 @@ def test_where_the_job_that_may_start_has_no_room_the_held_one_is_planned_later(
     assert start > 0
     cluster.submit("other", "n2:ppn=4", walltime=20)  # what the held job had is free meanwhile
     assert cluster.runs("other") == [0]
+
+
+def test_a_job_that_the_server_never_releases_leaves_its_nodes_to_others_for_longer_and_longer() -> None:
+    """As after a restart of TORQUE 4.2.10, which may show a subjob on hold without a hold."""
+    cluster = Cluster(nodes=1, end_allowance=0, slack=100_000, site={"priority": {"wish": 1.0}})
+    limited = {"array": "a[]", "slot_limit": 2, "state": "H", "holds": "l"}
+    cluster.submit("a[0]", "1:ppn=4", walltime=100, priority=10, **limited)
+    for number in range(60):
+        cluster.submit(f"{number}", "1:ppn=4", walltime=60)
+    for at in range(10, 3_600, 10):
+        cluster.at(at)
+    ended = sum(f"{number}" not in cluster.server.jobs for number in range(60))
+    assert ended >= 45
+    assert cluster.record("a[0]").phase is Phase.WAITING
+    cluster.send(*cluster.server.release("a[0]"))
+    assert cluster.record("a[0]").back_off.until <= cluster.engine.state.now
 
 
 HERE = {"nodes": "n2:ppn=4", "walltime": "100"}

@@ -220,9 +220,10 @@ class StartAttempt:
 class BackOff:
     """Failed starts: no run decision before ``until``.
 
-    ``refusals`` counts consecutive refusals, ``busy`` consecutive ones of the kind "busy for now";
-    ``refusal`` is the text of the last. ``returns`` counts consecutive starts with a quick return to the
-    queue. ``failed_on`` are nodes with failed starts, the latest last.
+    ``refusals`` counts consecutive refusals, and due starts that the array's slot limit did not allow;
+    ``busy`` consecutive ones of the kind "busy for now"; ``refusal`` is the text of the last. ``returns``
+    counts consecutive starts with a quick return to the queue. ``failed_on`` are nodes with failed starts,
+    the latest last.
     """
 
     until: int = 0

@@ -46,7 +46,7 @@ from schedd.wire import Run
 __all__ = ["dispatch_by_policy", "dispatch_jobs", "move_late_jobs"]
 
 _AGAIN = 30
-"""Backoff in seconds of a due job that the server has not released."""
+"""First backoff in seconds of a due job that the server has not released."""
 _RELEASED_WITHIN = 60
 """A due job that the server has not released, from its dependency or from a hold with a held placement, keeps
 its placement for this many seconds.
@@ -281,7 +281,13 @@ def _swap_with_sibling(state: EngineState, record: JobRecord, event: str) -> Non
 
 
 def _replan_limited(state: EngineState, record: JobRecord, event: str) -> None:
-    record = _postpone(state, record)
+    """Plan a job later, each time twice as late as before: if the server never releases it, its nodes must
+    not wait for it. Its release ends the backoff.
+    """
+    before = record.back_off
+    wait = min(state.settings.refusal_most, _AGAIN << min(before.refusals, 16))
+    back_off = replace(before, until=state.now + wait, refusals=before.refusals + 1)
+    record = apply_step(record, Step.PUT_OFF, back_off=back_off)
     replan(state, record, event, Cause.QUEUE, "the server holds it for its array's slot limit")
 
 

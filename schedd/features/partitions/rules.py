@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from schedd.dialect.partition import NODE_PARTITION, PARTITION
 from schedd.engine.component.hook_values import Restriction
 from schedd.engine.component.placement_hooks import unmovable_jobs
@@ -26,7 +28,7 @@ from schedd.features.partitions.state import (
 from schedd.model import FOREVER, Never
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import WorkSpent
-from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeFacts
+from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
 
 __all__ = [
     "charge_factor",
@@ -37,6 +39,7 @@ __all__ = [
     "labels",
     "next_examination",
     "node_features",
+    "note_freed_nodes",
     "refusal",
     "refuse_large_job",
     "restriction",
@@ -44,6 +47,8 @@ __all__ = [
 ]
 
 _EXAMINED_EVERY_S: Final = 60
+_STARTS_EXAMINED_EVERY_S: Final = 5
+"""The same for an immediate start, if a job ended or nodes changed meanwhile."""
 _EXAMINED_AT_ONCE: Final = 50
 _EXAMINED_IN_QUEUE: Final = 500
 """The same under a queue policy, where it is only examined whether a job can start at once."""
@@ -196,25 +201,63 @@ def _move_to(state: EngineState, record: JobRecord, name: str) -> None:
 def next_examination(state: EngineState) -> int:
     """When other partitions are next considered for jobs with several; FOREVER: never."""
     part = partition_state(state)
-    return part.examined + _EXAMINED_EVERY_S if part.chosen and partition_table(state) else FOREVER
+    if not part.chosen or not partition_table(state):
+        return FOREVER
+    next_one = part.examined + _EXAMINED_EVERY_S
+    if part.freed and state.policy is None:
+        next_one = min(next_one, part.examined_starts + _STARTS_EXAMINED_EVERY_S)
+    return next_one
+
+
+def note_freed_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:
+    """Note that nodes changed: jobs of other partitions may start there."""
+    partition_state(state).freed = 1
 
 
 def follow_time(state: EngineState, event: str) -> None:
     """Move jobs to partitions in which they start earlier, the next ones first. Jobs whose place depends on
     more than free capacity stay.
+
+    Between two such examinations only immediate starts on free nodes are considered.
     """
     part = partition_state(state)
     if state.now < next_examination(state):
         return
-    part.examined = state.now
+    every_gain = state.policy is not None or state.now >= part.examined + _EXAMINED_EVERY_S
+    idle = None if every_gain else _idle_partitions(state)
+    part.freed, part.examined_starts = 0, state.now
+    if every_gain:
+        part.examined = state.now
+    elif not idle:
+        return
     kept = set(unmovable_jobs(state))
     waiting = [
-        record for job in part.chosen if job not in kept and (record := _movable(state, job)) is not None
+        record
+        for job, name in part.chosen.items()
+        if job not in kept
+        and (idle is None or idle != {name})
+        and (record := _movable(state, job)) is not None
     ]
+    if idle is not None:
+        table = partition_table(state)
+        waiting = [one for one in waiting if not idle.isdisjoint(table.candidates(one.facts))]
     waiting.sort(key=lambda record: state.plan.start(record.slot))
     for record in waiting[: _EXAMINED_AT_ONCE if state.policy is None else _EXAMINED_IN_QUEUE]:
         with JobErrorGuard(state, record.id, event):
-            _examine(state, record, event)
+            _examine(state, record, event, idle)
+
+
+def _idle_partitions(state: EngineState) -> frozenset[str]:
+    """The partitions with free cpus at present."""
+    plan, table = state.plan, partition_table(state)
+    rows = plan.usable_rows(np.fromiter(plan.node_rows.values(), np.int64, len(plan.node_rows)))
+    free = plan.free_amounts(rows, state.now, state.now + 1)[0]
+    idle: set[str] = set()
+    for row in rows[free > 0].tolist():
+        facts = state.node_facts.get(plan.node_names[row])
+        if facts is not None:
+            idle.update(table.partitions_of(facts))
+    return frozenset(idle)
 
 
 def _movable(state: EngineState, job: str) -> JobRecord | None:
@@ -228,17 +271,17 @@ def _movable(state: EngineState, job: str) -> JobRecord | None:
     return record if later and state.plan.state(record.slot) == PLANNED else None
 
 
-def _examine(state: EngineState, record: JobRecord, event: str) -> None:
-    """Move one job to another partition if it starts earlier there; under a queue policy, if it can start
-    there at once.
+def _examine(state: EngineState, record: JobRecord, event: str, idle: frozenset[str] | None) -> None:
+    """Move one job to another partition if it starts earlier there; under a queue policy, and with ``idle``,
+    the only partitions to consider, if it can start there at once.
     """
     here = job_partition(state, record.facts)
     ready = max(state.now, state.plan.ready(record.slot))
     bound = state.now + 1
-    if state.policy is None:
+    if state.policy is None and idle is None:
         bound = state.plan.start(record.slot) - _LEAST_GAIN_S + 1
     for name in partition_table(state).candidates(record.facts):
-        if name == here:
+        if name == here or (idle is not None and name not in idle):
             continue
         try:
             earlier = _earliest_start(state, record, name, ready, bound) < FOREVER
@@ -251,7 +294,8 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def forget_choice(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    """Forget the partition of a job that is gone."""
+    """Forget the partition of a job that is gone, and note that its nodes are free."""
+    partition_state(state).freed = 1
     forget(state, event.job_id)
 
 

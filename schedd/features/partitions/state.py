@@ -39,6 +39,10 @@ class PartitionState:
     """A copy of ``chosen`` for readers; None: it was changed."""
     examined: int = declared(NUMBER, default=0)
     """When other partitions were last considered for jobs with several."""
+    examined_starts: int = declared(NUMBER, default=0)
+    """When they were last considered for an immediate start."""
+    freed: int = declared(NUMBER, default=0)
+    """1: since then a job ended, or nodes changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,9 +145,26 @@ def test_a_planned_job_moves_to_another_partition_that_becomes_free_earlier() ->
     cluster.submit("2", "2:ppn=4", walltime=3000, resources={"partition": "b"})
     cluster.submit("3", "2:ppn=4", walltime=100, resources={"partition": "a:b"})
     assert (cluster.start("3"), partition(cluster, "3")) == (3000, "b")
-    cluster.at(1100)
+    cluster.at(1020)
     assert partition(cluster, "3") == "a"
-    assert cluster.runs("3") == [pytest.approx(1000, abs=61)]
+    assert cluster.runs("3") == [pytest.approx(1000, abs=6)]
+
+
+@pytest.mark.parametrize("ahead", [0, 60])
+def test_free_nodes_of_another_partition_are_used_within_seconds(ahead: int) -> None:
+    """Also with many jobs ahead that may not use them."""
+    sets = {"a": {"nodes": ["n1", "n2"]}, "b": {"nodes": ["n3", "n4"], "users": ["ann", "bob"]}}
+    cluster = cluster_with({"sets": sets})
+    cluster.submit("1", "2:ppn=4", walltime=5000, runtime=1011, resources={"partition": "b"}, owner="ann@h")
+    cluster.submit("2", "2:ppn=4", walltime=3000)
+    for number in range(ahead):
+        cluster.submit(f"x{number}", "2:ppn=4", walltime=10, owner="eve@h")
+    cluster.submit("3", "2:ppn=4", walltime=100, owner="bob@h")
+    assert partition(cluster, "3") == "a"
+    for at in range(5, 1_030, 5):
+        cluster.at(at)
+    assert partition(cluster, "3") == "b"
+    assert cluster.runs("3") == [pytest.approx(1011, abs=6)]
 
 
 def test_defaults_by_user_account_group_and_queue_and_the_name_of_the_queue() -> None:
