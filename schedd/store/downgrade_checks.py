@@ -31,7 +31,7 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
             "clock_set job_altered job_deleted job_ended job_held job_queued job_released job_started "
             "ledger_stored log_lost node_changed plan_chosen plan_improved planning_held "
             "planning_released policy_changed power_requested preempt preemption_done queue_changed "
-            "reserve resource_counted run run_accepted run_refused runs_read server_changed snapshot "
+            "reserve resource_counted resume run run_accepted run_refused runs_read server_changed snapshot "
             "starts_expected switch "
             "switched transfer_decision transfer_release transfer_request transfer_step_done "
             "transfer_withdrawal unreserve watts_read write_attributes"

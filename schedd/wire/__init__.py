@@ -24,7 +24,16 @@ from schedd.wire.adapter_events import (
     Unreserve,
 )
 from schedd.wire.bookings import Act, Book, BookingStep
-from schedd.wire.decisions import Alert, Decision, Preempt, Run, Switch, TransferDecision, WriteAttributes
+from schedd.wire.decisions import (
+    Alert,
+    Decision,
+    Preempt,
+    Resume,
+    Run,
+    Switch,
+    TransferDecision,
+    WriteAttributes,
+)
 from schedd.wire.events import Delivery, Event
 from schedd.wire.facts import (
     TRANSFER_ATTRIBUTES,
@@ -112,6 +121,7 @@ __all__ = [
     "ResourceCounted",
     "ResourceFacts",
     "ResourceTypes",
+    "Resume",
     "Run",
     "RunAccepted",
     "RunFacts",

@@ -278,8 +278,9 @@ class Switched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionDone:
-    """Outcome of a ``Preempt``: ``done`` if the run is over or ends now. ``code`` is the server's error, or 0
-    for a refusal by the adapter, with the reason in ``text``.
+    """Outcome of a ``Preempt`` or a ``Resume``: ``done`` if the run is over, ends now, or is suspended; or
+    if it goes on. ``code`` is the server's error, or 0 for a refusal by the adapter, with the reason in
+    ``text``.
     """
 
     id: str

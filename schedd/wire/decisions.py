@@ -108,9 +108,9 @@ class Switch:
 class Preempt:
     """Preempt the run of a job that began at ``started``; the outcome is reported as ``PreemptionDone``.
 
-    With a ``signal`` it is sent first, ``grace`` seconds before the job is requeued, however late that is.
-    The first request is made before ``expires``. ``preemptor`` is the job for which this happens. A run that
-    is over, or is ending, counts as preempted.
+    With a ``signal`` it is sent first, ``grace`` seconds before the job is stopped, however late that is. The
+    first request is made before ``expires``. ``preemptor`` is the job for which this happens. A run that is
+    over, or is ending, counts as preempted.
     """
 
     id: str
@@ -127,4 +127,21 @@ class Preempt:
     type: Literal["preempt"] = "preempt"
 
 
-Decision = Run | WriteAttributes | Alert | TransferDecision | Switch | Preempt
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Let a suspended run, which began at ``started``, go on; the outcome is reported as ``PreemptionDone``.
+
+    The first request is made before ``expires``. A run that is not suspended, or is over, counts as resumed.
+    """
+
+    id: str
+    cause: str
+    time: int
+    job_id: str
+    started: int
+    expires: int
+    term: int = 0
+    type: Literal["resume"] = "resume"
+
+
+Decision = Run | WriteAttributes | Alert | TransferDecision | Switch | Preempt | Resume

@@ -35,8 +35,9 @@ JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]
 NodeStateName = Literal["up", "drain", "down"]
 TransferStep = Literal["submit", "release", "withdraw", "delete"]
 """Steps of a transfer: submit on hold, release the hold, withdraw if not running, or delete."""
-PreemptionMethod = Literal["requeue"]
-"""How a running job is preempted: it returns to its queue, and its work is lost."""
+PreemptionMethod = Literal["suspend", "checkpoint", "requeue"]
+"""How a running job is preempted: it is stopped and goes on later on the same nodes; it returns to its queue
+with a checkpoint of its work; or it returns to its queue, and its work is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class JobFacts:
     changes with everything that a run decision relies on. ``family`` names the dialect of its request and
     numbers; empty is the planner's first. ``by`` is the user that started the present run by hand (``qrun``),
     if known. A job that is not ``rerunnable`` (``qsub -r n``) cannot be requeued while it runs.
+    ``checkpoint`` is what ``qsub -c`` declared, as printed.
     """
 
     id: str
@@ -87,6 +89,7 @@ class JobFacts:
     version: str = ""
     by: str = ""
     rerunnable: bool = True
+    checkpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,8 +136,8 @@ class ServerFacts:
     ``open`` means that users may see each other's jobs. ``family`` is its dialect; older adapters do not
     report it. ``resources`` are the server's resource definitions by name; empty if not reported.
     ``attributes`` are further attributes that a scheduler follows, as printed, with those of its scheduler
-    object: ``job_sort_formula``, ``job_sort_formula_threshold``; and those that decide over submissions:
-    ``default_queue`` and access lists.
+    object: ``job_sort_formula``, ``job_sort_formula_threshold``, ``restrict_res_to_release_on_suspend``; and
+    those that decide over submissions: ``default_queue`` and access lists.
     """
 
     scheduling: bool = True

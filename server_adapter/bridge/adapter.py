@@ -20,6 +20,7 @@ from schedd.wire import (
     JobQueued,
     JobStarted,
     Preempt,
+    Resume,
     Run,
     Switch,
     TransferDecision,
@@ -252,7 +253,7 @@ class Adapter:
                     self.writer.enqueue(decision)
             case TransferDecision():
                 self._transfers.enqueue(decision)
-            case Preempt():
+            case Preempt() | Resume():
                 self._preemptions.begin(decision)
             case Switch():
                 self._switches.enqueue(decision)

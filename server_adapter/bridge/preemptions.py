@@ -1,7 +1,8 @@
-"""Executes preemptions: signals a running job, waits for its grace time, and requeues it.
+"""Executes preemptions: signals a running job, waits for its grace time, and stops its run; and resumes
+suspended runs.
 
-A preemption is about one run, known by its start. If the adapter or the server was restarted in between, the
-decision is delivered again: a run that is over is reported as preempted, and never another run requeued.
+Each is about one run, known by its start. If the adapter or the server was restarted in between, the decision
+is delivered again: a run that is over is reported as preempted, and never another run stopped.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from schedd.wire import JobFacts, Preempt, PreemptionDone
+from schedd.wire import JobFacts, Preempt, PreemptionDone, Resume
 from server_adapter.batch.errors import (
     ProtocolError,
     RightsError,
@@ -24,7 +25,13 @@ from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.run_checks import describe_old_term
 
-__all__ = ["PREEMPTIONS_AT_ONCE", "PreemptionExecutor", "PreemptionServer", "full_signal_name"]
+__all__ = [
+    "CHECKPOINT_HOLD",
+    "PREEMPTIONS_AT_ONCE",
+    "PreemptionExecutor",
+    "PreemptionServer",
+    "full_signal_name",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +39,11 @@ PREEMPTIONS_AT_ONCE: Final = 8
 """Jobs that are requeued at the same time: the server answers when the job has ended on its nodes."""
 _SETTLING_S: Final = 2.0
 """Time until a request with a lost answer is checked."""
+_CHECKPOINT_S: Final = 300.0
+"""A job that still runs this long after its hold is not checkpointed."""
+CHECKPOINT_HOLD: Final = "s"
+"""The kind of hold by which a job is checkpointed. No other hold of this kind is on a job that runs: the
+server sets it for dependencies, which are fulfilled then."""
 _SAME_RUN_S: Final = 30
 """Two reported starts of one run differ by at most this."""
 
@@ -50,6 +62,22 @@ class PreemptionServer(Protocol):
 
     async def requeue_job(self, job: str) -> None:
         """End the run of a job and put it back into its queue."""
+        ...
+
+    async def suspend_job(self, job: str) -> None:
+        """Suspend a running job."""
+        ...
+
+    async def resume_job(self, job: str) -> None:
+        """Let a suspended job go on."""
+        ...
+
+    async def hold_job(self, job: str) -> None:
+        """Set the hold ``CHECKPOINT_HOLD`` on a running job, which checkpoints it."""
+        ...
+
+    async def lift_hold(self, job: str) -> None:
+        """Lift this hold."""
         ...
 
 
@@ -86,7 +114,7 @@ class PreemptionExecutor:
         self._under_way: set[str] = set()
         self._outcomes: DecisionOutcomes[_PreemptionOutcome] = DecisionOutcomes()
 
-    def begin(self, order: Preempt) -> None:
+    def begin(self, order: Preempt | Resume) -> None:
         """Execute one decision, unless it is under way; its outcome is reported to the daemon."""
         if decision_key(order) not in self._under_way:
             self._under_way.add(decision_key(order))
@@ -96,16 +124,17 @@ class PreemptionExecutor:
         """Cancel preemptions in their grace time."""
         await self._tasks.close()
 
-    async def _carry_out(self, order: Preempt) -> None:
+    async def _carry_out(self, order: Preempt | Resume) -> None:
         try:
             outcome = self._outcomes.find(order) or await self._attempt(order)
         finally:
             self._under_way.discard(decision_key(order))
         self._outcomes.record(order, outcome)
+        what = "resumed" if isinstance(order, Resume) else f"preempted for {order.preemptor}"
         if outcome.done:
-            _log.info("%s is preempted for %s: %s", order.job_id, order.preemptor, outcome.text)
+            _log.info("%s is %s: %s", order.job_id, what, outcome.text)
         else:
-            _log.warning("%s could not be preempted for %s: %s", order.job_id, order.preemptor, outcome.text)
+            _log.warning("%s could not be %s: %s", order.job_id, what, outcome.text)
         await self._delivery.enqueue(
             PreemptionDone(
                 id=next(self._delivery.ids),
@@ -119,14 +148,14 @@ class PreemptionExecutor:
         )
         self._request_reading()
 
-    async def _attempt(self, order: Preempt) -> _PreemptionOutcome:
+    async def _attempt(self, order: Preempt | Resume) -> _PreemptionOutcome:
         reason = self._refusal(order)
         server = self._server
         if reason or not isinstance(server, PreemptionServer):
             return _PreemptionOutcome(False, text=reason or "this family of servers has no preemption")
         if self._clock() >= order.expires:
-            if await self._is_over(server, order):
-                return _PreemptionOutcome(True, text="the run had ended")
+            if done := await self._find_done(server, order):
+                return _PreemptionOutcome(True, text=done)
             return _PreemptionOutcome(
                 False, text=f"the decision expired {self._clock() - order.expires:.0f} s ago"
             )
@@ -134,10 +163,12 @@ class PreemptionExecutor:
         lost = False
         while True:
             try:
+                if isinstance(order, Resume):
+                    return await self._resume(server, order)
                 return await self._preempt(server, order, signalled)
             except ServerRefusedError as error:
-                if await self._is_over(server, order):
-                    return _PreemptionOutcome(True, text="the run had ended")
+                if done := await self._find_done(server, order):
+                    return _PreemptionOutcome(True, text=done)
                 if not lost or self._clock() >= _deadline(order, signalled):
                     return _PreemptionOutcome(False, error.code, error.text or str(error))
                 # The request whose answer was lost may still be under way.
@@ -148,11 +179,11 @@ class PreemptionExecutor:
                 # The request may have been carried out: the next try looks at the run first.
                 if self._clock() >= _deadline(order, signalled):
                     return _PreemptionOutcome(False, text=f"{error}; not reached again in time")
-                _log.warning("preemption of %s: %s; it is tried again", order.job_id, error)
+                _log.warning("%s of %s: %s; it is tried again", order.type, order.job_id, error)
                 lost = True
                 await self._sleep(_SETTLING_S)
 
-    def _refusal(self, order: Preempt) -> str:
+    def _refusal(self, order: Preempt | Resume) -> str:
         if barred := self._barred():
             return barred
         if order.term < self._term():
@@ -165,8 +196,8 @@ class PreemptionExecutor:
         """Try once. The grace time begins with the signal, however late the decision came; ``signalled``
         keeps its time for the next try.
         """
-        if not _is_this_run(order, await server.find_job(order.job_id)):
-            return _PreemptionOutcome(True, text="the run had ended")
+        if done := await self._end_of_run(server, order):
+            return _PreemptionOutcome(True, text=done)
         if order.signal:
             if not signalled:
                 await server.signal_job(order.job_id, order.signal)
@@ -176,14 +207,58 @@ class PreemptionExecutor:
                 return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")
         if barred := self._barred():
             return _PreemptionOutcome(False, text=barred)
-        await server.requeue_job(order.job_id)
-        return _PreemptionOutcome(True, text="it was requeued")
+        match order.method:
+            case "suspend":
+                await server.suspend_job(order.job_id)
+                return _PreemptionOutcome(True, text="it was suspended")
+            case "checkpoint":
+                return await self._checkpoint(server, order)
+            case "requeue":
+                await server.requeue_job(order.job_id)
+                return _PreemptionOutcome(True, text="it was requeued")
 
-    async def _is_over(self, server: PreemptionServer, order: Preempt) -> bool:
+    async def _checkpoint(self, server: PreemptionServer, order: Preempt) -> _PreemptionOutcome:
+        """Hold the job, which ends its run with a checkpoint, and lift the hold."""
+        await server.hold_job(order.job_id)
+        until = self._clock() + _CHECKPOINT_S
+        while _is_this_run(order, await server.find_job(order.job_id)):
+            if self._clock() >= until:
+                await server.lift_hold(order.job_id)
+                return _PreemptionOutcome(False, text="it was held, and runs on without a checkpoint")
+            await self._sleep(_SETTLING_S)
+        await server.lift_hold(order.job_id)
+        return _PreemptionOutcome(True, text="it was checkpointed")
+
+    async def _resume(self, server: PreemptionServer, order: Resume) -> _PreemptionOutcome:
+        job = await server.find_job(order.job_id)
+        if job is None or job.state != "S" or not _is_this_run(order, job):
+            return _PreemptionOutcome(True, text="it was not suspended any more")
+        await server.resume_job(order.job_id)
+        return _PreemptionOutcome(True, text="it goes on")
+
+    async def _end_of_run(self, server: PreemptionServer, order: Preempt) -> str:
+        """Return how the run of a decision was stopped before, or an empty text; a checkpointed job loses the
+        hold that an interrupted execution of this decision may have left.
+        """
+        job = await server.find_job(order.job_id)
+        if _is_this_run(order, job):
+            suspended = job is not None and job.state == "S"
+            return "it was suspended" if suspended and order.method == "suspend" else ""
+        left = job is not None and job.state == "H" and CHECKPOINT_HOLD in job.holds and not job.depend
+        if left and order.method == "checkpoint":
+            await server.lift_hold(order.job_id)
+            return "it was checkpointed"
+        return "the run had ended"
+
+    async def _find_done(self, server: PreemptionServer, order: Preempt | Resume) -> str:
+        """Return how a decision was carried out before, or an empty text."""
         try:
-            return not _is_this_run(order, await server.find_job(order.job_id))
+            if isinstance(order, Preempt):
+                return await self._end_of_run(server, order)
+            job = await server.find_job(order.job_id)
+            return "" if job is not None and job.state == "S" else "it was not suspended any more"
         except (ServerUnreachableError, ProtocolError, ServerRefusedError):
-            return False
+            return ""
 
 
 def full_signal_name(signal: str) -> str:
@@ -191,7 +266,7 @@ def full_signal_name(signal: str) -> str:
     return signal if signal.isdigit() else f"SIG{signal.removeprefix('SIG')}"
 
 
-def _is_this_run(order: Preempt, job: JobFacts | None) -> bool:
+def _is_this_run(order: Preempt | Resume, job: JobFacts | None) -> bool:
     """Return whether the job is still in the run of the decision. A job that is exiting is not: it can be
     neither signalled nor requeued, and its nodes are free in a moment.
     """
@@ -200,6 +275,6 @@ def _is_this_run(order: Preempt, job: JobFacts | None) -> bool:
     return job.started is None or abs(job.started - order.started) <= _SAME_RUN_S
 
 
-def _deadline(order: Preempt, signalled: Sequence[float]) -> int:
+def _deadline(order: Preempt | Resume, signalled: Sequence[float]) -> int:
     """Return until when a request is tried again."""
-    return order.expires + (order.grace if signalled else 0)
+    return order.expires + (order.grace if signalled and isinstance(order, Preempt) else 0)

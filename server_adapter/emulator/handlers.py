@@ -15,7 +15,7 @@ from server_adapter.batch.requests import (
     ShutdownRequest,
     SignalRequest,
 )
-from server_adapter.emulator import admission, job_changes, lifecycle
+from server_adapter.emulator import admission, job_changes, lifecycle, suspension
 from server_adapter.emulator.client_context import OK, ClientContext, error_reply
 from server_adapter.emulator.errors import RefusalError, SubmissionCode, refusal
 from server_adapter.emulator.jobs import Job, JobState
@@ -99,6 +99,8 @@ class TorqueHandlers:
     def _hold(self, request: ManageRequest, context: ClientContext) -> bytes:
         for job in self._named(request.name):
             job_changes.hold(self._cluster, job, _letters(request), context.who)
+            if job.state is JobState.RUNNING and lifecycle.declares_checkpoint(job):
+                lifecycle.checkpoint(self._cluster, job)
         return OK
 
     def _release(self, request: ManageRequest, context: ClientContext) -> bytes:
@@ -148,6 +150,7 @@ class TorqueHandlers:
         if request.signal in _SUSPENSIONS:
             if not context.who.manager:
                 raise RefusalError(TorqueErrorCode.PERM)
+            suspension.signal(self._cluster, job, request.signal)
         elif request.signal not in _SIGNALS:
             raise RefusalError(TorqueErrorCode.UNKSIG)
         if request.signal in ("SIGKILL", "SIGTERM", "9", "15"):

@@ -25,6 +25,7 @@ SUBSTATE: Mapping[JobState, int] = {
     JobState.RUNNING: 42,
     JobState.EXITING: 50,
     JobState.COMPLETE: 59,
+    JobState.SUSPENDED: 43,
 }
 
 STATE_NAMES: Mapping[JobState, str] = {
@@ -34,6 +35,7 @@ STATE_NAMES: Mapping[JobState, str] = {
     JobState.RUNNING: "Running",
     JobState.EXITING: "Exiting",
     JobState.COMPLETE: "Complete",
+    JobState.SUSPENDED: "Suspended",
 }
 
 
@@ -115,7 +117,10 @@ class Job:
     exit_status: int | None = None
     runtime: float | None = None
     delete_requested: bool = False
-    left: float = 0.0  # remaining run time of a suspended job in seconds
+    left: float = 0.0  # remaining run time of a suspended or checkpointed job in seconds
+    left_slots: tuple[tuple[str, tuple[int, ...]], ...] = ()  # slots of a suspended job (TORQUE)
+    left_gpus: tuple[tuple[str, int, str], ...] = ()  # its gpus: node, number and mode
+    checkpointed: bool = False  # it goes on from its checkpoint at its next start
     wants_to_go_on: bool = False  # suspended until its scheduler resumes it
     moved: str = ""  # destination on another server
     run: int = 0  # number of the run, to ignore timers of earlier runs

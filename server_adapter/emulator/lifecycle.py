@@ -108,6 +108,8 @@ def begin(cluster: Cluster, job: Job, *, taken: bool) -> None:
 def _plan_end(cluster: Cluster, job: Job, run: int) -> None:
     outcome = job.order.outcome or cluster.outcome(job.order)
     runtime, status = outcome.runtime, outcome.exit_status
+    if job.checkpointed:
+        runtime, job.checkpointed = job.left, False
     if cluster.faults.fails_next():
         runtime, status = min(runtime, 1.0), 1
     walltime = job.resources.get("walltime")
@@ -121,7 +123,7 @@ def _plan_end(cluster: Cluster, job: Job, run: int) -> None:
 
 def stop(cluster: Cluster, job: Job) -> None:
     """Release the slots of a running job and stop its program."""
-    _release(cluster, job)
+    release(cluster, job)
     job.run += 1
     job.left, job.ends = (job.ends or cluster.now) - cluster.now, None
 
@@ -131,6 +133,24 @@ def go_on(cluster: Cluster, job: Job) -> None:
     run, status = job.run, job.will_exit
     job.ends = cluster.now + job.left
     cluster.timers.at(job.ends, lambda: _ended(cluster, job, run, status))
+
+
+def declares_checkpoint(job: Job) -> bool:
+    """Return whether a job has declared that it can be checkpointed while it runs (`qsub -c`)."""
+    words = job.attributes.get("Checkpoint", "u").split(",")
+    return any(word.partition("=")[0] in ("s", "c", "w", "enabled", "shutdown") for word in words)
+
+
+def checkpoint(cluster: Cluster, job: Job) -> None:
+    """End the run of a held job with a checkpoint, from which it goes on at its next start."""
+    job.left, job.checkpointed = (job.ends or cluster.now) - cluster.now, True
+    release(cluster, job)
+    job.run += 1
+    job.exec_host = job.exec_port = job.exec_gpus = ""
+    job.session = job.start_time = job.started = job.ends = None
+    job.state = JobState.HELD
+    job.touch(cluster.now)
+    cluster.poke(SchedulerCommand.TERM)
 
 
 def _killed_at(cluster: Cluster, job: Job, limit: float) -> float:
@@ -145,7 +165,7 @@ def _killed_at(cluster: Cluster, job: Job, limit: float) -> float:
 
 def _returned(cluster: Cluster, job: Job, run: int) -> None:
     if job.state is JobState.RUNNING and job.run == run:
-        _release(cluster, job)
+        release(cluster, job)
         job.exec_host = job.exec_port = job.exec_gpus = ""
         job.state = JobState.QUEUED
         cluster.returned[job.id] = cluster.returned.get(job.id, 0) + 1
@@ -170,7 +190,7 @@ def _alive(cluster: Cluster, job: Job) -> bool:
 
 def _obit(cluster: Cluster, job: Job, run: int) -> None:
     if job.run == run and job.active:
-        _release(cluster, job)
+        release(cluster, job)
         complete(cluster, job)
 
 
@@ -199,7 +219,7 @@ def _forget(cluster: Cluster, job: Job, completed: float) -> None:
 
 def purge(cluster: Cluster, job: Job) -> None:
     """Remove a job completely."""
-    _release(cluster, job)
+    release(cluster, job)
     if cluster.jobs.pop(job.id, None) is not None:
         cluster.poke(SchedulerCommand.TERM)
     if job.array in cluster.arrays:
@@ -239,7 +259,7 @@ def requeue(cluster: Cluster, job: Job) -> None:
     """Requeue a job that `can_requeue` (qrerun). Raises refusal 15040."""
     if not job.order.rerunnable:
         raise refusal(TorqueErrorCode.NORERUN, f"job {job.id} not rerunnable")
-    _release(cluster, job)
+    release(cluster, job)
     job.run += 1
     job.exec_host = job.exec_port = job.exec_gpus = ""
     if not job.finished:  # a finished job keeps its session and start time
@@ -310,7 +330,8 @@ def revive(cluster: Cluster, node: EmulatedNode) -> None:
             _ended(cluster, job, job.run, job.will_exit)
 
 
-def _release(cluster: Cluster, job: Job) -> None:
+def release(cluster: Cluster, job: Job) -> None:
+    """Free the slots of a job."""
     for name, _ in job.held_slots:
         if name in cluster.nodes:
             cluster.nodes[name].release(job.id)

@@ -139,6 +139,22 @@ class ComposedServer:
         """End the run of a job and put it back into its queue."""
         await self.preemption_client.requeue_job(job)
 
+    async def suspend_job(self, job: str) -> None:
+        """Suspend a running job."""
+        await self.preemption_client.suspend_job(job)
+
+    async def resume_job(self, job: str) -> None:
+        """Let a suspended job go on."""
+        await self.preemption_client.resume_job(job)
+
+    async def hold_job(self, job: str) -> None:
+        """Hold a running job, which checkpoints it."""
+        await self.preemption_client.hold_job(job)
+
+    async def lift_hold(self, job: str) -> None:
+        """Lift the hold of a checkpoint."""
+        await self.preemption_client.lift_hold(job)
+
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
         """Return the jobs in these routing queues."""
         return await self.router.list_routed(queues)

@@ -68,7 +68,7 @@ class Cluster:
             ends = [
                 j.started + self.server.runtime[j.id]
                 for j in self.server.jobs.values()
-                if j.started is not None
+                if j.started is not None and j.state != "S"
             ]
             moments = [*ends, *([self.engine.next_wake] if self.engine.next_wake is not None else [])]
             following = [m for m in moments if self.server.now < m <= T + moment]

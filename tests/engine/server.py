@@ -36,6 +36,7 @@ class Server:
     queues: dict[str, QueueFacts] = field(default_factory=dict)
     facts: ServerFacts = field(default_factory=ServerFacts)
     runtime: dict[str, int] = field(default_factory=dict)
+    suspended: dict[str, int] = field(default_factory=dict)
     sequence: int = 0
 
     def event_id(self) -> str:
@@ -74,6 +75,16 @@ class Server:
         job = self._put(replace(self.jobs[job_id], state="Q", started=None, shares=()))
         return [JobQueued(id=self.event_id(), time=self.now, job=job)]
 
+    def suspend(self, job_id: str) -> list[Event]:
+        """Suspend a running job: its program stops, and its cpus are free."""
+        self.suspended[job_id] = self.now
+        return self.alter(job_id, state="S")
+
+    def resume(self, job_id: str) -> list[Event]:
+        """Let a suspended job go on."""
+        self.runtime[job_id] += self.now - self.suspended.pop(job_id)
+        return self.alter(job_id, state="R")
+
     def start(self, job_id: str, shares: tuple[ShareFacts, ...]) -> list[Event]:
         job = self.jobs[job_id]
         self._put(replace(job, state="R", started=self.now, shares=shares, starts=job.starts + 1))
@@ -109,14 +120,17 @@ class Server:
 
     def free(self, node: str) -> int:
         """Cpus of the node that no job holds."""
-        held = sum(s.cpus for job in self.jobs.values() for s in job.shares if s.node == node)
+        holding = [job for job in self.jobs.values() if job.state != "S"]
+        held = sum(share.cpus for job in holding for share in job.shares if share.node == node)
         return self.nodes[node].cpus - held
 
     def ends(self) -> list[Event]:
         """End the jobs that reached their run time."""
         events: list[Event] = []
         for job in list(self.jobs.values()):
-            if job.started is not None and self.now >= job.started + self.runtime[job.id]:
+            if job.state == "S" or job.started is None:
+                continue
+            if self.now >= job.started + self.runtime[job.id]:
                 del self.jobs[job.id]
                 events.append(JobEnded(id=self.event_id(), time=self.now, job_id=job.id))
         return events

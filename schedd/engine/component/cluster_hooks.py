@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from schedd.engine.component.hook_values import NodeClaim
-from schedd.engine.component.registry import components
+from schedd.engine.component.registry import component_calls, components
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
 from schedd.wire import NodeFacts, Reserve
@@ -19,6 +19,7 @@ __all__ = [
     "component_claim",
     "component_limits",
     "component_slots",
+    "deferred_slots",
     "measured_draws",
     "node_details",
     "published_parts",
@@ -74,6 +75,11 @@ def component_claim(state: "EngineState", event: Any) -> NodeClaim | None:
 def component_slots(state: "EngineState") -> list[int]:
     """The slots that components hold."""
     return [slot for one in components() if one.slots is not None for slot in one.slots(state)]
+
+
+def deferred_slots(state: "EngineState") -> list[int]:
+    """The slots of running jobs that hold their resources only from their start in the plan on."""
+    return [slot for _, call in component_calls("deferred_slots") for slot in call(state)]
 
 
 def published_parts(state: "EngineState") -> dict[type[Any], object]:

@@ -243,6 +243,8 @@ class Component(Generic[_S]):
     """When the engine is to be called again though no event arrives; FOREVER: never."""
     slots: Callable[["EngineState"], Iterable[int]] | None = None
     """Slots of the plan that the component holds: each takes nodes for a time, and is no job."""
+    deferred_slots: Callable[["EngineState"], Iterable[int]] | None = None
+    """Slots of running jobs that hold their resources only from their start in the plan on."""
     slot_names: Callable[["EngineState"], Mapping[int, str]] | None = None
     """By slot: its name for readers."""
     slots_named: Callable[["PlanSnapshot", str, str], Sequence[int] | None] | None = None

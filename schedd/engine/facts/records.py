@@ -238,10 +238,26 @@ class BackOff:
 class CurrentRun:
     """The run of a job that runs: when it ``started`` (-1: it does not), and how often it was given longer
     than its walltime and allowance.
+
+    ``suspended_since`` is the beginning of the present suspension (-1: it is not suspended), ``suspended_s``
+    the length of past ones: the server does not count them as walltime.
     """
 
     started: int = -1
     overruns: int = 0
+    suspended_since: int = -1
+    suspended_s: int = 0
+
+    def seconds_suspended(self, now: int) -> int:
+        """Return how long the run was suspended until now."""
+        return self.suspended_s + (max(0, now - self.suspended_since) if self.suspended_since >= 0 else 0)
+
+    def with_letter(self, letter: str, now: int) -> "CurrentRun":
+        """Return the run as it is when the server shows this state of the job."""
+        if (letter == "S") == (self.suspended_since >= 0):
+            return self
+        since = now if letter == "S" else -1
+        return replace(self, suspended_since=since, suspended_s=self.seconds_suspended(now))
 
 
 @dataclass(frozen=True, slots=True)

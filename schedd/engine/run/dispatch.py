@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from schedd.engine.component.cluster_hooks import component_slots
+from schedd.engine.component.cluster_hooks import component_slots, deferred_slots
 from schedd.engine.component.hook_values import Confinement
 from schedd.engine.component.job_hooks import note_dispatch
 from schedd.engine.component.placement_hooks import (
@@ -234,8 +234,10 @@ def _has_room(
 
 
 def _timed(state: EngineState) -> list[int]:
-    """Return the fixed slots other than jobs, which hold resources only from their start to their end."""
-    return component_slots(state)
+    """Return the fixed slots that hold resources only from their start to their end: of reservations and the
+    like, and of suspended jobs that go on later.
+    """
+    return component_slots(state) + deferred_slots(state)
 
 
 def _unresolved(state: EngineState, job: str) -> list[Take]:

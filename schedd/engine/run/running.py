@@ -76,9 +76,13 @@ def start_running(
     state.dispatched.pop(record.id, None)
     with Bookkeeping(state, record.id, "whether its promise was kept"):
         record = judge_start(state, record, event, started)
-    record = apply_step(record, Step.STARTED, facts=facts, understood=understood, run=CurrentRun(started))
+    record = apply_step(
+        record, Step.STARTED, facts=facts, understood=understood, run=_current_run(state, started, letter)
+    )
     record = state.store_record(_with_slot(state, record))
-    beyond = walltime_end(record) - state.plan.end(record.slot)  # seconds not covered by its placement
+    beyond = walltime_end(record, state.now) - state.plan.end(
+        record.slot
+    )  # seconds not covered by its placement
     if as_planned and planned <= started and beyond <= min(_PROMPT_S, state.settings.end_allowance):
         _fix_and_watch(state, record, state.plan.end(record.slot))
         _hold_amount(state, record)
@@ -87,6 +91,10 @@ def start_running(
     _hold_amount(state, record)
     cause = Cause.OUTAGE if ours else Cause.ADMIN
     displace_for(state, [record.slot], event, cause, f"job {record.id} was started there")
+
+
+def _current_run(state: EngineState, started: int, letter: str) -> CurrentRun:
+    return CurrentRun(started).with_letter(letter, state.now)
 
 
 def walltime_to_set(record: JobRecord) -> int | None:
@@ -170,15 +178,18 @@ def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
     return sorted((s.node, s.cpus) for s in a) == sorted((s.node, s.cpus) for s in b)
 
 
-def walltime_end(record: JobRecord) -> int:
-    """Return until when a running job holds its resources by its walltime; see ``_past_end`` for longer."""
-    return record.run.started + record.understood.walltime
+def walltime_end(record: JobRecord, now: int) -> int:
+    """Return until when a running job holds its resources by its walltime; see ``_past_end`` for longer.
+
+    The seconds for which it was suspended until ``now`` do not count.
+    """
+    return record.run.started + record.understood.walltime + record.run.seconds_suspended(now)
 
 
 def fix_shares(state: EngineState, record: JobRecord) -> None:
     """Fix a running job on its shares, whatever the plan says about them."""
     slot = record.slot
-    end = max(walltime_end(record), state.now + 1)
+    end = max(walltime_end(record, state.now), state.now + 1)
     start = min(record.run.started, end - 1)
     state.queue.pop(slot, None)
     state.plan.remove(slot, state.now)
@@ -210,13 +221,17 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     letter = facts.state if facts.state in ("R", "E", "S") else record.facts.state
     facts = replace(facts, shares=shares, started=started, state=letter)
     same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started
-    if same_place and understood.walltime == record.understood.walltime:
-        state.store_record(
-            apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=record.run)
-        )
+    run = record.run.with_letter(letter, state.now)
+    went_on = run.suspended_s != record.run.suspended_s
+    if same_place and understood.walltime == record.understood.walltime and not went_on:
+        state.store_record(apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=run))
         return
     unblock_nodes(state, record.id, event)
-    new = apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=CurrentRun(started))
+    if started == record.run.started:
+        run = replace(run, overruns=0)
+    else:
+        run = _current_run(state, started, letter)
+    new = apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=run)
     new = state.store_record(_with_slot(state, new))
     fix_shares(state, new)
     words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
@@ -274,11 +289,14 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
     """
     settings = state.settings
     words = f"job {record.id} runs past its walltime"
-    left = walltime_end(record) - state.now
+    end = walltime_end(record, state.now)
+    left = end - state.now
     if left > 0:
         _extend(state, record, left)
+        if record.run.suspended_since >= 0:
+            return Cause.OVERRUN, f"job {record.id} is suspended and holds its nodes for longer"
         return Cause.OVERRUN, f"job {record.id} started later than planned and runs on"
-    over = state.now - walltime_end(record) - settings.end_allowance
+    over = state.now - end - settings.end_allowance
     if over < 0:
         _extend(state, record, min(settings.overrun_step, -over))
         return Cause.OVERRUN, words

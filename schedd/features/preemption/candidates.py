@@ -11,18 +11,21 @@ from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption
 from schedd.plan.plan import Plan
 from schedd.policy.recurrence import Recurrence, occurrences
-from schedd.wire import JobFacts
+from schedd.wire import JobFacts, PreemptionMethod
 
 __all__ = [
     "Candidate",
+    "declares_checkpoint",
     "earliest_preemption",
     "find_candidates",
     "is_preemptor",
     "is_scavenger",
     "is_target_of",
+    "lost_work",
     "may_be_preempted",
     "may_begin",
     "next_opening",
+    "permitted_methods",
 ]
 
 _NO_RETRY_S: Final = 3_600
@@ -35,14 +38,57 @@ _NORMAL_FIRST: Final = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A running job that may be preempted so that its cores are free from ``free_from`` on; ``cost`` grows
-    with the core-seconds that are lost.
+    """A running job that may be preempted so that its cores are free from ``free_from`` on.
+
+    ``methods`` are those that it permits, in order of preference, of which ``method`` is used. The cost grows
+    with the core-seconds that are lost, with the ``weight`` of its class.
     """
 
     record: JobRecord
     free_from: int
-    cost: int
     cpus: int
+    weight: int
+    methods: tuple[PreemptionMethod, ...]
+    round: int = 0
+
+    @property
+    def method(self) -> PreemptionMethod:
+        """The method of this round; of a later round than there are methods, the last one."""
+        return self.methods[min(self.round, len(self.methods) - 1)]
+
+    @property
+    def lost(self) -> int:
+        """Core-seconds of work that are lost if the run ends at ``free_from``."""
+        return lost_work(self.method, self.cpus, self.free_from - self.record.run.started)
+
+    @property
+    def cost(self) -> int:
+        """The cost of the preemption; of runs that lose nothing it grows with their cores."""
+        return (self.lost + self.cpus) * self.weight
+
+
+def lost_work(method: PreemptionMethod, cpus: int, seconds: int) -> int:
+    """Return the core-seconds that a run of this length loses: all of them, or none if it goes on later."""
+    return cpus * max(0, seconds) if method == "requeue" else 0
+
+
+def permitted_methods(settings: PreemptionSettings, facts: JobFacts) -> tuple[PreemptionMethod, ...]:
+    """Return the methods by which a job may be preempted, in order of preference."""
+    permits = {
+        "suspend": True,
+        "checkpoint": declares_checkpoint(facts.checkpoint),
+        "requeue": facts.rerunnable,
+    }
+    return tuple(one for one in settings.methods if permits[one])
+
+
+def declares_checkpoint(text: str) -> bool:
+    """Return whether the attribute ``Checkpoint`` of a job (``qsub -c``) declares support for it.
+
+    OpenPBS has ``n`` for no and ``u`` without a declaration, TORQUE ``none`` and ``u``.
+    """
+    first = text.split(",", maxsplit=1)[0].strip().lower()
+    return first not in ("", "n", "none", "u", "unset", "unspecified", "disabled")
 
 
 def is_preemptor(known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts) -> bool:
@@ -59,7 +105,9 @@ def may_be_preempted(
     known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts
 ) -> bool:
     """Return whether a job may be preempted while it runs."""
-    if settings.preemptors.is_empty or settings.preemptors.selects(known, facts) or not facts.rerunnable:
+    if settings.preemptors.is_empty or settings.preemptors.selects(known, facts):
+        return False
+    if not permitted_methods(settings, facts):
         return False
     return settings.targets.selects(known, facts) or settings.scavengers.selects(known, facts)
 
@@ -148,5 +196,5 @@ def find_candidates(
         if free_from >= plan.end(record.slot):
             continue
         cpus = sum(share.cpus for share in facts.shares)
-        lost = cpus * max(0, free_from - record.run.started)
-        yield Candidate(record, free_from, lost if scavenger else lost * _NORMAL_FIRST, cpus)
+        weight = 1 if scavenger else _NORMAL_FIRST
+        yield Candidate(record, free_from, cpus, weight, permitted_methods(settings, facts))

@@ -25,10 +25,12 @@ from schedd.features.preemption.rules import (
     note_preemptor,
     plan_preemptions,
     preview_preemptions,
+    still_suspended,
 )
 from schedd.features.preemption.state import PreemptionState, published_preemptions, without_slots
+from schedd.features.preemption.suspensions import awaits_resume, note_run, suspended_slots
 from schedd.features.preemption.what_if import start_by_preemption
-from schedd.wire import Preempt, PreemptionDone
+from schedd.wire import Preempt, PreemptionDone, Resume
 
 __all__ = ["COMPONENT"]
 
@@ -52,11 +54,16 @@ COMPONENT: Final = Component(
     next_wake=next_step,
     slots=block_slots,
     slot_names=block_names,
-    alerts={"preemption": AlertKind("a job could not be preempted", has_failed)},
+    alerts={
+        "preemption": AlertKind("a job could not be preempted", has_failed),
+        "suspension": AlertKind("a suspended job could not be resumed", still_suspended),
+    },
     published=published_preemptions,
     notes=describe_preemption,
     preempted_in_preview=preview_preemptions,
     earlier_in_what_if=start_by_preemption,
-    open_decisions={Preempt: awaits_preemption},
+    open_decisions={Preempt: awaits_preemption, Resume: awaits_resume},
+    record_changed=note_run,
+    deferred_slots=suspended_slots,
     without_plan=without_slots,
 )

@@ -6,23 +6,25 @@ of these the victims by ``victim_choice``.
 
 In the plan each victim then ends at the preemptor's start. What it would have held afterwards, beyond the
 preemptor's part, stays blocked until the preemption is over, so that it can be undone without any effect on
-other jobs.
+other jobs. Of a victim that is suspended, what it keeps is blocked, too, and after the preemptor's end all of
+its resources for the rest of its walltime.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
-from schedd.engine.facts.shares import BLOCK
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.shares import BLOCK, takes_for_shares
 from schedd.engine.facts.state import HORIZON
 from schedd.features.preemption.candidates import Candidate, is_target_of, may_begin
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.victim_choice import choose_victims
 from schedd.model import Request
-from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.columns import PLANNED, SHARE, Ints
 from schedd.plan.plan import Plan, Take, WorkSpent
 from schedd.wire import JobFacts
 
@@ -33,7 +35,9 @@ __all__ = [
     "arrange",
     "block_rest",
     "find_preemption",
+    "fix_block",
     "is_planned_at",
+    "kept_amounts",
     "still_needed",
 ]
 
@@ -47,21 +51,35 @@ NewSlot = Callable[[Request, int, Mapping[str, int]], int]
 
 
 @dataclass(frozen=True, slots=True)
+class EndedRun:
+    """The slot of a run that ends early in the plan, and the end that it had before.
+
+    A run that is suspended keeps these amounts, by row; None: it is not suspended.
+    """
+
+    slot: int
+    end: int
+    kept: Mapping[int, Ints] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PlanAtNow:
-    """A plan, the time, and by slot the ranks and the latest starts that it may give."""
+    """A plan, the time, and by slot the ranks and the latest starts that it may give; and the names of the
+    resources that suspended jobs release.
+    """
 
     plan: Plan
     now: int
     rank: Ints
     bound: Ints
+    released: frozenset[str] = frozenset({"ncpus"})
 
-
-@dataclass(frozen=True, slots=True)
-class EndedRun:
-    """The slot of a run that ends early in the plan, and the end that it had before."""
-
-    slot: int
-    end: int
+    def ended_run(self, one: Candidate) -> EndedRun:
+        """Return the run of a candidate as one that ends early."""
+        slot = one.record.slot
+        suspended = one.method == "suspend"
+        kept = kept_amounts(self.plan, one.record, self.released) if suspended else None
+        return EndedRun(slot, self.plan.end(slot), kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +102,27 @@ def find_preemption(
     """Return the preemption by which a planned job starts as early as possible; None: there is none that is
     worth it and breaks no promise. ``slot`` is that of the job, ``locked`` are the slots of other preemptors.
     """
+    if state.plan.start(slot) <= state.now + settings.wait:
+        return None
+    targets = [one for one in candidates if is_target_of(facts, one.record.facts)]
+    # Each round goes on to the next method of the victims that have one.
+    for number in range(max((len(one.methods) for one in targets), default=0)):
+        found = _find_in_round(state, settings, slot, [replace(one, round=number) for one in targets], locked)
+        if found is not None:
+            return found
+    return None
+
+
+def _find_in_round(
+    state: PlanAtNow,
+    settings: PreemptionSettings,
+    slot: int,
+    candidates: Sequence[Candidate],
+    locked: Sequence[int],
+) -> Arrangement | None:
     plan = state.plan
     before = plan.start(slot)
-    if before <= state.now + settings.wait:
-        return None
-    usable = sorted(
-        (one for one in candidates if is_target_of(facts, one.record.facts)),
-        key=lambda one: (one.cost, one.record.run.started, one.record.id),
-    )
+    usable = sorted(candidates, key=lambda one: (one.cost, one.record.run.started, one.record.id))
     search = _Search(state, slot, usable, locked)
     try:
         start, _ = search.earliest(len(usable))
@@ -106,7 +137,7 @@ def find_preemption(
             return None  # the plan improves by itself
         for count in dict.fromkeys((low, len(usable))):
             start, takes = search.earliest(count)
-            chosen = _choose(plan, slot, start, takes, usable[:count])
+            chosen = _choose(state, slot, start, takes, usable[:count])
             if chosen and _fits(state, slot, start, takes, chosen, locked):
                 return Arrangement(start, takes, chosen)
     except WorkSpent:
@@ -136,7 +167,10 @@ class _Search:
         fork, now = state.plan.fork(), state.now
         for one in self._candidates[:count]:
             held = one.record.slot
+            run = state.ended_run(one)
             fork.set_duration(held, one.free_from - fork.start(held), now)
+            if run.kept:
+                fix_block(fork, one.free_from, HORIZON, run.kept, lambda *new: _add_to(fork, now, *new))
         fork.remove(slot, now)
         start = fork.place(slot, now, now + HORIZON)
         if start > max(now, fork.ready(slot)):
@@ -146,13 +180,44 @@ class _Search:
         return fork.start(slot), fork.takes(slot) if start >= 0 else ()
 
 
+def _add_to(plan: Plan, now: int, request: Request, duration: int, pools: Mapping[str, int]) -> int:
+    return plan.add_job(request, duration, now, pools)
+
+
 # ---- the victims --------------------------------------------------------------------------------
 
 
+def kept_amounts(plan: Plan, record: JobRecord, released: frozenset[str]) -> dict[int, Ints]:
+    """Return by row what a running job keeps while it is suspended: all but the released resources of nodes.
+
+    Limits count it as before. Of a node that it has to itself it keeps what it requested.
+    """
+    columns = [column for name, column in plan.resource_columns.items() if _is_released(name, released)]
+    request = record.understood.request
+    shared = replace(request, exclusive=False) if request is not None else None
+    own: dict[int, Ints] = {}
+    for take in takes_for_shares(plan, shared, record.facts.shares):
+        own[take.row] = own.get(take.row, 0) + np.array(take.amounts, np.int64)
+    pools = set(plan.pools.values())
+    found: dict[int, Ints] = {}
+    for row, held in _sum(plan, [record.slot]).items():
+        if row not in pools:
+            held = np.minimum(held, own.get(row, held))
+            held[[*columns, SHARE]] = 0
+        if held.any():
+            found[row] = held
+    return found
+
+
+def _is_released(name: str, released: frozenset[str]) -> bool:
+    return name in released or {"cpus": "ncpus", "gpus": "ngpus"}.get(name, name) in released
+
+
 def _choose(
-    plan: Plan, slot: int, start: int, takes: Sequence[Take], candidates: Sequence[Candidate]
+    state: PlanAtNow, slot: int, start: int, takes: Sequence[Take], candidates: Sequence[Candidate]
 ) -> tuple[Candidate, ...] | None:
     """Return the cheapest candidates without which a job fits into a place at its ``start``."""
+    plan = state.plan
     usable = [one for one in candidates if one.free_from <= start < plan.end(one.record.slot)]
     slots = [one.record.slot for one in usable]
     missing = _missing(plan, slot, start, takes)
@@ -165,6 +230,11 @@ def _choose(
         for column, amount in enumerate(entry.amounts):
             if (entry.row, column) in place:
                 frees[owner][place[entry.row, column]] += amount
+    for owner, one in enumerate(usable):
+        for row, kept in (state.ended_run(one).kept or {}).items():
+            for column in np.flatnonzero(kept).tolist():
+                if (row, column) in place:
+                    frees[owner][place[row, column]] -= int(kept[column])
     wanted = [int(missing[row][column]) for row, column in kinds]
     chosen = choose_victims([one.cost for one in usable], frees, wanted)
     return None if chosen is None else tuple(usable[i] for i in chosen)
@@ -217,7 +287,7 @@ def _fits(
     def new_slot(request: Request, duration: int, pools: Mapping[str, int]) -> int:
         return fork.add_job(request, duration, state.now, pools)
 
-    runs = [EndedRun(one.record.slot, fork.end(one.record.slot)) for one in victims]
+    runs = [state.ended_run(one) for one in victims]
     moved = arrange(fork, slot, start, takes, runs, state.bound, state.now, new_slot, locked)
     return moved is not None
 
@@ -267,29 +337,40 @@ def arrange(
 
 
 def block_rest(plan: Plan, slot: int, runs: Sequence[EndedRun], new_slot: NewSlot) -> tuple[int, ...]:
-    """Block what the runs would have held from the preemptor's start on, without the preemptor's part. Return
-    the slots of the blocks, one for each interval.
+    """Block what the runs would have held from the preemptor's start on, without the preemptor's part; of
+    suspended runs also what they keep, and all of it when they go on. Return the slots of the blocks, one for
+    each interval.
     """
-    start = plan.start(slot)
-    names = {row: name for name, row in plan.pools.items()}
+    start, end = plan.start(slot), plan.end(slot)
     own = _sum(plan, [slot])
-    edges = sorted({start, plan.end(slot), *(run.end for run in runs)})
+    ends = {run.slot: run.end + (end - start if run.kept is not None else 0) for run in runs}
+    edges = sorted({start, end, *ends.values()})
     blocks = []
-    for begin, end in pairwise(edges):
-        held = _sum(plan, [run.slot for run in runs if run.end > begin])
-        if begin < plan.end(slot):
-            held = {row: np.maximum(amounts - own.get(row, 0), 0) for row, amounts in held.items()}
+    for begin, until in pairwise(edges):
+        here = [run for run in runs if ends[run.slot] > begin]
+        held = _sum(plan, [run.slot for run in here])
+        if begin < end:
+            kept: dict[int, Ints] = {}
+            for run in here:
+                for row, amounts in (run.kept or {}).items():
+                    kept[row] = kept.get(row, 0) + amounts
+            for row, amounts in held.items():
+                stays = kept.get(row, np.zeros_like(amounts))
+                held[row] = stays + np.maximum(amounts - stays - own.get(row, 0), 0)
         held = {row: amounts for row, amounts in held.items() if amounts.any()}
-        if not held:
-            continue
-        pools = {names[row]: int(amounts[0]) for row, amounts in held.items() if row in names}
-        takes = [
-            Take(row, 0, 1, tuple(amounts.tolist())) for row, amounts in held.items() if row not in names
-        ]
-        block = new_slot(BLOCK, end - begin, pools)
-        plan.fix(block, begin, takes)
-        blocks.append(block)
+        if held:
+            blocks.append(fix_block(plan, begin, until - begin, held, new_slot))
     return tuple(blocks)
+
+
+def fix_block(plan: Plan, begin: int, duration: int, held: Mapping[int, Ints], new_slot: NewSlot) -> int:
+    """Hold these amounts by row for a time, without a job. Return the slot."""
+    names = {row: name for name, row in plan.pools.items()}
+    pools = {names[row]: int(amounts[0]) for row, amounts in held.items() if row in names}
+    takes = [Take(row, 0, 1, tuple(amounts.tolist())) for row, amounts in held.items() if row not in names]
+    block = new_slot(BLOCK, duration, pools)
+    plan.fix(block, begin, takes)
+    return block
 
 
 def _sum(plan: Plan, slots: Sequence[int]) -> dict[int, Ints]:

@@ -6,7 +6,7 @@ until the victims are gone. *Over*: the preemptor starts as any other job.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +26,7 @@ from schedd.features.preemption.candidates import (
     is_target_of,
     may_be_preempted,
     may_begin,
+    permitted_methods,
 )
 from schedd.features.preemption.planning import (
     Arrangement,
@@ -35,6 +36,7 @@ from schedd.features.preemption.planning import (
     block_rest,
     find_preemption,
     is_planned_at,
+    kept_amounts,
     still_needed,
 )
 from schedd.features.preemption.settings import PreemptionSettings
@@ -45,10 +47,18 @@ from schedd.features.preemption.state import (
     Victim,
     preemption_state,
 )
+from schedd.features.preemption.suspensions import (
+    follow_suspensions,
+    forget_suspension,
+    next_resume,
+    note_resume_outcome,
+    place_suspended,
+    released_resources,
+)
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.policy.site import site_policy
-from schedd.wire import JobDeleted, JobEnded, JobFacts, Preempt, PreemptionDone
+from schedd.wire import JobDeleted, JobEnded, JobFacts, Preempt, PreemptionDone, PreemptionMethod
 
 __all__ = [
     "apply_settings",
@@ -66,12 +76,13 @@ __all__ = [
     "has_failed",
     "is_being_preempted",
     "leave_preemption",
-    "name_jobs",
+    "name_victims",
     "next_step",
     "note_outcome",
     "note_preemptor",
     "plan_preemptions",
     "preview_preemptions",
+    "still_suspended",
 ]
 
 _EXAMINED_EVERY_S: Final = 30
@@ -209,12 +220,17 @@ def _plan_for(state: EngineState, settings: PreemptionSettings, record: JobRecor
     if not candidates:
         return
     locked = [state.records[job].slot for job in part.planned if job in state.records]
-    at_now = PlanAtNow(state.plan, state.now, state.rank, state.bound)
+    at_now = _plan_at_now(state)
     found = find_preemption(at_now, settings, record.slot, record.facts, candidates, locked)
     if found is None:
         return
     _put_into_plan(state, record, found, locked, event)
     _order_if_due(state, part.planned[record.id], event)
+
+
+def _plan_at_now(state: EngineState) -> PlanAtNow:
+    released = released_resources(state.server.attributes, _settings(state))
+    return PlanAtNow(state.plan, state.now, state.rank, state.bound, released)
 
 
 def _put_into_plan(
@@ -227,10 +243,12 @@ def _put_into_plan(
             started=one.record.run.started,
             end=plan.end(one.record.slot),
             cpus=one.cpus,
+            method=one.method,
         )
         for one in found.victims
     )
-    runs = [EndedRun(one.record.slot, plan.end(one.record.slot)) for one in found.victims]
+    at_now = _plan_at_now(state)
+    runs = [at_now.ended_run(one) for one in found.victims]
     arranged = arrange(
         plan, slot, found.start, found.takes, runs, state.bound, state.now, state.new_slot, locked
     )
@@ -240,11 +258,37 @@ def _put_into_plan(
     preemption_state(state).planned[record.id] = one
     state.bound[slot] = min(int(state.bound[slot]), found.start)  # nothing displaces it
     state.next_due = None
-    words = f"{name_jobs([victim.job for victim in one.victims])} will be preempted for job {record.id}"
+    words = f"job {record.id} {name_victims('will', _pairs(one))}"
     new = plan.starts(gone)
     moved = new != old
     record_moves(state, event, Cause.PRIORITY, words, gone[moved], old[moved], new[moved])
     record_move(state, event, Cause.PRIORITY, words, slot, before, found.start)
+
+
+_VERBS: Final[Mapping[PreemptionMethod, tuple[str, str, str]]] = {
+    "suspend": ("suspend", "suspends", "suspended"),
+    "checkpoint": ("checkpoint", "checkpoints", "checkpointed"),
+    "requeue": ("preempt", "preempts", "preempted"),
+}
+"""By method its verb: the infinitive, the third person, and the participle."""
+
+
+def name_victims(auxiliary: str, victims: Iterable[tuple[str, PreemptionMethod]]) -> str:
+    """Return what happens to these jobs: *will preempt job 1, and will suspend job 2*; without an auxiliary
+    *preempts job 1, and suspends job 2*.
+    """
+    by_method: dict[PreemptionMethod, list[str]] = {}
+    for job, method in victims:
+        by_method.setdefault(method, []).append(job)
+    found = []
+    for method, jobs in by_method.items():
+        infinitive, present, _ = _VERBS[method]
+        found.append(f"{auxiliary + ' ' + infinitive if auxiliary else present} {name_jobs(jobs)}")
+    return ", and ".join(found)
+
+
+def _pairs(one: PlannedPreemption) -> list[tuple[str, PreemptionMethod]]:
+    return [(victim.job, victim.method) for victim in one.victims]
 
 
 def name_jobs(names: Sequence[str]) -> str:
@@ -282,23 +326,35 @@ def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> Non
         )
         state.decisions.append(decision)
         part.preempted[victim.job] = state.now
-        part.ordered[victim.job] = victim.started
+        if victim.method == "suspend":
+            part.suspending[victim.job] = one.preemptor
+        else:
+            part.ordered[victim.job] = victim.started
+        if victim.method == "checkpoint":
+            part.checkpoints[victim.job] = decision.id
         victims.append(replace(victim, decision=decision.id))
     part.planned[one.preemptor] = replace(one, victims=tuple(victims), asked=state.now)
 
 
 def _runs(state: EngineState, one: PlannedPreemption) -> list[EndedRun]:
     """Return the victims that still run."""
-    return [
-        EndedRun(state.records[victim.job].slot, victim.end)
-        for victim in one.victims
-        if _still_runs(state, victim)
-    ]
+    released = released_resources(state.server.attributes, _settings(state))
+    found = []
+    for victim in one.victims:
+        if _still_runs(state, victim):
+            record = state.records[victim.job]
+            suspended = victim.method == "suspend"
+            kept = kept_amounts(state.plan, record, released) if suspended else None
+            found.append(EndedRun(record.slot, victim.end, kept))
+    return found
 
 
 def _still_runs(state: EngineState, victim: Victim) -> bool:
+    """Return whether a victim holds its resources as before: its run is neither over nor suspended."""
     record = state.records.get(victim.job)
-    return record is not None and record.phase is Phase.RUNNING and record.run.started == victim.started
+    if record is None or record.phase is not Phase.RUNNING or record.run.started != victim.started:
+        return False
+    return record.facts.state != "S"
 
 
 # ---- following ----------------------------------------------------------------------------------
@@ -306,9 +362,28 @@ def _still_runs(state: EngineState, victim: Victim) -> bool:
 
 def follow_preemptions(state: EngineState, event: str) -> None:
     """Compare each preemption with what has happened: end it, undo it, or wait longer for its victims."""
-    for one in list(preemption_state(state).planned.values()):
+    part = preemption_state(state)
+    new: frozenset[str] = frozenset()
+    if part.suspended:
+        _free_suspended(state)
+        new = place_suspended(state, event)
+    for one in list(part.planned.values()):
         with JobErrorGuard(state, one.preemptor, event):
             _follow(state, one, event)
+    if part.suspended:
+        follow_suspensions(state, new, event)
+
+
+def _free_suspended(state: EngineState) -> None:
+    """Block for the other victims alone where some of a preemptor's victims were suspended just now."""
+    part = preemption_state(state)
+    for one in list(part.planned.values()):
+        new = [v.job for v in one.victims if v.job in part.suspended and part.suspended[v.job].returns < 0]
+        record = state.records.get(one.preemptor)
+        if new and one.blocks and record is not None and is_planned_at(state.plan, record.slot, one.start):
+            _drop_blocks(state, one)
+            blocks = block_rest(state.plan, record.slot, _runs(state, one), state.new_slot)
+            part.planned[one.preemptor] = replace(one, blocks=blocks)
 
 
 def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
@@ -362,6 +437,8 @@ def _is_permitted(state: EngineState, one: PlannedPreemption) -> bool:
             continue
         facts = state.records[victim.job].facts
         if not (may_be_preempted(state, settings, facts) and is_target_of(preemptor, facts)):
+            return False
+        if victim.method not in permitted_methods(settings, facts):
             return False
         if begin < earliest_preemption(settings, victim.started, part.preempted.get(victim.job)):
             return False
@@ -460,15 +537,24 @@ def leave_preemption(state: EngineState, key: str) -> None:
 
 def awaits_preemption(state: EngineState, decision: Preempt) -> bool:
     """Return whether the decision is open."""
-    one = preemption_state(state).planned.get(decision.preemptor)
+    part = preemption_state(state)
+    if part.checkpoints.get(decision.job_id) == decision.id:
+        return True  # until its outcome is known, the job may be left on hold
+    one = part.planned.get(decision.preemptor)
     if one is None:
         return False
     return any(victim.decision == decision.id and _still_runs(state, victim) for victim in one.victims)
 
 
 def note_outcome(state: EngineState, event: PreemptionDone) -> None:
-    """A victim was preempted, and the server reports its end or return later; or that was refused."""
+    """Note the outcome of a preemption or a resume. That a victim has ended, returned or was suspended, the
+    server reports by itself.
+    """
     part = preemption_state(state)
+    if note_resume_outcome(state, event):
+        return
+    if part.checkpoints.get(event.job_id) == event.decision_id:
+        part.checkpoints.pop(event.job_id)
     for one in list(part.planned.values()):
         for victim in one.victims:
             if not event.decision_id or victim.decision != event.decision_id:
@@ -485,7 +571,8 @@ def note_outcome(state: EngineState, event: PreemptionDone) -> None:
             _undo(state, one, event.id, Cause.REFUSED, words)
             return
     ordered = not any(victim.job == event.job_id for one in part.planned.values() for victim in one.victims)
-    if not event.done and ordered and event.job_id in part.ordered:  # it was undone before
+    known = event.job_id in part.ordered or event.job_id in part.suspending
+    if not event.done and ordered and known:  # it was undone before
         _note_refusal(part, event.job_id, state.now)
 
 
@@ -494,6 +581,7 @@ def _note_refusal(part: PreemptionState, job: str, now: int) -> None:
     part.refused[job] = now
     part.preempted.pop(job, None)
     part.ordered.pop(job, None)
+    part.suspending.pop(job, None)
 
 
 def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:
@@ -540,13 +628,25 @@ def count_run(state: EngineState, record: JobRecord, at: int) -> None:
     if record.id in state.records and is_being_preempted(state, record):  # else it has ended
         part.count += 1
         part.exposed_runs += 1
-        part.lost += sum(share.cpus for share in record.facts.shares) * seconds
+        checkpointed = _is_checkpointed(part, record)
+        part.lost += 0 if checkpointed else sum(share.cpus for share in record.facts.shares) * seconds
+
+
+def _is_checkpointed(part: PreemptionState, record: JobRecord) -> bool:
+    """Return whether the run of a job ends by a checkpoint."""
+    return record.id in part.checkpoints or any(
+        _is_run_of(victim, record) and victim.method == "checkpoint"
+        for one in part.planned.values()
+        for victim in one.victims
+    )
 
 
 def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """Forget a job that is gone from the server."""
     part = preemption_state(state)
-    for known in (part.waiting, part.tried, part.preempted, part.ordered, part.refused):
+    forget_suspension(state, event.job_id)
+    times = (part.waiting, part.tried, part.preempted, part.ordered, part.refused)
+    for known in (*times, part.suspending, part.checkpoints):
         known.pop(event.job_id, None)
 
 
@@ -556,6 +656,11 @@ def forget_past(state: EngineState) -> None:
     part.preempted = {job: at for job, at in part.preempted.items() if at > oldest}
     part.ordered = {job: started for job, started in part.ordered.items() if job in part.preempted}
     part.refused = {job: at for job, at in part.refused.items() if at > oldest}
+    if state.records and not state.arriving:  # after a restart, jobs may be gone without an event
+        for job in {*part.suspending, *part.suspended, *part.checkpoints} - set(state.records):
+            forget_suspension(state, job)
+            part.suspending.pop(job, None)
+            part.checkpoints.pop(job, None)
 
 
 def has_failed(state: EngineState, job: str) -> bool:
@@ -564,16 +669,23 @@ def has_failed(state: EngineState, job: str) -> bool:
     return record is not None and record.phase in (Phase.WAITING, Phase.BLOCKED)
 
 
+def still_suspended(state: EngineState, job: str) -> bool:
+    """Return whether the job of an alert is still suspended for a preemptor."""
+    return job in preemption_state(state).suspended
+
+
 def next_step(state: EngineState) -> int:
     """Return when a preemption is to be ordered, followed or examined; FOREVER: never."""
     part = preemption_state(state)
     if not (part.planned or part.waiting):
-        return FOREVER
+        return max(state.now + 1, next_resume(state)) if part.suspended else FOREVER
     lead = _settings(state).lead
     found = [one.start - (lead if one.asked < 0 else 1) for one in part.planned.values()]
     found += [
         part.tried.get(job, state.now) + _EXAMINED_EVERY_S for job in part.waiting if job not in part.planned
     ]
+    if part.suspended:
+        found.append(next_resume(state))
     return max(state.now + 1, min(found))
 
 
@@ -581,17 +693,19 @@ def next_step(state: EngineState) -> int:
 
 
 def block_slots(state: EngineState) -> list[int]:
-    """Return the slots that keep what victims leave."""
-    return [block for one in preemption_state(state).planned.values() for block in one.blocks]
+    """Return the slots that keep what victims leave, or what suspended jobs keep."""
+    part = preemption_state(state)
+    blocks = [block for one in part.planned.values() for block in one.blocks]
+    return blocks + [one.kept for one in part.suspended.values() if one.kept >= 0]
 
 
 def block_names(state: EngineState) -> dict[int, str]:
     """Return names for these slots."""
-    return {
-        block: f"preemption for {one.preemptor}"
-        for one in preemption_state(state).planned.values()
-        for block in one.blocks
+    part = preemption_state(state)
+    names = {
+        block: f"preemption for {one.preemptor}" for one in part.planned.values() for block in one.blocks
     }
+    return names | {one.kept: f"suspended job {one.job}" for one in part.suspended.values() if one.kept >= 0}
 
 
 def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]:
@@ -600,16 +714,24 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
     found = []
     one = known.by_preemptor.get(record.id)
     if one is not None:
-        verb = "will preempt" if one.asked < 0 else "preempts"
-        names = name_jobs([victim.job for victim in one.victims])
-        found.append(f"{verb} {names}: {one.lost:,} core-seconds of work lost")
+        victims = name_victims("will" if one.asked < 0 else "", _pairs(one))
+        found.append(f"{victims}: {one.lost:,} core-seconds of work lost")
     one = known.by_victim.get(record.id)
     if one is not None and record.phase is Phase.RUNNING and _has_victim(one, record):
         when = format_moment(one.start)
-        found.append(f"it will be preempted for job {one.preemptor} by {when}, and returns to its queue")
+        method = next(victim.method for victim in one.victims if _is_run_of(victim, record))
+        after = "goes on afterwards" if method == "suspend" else "returns to its queue"
+        found.append(f"it will be {_VERBS[method][2]} for job {one.preemptor} by {when}, and {after}")
+    elif record.id in known.suspended:
+        paused = known.suspended[record.id]
+        words = f"it is suspended for job {paused.preemptor} since {format_moment(paused.since)}"
+        if paused.returns >= 0:
+            words += f", and is planned to go on at {format_moment(paused.returns)}"
+        found.append(words)
     elif record.phase is Phase.RUNNING and known.rate > 0:
         settings = site_policy(published.settings.site).part(PreemptionSettings)
-        left = record.run.started + record.understood.walltime - published.as_of
+        run = record.run
+        left = run.started + record.understood.walltime + run.suspended_s - published.as_of
         if (
             may_be_preempted(published, settings, record.facts)
             and (percent := round(100 * known.risk(left))) > 0

@@ -8,7 +8,7 @@ from schedd.engine.component.job_hooks import job_labels
 from schedd.policy.access import Access
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.policy.recurrence import Recurrence
-from schedd.wire.facts import JobFacts
+from schedd.wire.facts import JobFacts, PreemptionMethod
 from schedd.wire.section import Section
 from schedd.wire.times import Seconds, Step
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
 __all__ = ["SETTINGS", "JobSelection", "PreemptionSettings"]
+
+_ResourceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,254}$")]
 
 _Names = tuple[Annotated[str, Field(min_length=1, max_length=255)], ...]
 
@@ -50,6 +52,12 @@ class JobSelection(Section):
         return not (self.queues or self.users or self.groups or self.accounts or self.qos)
 
 
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(names)) < len(names):
+        raise ValueError(f"{', '.join(names)}: a name occurs twice; name each once")
+    return names
+
+
 def _window(text: str) -> str:
     try:
         return Recurrence.parse(text).text
@@ -62,7 +70,7 @@ def _window(text: str) -> str:
 
 class PreemptionSettings(Section):
     """Preemption: `preemptors` may start in place of running `targets` and `scavengers`, which return to
-    their queue. See docs/administrators/preemption.md.
+    their queue or are suspended. See docs/administrators/preemption.md.
     """
 
     preemptors: JobSelection = JobSelection()
@@ -71,6 +79,15 @@ class PreemptionSettings(Section):
     """The running jobs that may be preempted: `{queues = ["batch"]}`. A preemptor is never a target."""
     scavengers: JobSelection = JobSelection()
     """Jobs that fill gaps: they are planned last, get no promise, and are preempted before any target."""
+    methods: Annotated[tuple[PreemptionMethod, ...], Field(min_length=1), AfterValidator(_distinct)] = (
+        "requeue",
+    )
+    """How jobs are preempted, in order of preference: `suspend`, `checkpoint` (only jobs that declare it by
+    `qsub -c`), `requeue` (not those with `qsub -r n`). A later one is used if the job does not permit an
+    earlier one, or if the preemptor cannot start by earlier ones."""
+    released: Annotated[tuple[_ResourceName, ...], AfterValidator(_distinct)] = ("ncpus",)
+    """Resources of nodes that a suspended job releases, such as `ncpus`, `ngpus`, `mem`; all others stay
+    taken. An OpenPBS server's `restrict_res_to_release_on_suspend` precedes it."""
     wait: Seconds = 0
     """A preemptor that can start within this time without a preemption waits."""
     gain: Step = 60
@@ -80,12 +97,12 @@ class PreemptionSettings(Section):
     rest: Seconds = 21_600
     """A job that was preempted is not preempted again within this time."""
     signal: Annotated[str, Field(pattern=r"^(|[A-Z0-9+]{1,20})$")] = ""
-    """Signal sent before a job is requeued, such as `USR1`; empty: none. A job that does not catch it may
+    """Signal sent before a job is preempted, such as `USR1`; empty: none. A job that does not catch it may
     end, and is then not requeued."""
     grace: Seconds = 0
-    """Time between the signal and the requeueing."""
+    """Time between the signal and the preemption."""
     release_time: Step = 30
-    """Expected time from the request to requeue a job until the server shows its cores free."""
+    """Expected time from the request to preempt a job until the server shows its cores free."""
     charged: Literal["owner", "preemptor", "nobody"] = "owner"
     """Fair share that is charged with the lost work of a preempted run: of its `owner`, of the owner of the
     `preemptor`, or of `nobody`. Accounts are charged as for every run."""

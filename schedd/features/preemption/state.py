@@ -1,7 +1,7 @@
 """What the engine knows of preemptions: those that are planned or under way, and past ones."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import exp
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ __all__ = [
     "PlannedPreemption",
     "PreemptionState",
     "PublishedPreemptions",
+    "SuspendedRun",
     "Victim",
     "preemption_state",
     "published_preemptions",
@@ -26,7 +27,8 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """A run that ends for a preemptor: the job, the start of the run, and the end that it had in the plan.
+    """A run that ends, or is suspended, for a preemptor: the job, the start of the run, and the end that it
+    had in the plan.
 
     ``cpus`` are those that it holds. ``decision`` is the open decision; empty: none is open.
     """
@@ -40,7 +42,7 @@ class Victim:
 
     def lost_at(self, moment: int) -> int:
         """Core-seconds of work that are lost if the run ends then."""
-        return self.cpus * max(0, moment - self.started)
+        return self.cpus * max(0, moment - self.started) if self.method == "requeue" else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,44 @@ class PlannedPreemption:
     def lost(self) -> int:
         """Core-seconds of work that are lost."""
         return sum(one.lost_at(self.start) for one in self.victims)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendedRun:
+    """A run that is suspended for a preemptor: the start of the run, and when it was suspended.
+
+    It has used ``ran`` seconds of its walltime. ``kept`` is the slot of the plan with what it keeps until it
+    goes on (-1: none). In the plan the slot of its job begins at ``returns``, when it is to go on (-1: no
+    time yet). ``decision`` is the open decision to resume it (empty: none), made at ``asked`` (-1: not yet).
+    None is made before ``retry``.
+    """
+
+    job: str
+    started: int
+    since: int
+    ran: int
+    preemptor: str
+    kept: int = -1
+    returns: int = -1
+    decision: str = ""
+    asked: int = -1
+    retry: int = 0
+
+
+_SUSPENDED: Final = FieldRule(
+    dict,
+    lambda suspended: list(suspended.values()),
+    lambda saved: {one["job"]: SuspendedRun(**one) for one in saved},
+    each=asdict,
+    kind=SuspendedRun,
+)
+_TEXTS: Final = FieldRule(dict)
+"""A dict from names to texts."""
+
+
+def _without_places(suspended: Mapping[str, SuspendedRun]) -> dict[str, SuspendedRun]:
+    """Return suspended runs without references to slots of the plan."""
+    return {job: replace(one, kept=-1, returns=-1) for job, one in suspended.items()}
 
 
 def _load(saved: Mapping[str, Any]) -> PlannedPreemption:
@@ -91,6 +131,14 @@ class PreemptionState:
     """By job: when it was last ordered to be preempted."""
     ordered: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
     """By job in ``preempted``: the start of the run that was ordered to end."""
+    suspending: dict[str, str] = declared(_TEXTS, make=dict, carried=True, lasting=True)
+    """By job whose run was ordered to be suspended: its preemptor."""
+    suspended: dict[str, SuspendedRun] = declared(
+        _SUSPENDED, make=dict, carried=_without_places, lasting=_without_places
+    )
+    """By job: its run that is suspended for a preemptor."""
+    checkpoints: dict[str, str] = declared(_TEXTS, make=dict, carried=True, lasting=True)
+    """By job: the open decision to checkpoint it. Until its outcome is known, the job may be left on hold."""
     refused: dict[str, int] = declared(NAMES, make=dict, carried=True)
     """By job: when its preemption was refused."""
     count: int = declared(NUMBER, default=0, carried=True, lasting=True)
@@ -113,6 +161,7 @@ class PublishedPreemptions:
     by_victim: Mapping[str, PlannedPreemption]
     preempted: Mapping[str, int]
     refused: Mapping[str, int]
+    suspended: Mapping[str, SuspendedRun]
     count: int
     lost: int
     rate: float
@@ -123,7 +172,7 @@ class PublishedPreemptions:
         return 1.0 - exp(-self.rate * max(0, seconds))
 
 
-_NONE: Final = PublishedPreemptions({}, {}, {}, {}, 0, 0, 0.0)
+_NONE: Final = PublishedPreemptions({}, {}, {}, {}, {}, 0, 0, 0.0)
 
 
 def preemption_state(state: EngineState) -> PreemptionState:
@@ -134,7 +183,8 @@ def preemption_state(state: EngineState) -> PreemptionState:
 def published_preemptions(state: EngineState) -> PublishedPreemptions:
     """Return a copy for other threads."""
     part = preemption_state(state)
-    if not (part.planned or part.preempted or part.refused or part.count or part.exposed_s):
+    known = (part.planned, part.preempted, part.refused, part.suspended, part.count, part.exposed_s)
+    if not any(known):
         return _NONE
     by_victim = {victim.job: one for one in part.planned.values() for victim in one.victims}
     return PublishedPreemptions(
@@ -142,6 +192,7 @@ def published_preemptions(state: EngineState) -> PublishedPreemptions:
         by_victim,
         dict(part.preempted),
         dict(part.refused),
+        dict(part.suspended),
         part.count,
         part.lost,
         part.exposed_runs / part.exposed_s if part.exposed_s >= LEAST_EXPOSURE_S else 0.0,
@@ -149,5 +200,6 @@ def published_preemptions(state: EngineState) -> PublishedPreemptions:
 
 
 def without_slots(part: PreemptionState) -> None:
-    """Forget planned preemptions: the plan is rebuilt without their slots."""
+    """Forget planned preemptions, and places of suspended runs: the plan is rebuilt without their slots."""
     part.planned = {}
+    part.suspended = _without_places(part.suspended)

@@ -4,11 +4,12 @@ import numpy as np
 
 from schedd.engine.component.hook_values import EarlierStart
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.preemption.candidates import find_candidates, is_preemptor
+from schedd.features.preemption.candidates import find_candidates, is_preemptor, lost_work
 from schedd.features.preemption.planning import PlanAtNow, find_preemption
-from schedd.features.preemption.rules import name_jobs
+from schedd.features.preemption.rules import name_victims
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PublishedPreemptions
+from schedd.features.preemption.suspensions import released_resources
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
@@ -41,10 +42,13 @@ def start_by_preemption(
     rank[: ranks.shape[0]] = ranks[:size]
     bound[: published.promise.shape[0]] = published.promise[:size]
     locked = [ahead.slot for job in part.by_preemptor if (ahead := published.ids.get(job)) is not None]
-    found = find_preemption(PlanAtNow(plan, now, rank, bound), settings, slot, facts, candidates, locked)
+    released = released_resources(published.server.attributes, settings)
+    found = find_preemption(
+        PlanAtNow(plan, now, rank, bound, released), settings, slot, facts, candidates, locked
+    )
     if found is None:
         return None
-    lost = sum(one.cpus * max(0, found.start - one.record.run.started) for one in found.victims)
-    names = [one.record.id for one in found.victims]
-    note = f"would preempt {name_jobs(names)}: {lost:,} core-seconds of work lost"
+    lost = sum(lost_work(one.method, one.cpus, found.start - one.record.run.started) for one in found.victims)
+    victims = name_victims("would", [(one.record.id, one.method) for one in found.victims])
+    note = f"{victims}: {lost:,} core-seconds of work lost"
     return EarlierStart(found.start, found.takes, note)

@@ -20,6 +20,7 @@ from schedd.wire import (
     JobStarted,
     Preempt,
     PreemptionDone,
+    Resume,
     Run,
     RunAccepted,
     RunRefused,
@@ -100,7 +101,10 @@ class DecisionLog:
                 elif isinstance(event, Snapshot):
                     there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
                     for kind, about in list(self._of_job):
-                        if kind not in ("transfer_decision", "switch", "preempt") and about not in there:
+                        if (
+                            kind not in ("transfer_decision", "switch", "preempt", "resume")
+                            and about not in there
+                        ):
                             self._drop(kind, about)
 
     def append(self, decisions: Iterable[Decision]) -> None:
@@ -267,7 +271,9 @@ class DecisionLog:
         self._ids = [item.id for item in kept]
 
 
-def _subject(decision: Run | WriteAttributes | TransferDecision | Switch | Preempt) -> tuple[str, str]:
+def _subject(
+    decision: Run | WriteAttributes | TransferDecision | Switch | Preempt | Resume,
+) -> tuple[str, str]:
     """Return (type, subject): of two decisions with the same one, only the newer counts."""
     if isinstance(decision, Switch):
         return decision.type, decision.node

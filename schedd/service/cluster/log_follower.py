@@ -32,7 +32,7 @@ from schedd.store import (
     Store,
 )
 from schedd.store.errors import BadCheckpoint
-from schedd.wire import Alert, BatchSkipped, Decision, LogLost, Preempt, Run, Switch, TransferDecision
+from schedd.wire import Alert, BatchSkipped, Decision, LogLost, Preempt, Resume, Run, Switch, TransferDecision
 
 __all__ = ["LogFollower", "settings_to_json"]
 
@@ -372,7 +372,7 @@ class LogFollower:
         if isinstance(decision, Alert):
             return True
         awaited = awaits(self.engine.state, decision)
-        if awaited is not None or isinstance(decision, Switch | TransferDecision | Preempt):
+        if awaited is not None or isinstance(decision, Switch | TransferDecision | Preempt | Resume):
             return bool(awaited)
         if passed and isinstance(decision, Run) and decision.expires >= self.engine.state.now:
             return True

@@ -192,6 +192,8 @@ class OpenPBSHandlers:
     def _hold(self, request: ManageRequest, who: Principal) -> list[bytes]:
         for job in self._waiting(request.name):
             shared.hold(self._cluster, job, _letters(request), who)
+            if job.state is JobState.RUNNING and lifecycle.declares_checkpoint(job):
+                lifecycle.checkpoint(self._cluster, job)
         return [OK]
 
     def _release(self, request: ManageRequest, who: Principal) -> list[bytes]:

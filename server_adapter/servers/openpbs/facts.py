@@ -68,6 +68,8 @@ JOB_ATTRIBUTES: Final = (
     "reserve_ID",
     "Exit_status",
     "Rerunable",
+    "Checkpoint",
+    "resources_released",
     "obittime",
 )
 """Attributes requested for every job."""
@@ -153,6 +155,7 @@ def job_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Job
         shares=shares(get("exec_vnode", "")) if active else (),
         starts=starts,
         rerunnable=get("Rerunable", "True").lower() not in ("false", "f", "n", "no", "0"),
+        checkpoint=get("Checkpoint", ""),
         version=request_version(queue, depend, not_before, False, starts, resources),
     )
 
@@ -320,7 +323,11 @@ def server_facts(values: Values, types: ResourceTypes = NO_TYPES) -> ServerFacts
     )
 
 
-_FOLLOWED: Final = ("job_sort_formula", "job_sort_formula_threshold")
+_FOLLOWED: Final = (
+    "job_sort_formula",
+    "job_sort_formula_threshold",
+    "restrict_res_to_release_on_suspend",
+)
 
 
 def scheduling_attributes(values: Values) -> dict[str, str]:

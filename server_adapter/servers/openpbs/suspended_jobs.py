@@ -78,7 +78,9 @@ class Resumer:
 
 def resume_obstacle(job: Values, vnodes: Mapping[str, Values], types: ResourceTypes = NO_TYPES) -> str:
     """Return the reason why the job cannot resume on its vnodes; empty if it can."""
-    for name, wanted in held_by([job.get("exec_vnode", "")], types).items():
+    # With restrict_res_to_release_on_suspend the job still holds the rest.
+    released = job.get("resources_released") or job.get("exec_vnode", "")
+    for name, wanted in held_by([released], types).items():
         vnode = vnodes.get(name)
         if vnode is None or vnode_state(vnode) == "down":
             return f"{name} is down"

@@ -51,6 +51,7 @@ JOB_ATTRIBUTES: Final = (
     "start_count",
     "exit_status",
     "Rerunable",
+    "Checkpoint",
     "comp_time",
     "comment",
     "job_array_id",
@@ -129,6 +130,7 @@ def job_facts(name: str, values: Values) -> JobFacts:
         shares=shares(values) if active else (),
         starts=starts,
         rerunnable=parse_or(read.flag, get("Rerunable"), default=True),
+        checkpoint=get("Checkpoint", ""),
         version=request_version(queue, depend, not_before, exclusive, starts, resources),
     )
 

@@ -10,7 +10,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from server_adapter.emulator import NodeSpec
+from server_adapter.emulator import NodeSpec, lifecycle
 from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 
 pytestmark = pytest.mark.anyio
@@ -20,6 +20,7 @@ SETTINGS = """
 [clusters.main.site.preemption]
 preemptors = {queues = ["urgent"]}
 targets = {queues = ["batch"]}
+methods = ["checkpoint", "requeue", "suspend"]
 min_run = 0
 release_time = 5
 """
@@ -31,8 +32,10 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.parametrize("family", ["6.1", "openpbs"])
-async def test_urgent_job_runs_in_place_of_a_requeued_one(tmp_path: Path, family: str) -> None:
-    house = ProcessHarness(tmp_path, family, nodes=[NodeSpec("node1", 8, (), MEMORY)], interval=0.3)
+async def test_urgent_jobs_run_in_place_of_suspended_checkpointed_and_requeued_ones(
+    tmp_path: Path, family: str
+) -> None:
+    house = ProcessHarness(tmp_path, family, nodes=[NodeSpec("node1", 12, (), MEMORY)], interval=0.3)
 
     async def job(name: str, when: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         async with asyncio.timeout(WAIT_S):
@@ -43,11 +46,16 @@ async def test_urgent_job_runs_in_place_of_a_requeued_one(tmp_path: Path, family
                         return found
                 await asyncio.sleep(0.1)
 
-    def submit(queue: str, *, rerunnable: bool = True) -> str:
-        wanted = {"select": "1:ncpus=4"} if family == "openpbs" else {"nodes": "1:ppn=4"}
-        wanted |= {"walltime": "02:00:00"}
+    def submit(queue: str, *, rerunnable: bool = True, checkpoint: str = "u") -> str:
+        wanted = {"select": "1:ncpus=4:mem=1mb"} if family == "openpbs" else {"nodes": "1:ppn=4"}
+        wanted |= {"walltime": "01:00:00" if queue == "urgent" else "04:00:00"}
         submitted: Any = house.server.submit(
-            "ann", resources=wanted, queue=queue, runtime=600.0, rerunnable=rerunnable
+            "ann",
+            resources=wanted,
+            queue=queue,
+            runtime=600.0,
+            rerunnable=rerunnable,
+            extra={"Checkpoint": checkpoint},
         )
         return str(getattr(submitted, "id", submitted))
 
@@ -62,30 +70,44 @@ async def test_urgent_job_runs_in_place_of_a_requeued_one(tmp_path: Path, family
         settings.write_text(settings.read_text() + SETTINGS.replace("batch", batch))
         if family == "openpbs":
             cluster.schedulers["default"].attributes |= {"scheduling": "True", "preempt_order": "R"}
+            cluster.attributes |= {"restrict_res_to_release_on_suspend": "ncpus"}
         house.configure()
         try:
             house.daemon.start()
             await house.ready()
             house.adapter.start()
-            kept = submit(batch, rerunnable=False)
+            suspended = submit(batch, rerunnable=False)
+            await job(suspended, lambda one: one["job_state"] == "R")
+            saved = submit(batch, checkpoint="c=5")
+            await job(saved, lambda one: one["job_state"] == "R")
             victim = submit(batch)
-            for name in (kept, victim):
-                await job(name, lambda one: one["job_state"] == "R")
-            urgent = submit("urgent")
-            await job(urgent, lambda one: one["job_state"] == "R")
+            await job(victim, lambda one: one["job_state"] == "R")
+
+            # First those lose nothing, then the one that has to begin anew.
+            urgent = [submit("urgent")]
+            await job(urgent[0], lambda one: one["job_state"] == "R")
+            paused = await job(suspended, lambda one: one["job_state"] == "S")
+            assert f"it is suspended for job {urgent[0]} since" in paused["why"]
+            urgent.append(submit("urgent"))
+            await job(urgent[1], lambda one: one["job_state"] == "R")
+            assert (await job(saved, lambda one: one["job_state"] == "Q"))["holds"] == ""
+            urgent.append(submit("urgent"))
+            await job(urgent[2], lambda one: one["job_state"] == "R")
             requeued = await job(victim, lambda one: one["job_state"] == "Q")
             assert "it was preempted at" in requeued["why"]
             assert requeued["planned_start"]
             if family == "openpbs":  # PreemptJobs would stop all starts until the victim has ended
                 assert "sched_preempted" not in cluster.jobs[victim].attributes
-            assert house.server.job(kept).state == "R"
-            assert house.server.job(victim).state == "Q"
 
-            # The victim rests: it is not preempted again, and neither is a job that cannot be requeued.
+            # The victims rest: none is preempted again.
             other = submit("urgent")
             waiting = await job(other, lambda one: one["planned_start"])
             assert waiting["job_state"] == "Q"
             assert "preempt" not in waiting["why"]
+
+            lifecycle.delete(cluster, house.server.job(urgent[0]))
+            await job(suspended, lambda one: one["job_state"] == "R")
+            assert house.server.job(suspended).start_count == 1
         finally:
             house.adapter.kill()
             house.daemon.kill()

@@ -41,7 +41,11 @@ class PreemptingCluster(Cluster):
         while self.preempts and (orders := self.orders(before)):
             before = len(self.decisions)
             for one in orders:
-                super()._handle((*self.outcome(one), *self.server.requeue(one.job_id)))
+                stops = self.server.suspend if one.method == "suspend" else self.server.requeue
+                super()._handle((*self.outcome(one), *stops(one.job_id)))
+
+    def requeue(self, job: str) -> None:
+        self.send(*self.server.requeue(job))
 
     def outcome(self, order: Preempt, refusal: str = "") -> tuple[PreemptionDone]:
         done = PreemptionDone(
@@ -548,27 +552,21 @@ def test_lost_work_is_charged_to_the_chosen_party(charged: str, used: dict[str, 
     assert {name: round(sum(found.get((name,), (0,))[:1])) for name in used} == used
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 55, 75])
-def test_random_events_break_no_invariant_and_no_promise_by_a_preemption(seed: int) -> None:
-    draw = random.Random(seed)
-    cluster = PreemptingCluster(
-        nodes=3,
-        cpus=4,
-        min_run=draw.choice((0, 300)),
-        rest=2_000,
-        more={"slack": draw.choice((0, 600, 5_000))},
-    )
+def random_events(cluster: PreemptingCluster, draw: random.Random, number_of_events: int = 70) -> None:
+    """Let random things happen to a cluster of three nodes."""
     moment = 0
-    for number in range(70):
+    for number in range(number_of_events):
         act = draw.random()
         waiting = [job.id for job in cluster.server.jobs.values() if job.state in "QH"]
-        running = [job.id for job in cluster.server.jobs.values() if job.state == "R"]
+        running = [job.id for job in cluster.server.jobs.values() if job.state in "RS"]
         cluster.preempts = draw.random() < 0.8
         if act < 0.55 or not waiting:
             queue = draw.choices(("batch", "urgent", "scavenger", "other"), (4, 3, 2, 1))[0]
             nodes = f"{draw.choice((1, 1, 2))}:ppn={draw.choice((1, 2, 4))}"
             walltime = draw.choice((100, 500, 1_000, 3_000))
             more: dict[str, Any] = {"not_before": T + moment + 900} if draw.random() < 0.1 else {}
+            if cluster.server.nodes["n1"].mem:
+                more["resources"] = {"mem": f"{draw.choice((1, 3, 6))}gb"}
             ran = walltime if draw.random() < 0.5 else draw.randrange(50, walltime)
             cluster.submit(f"j{number}", nodes, walltime, queue=queue, runtime=ran, **more)
         elif act < 0.65:
@@ -582,13 +580,26 @@ def test_random_events_break_no_invariant_and_no_promise_by_a_preemption(seed: i
         elif act < 0.84:
             cluster.node(f"n{draw.randrange(1, 4)}", state=draw.choice(("up", "up", "drain")))
         elif act < 0.9 and running:
-            cluster.send(*cluster.server.requeue(draw.choice(running)))
+            cluster.requeue(draw.choice(running))
         moment += draw.choice((0, 10, 60, 400))
         cluster.at(moment)
         orders = cluster.orders()
         for one in orders[-3:] if not cluster.preempts else ():
             if draw.random() < 0.5:
                 cluster.send(*cluster.outcome(one, draw.choice(("", "no"))))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 55, 75])
+def test_random_events_break_no_invariant_and_no_promise_by_a_preemption(seed: int) -> None:
+    draw = random.Random(seed)
+    cluster = PreemptingCluster(
+        nodes=3,
+        cpus=4,
+        min_run=draw.choice((0, 300)),
+        rest=2_000,
+        more={"slack": draw.choice((0, 600, 5_000))},
+    )
+    random_events(cluster, draw)
     causes = {cause for job in cluster.engine.state.records for cause in cluster.breaches(job)}
     assert Cause.PRIORITY.value not in causes
     assert any(cluster.orders()) or seed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schedd.wire import JobFacts, Preempt, PreemptionDone, ShareFacts
+from schedd.wire import JobFacts, Preempt, PreemptionDone, Resume, ShareFacts
 from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import LinkPool, ServerLink
@@ -33,6 +33,7 @@ class RunningJob:
         self.stays = False  # the next request that is lost was not carried out
         self.ends_late = 0  # the first request is under way for so many further ones
         self.ends_on_signal = False
+        self.refuses_checkpoint = False
 
     async def find_job(self, job: str) -> JobFacts | None:
         assert job == "7"
@@ -43,6 +44,33 @@ class RunningJob:
         self.requests.append(f"signal {signal}")
         if self.ends_on_signal:
             self.job = None
+
+    async def suspend_job(self, job: str) -> None:
+        assert job == "7"
+        await self._change("suspend", state="S")
+
+    async def resume_job(self, job: str) -> None:
+        assert job == "7"
+        await self._change("resume", state="R")
+
+    async def hold_job(self, job: str) -> None:
+        assert job == "7"
+        held: dict[str, Any] = (
+            {} if self.refuses_checkpoint else {"state": "H", "started": None, "shares": ()}
+        )
+        await self._change("hold", holds="s", **held)
+
+    async def lift_hold(self, job: str) -> None:
+        assert job == "7"
+        assert self.job is not None
+        await self._change("lift", holds="", state="Q" if self.job.state == "H" else self.job.state)
+
+    async def _change(self, request: str, **changes: Any) -> None:
+        self.requests.append(request)
+        assert self.job is not None
+        self.job = replace(self.job, **changes)
+        if self.lost:
+            raise ServerUnreachableError(self.lost.pop())
 
     async def requeue_job(self, job: str) -> None:
         assert job == "7"
@@ -82,7 +110,7 @@ class ExecutorHarness:
         self.now += seconds
         await asyncio.sleep(0)
 
-    def do(self, *orders: Preempt) -> list[PreemptionDone]:
+    def do(self, *orders: Preempt | Resume) -> list[PreemptionDone]:
         async def work() -> None:
             before = len(self.events)
             for one in orders:
@@ -97,7 +125,12 @@ class ExecutorHarness:
 
 def order(**more: Any) -> Preempt:
     given = {"job_id": "7", "started": STARTED, "expires": NOW + 60, "term": 3, **more}
-    return Preempt(id="d1", cause="e", time=NOW, method="requeue", preemptor="9", **given)
+    return Preempt(id="d1", cause="e", time=NOW, preemptor="9", **{"method": "requeue", **given})
+
+
+def resumption(**more: Any) -> Resume:
+    given = {"job_id": "7", "started": STARTED, "expires": NOW + 60, "term": 3, **more}
+    return Resume(id="d2", cause="e", time=NOW, **given)
 
 
 def test_signal_comes_a_grace_time_before_the_requeueing() -> None:
@@ -230,3 +263,46 @@ def test_refusal_of_the_server_is_reported() -> None:
     house.server.refused = "job is not rerunnable"
     (event,) = house.do(order())
     assert (event.done, event.code, event.text) == (False, 15040, "job is not rerunnable")
+
+
+@pytest.mark.parametrize("lost", [[], ["the connection broke"]])
+def test_job_is_suspended_and_resumed_once(lost: list[str]) -> None:
+    house = ExecutorHarness()
+    house.server.lost = list(lost)
+    house.do(order(method="suspend"))
+    again = ExecutorHarness()
+    again.server = house.server
+    again.executor._server = house.server  # a restarted adapter, to which the decision comes again
+    (event,) = again.do(order(method="suspend"))
+    assert (event.done, event.text) == (True, "it was suspended")
+    house.server.lost = list(lost)
+    house.do(resumption())
+    (event,) = again.do(resumption())[1:]
+    assert (event.done, event.text) == (True, "it was not suspended any more")
+    assert house.server.requests == ["suspend", "resume"]
+
+
+@pytest.mark.parametrize("lost", [[], ["the connection broke"]])
+def test_checkpointed_job_loses_its_hold_again(lost: list[str]) -> None:
+    house = ExecutorHarness()
+    house.server.lost = lost
+    (event,) = house.do(order(method="checkpoint"))
+    assert (event.done, event.text) == (True, "it was checkpointed")
+    assert house.server.requests == ["hold", "lift"]
+    assert house.server.job is not None
+    assert (house.server.job.state, house.server.job.holds) == ("Q", "")
+
+
+def test_hold_that_an_interrupted_checkpoint_left_is_lifted_though_the_decision_expired() -> None:
+    house = ExecutorHarness()
+    house.server.job = JobFacts(id="7", owner="ann", queue="batch", submitted=0, state="H", holds="s")
+    (event,) = house.do(order(method="checkpoint", expires=NOW))
+    assert (event.done, house.server.requests) == (True, ["lift"])
+
+
+def test_job_that_runs_on_after_its_hold_is_released_and_reported() -> None:
+    house = ExecutorHarness()
+    house.server.refuses_checkpoint = True
+    (event,) = house.do(order(method="checkpoint"))
+    assert (event.done, event.text) == (False, "it was held, and runs on without a checkpoint")
+    assert house.server.requests == ["hold", "lift"]
