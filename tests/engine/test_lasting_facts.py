@@ -376,6 +376,8 @@ def test_unreadable_section_is_reported_and_the_others_are_used(section: str) ->
         "lost",
         "preemption.ordered",
         "preemption.preempted",
+        "preemption.suspending",
+        "preemption.checkpoints",
         "transfers.by_job",
         "transfers.kept_places",
     )

@@ -32,9 +32,7 @@ def anyio_backend() -> str:
 
 
 @pytest.mark.parametrize("family", ["6.1", "openpbs"])
-async def test_urgent_jobs_run_in_place_of_suspended_checkpointed_and_requeued_ones(
-    tmp_path: Path, family: str
-) -> None:
+async def test_urgent_jobs_suspend_checkpoint_and_requeue_their_victims(tmp_path: Path, family: str) -> None:
     house = ProcessHarness(tmp_path, family, nodes=[NodeSpec("node1", 12, (), MEMORY)], interval=0.3)
 
     async def job(name: str, when: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
