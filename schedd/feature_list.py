@@ -37,6 +37,7 @@ FEATURES: Final = (
     Feature("deadlines", {}),
     Feature("limits", {}),
     Feature("partitions", {"partitions": ("command", "Show the partitions, their free capacity and jobs.")}),
+    Feature("moldable", {}),
     Feature("node_choice", {}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from schedd.dialect.errors import RequestError
+from schedd.dialect.moldable import sets_walltime_in_torque
 from schedd.dialect.openpbs import is_shrinkable, parse_openpbs
 from schedd.dialect.sharing import NodeKind
 from schedd.dialect.torque import parse_torque
@@ -120,11 +121,6 @@ def _read_openpbs(facts: JobFacts, site: Site) -> Request:
     )
 
 
-def _never_shrinkable(resources: Mapping[str, str]) -> bool:
-    del resources
-    return False
-
-
 DIALECTS: Final[Mapping[str, Dialect]] = {
     "torque": Dialect(
         name="torque",
@@ -135,7 +131,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
         refused_by_hook=frozenset(),
         no_fault=frozenset({0, 265, KILLED}),  # success; 256 + SIGKILL and + SIGTERM: a deletion
         reports_types=False,
-        is_shrinkable=_never_shrinkable,
+        is_shrinkable=sets_walltime_in_torque,
     ),
     "openpbs": Dialect(
         name="openpbs",
@@ -156,6 +152,11 @@ _FIRST: Final = DIALECTS["torque"]
 def _read_unknown(facts: JobFacts, site: Site) -> Request:
     del site
     raise RequestError(f"requests of servers of the family {facts.family!r} are not understood here")
+
+
+def _never_shrinkable(resources: Mapping[str, str]) -> bool:
+    del resources
+    return False
 
 
 _UNKNOWN: Final = Dialect(

@@ -295,7 +295,7 @@ def _walltime(requested: RequestedResources, *, runs: bool) -> int | None:
     longest = requested_walltime(requested, "max_walltime")
     shortest = requested_walltime(requested, "min_walltime")
     if longest is not None and not runs:
-        requested.note("planned with its max_walltime, to which its walltime is set at its start")
+        requested.note("its walltime is set at its start, at most to its max_walltime")
         return longest
     if soft is not None and (walltime is None or soft < walltime):
         requested.note("planned with its soft_walltime; beyond it the plan is moved as for any overrun")

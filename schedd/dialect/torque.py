@@ -67,6 +67,7 @@ def parse_torque(
     refuse_flags(requested.values)
     _refuse_unknown_gres(requested, shared)
     requested.ignore(ADDED_BY_THE_SERVER)
+    requested_walltime(requested, "minwclimit")
     requested.ignore(
         deadline_names(requested.values) | cost_limit_names(requested.values) | advres_names(requested.values)
     )

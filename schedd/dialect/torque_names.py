@@ -36,7 +36,7 @@ OBEYED: Final = frozenset(
         ),
         *("naccesspolicy", "feature", "partition", "topology", "host", "nodeset", "excludenodes"),
         *("advres", "flags", "jobflags", "deadline", "cost_limit", "work_units", "work_rate", "work_app"),
-        "qos",
+        *("qos", "minwclimit"),
     }
 )
 """Names with an effect on the plan; invalid values are refused."""
@@ -49,7 +49,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         (
             *("geometry", "procs_bitmap", "hostlist", "select", "size", "subnode", "subnode_list"),
-            *("taskspn", "tpn", "trl", "vcores", "mppe", "nmatchpolicy", "maxproc"),
+            *("taskspn", "tpn", "vcores", "mppe", "nmatchpolicy", "maxproc"),
             *("mppwidth", "mppdepth", "mppnppn", "mppnodes", "mpplabel", "mpplabels", "mpphost", "mpparch"),
         ),
         _CORES,
@@ -63,6 +63,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     ),
     "nodesetcount": "nodeset=ONEOF:FEATURE:PROPERTY:PROPERTY",
     "dmem": _MEMORY,
+    "trl": "TASKS@SECONDS:TASKS@SECONDS…, at most 16",
     "ddisk": _DEVICE,
     **dict.fromkeys(("mta", "mtb", "mtc", "mtd", "mte", "mtf", "mtg", "mth"), _DEVICE),
 }
@@ -103,7 +104,6 @@ HARMLESS: Final[Mapping[str, str]] = {
     ),
     "software": "a description, unless the site counts a licence of that name: then it is obeyed",
     **dict.fromkeys(("spriority", "pref", "nallocpolicy"), _GRANT),
-    "minwclimit": "the job is planned with its walltime, which is longer",
     **dict.fromkeys(
         ("nodesetdelay", "nodesetisoptional"), "the job waits for one set of nodes, which is stricter"
     ),

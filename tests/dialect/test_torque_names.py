@@ -226,6 +226,7 @@ ELSEWHERE = {
     "work_rate",
     "work_app",
     "qos",
+    "minwclimit",
 }
 """Names that the engine follows; they are not part of the request."""
 

@@ -121,8 +121,14 @@ class Component(Generic[_S]):
     """The name of the order of nodes that is preferred for a job (``Plan.set_node_orders``); empty: none."""
     after_placement: Callable[["EngineState", "JobRecord"], None] | None = None
     """Called when a job was placed and no reader has seen it yet: it may move to other nodes at its start."""
-    before_placement: Callable[["EngineState", "JobRecord"], None] | None = None
-    """Called before an unplaced job is placed: the component chooses among alternatives of its request."""
+    planned_facts: Callable[["EngineState", JobFacts], JobFacts] | None = None
+    """Returns the facts of a job with the alternative of its request that the component chose."""
+    before_placement: Callable[["EngineState", "JobRecord"], "JobRecord | None"] | None = None
+    """Called before an unplaced job is placed: the component chooses among alternatives of its request.
+    Returns the record with another request, which the caller stores; None: its request is the same."""
+    before_start: Callable[["EngineState", "JobRecord"], "JobRecord | None"] | None = None
+    """Called before a due job is started, while it is placed at the present time. Returns the stored record
+    if the component gave the job another request or placement; None: it did not."""
     variants_in_what_if: Callable[["PlanSnapshot", JobFacts], Sequence[JobFacts]] | None = None
     """The alternatives of a hypothetical job, of which the one with the earliest start counts; none: the job
     has no alternatives."""

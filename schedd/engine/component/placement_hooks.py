@@ -76,14 +76,38 @@ def job_restriction(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Res
     return found
 
 
-def choose_alternatives(state: "EngineState", record: "JobRecord") -> None:
-    """Let components choose among alternatives of a job's request, before it is placed."""
-    for chooses in _choices():
-        chooses(state, record)
+def planned_facts(state: "EngineState", facts: JobFacts) -> JobFacts:
+    """The facts of a job with the alternatives of its request that components chose."""
+    for replaces in _replacements():
+        facts = replaces(state, facts)
+    return facts
 
 
 @cache
-def _choices() -> tuple[Callable[["EngineState", "JobRecord"], None], ...]:
+def _replacements() -> tuple[Callable[["EngineState", JobFacts], JobFacts], ...]:
+    """The functions ``planned_facts`` of all components: they are called for each job that is read."""
+    return tuple(one.planned_facts for one in components() if one.planned_facts is not None)
+
+
+def prepare_start(state: "EngineState", record: "JobRecord") -> "JobRecord":
+    """Let components change the request or the placement of a job that is started now."""
+    for one in components():
+        if one.before_start is not None:
+            record = one.before_start(state, record) or record
+    return record
+
+
+def choose_alternatives(state: "EngineState", record: "JobRecord") -> "JobRecord":
+    """Let components choose among alternatives of a job's request, before it is placed. Returns the record
+    with the chosen request, which the caller stores.
+    """
+    for chooses in _choices():
+        record = chooses(state, record) or record
+    return record
+
+
+@cache
+def _choices() -> tuple[Callable[["EngineState", "JobRecord"], "JobRecord | None"], ...]:
     """The functions ``before_placement`` of all components: they are called for each job that is placed."""
     return tuple(one.before_placement for one in components() if one.before_placement is not None)
 

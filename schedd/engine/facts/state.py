@@ -16,7 +16,7 @@ from schedd.dialect.deadline import read_deadline
 from schedd.engine.component.cluster_hooks import component_limits, measured_draws
 from schedd.engine.component.job_hooks import job_scopes, note_record
 from schedd.engine.component.parts import empty_parts, fork_parts
-from schedd.engine.component.placement_hooks import job_restriction, node_order
+from schedd.engine.component.placement_hooks import job_restriction, node_order, planned_facts
 from schedd.engine.component.ranking_hooks import usage_history
 from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import OpenAlert, raise_alert
@@ -447,6 +447,11 @@ class EngineState:
         self.fit_columns()
         self._reset(slot)
         return slot
+
+    def read_request(self, facts: JobFacts) -> ParsedRequest:
+        """The parsed request of a job, with the alternative that is chosen for it."""
+        chosen = planned_facts(self, facts)
+        return self.requests.read(chosen, self.queues.get(facts.queue), self.server.defaults)
 
     def pools_for(self, facts: JobFacts, understood: ParsedRequest) -> dict[str, int]:
         """What a job needs of the pools of its limits, and of the one to which it is restricted."""

@@ -123,7 +123,7 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     behind = links if isinstance(links, tuple) and state.policy is None and confined is None else ()
     if behind != record.behind:
         record = apply_step(record, Step.CHAINED, behind=behind)
-    choose_alternatives(state, record)
+    record = choose_alternatives(state, record)
     wait = _find_obstacle(state, record)
     if wait is None:
         wait = component_wait(state, record)

@@ -16,6 +16,7 @@ from schedd.engine.component.job_hooks import note_dispatch
 from schedd.engine.component.placement_hooks import (
     component_confinement,
     is_planned_on_hold,
+    prepare_start,
     reason_to_replan,
 )
 from schedd.engine.facts.job_requests import slot_limited
@@ -169,7 +170,9 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
         return
     if not _has_room(state, record, confined, event, displaced):
         return
-    record = state.records[record.id]  # the move may have put its promise at risk
+    # the move may have put its promise at risk
+    record = prepare_start(state, state.records[record.id])
+    names = {state.plan.node_names[take.row] for take in state.plan.takes(slot)}
     expires = state.now + state.settings.decision_expiry
     if confined is not None:
         expires = min(expires, confined.start_by)

@@ -85,7 +85,7 @@ def on_job_queued(state: EngineState, event: JobQueued) -> None:
 
 
 def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
-    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.read_request(facts)
     slot = -1
     if understood.request is not None:
         slot = _slot_for(state, facts, understood, state.planned_request(facts, understood.request))
@@ -271,7 +271,7 @@ def _apply_priority(state: EngineState, event: str, record: JobRecord, before: i
 def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> bool:
     """Return whether the new facts affect the job's plan."""
     old = known.facts
-    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.read_request(facts)
     return (
         understood != known.understood
         or (old.state, old.holds, old.queue, old.not_before)
@@ -296,7 +296,7 @@ def replan_with_facts(
     keeps it.
     """
     before = record.facts
-    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.read_request(facts)
     if record.slot >= 0 and not _asks_no_more(understood, record.understood):
         record = end_promise(state, record, event, "its request was enlarged")
     elif facts.queue != before.queue:
@@ -526,7 +526,7 @@ def replan_after_failed_run(
 def is_unchanged(state: EngineState, record: JobRecord) -> bool:
     """Return whether a job with a failed run decision may still start at its placement."""
     facts = record.facts
-    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.read_request(facts)
     return (
         understood == record.understood
         and is_eligible(facts, state.now)

@@ -197,8 +197,7 @@ def _reads_differently(state: EngineState, record: JobRecord) -> bool:
     facts = record.facts
     if facts.id in state.aside:
         return False
-    queue = state.queues.get(facts.queue)
-    return state.requests.read(facts, queue, state.server.defaults) != record.understood
+    return state.read_request(facts) != record.understood
 
 
 def _has_wrong_queue_state(state: EngineState, record: JobRecord, waits: str) -> bool:

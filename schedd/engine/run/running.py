@@ -67,7 +67,7 @@ def start_running(
     if ours and (walltime := walltime_to_set(record)) is not None:
         facts = replace(facts, resources={**facts.resources, "walltime": str(walltime)})
     # It may have been altered while its run decision was out.
-    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.read_request(facts)
     altered = _without_notes(understood) != _without_notes(record.understood)
     planned = state.plan.start(record.slot) if record.slot >= 0 else -1
     as_planned = ours and not altered and _same_nodes(planned_shares(state.plan, record.slot), shares)
@@ -214,7 +214,7 @@ def fix_until(state: EngineState, record: JobRecord, end: int) -> None:
 
 def on_running_job_altered(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
     """Apply the server's present description of a running job, with its walltime and shares."""
-    understood = state.requests.read(facts, state.queues.get(facts.queue), state.server.defaults)
+    understood = state.read_request(facts)
     shares = facts.shares or record.facts.shares
     told = facts.started if facts.started is not None else record.run.started
     started = _correct_start(state, record, told)

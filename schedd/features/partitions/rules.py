@@ -145,14 +145,14 @@ def _too_large(table: PartitionTable, facts: JobFacts, never: Never) -> Never:
 # ---- choice among several partitions ----------------------------------------------------------------
 
 
-def choose_partition(state: EngineState, record: JobRecord) -> None:
+def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
     """Choose the partition with the earliest start for an unplaced job that may run in several."""
     table = partition_table(state)
     if not table or record.slot < 0 or record.phase not in WAITING_PHASES:
-        return
+        return None
     candidates = table.candidates(record.facts)
     if len(candidates) < 2:
-        return
+        return None
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
         ready = max(ready, ready_after(state, record.behind))
@@ -162,6 +162,7 @@ def choose_partition(state: EngineState, record: JobRecord) -> None:
         if start < least:
             best, least = name, start
     _move_to(state, record, best)
+    return None
 
 
 def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int, bound: int) -> int:

@@ -241,11 +241,16 @@ class PlanFork:
     def _earliest_variant(
         self, variants: Sequence[JobFacts], moment: int, instead_of: str, without_slots: tuple[int, ...]
     ) -> JobFacts:
-        """Return the variant of a job with the earliest start; the first one if none has a start."""
+        """Return the variant of a job with the earliest start, or end if their numbers of cores
+        differ. The first one if none has a start.
+        """
         if len(variants) == 1:
             return variants[0]
         best, least = variants[0], FOREVER
         with self._lock:
+            cores = {
+                sum(chunk.count * chunk.cpus for chunk in self._read(facts)[0].chunks) for facts in variants
+            }
             for facts in variants:
                 request, understood = self._read(facts)
                 other = instead_of or without_slots
@@ -255,8 +260,10 @@ class PlanFork:
                         continue
                     asking = self._trial(plan, facts, understood, moment, best=False)
                     found = asking.start(request, understood.walltime)
-                if isinstance(found, StartKnown) and found.placement.start < least:
-                    best, least = facts, found.placement.start
+                if isinstance(found, StartKnown):
+                    counted = found.placement.start + (understood.walltime if len(cores) > 1 else 0)
+                    if counted < least:
+                        best, least = facts, counted
         return best
 
     def _trials(self, plan: Plan, variants: Sequence[JobFacts], moment: int) -> list["_Trial"]:

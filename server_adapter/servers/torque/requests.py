@@ -68,6 +68,11 @@ def run_request(run: Run, resources: Mapping[str, str], *, asynchronous: bool) -
     return RunRequest(code=code, job=run.job_id, destination=destination(run.shares, gpu_modes(resources)))
 
 
+def walltime_request(job: str, seconds: int) -> ManageRequest:
+    """Return the request that sets the walltime of a job that leaves it to the scheduler."""
+    return modify_request(job, [Attribute("Resource_List", str(seconds), "walltime")])
+
+
 @dataclass(frozen=True, slots=True)
 class WritableAttributes:
     """Attributes that are written: enabled by the site, and known and permitted by the server."""

@@ -11,18 +11,19 @@ from typing import Final
 from schedd.wire import JobFacts, Run
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.batch.requests import StatusRequest
-from server_adapter.bridge.facts import Values
+from server_adapter.batch.requests import RunRequest, StatusRequest
+from server_adapter.bridge.facts import Values, parse_or
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import ending, job_facts
 from server_adapter.servers.torque.link import TorqueLink
-from server_adapter.servers.torque.requests import run_request
+from server_adapter.servers.torque.requests import run_request, walltime_request
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import BUSY, TorqueErrorCode
 from server_adapter.torque.node_status import NodeStatus, parse_node
+from server_adapter.torque.notation import seconds
 
 _log = logging.getLogger(__name__)
 
@@ -130,17 +131,53 @@ class TorqueStarter:
         self._requested += 1
         self._answered.clear()
         try:
-            await connection.request(request)
-        except BaseException as error:
+            refusal = await self._set_walltime(connection, run, job)
+            if refusal is None:
+                refusal = await self._request_run(connection, request, run, job)
+        except BaseException:
             self._latest_view = None
-            if not isinstance(error, ServerRefusedError):
-                raise
-            return RunOutcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
+            raise
         finally:
             self._requested -= 1
             if not self._requested:
                 self._answered.set()
+        if refusal is not None:
+            self._latest_view = None
+            return refusal
         return RunOutcome(True)
+
+    async def _set_walltime(
+        self, connection: TorqueConnection, run: Run, job: JobFacts | None
+    ) -> RunOutcome | None:
+        """Set the walltime of a job that leaves it to the scheduler. A refusal refuses the run, since the job
+        would otherwise run for longer than planned.
+        """
+        if run.walltime is None or run.walltime == _walltime(job):
+            return None
+        try:
+            await connection.request(walltime_request(run.job_id, run.walltime))
+        except ServerRefusedError as error:
+            return RunOutcome(False, error.code, f"its walltime could not be set: {error.text or error}")
+        return None
+
+    async def _request_run(
+        self, connection: TorqueConnection, request: RunRequest, run: Run, job: JobFacts | None
+    ) -> RunOutcome | None:
+        try:
+            await connection.request(request)
+        except ServerRefusedError as error:
+            before = _walltime(job)
+            if run.walltime is not None and before > 0 and run.walltime != before:
+                await self._restore_walltime(connection, run.job_id, before)
+            return RunOutcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
+        return None
+
+    async def _restore_walltime(self, connection: TorqueConnection, job: str, before: int) -> None:
+        """Give a job that did not start its walltime back, which is the longest that it accepts."""
+        try:
+            await connection.request(walltime_request(job, before))
+        except ServerRefusedError as error:
+            _log.warning("job %s did not start and keeps a shorter walltime: %s", job, error)
 
     async def _view(self, connection: TorqueConnection, run: Run) -> tuple[_NodeView, bool]:
         """Return a view for this decision: the last one if it is current and has its nodes, else a new one
@@ -191,6 +228,11 @@ def _check(run: Run, job: JobFacts | None, view: _NodeView) -> RunCheck:
         return RunCheck(RunVerdict.REFUSE, "the server's scheduling is False")
     check = check_job(run, job)
     return check if check.verdict is not RunVerdict.RUN else check_nodes(run, view.nodes)
+
+
+def _walltime(job: JobFacts | None) -> int:
+    """Return the walltime of a job in seconds; 0 if it has none."""
+    return parse_or(seconds, job.resources.get("walltime") if job is not None else None, default=0)
 
 
 def _living(job: str, values: Values | None) -> JobFacts | None:

@@ -29,13 +29,14 @@ async def server() -> AsyncIterator[EmulatedServer]:
         yield server
 
 
-async def run_together(server: EmulatedServer, *nodes: str) -> list[RunOutcome]:
+async def run_together(server: EmulatedServer, *nodes: str, walltime: int | None = None) -> list[RunOutcome]:
     """Decides one run of a one-core job for each of these nodes, all at the same moment."""
     links = [
         TorqueLink(Address(*server.address), TorqueAnyPort(), permitted=PERMITTED["scheduler"])
         for _ in range(4)
     ]
-    jobs = [server.submit(resources={"nodes": "1"}, runtime=600.0) for _ in nodes]
+    resources = {"nodes": "1", "walltime": "01:00:00"}
+    jobs = [server.submit(resources=resources, runtime=600.0) for _ in nodes]
     state = await TorqueReader(links[0]).read()
     starter = TorqueStarter(links, job_query(), asynchronous=True)
     runs = [
@@ -47,7 +48,7 @@ async def run_together(server: EmulatedServer, *nodes: str) -> list[RunOutcome]:
             shares=(ShareFacts(node, 1),),
             version=state.jobs[job].version,
             expires=2**31,
-            walltime=None,
+            walltime=walltime,
             term=1,
         )
         for number, (job, node) in enumerate(zip(jobs, nodes, strict=True))
@@ -68,3 +69,20 @@ async def test_pending_runs_count_against_their_node(server: EmulatedServer) -> 
     outcomes = await run_together(server, *["node1"] * 7)
     assert sum(one.accepted for one in outcomes) == 4
     assert all(one.busy and not one.code for one in outcomes if not one.accepted)
+
+
+async def test_a_job_ends_by_the_walltime_that_its_decision_sets(server: EmulatedServer) -> None:
+    (outcome,) = await run_together(server, "node1", walltime=300)
+    assert outcome.accepted, outcome
+    (job,) = server.cluster.jobs.values()
+    assert job.resources["walltime"] == "00:05:00"
+    server.skip(400)
+    assert (job.finished, job.exit_status) == (True, -11)
+
+
+async def test_a_job_whose_run_is_refused_has_its_walltime_again(server: EmulatedServer) -> None:
+    server.cluster.faults.refuse_runs(1)
+    (outcome,) = await run_together(server, "node1", walltime=300)
+    assert not outcome.accepted
+    (job,) = server.cluster.jobs.values()
+    assert job.resources["walltime"] == "01:00:00"

@@ -1,0 +1,1 @@
+"""Moldable jobs: the plan chooses their walltime within a range, or one of their alternatives."""

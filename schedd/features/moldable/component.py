@@ -1,0 +1,31 @@
+"""What moldable jobs add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component.declaration import Component
+from schedd.features.moldable.rules import (
+    choose,
+    describe_choice,
+    follow_time,
+    forget,
+    lengthen,
+    next_examination,
+    planned_facts,
+    variants_in_what_if,
+)
+from schedd.features.moldable.state import MoldableState
+
+__all__ = ["COMPONENT"]
+
+COMPONENT: Final = Component(
+    name="moldable",
+    state=MoldableState,
+    planned_facts=planned_facts,
+    before_placement=choose,
+    before_start=lengthen,
+    notes=describe_choice,
+    time_passed=follow_time,
+    next_wake=next_examination,
+    job_gone=forget,
+    variants_in_what_if=variants_in_what_if,
+)

@@ -1,0 +1,296 @@
+"""Choice of walltime or alternative for jobs that leave it to the scheduler.
+
+A job with a range of walltimes gets the earliest start that the shortest allows, and the longest walltime
+with this start. Of alternatives, the one with the earliest end is planned.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from schedd.dialect import format_walltime
+from schedd.dialect.moldable import is_moldable, read_alternatives, read_walltime_range, with_walltime
+from schedd.engine.component.placement_hooks import unmovable_jobs
+from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
+from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.dependencies import ready_after
+from schedd.engine.place.placement import replan
+from schedd.engine.place.slot_requests import refresh_request
+from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.moldable.state import moldable_state
+from schedd.model import FOREVER
+from schedd.plan.columns import PLANNED
+from schedd.plan.plan import WorkSpent
+from schedd.wire import JobDeleted, JobEnded, JobFacts
+
+__all__ = [
+    "choose",
+    "describe_choice",
+    "follow_time",
+    "forget",
+    "lengthen",
+    "next_examination",
+    "planned_facts",
+    "variants_in_what_if",
+]
+
+_EXAMINED_EVERY_S: Final = 60
+_EXAMINED_AT_ONCE: Final = 50
+_LEAST_GAIN_S: Final = 60
+"""A walltime is shortened, and a planned job gets another choice, for at least this much."""
+_STEP_S: Final = 60
+"""Precision of the chosen walltime; a range is searched to 1/256 if that is longer."""
+_STEPS: Final = 8
+_NEVER: Final = FOREVER + 1
+
+
+# ---- what is planned of a request -------------------------------------------------------------------
+
+
+def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
+    """The facts of a job with the chosen walltime or alternative in its request."""
+    if not is_moldable(facts.resources):
+        return facts
+    return _with_choice(facts, moldable_state(state).chosen.get(facts.id))
+
+
+def _with_choice(facts: JobFacts, choice: int | None) -> JobFacts:
+    """The facts with this choice; None: the first alternative, or the longest walltime."""
+    resources = facts.resources
+    if alternatives := read_alternatives(resources):
+        wanted = alternatives[choice if choice is not None and choice < len(alternatives) else 0]
+        if holds_resources(facts) and "walltime" in resources:
+            wanted = {**wanted, "walltime": resources["walltime"]}
+        return replace(facts, resources=wanted)
+    bounds = read_walltime_range(resources)
+    if bounds is None or holds_resources(facts) or choice is None or not bounds[0] <= choice < bounds[1]:
+        return facts
+    return replace(facts, resources=with_walltime(resources, choice))
+
+
+# ---- the choice -----------------------------------------------------------------------------------
+
+
+def choose(state: EngineState, record: JobRecord) -> JobRecord | None:
+    """Choose for an unplaced job. Returns its record with the request that is planned."""
+    resources = record.facts.resources
+    if not is_moldable(resources) or record.slot < 0 or record.phase not in WAITING_PHASES:
+        return None
+    alternatives, bounds = read_alternatives(resources), read_walltime_range(resources)
+    if not alternatives and bounds is None:
+        return None
+    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    if record.behind:
+        ready = max(ready, ready_after(state, record.behind))
+    bound = state.now + HORIZON
+    best = 0
+    if state.policy is not None:
+        best = 0 if alternatives else bounds[1] if bounds is not None else 0
+    elif alternatives:
+        ends = [_earliest_end(state, record, choice, ready, bound) for choice in range(len(alternatives))]
+        best = min(range(len(ends)), key=ends.__getitem__)
+    elif bounds is not None:
+        best = _longest_walltime(state, record, *bounds, ready, bound)
+    moldable_state(state).chosen[record.id] = best
+    return _refit(state, record)
+
+
+def _refit(state: EngineState, record: JobRecord) -> JobRecord:
+    """The record, and its slot, with the request of the present choice."""
+    understood = state.read_request(record.facts)
+    if understood == record.understood or understood.request is None:
+        return record
+    record = apply_step(record, Step.READ, facts=record.facts, understood=understood)
+    state.plan.set_duration(record.slot, understood.walltime, state.now)
+    refresh_request(state, record)
+    state.refit(record)
+    return record
+
+
+def _longest_walltime(
+    state: EngineState, record: JobRecord, least: int, most: int, ready: int, bound: int
+) -> int:
+    """The longest walltime with the earliest start; the longest of all unless a shorter one starts earlier by
+    at least ``_LEAST_GAIN_S``.
+    """
+    whole = _earliest_start(state, record, most, ready, bound)
+    if whole <= ready:
+        return most
+    earliest = _earliest_start(state, record, least, ready, bound)
+    if earliest > whole - _LEAST_GAIN_S or earliest >= FOREVER:
+        return most
+    fits, too_long = least, most
+    for _ in range(_STEPS):
+        if too_long - fits <= _STEP_S:
+            break
+        middle = (fits + too_long) // 2
+        if _earliest_start(state, record, middle, ready, bound) <= earliest:
+            fits = middle
+        else:
+            too_long = middle
+    return fits
+
+
+def _earliest_end(state: EngineState, record: JobRecord, choice: int, ready: int, bound: int) -> int:
+    start = _earliest_start(state, record, choice, ready, bound)
+    return start if start >= FOREVER else start + _read(state, record.facts, choice).walltime
+
+
+def _read(state: EngineState, facts: JobFacts, choice: int) -> ParsedRequest:
+    return state.requests.read(
+        _with_choice(facts, choice), state.queues.get(facts.queue), state.server.defaults
+    )
+
+
+def _earliest_start(state: EngineState, record: JobRecord, choice: int, ready: int, bound: int) -> int:
+    """The earliest start with this choice, before ``bound``.
+
+    ``FOREVER``: none at present; ``_NEVER``: the cluster cannot hold the job so.
+    """
+    understood = _read(state, record.facts, choice)
+    if understood.request is None:
+        return _NEVER
+    wanted = replace(
+        state.planned_request(record.facts, understood.request), avoids=state.plan.request(record.slot).avoids
+    )
+    pools = state.pools_for(record.facts, understood)
+    if state.limits.too_much(pools) is not None or not state.plan.fits_on_nodes(wanted):
+        return _NEVER
+    slot = state.new_slot(wanted, understood.walltime, pools)
+    try:
+        state.plan.set_ready(slot, ready)
+        start = state.plan.probe(slot, state.now, bound)
+    finally:
+        state.drop_slot(slot)
+    return start if start >= 0 else FOREVER
+
+
+# ---- changes of the plan ------------------------------------------------------------------------------
+
+
+def next_examination(state: EngineState) -> int:
+    """When better choices are next considered; FOREVER: never."""
+    part = moldable_state(state)
+    return part.examined + _EXAMINED_EVERY_S if part.chosen else FOREVER
+
+
+def follow_time(state: EngineState, event: str) -> None:
+    """Plan jobs anew for which another choice has become better, the next ones first."""
+    part = moldable_state(state)
+    if state.now < next_examination(state):
+        return
+    part.examined = state.now
+    kept = set(unmovable_jobs(state))
+    waiting = [
+        record for job in part.chosen if job not in kept and (record := _movable(state, job)) is not None
+    ]
+    waiting.sort(key=lambda record: state.plan.start(record.slot))
+    for record in waiting[:_EXAMINED_AT_ONCE]:
+        with JobErrorGuard(state, record.id, event):
+            _examine(state, record, event)
+
+
+def _movable(state: EngineState, job: str) -> JobRecord | None:
+    record = state.records.get(job)
+    if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
+        return None
+    later = state.plan.start(record.slot) >= state.now + _LEAST_GAIN_S
+    return record if state.policy is None and later and state.plan.state(record.slot) == PLANNED else None
+
+
+def _examine(state: EngineState, record: JobRecord, event: str) -> None:
+    facts, slot = record.facts, record.slot
+    ready = max(state.now, state.plan.ready(slot))
+    start = state.plan.start(slot)
+    try:
+        if alternatives := read_alternatives(facts.resources):
+            end = start + record.understood.walltime
+            for choice in range(len(alternatives)):
+                bound = end - _LEAST_GAIN_S - _read(state, facts, choice).walltime + 1
+                if bound > ready and _earliest_start(state, record, choice, ready, bound) < FOREVER:
+                    replan(state, record, event, Cause.FREED, "it ends earlier with other tasks")
+                    return
+        elif (bounds := read_walltime_range(facts.resources)) is not None:
+            bound = start - _LEAST_GAIN_S + 1
+            if bound > ready and _earliest_start(state, record, bounds[0], ready, bound) < FOREVER:
+                replan(state, record, event, Cause.FREED, "it starts earlier with a shorter walltime")
+    except WorkSpent:  # too hard to examine; it keeps its place
+        return
+
+
+def lengthen(state: EngineState, record: JobRecord) -> JobRecord | None:
+    """Give a due job with a shortened walltime as much of its range as fits before the jobs planned next."""
+    facts, plan, slot = record.facts, state.plan, record.slot
+    if not is_moldable(facts.resources) or read_alternatives(facts.resources) or state.policy is not None:
+        return None
+    bounds, walltime, start = (
+        read_walltime_range(facts.resources),
+        record.understood.walltime,
+        plan.start(slot),
+    )
+    if bounds is None or walltime >= bounds[1] or start != state.now:
+        return None
+    takes = plan.takes(slot)
+    plan.remove(slot, state.now)
+    fits, too_long = walltime, bounds[1] + 1
+    middle = bounds[1]
+    while too_long - fits > 1:
+        plan.set_duration(slot, middle, state.now)
+        if plan.fits_at_start(slot, start, state.now):
+            fits = middle
+        else:
+            too_long = middle
+        middle = (fits + too_long) // 2
+    plan.set_duration(slot, fits, state.now)
+    if fits == walltime or not plan.place_at_start(slot, start, state.now):
+        plan.set_duration(slot, walltime, state.now)
+        plan.place_at(slot, start, takes)
+        return None
+    moldable_state(state).chosen[record.id] = fits
+    understood = state.read_request(facts)
+    record = state.store_record(apply_step(record, Step.READ, facts=facts, understood=understood))
+    state.refit(record)
+    return record
+
+
+def forget(state: EngineState, event: JobDeleted | JobEnded) -> None:
+    """Forget the choice for a job that is gone."""
+    moldable_state(state).chosen.pop(event.job_id, None)
+
+
+# ---- readers ------------------------------------------------------------------------------------------
+
+
+def describe_choice(published: PlanSnapshot, record: JobRecord) -> list[str]:
+    """A remark about the walltime or the alternative that is planned."""
+    del published
+    resources, walltime = record.facts.resources, record.understood.walltime
+    if not is_moldable(resources) or record.phase is Phase.RUNNING:
+        return []
+    request = record.understood.request
+    if read_alternatives(resources) and request is not None:
+        words = f"{request.units} tasks for {format_walltime(walltime)}"
+        return [f"planned with {words}, of its alternatives the one that ends first"]
+    bounds = read_walltime_range(resources)
+    if bounds is None or walltime >= bounds[1]:
+        return []
+    shown = [format_walltime(seconds) for seconds in (walltime, *bounds)]
+    return [f"planned with a walltime of {shown[0]}, between {shown[1]} and {shown[2]}, to start earlier"]
+
+
+def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
+    """A hypothetical job with each of its alternatives, or with walltimes of its range, longest first."""
+    del published
+    if not is_moldable(facts.resources):
+        return []
+    if alternatives := read_alternatives(facts.resources):
+        return [replace(facts, resources=one) for one in alternatives]
+    bounds = read_walltime_range(facts.resources)
+    if bounds is None:
+        return []
+    least, most = bounds
+    lengths = dict.fromkeys([most - (most - least) * quarter // 4 for quarter in range(5)])
+    return [replace(facts, resources=with_walltime(facts.resources, length)) for length in lengths]

@@ -1,0 +1,23 @@
+"""What the engine knows of moldable jobs: the choice for each."""
+
+from dataclasses import dataclass
+
+from schedd.engine.facts.state import EngineState
+from schedd.plan.schema import NAMES, NUMBER, declared
+
+__all__ = ["MoldableState", "moldable_state"]
+
+
+@dataclass(slots=True)
+class MoldableState:
+    """The component's part of the engine's state."""
+
+    chosen: dict[str, int] = declared(NAMES, make=dict, carried=True)
+    """By job: the walltime in seconds, or the number of the alternative."""
+    examined: int = declared(NUMBER, default=0)
+    """When better choices were last considered."""
+
+
+def moldable_state(state: EngineState) -> MoldableState:
+    """The component's part of the engine's state."""
+    return state.part(MoldableState)
