@@ -25,6 +25,8 @@ TO = ROOT / "docs" / "images"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 390, "height": 844}
 PLAYED_S = 100
+PATIENCE_MS = 240_000
+"""A busy machine needs long for a page."""
 WHAT_IF = "what-if?nodes=1&ppn=8&walltime=12:00:00"
 
 
@@ -76,6 +78,7 @@ def open_window(
     context = browser.new_context(
         storage_state=state, viewport=size, color_scheme=scheme, timezone_id="Europe/Prague"
     )
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto(base)
     yield page
@@ -84,25 +87,20 @@ def open_window(
 
 def choose_jobs(api: str) -> tuple[str, str]:
     """Return the late planned job with most moves, and the ended job with the longest history."""
-    planned = httpx2.get(f"{api}jobs?state=planned&limit=1000&fields=id").json()["jobs"][-8:]
-    histories = [httpx2.get(f"{api}jobs/{one['id']}/history").json() for one in planned]
-    ended = [httpx2.get(f"{api}jobs/{number}/history").json() for number in range(1, 80)]
+    planned = httpx2.get(f"{api}jobs?state=planned&limit=1000&fields=id", timeout=60).json()["jobs"][-8:]
+    histories = [httpx2.get(f"{api}jobs/{one['id']}/history", timeout=60).json() for one in planned]
+    ended = [httpx2.get(f"{api}jobs/{number}/history", timeout=60).json() for number in range(1, 80)]
     past = max((one for one in ended if one.get("past")), key=lambda one: len(one["past"]["moments"]))
     return max(histories, key=lambda one: len(one["changes"]))["job"], past["job"]
 
 
-def make_reservations(api: str, token: str) -> None:
-    """Make some reservations for the calendar, from the demo's present on."""
-    now = httpx2.get(api.rstrip("/")).json()["as_of"] // 3600 * 3600
+def make_reservation(api: str, token: str) -> None:
+    """Make a reservation of all nodes for the calendar, besides those of the demo."""
+    now = httpx2.get(api.rstrip("/"), timeout=60).json()["as_of"] // 3600 * 3600
     headers = {"Authorization": f"Bearer {token}"}
-    for name, days, hours, more in (
-        ("memory", 1, 4, {"nodes": ["node3", "node4"], "reason": "new memory"}),
-        ("course", 2, 3, {"nodes": ["node1", "node2"], "users": ["user1"], "reason": "course"}),
-        ("maintenance", 4, 30, {"everywhere": True, "reason": "cooling"}),
-    ):
-        start = now + 86_400 * days
-        body = {"start": start, "end": start + 3600 * hours, **more}
-        httpx2.put(f"{api}reservations/{name}", json=body, headers=headers).raise_for_status()
+    start = now + 4 * 86_400
+    body = {"start": start, "end": start + 30 * 3600, "everywhere": True, "reason": "cooling"}
+    httpx2.put(f"{api}reservations/maintenance", json=body, headers=headers).raise_for_status()
 
 
 def preview_weights(page: Page) -> None:
@@ -131,8 +129,9 @@ def main() -> int:
         base = link.partition("/enter")[0] + "/demo/"
         api = base.replace("/dashboard/", "/v1/clusters/")
         job, over = choose_jobs(api)
-        make_reservations(api, re.findall(r"^ +admin +(\S+)$", said(), re.MULTILINE)[0])
+        make_reservation(api, re.findall(r"^ +admin +(\S+)$", said(), re.MULTILINE)[0])
         pages = {name: name for name in ("plan", "queue", "nodes", "calendar", "plan-metrics", "admin")}
+        pages |= {"submit": "submit", "mailbox": "mailbox"}
         pages |= {"what-if": WHAT_IF, "job": f"jobs/{job}", "past": f"jobs/{over}"}
         whole = {"plan-metrics", "admin", "calendar", "job", "past"}
         for page in open_window(browser, f"{base}plan", state, DESKTOP, "light"):

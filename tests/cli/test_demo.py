@@ -359,11 +359,12 @@ def test_workload_depends_only_on_the_seed_and_fits_the_cluster() -> None:
     )
 
 
-def test_large_cluster_is_played_at_a_feasible_speed() -> None:
-    small, large = SteadyWorkload(20, 16, 60, 1), SteadyWorkload(1_000, 16, 10_000, 1)
-    assert small.speed(60, 2) == 60
-    assert 1 <= large.speed(60, 1) < large.speed(60, 2) < 60
-    assert large.speed(60, 64) == 60
+def test_many_waiting_jobs_are_played_at_a_speed_that_keeps_forecasts_fresh() -> None:
+    assert SteadyWorkload(20, 16, 60, 1).speed(60, 2) == 60
+    many, most = SteadyWorkload(1_000, 16, 800, 1), SteadyWorkload(1_000, 16, 10_000, 1)
+    assert 20 <= many.speed(60, 64) < 60, "one thread makes the forecasts"
+    assert many.speed(60, 0.5) == pytest.approx(many.speed(60, 64) / 2, abs=1)
+    assert 1 <= most.speed(60, 64) < 5
 
 
 def test_progress_is_printed_at_intervals_and_overwritten_on_a_terminal() -> None:

@@ -29,6 +29,12 @@ _NODES_PER_RACK: Final = 20
 _MIN_WIDTH: Final = 16
 _STARTS_PER_CORE_S: Final = 1.5
 """Jobs that one processor of this machine may start in a real second, with all that follows."""
+_FORECAST_S_PER_JOB: Final = 0.0025
+"""Processor seconds of a round of forecasts for each waiting job, measured with 1,000 nodes."""
+_FORECAST_ROUNDS: Final = 11
+"""Maximum age of a forecast in durations of a round: after a round, the next one rests ten times as long."""
+_MAX_FORECAST_AGE_S: Final = 900
+"""Maximum age of a forecast, in seconds of the cluster. Older ones are overtaken by the jobs that end."""
 
 
 class SteadyWorkload:
@@ -63,8 +69,13 @@ class SteadyWorkload:
             yield from self._made(batch) if batch else self._first
 
     def speed(self, wanted: float, cores: float) -> float:
-        """Cluster seconds per real second: ``wanted``, or the rate that the free cores can sustain."""
-        return min(wanted, max(1.0, float(round(_STARTS_PER_CORE_S * cores * self.gap))))
+        """Cluster seconds per real second: ``wanted``, or the rate at which the free cores can start the jobs
+        and one of them can keep the forecasts fresh.
+        """
+        starts = _STARTS_PER_CORE_S * cores * self.gap
+        round_s = self._waiting * _FORECAST_S_PER_JOB / min(1.0, cores)
+        forecasts = _MAX_FORECAST_AGE_S / (_FORECAST_ROUNDS * round_s)
+        return min(wanted, max(1.0, float(round(min(starts, forecasts)))))
 
     def arrivals(
         self, waiting: Callable[[], tuple[int, float]], now: Callable[[], float]
