@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from docs.scripts.build import broken_links
 from tests.conftest import ROOT
 
@@ -79,3 +81,47 @@ def test_missing_path_is_detected(tmp_path: Path) -> None:
     (tmp_path / "schedd" / "here.py").write_text("")
     text = "see `schedd/here.py`, schedd/gone.py and https://example.org/schedd/other.py"
     assert missing_paths(text, tmp_path) == ["schedd/gone.py"]
+
+
+_OUTPUT = re.compile(
+    r"^```\n\$ (?:\.venv/bin/)?(?:schedd )?(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_SHOWN = ("accuracy", "checkjob", "partitions", "showbf", "showplan", "showq", "showstart")
+"""Commands whose outputs are compared with the program."""
+_SOURCES = ("schedd/cli/user", "schedd/features", "schedd/federation/commands", "schedd/start_sentence.py")
+
+
+def printed_names(text: str) -> Iterator[str]:
+    """Yield column heads, row labels and titles in the outputs of commands in a document."""
+    for command, output in _OUTPUT.findall(text):
+        if command not in _SHOWN:
+            continue
+        for line in output.splitlines():
+            cells = re.split(r" {2,}", line.strip())
+            if len(cells) > 1 and all(re.fullmatch(r"[A-Z][A-Z0-9 /%']*", cell) for cell in cells):
+                yield from cells
+            elif label := re.match(r"([a-z][a-z ]*[a-z]) {2,}\S", line):
+                yield label[1]
+            elif title := re.fullmatch(r"([A-Z][a-z ]+):", line):
+                yield title[0]
+
+
+def unknown_names(text: str) -> list[str]:
+    """Return the printed names that no command prints."""
+    files = [
+        file for name in _SOURCES for file in (ROOT / name, *(ROOT / name).rglob("*.py")) if file.is_file()
+    ]
+    sources = "\n".join(file.read_text("utf-8") for file in files)
+    return [name for name in printed_names(text) if not re.search(rf'["n]{re.escape(name)}["\\]', sources)]
+
+
+@pytest.mark.parametrize("page", ["tour.md", "commands.md"])
+def test_outputs_in_documents_have_the_form_of_the_present_program(page: str) -> None:
+    text = (ROOT / "docs" / "users" / page).read_text("utf-8")
+    assert len(list(printed_names(text))) > 20
+    assert unknown_names(text) == []
+
+
+def test_an_outdated_output_is_detected() -> None:
+    text = "```\n$ schedd showq -u ann\nRUNNING  OWNER NAME  LEFT\n\nfirst of all  1\n\nWhat came:\n```\n"
+    assert unknown_names(text) == ["OWNER NAME", "first of all", "What came:"]
