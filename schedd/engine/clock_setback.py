@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 
+from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.state import EngineState
 from schedd.engine.recovery import rebuild_state
@@ -55,6 +56,9 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
     }
     state.aside = dict.fromkeys(state.aside, state.now)
     state.skipped_steps = {}
+    for one in components():
+        if one.clock_set_back is not None:
+            one.clock_set_back(state.part(one.state), state.now, ahead)
     state.lose_track()  # what the server starts now may have been decided before
     rebuild_state(state, {job: state.now + left for job, left in out.items()})
     words = f"the clock was set back by {ahead} s; the plan is rebuilt from a snapshot"

@@ -7,6 +7,8 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.power.state import NodePower, PowerState, shift_power
+from schedd.features.preemption.state import PreemptionState, limit_moments
 from schedd.features.reservations.state import reservation_records
 from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -58,6 +60,21 @@ def test_job_that_arrived_while_the_clock_was_ahead_gets_a_new_promise() -> None
     assert late is not None
     assert late > 3_600
     assert (cluster.start("2"), cluster.promise("2")) == (1_000, 1_050)
+
+
+def test_components_keep_no_moments_of_the_time_when_the_clock_was_ahead() -> None:
+    power, preemptions = PowerState(), PreemptionState()
+    power.nodes["n1"] = NodePower("n1", since=T + 900, again=T + 1_200)
+    power.nodes["n2"] = NodePower("n2")
+    power.meters_due = power.saved_until = T + 1_000
+    shift_power(power, T, 1_000)
+    assert [(one.since, one.again) for one in power.nodes.values()] == [(T - 100, T + 200), (0, 0)]
+    assert (power.meters_due, power.saved_until) == (T, T)
+    preemptions.preempted, preemptions.refused = {"1": T + 900, "2": T - 5}, {"3": T + 7}
+    preemptions.exposed_until = T + 1_000
+    limit_moments(preemptions, T, 1_000)
+    assert (preemptions.preempted, preemptions.refused) == ({"1": T, "2": T - 5}, {"3": T})
+    assert preemptions.exposed_until == T
 
 
 def test_failures_and_an_outage_while_the_clock_was_ahead_are_not_in_the_future() -> None:

@@ -14,7 +14,7 @@ from schedd.features.node_trials.rules import (
     start_trial,
     trial_slots,
 )
-from schedd.features.node_trials.state import NodeTrials, without_slots
+from schedd.features.node_trials.state import NodeTrials, shift_trials, without_slots
 
 __all__ = ["COMPONENT"]
 
@@ -31,4 +31,5 @@ COMPONENT: Final = Component(
     slots=trial_slots,
     slot_names=slot_names,
     without_plan=without_slots,
+    clock_set_back=shift_trials,
 )

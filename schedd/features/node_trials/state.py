@@ -6,7 +6,7 @@ from typing import Final
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import FieldRule, declared
 
-__all__ = ["NodeTrial", "NodeTrials", "trial_records", "without_slots"]
+__all__ = ["NodeTrial", "NodeTrials", "shift_trials", "trial_records", "without_slots"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,11 @@ class NodeTrials:
 def trial_records(state: EngineState) -> dict[str, NodeTrial]:
     """The trials by node."""
     return state.part(NodeTrials).trials
+
+
+def shift_trials(part: NodeTrials, _: int, back: int) -> None:
+    """Keep the remaining pauses when the clock was set back."""
+    part.trials = {name: replace(one, again_at=one.again_at - back) for name, one in part.trials.items()}
 
 
 def without_slots(part: NodeTrials) -> None:

@@ -24,6 +24,7 @@ from schedd.features.power.state import (
     measured_draws,
     node_details,
     published_power,
+    shift_power,
     without_blocks,
 )
 from schedd.features.power.switching import next_examination, switch_nodes
@@ -51,4 +52,5 @@ COMPONENT: Final = Component(
     node_details=node_details,
     open_decisions={Switch: awaits_switch},
     without_plan=without_blocks,
+    clock_set_back=shift_power,
 )

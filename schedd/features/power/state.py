@@ -19,6 +19,7 @@ __all__ = [
     "node_details",
     "power_state",
     "published_power",
+    "shift_power",
     "without_blocks",
 ]
 
@@ -139,6 +140,16 @@ def node_details(state: EngineState) -> dict[str, dict[str, Any]]:
     for name, meter in power.meters.items():
         found.setdefault(name, {})["watts"] = meter.last
     return found
+
+
+def shift_power(part: PowerState, now: int, back: int) -> None:
+    """Keep the remaining waits of orders when the clock was set back."""
+    part.nodes = {
+        name: replace(one, since=max(0, one.since - back), again=max(0, one.again - back))
+        for name, one in part.nodes.items()
+    }
+    part.meters_due = min(part.meters_due, now)
+    part.saved_until = min(part.saved_until, now)
 
 
 def without_blocks(power: PowerState) -> None:

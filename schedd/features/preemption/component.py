@@ -27,7 +27,12 @@ from schedd.features.preemption.rules import (
     preview_preemptions,
     still_suspended,
 )
-from schedd.features.preemption.state import PreemptionState, published_preemptions, without_slots
+from schedd.features.preemption.state import (
+    PreemptionState,
+    limit_moments,
+    published_preemptions,
+    without_slots,
+)
 from schedd.features.preemption.suspensions import awaits_resume, note_run, suspended_slots
 from schedd.features.preemption.what_if import start_by_preemption
 from schedd.wire import Preempt, PreemptionDone, Resume
@@ -62,6 +67,7 @@ COMPONENT: Final = Component(
     notes=describe_preemption,
     preempted_in_preview=preview_preemptions,
     earlier_in_what_if=start_by_preemption,
+    clock_set_back=limit_moments,
     open_decisions={Preempt: awaits_preemption, Resume: awaits_resume},
     record_changed=note_run,
     deferred_slots=suspended_slots,

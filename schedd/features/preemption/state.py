@@ -19,6 +19,7 @@ __all__ = [
     "PublishedPreemptions",
     "SuspendedRun",
     "Victim",
+    "limit_moments",
     "preemption_state",
     "published_preemptions",
     "without_slots",
@@ -173,6 +174,13 @@ class PublishedPreemptions:
 
 
 _NONE: Final = PublishedPreemptions({}, {}, {}, {}, {}, 0, 0, 0.0)
+
+
+def limit_moments(part: PreemptionState, now: int, _: int) -> None:
+    """Let no past preemption be in the future when the clock was set back."""
+    part.preempted = {job: min(at, now) for job, at in part.preempted.items()}
+    part.refused = {job: min(at, now) for job, at in part.refused.items()}
+    part.exposed_until = min(part.exposed_until, now)
 
 
 def preemption_state(state: EngineState) -> PreemptionState:

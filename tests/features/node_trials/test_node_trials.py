@@ -5,7 +5,7 @@ from typing import Any
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.node_trials.state import trial_records
-from schedd.wire import JobEnded, NodeChanged, PolicyChanged, Run
+from schedd.wire import ClockSet, JobEnded, NodeChanged, PolicyChanged, Run
 from tests.engine.cluster import Cluster, T
 
 
@@ -60,6 +60,25 @@ def test_a_job_that_leaves_the_node_for_a_trial_has_lost_the_node() -> None:
     cluster.at(625)
     assert [cluster.runs(job) for job in "ab"] == [[625], []]
     assert cluster.at_risk("b") == "node lost"
+
+
+def test_the_pause_is_no_longer_when_the_clock_was_set_forward_and_back() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.server.now += 86_400
+    cluster.send()
+    for number in range(5):
+        cluster.submit(f"f{number}", "n1:ppn=4", 1000, owner=f"{'ann' if number else 'bob'}@x")
+        end(cluster, f"f{number}", 5, status=1)
+    assert list(cluster.engine.state.black_holes) == ["n1"]
+    again_in = trial_records(cluster.engine.state)["n1"].again_at - cluster.server.now
+    cluster.server.now -= 86_400
+    cluster.send(ClockSet(id=cluster.server.event_id(), time=cluster.server.now))
+    cluster.send(cluster.server.snapshot())
+    assert trial_records(cluster.engine.state)["n1"].again_at == cluster.server.now + again_in
+    cluster.submit("short", "1:ppn=1", 600)
+    begin = cluster.server.now - T
+    cluster.at(begin + again_in)
+    assert cluster.runs("short") == [begin + again_in]
 
 
 def test_a_failed_trial_closes_the_node_for_twice_as_long() -> None:
