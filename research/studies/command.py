@@ -24,6 +24,7 @@ from research.studies import offers as experiment_offers
 from research.studies import prediction as experiment_prediction
 from research.studies import preemption as experiment_preemption
 from research.studies import routing as experiment_routing
+from research.studies import slips as experiment_slips
 from research.studies import thesis as experiment_thesis
 from schedd.alternatives.pareto_search import PymooMissing
 from schedd.cli import plot_support
@@ -40,6 +41,7 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_thesis.NAME: (experiment_thesis.ABOUT, experiment_thesis.run_thesis),
     experiment_preemption.NAME: (experiment_preemption.ABOUT, experiment_preemption.run_preemption),
     experiment_prediction.NAME: (experiment_prediction.ABOUT, experiment_prediction.run_prediction),
+    experiment_slips.NAME: (experiment_slips.ABOUT, experiment_slips.run_slips),
     experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
     experiment_modes.NAME: (experiment_modes.ABOUT, experiment_modes.run_modes),
     experiment_offers.NAME: (experiment_offers.ABOUT, experiment_offers.run_offers),

@@ -68,6 +68,16 @@ def command(
             show_default=False,
         ),
     ] = None,
+    hold: Annotated[
+        int | None,
+        typer.Option(
+            metavar="S",
+            min=0,
+            help="planning policies: no search or backfilling delays a start within S seconds of its "
+            "publication (publish_hold)  [default: 0; with --recommend 600]",
+            show_default=False,
+        ),
+    ] = None,
     kind: Annotated[
         str,
         typer.Option(
@@ -233,7 +243,18 @@ def command(
             "--machines",
             metavar="FILE",
             help="nodes of different shape: between tabs id, cluster, nodes, cpus and KiB per node (see "
-            "docs/administrators/replay.md)",
+            "docs/administrators/trace-formats.md)",
+            rich_help_panel=_MACHINE,
+        ),
+    ] = None,
+    failures: Annotated[
+        Path | None,
+        typer.Option(
+            "--failures",
+            metavar="FILE",
+            help="outages of nodes, one a line: BEGIN END NODE (see docs/administrators/trace-formats.md); "
+            "jobs on a node that fails are killed",
+            show_default=False,
             rich_help_panel=_MACHINE,
         ),
     ] = None,
@@ -298,6 +319,7 @@ def command(
             generated=lublin,
             load=load,
             seed=seed,
+            failures=failures,
         )
         bounds: dict[str, Any] = {
             "moves": None if seconds is not None else moves,
@@ -311,16 +333,18 @@ def command(
             )
         searches = parse_searches(kind, (every, patience, newcomers, pause), bounds, weights)
         slacks = parse_slacks(slack or "0")
-        runs = [run for name in policies for run in expand_runs(name, slacks, searches)]
+        runs = [run for name in policies for run in expand_runs(name, slacks, searches, hold or 0)]
         site = load_site_run(policy_file, bounds)
         if recommend:
             named = bool(policy) or len(paths) < len(logs or ())
             _check_recommend_options(named, slack, kind, site, stops)
+            if hold is not None and site is not None:
+                raise TraceError("--recommend takes the hold from --policy-file: give it without --hold")
             _recommend_mode(
                 wanted,
                 searches[0],
                 site,
-                slacks[0] if slack else None,
+                (slacks[0] if slack else None, hold),
                 (json, plot),
                 expected_starts=expected_starts,
                 validate=validate,
@@ -394,6 +418,8 @@ def _run_stepped(
         if left_out:
             note = f"{prepared.name}: {left_out:,} jobs left out: the limits never allow them"
             print(f"schedd replay: {note}", file=sys.stderr)
+    name, policy, how = run
+    run = (name, policy, {**how, "outages": ready.outages})
     step_through(prepared, run, stops, asked=sys.stdin, to_json=json, validate=validate)
 
 
@@ -417,7 +443,7 @@ def _recommend_mode(
     wanted: "Comparison",
     searching: "SearchSchedule",
     site: "SiteRun | None",
-    slack: "Slack | None",
+    promises: "tuple[Slack | None, int | None]",
     outputs: tuple[Path | None, Path | None],
     *,
     expected_starts: bool,
@@ -437,7 +463,7 @@ def _recommend_mode(
         wanted,
         searching,
         site,
-        slack,
+        *promises,
         expected_starts=expected_starts,
         validate=validate,
         note=lambda remark: print(f"schedd replay: {remark}", file=sys.stderr),
@@ -505,6 +531,7 @@ def _run_replays(
                             prepared,
                             policy,
                             **how,
+                            outages=ready.outages,
                             expected_starts=expected_starts,
                             validate=validate,
                             on_progress=on_progress,

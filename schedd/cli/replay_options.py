@@ -90,22 +90,26 @@ def _parse_weights(text: str) -> dict[Criterion, float]:
 
 
 def expand_runs(
-    policy: str, slacks: list[Slack], searches: list[SearchSchedule]
+    policy: str, slacks: list[Slack], searches: list[SearchSchedule], hold: int = 0
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Runs: name, the engine's policy, other arguments."""
+    """Runs: name, the engine's policy, other arguments; ``hold``: of published starts, in seconds."""
     if policy == SEARCH_POLICY:
         return [
-            (str(searching.search.kind), PLANNING_POLICY, {"slack": slack, "searching": searching})
+            (
+                str(searching.search.kind),
+                PLANNING_POLICY,
+                {"slack": slack, "searching": searching, "hold": hold},
+            )
             for searching in searches
             for slack in slacks
         ]
     if policy == PLANNING_POLICY:  # without a search, slack changes only the promises
         return [(policy, policy, {"slack": slacks[0]})]
     if policy == BACKFILL_POLICY:
-        return [(policy, policy, {"slack": slack}) for slack in slacks]
+        return [(policy, policy, {"slack": slack, "hold": hold}) for slack in slacks]
     if policy in PLACEMENTS:
         weights = searches[0].weights
-        return [(policy, policy, {"slack": slack, "weights": weights}) for slack in slacks]
+        return [(policy, policy, {"slack": slack, "weights": weights, "hold": hold}) for slack in slacks]
     return [(policy, policy, {})]
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from schedd.cli.importing.result import to_toml
 from schedd.cli.progress import ReplayDisplay
+from schedd.engine import SITE_PUBLISH_HOLD
 from schedd.engine.facts.slack import Slack
 from schedd.replay.comparison import Comparison, warm_up
 from schedd.replay.limits import jobs_within_limits
@@ -35,6 +36,7 @@ def compare_modes(
     searching: SearchSchedule,
     site: "SiteRun | None",
     slack: Slack | None,
+    hold: int | None = None,
     *,
     expected_starts: bool = False,
     validate: bool = False,
@@ -62,7 +64,9 @@ def compare_modes(
                         mode,
                         settings=site.settings if site is not None else None,
                         slack=slack,
+                        hold=SITE_PUBLISH_HOLD if hold is None else hold,
                         searching=searching,
+                        outages=ready.outages,
                         expected_starts=expected_starts,
                         validate=validate,
                         on_progress=on_progress,

@@ -27,6 +27,7 @@ from schedd.engine.facts.records import (
     Risk,
 )
 from schedd.engine.facts.settings import (
+    SITE_PUBLISH_HOLD,
     SITE_PUBLISH_PAUSE,
     SITE_SLACK,
     SITE_SLACK_SHARE,
@@ -36,6 +37,7 @@ from schedd.engine.facts.settings import (
 )
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.log import Incident, LoggedBatch
+from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
 from schedd.engine.search_schedule import (
     MOST_MOVED,
@@ -67,6 +69,7 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
 __all__ = [
     "HORIZON",
     "MOST_MOVED",
+    "SITE_PUBLISH_HOLD",
     "SITE_PUBLISH_PAUSE",
     "SITE_SLACK",
     "SITE_SLACK_SHARE",
@@ -111,6 +114,7 @@ __all__ = [
     "job_shares",
     "job_status",
     "last_change",
+    "last_starts_on_hold",
     "movable_slots",
     "next_search",
     "place_facts",

@@ -9,6 +9,7 @@ from schedd.engine.facts.explanations import format_length
 from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts
+from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.rank.promises import record_plan_moves
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
@@ -102,7 +103,9 @@ def _apply_places(state: EngineState, event: PlanImproved | PlanChosen, *, must_
     weights = CriterionWeights(parse_criteria(state.settings.criteria))
     patience = state.settings.search_patience
     use = state.walltime_use.share
-    latest = latest_starts(plan, last_starts(state), columns, state.now, patience, use)
+    # An admin's choice may move starts that were just published, a search's may not.
+    bound = last_starts_on_hold(state) if must_gain else last_starts(state)
+    latest = latest_starts(plan, bound, columns, state.now, patience, use)
     rebased = rebase(
         plan,
         places,

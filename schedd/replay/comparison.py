@@ -9,6 +9,8 @@ from schedd.engine.facts.slack import OFF
 from schedd.optimize import SearchSettings
 from schedd.policy.queue_policies import QUEUE_POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
+from schedd.replay.failure_log import read_outages
+from schedd.replay.failures import Outage
 from schedd.replay.lublin import generate
 from schedd.replay.machines import read_machines
 from schedd.replay.prepared import Prepared, prepare
@@ -91,10 +93,11 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class PreparedLog:
-    """A prepared log with ``notes`` for the user about excluded jobs and ignored demands."""
+    """A prepared log with node outages, and ``notes`` about excluded jobs and ignored demands."""
 
     prepared: Prepared
     notes: tuple[str, ...]
+    outages: tuple[Outage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +118,8 @@ class Comparison:
     generated: int | None = None
     load: float | None = None
     seed: int = 1
+    failures: Path | None = None
+    """File of node outages during each log."""
 
     def ready(self) -> Iterator[PreparedLog]:
         """Yield the prepared logs. Raises TraceError for unusable logs, OSError for unreadable files."""
@@ -147,7 +152,11 @@ class Comparison:
             if unknown := prepared.site.unknown_properties(prepared.jobs):
                 listed = ", ".join(sorted(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
                 notes.append(f"no node of the machine has {listed}: these demands are passed over")
-            yield PreparedLog(prepared, tuple(f"{trace.name}: {note}" for note in notes))
+            outages = read_outages(self.failures, prepared) if self.failures is not None else ()
+            if self.failures is not None:
+                nodes = len({outage.node for outage in outages})
+                notes.append(f"{len(outages):,} outages of {nodes:,} nodes; jobs on them are killed")
+            yield PreparedLog(prepared, tuple(f"{trace.name}: {note}" for note in notes), outages)
 
     def _traces(self, procs: int | None) -> Sequence[Trace]:
         if self.generated is None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine import EngineSettings
+from schedd.engine import SITE_PUBLISH_PAUSE, EngineSettings
 from schedd.engine.facts.slack import NONE, Slack
 from schedd.replay.failures import Outage
 from schedd.replay.limits import peak_usage
@@ -52,6 +52,7 @@ def replay(
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
     queue_slack: Mapping[str, str] | None = None,
+    hold: int = 0,
     searching: SearchSchedule | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
@@ -63,15 +64,16 @@ def replay(
 
     With ``site``, a site's policy as plain values, its limits and priorities apply, too; its limits must
     allow all jobs. ``slack`` is the slack of promises for priorities and searches, ``queue_slack`` overrides
-    it for some queues. ``settings`` are all settings of a site and replace these three; settings that a log
-    cannot support (failed starts, late ends) are removed. With ``searching`` the planning policy's plan is
-    searched periodically; ``weights`` of objectives by name are used by placements (by default those of the
-    search). Jobs killed by ``outages`` are counted and excluded from all other figures. With
-    ``expected_starts`` the accuracy of start estimates is measured in a second run.
+    it for some queues; ``hold`` is ``publish_hold`` in seconds. ``settings`` are all settings of a site and
+    replace these four; settings that a log cannot support (failed starts, late ends) are removed. With
+    ``searching`` the planning policy's plan is searched periodically; ``weights`` of objectives by name are
+    used by placements (by default those of the search). Jobs killed by ``outages`` are counted and excluded
+    from all other figures. With ``expected_starts`` the accuracy of start estimates is measured in a second
+    run.
     """
     begin, begin_cpu = perf_counter(), process_time()
     of_site = settings is not None or site is not None
-    settings = settings or _settings(site, slack, queue_slack, weights)
+    settings = settings or _settings(site, slack, queue_slack, weights, hold)
     schedule = run(
         prepared,
         policy,
@@ -150,6 +152,7 @@ def run(
     site: Mapping[str, Any] | None = None,
     slack: Slack = NONE,
     queue_slack: Mapping[str, str] | None = None,
+    hold: int = 0,
     searching: SearchSchedule | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
@@ -167,8 +170,9 @@ def run(
     """
     if boards is not None and (expected_starts or outages):
         raise ValueError("boards go with neither start estimates nor outages")
-    settings = settings or _settings(site, slack, queue_slack, weights)
-    settings = _simulated(settings, policy, validate=validate)
+    settings = settings or _settings(site, slack, queue_slack, weights, hold)
+    searched = searching is not None or improver is not None
+    settings = _simulated(settings, policy, validate=validate, searched=searched)
     simulation = Simulation(prepared, settings, searching, outages, boards=boards, improver=improver)
     simulation.run(on_progress)
     schedule = simulation.schedule()
@@ -189,9 +193,15 @@ def _settings(
     slack: Slack,
     queue_slack: Mapping[str, str] | None,
     weights: Mapping[str, float] | None,
+    hold: int,
 ) -> EngineSettings:
     chosen = EngineSettings(
-        slack=slack.seconds, slack_share=slack.share, queue_slack=queue_slack or {}, site=site or {}
+        slack=slack.seconds,
+        slack_share=slack.share,
+        queue_slack=queue_slack or {},
+        publish_pause=SITE_PUBLISH_PAUSE,
+        publish_hold=hold,
+        site=site or {},
     )
     return replace(chosen, weights=weights) if weights else chosen
 
@@ -200,8 +210,14 @@ _TIME_USED: Final = {"levels": ["user"], "interval": 366 * 86_400, "depth": 1000
 """Usage of each user over the whole log, as ``multi-queue`` needs it."""
 
 
-def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> EngineSettings:
-    """Return the settings without features that a log cannot provide."""
+def _simulated(
+    settings: EngineSettings, policy: str, *, validate: bool, searched: bool = False
+) -> EngineSettings:
+    """Return the settings without features that a log cannot provide.
+
+    Starts are published as by a daemon if a published start holds, and if there is something that would delay
+    it: searches (``searched``), backfilling, or placement by deadlines.
+    """
     placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
     qos = {
         **(settings.site.get("qos") or {}),
@@ -211,6 +227,7 @@ def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> Engi
         settings = replace(settings, backfill="shortest", predict=True)
     if policy == "multi-queue" and "fair_share" not in settings.site:
         settings = replace(settings, site={**settings.site, "fair_share": _TIME_USED})
+    optimised = searched or settings.backfill == "shortest" or policy == "best-gap-edf"
     return replace(
         settings,
         policy=PLANNING_POLICY if placed or policy == BACKFILL_POLICY else policy,
@@ -218,7 +235,8 @@ def _simulated(settings: EngineSettings, policy: str, *, validate: bool) -> Engi
         start_rate=0,
         start_rate_node=0,
         end_allowance=0,
-        publish_starts=False,
+        publish_starts=optimised and settings.publish_hold > 0,
+        silent=True,
         repair_slice=1 << 60,
         log_batches=1,
         hole_failures=0,
@@ -234,12 +252,20 @@ def walk(
     settings: EngineSettings | None = None,
     slack: Slack = NONE,
     queue_slack: Mapping[str, str] | None = None,
+    hold: int = 0,
     searching: SearchSchedule | None = None,
     weights: Mapping[str, float] | None = None,
+    outages: Sequence[Outage] = (),
     observer: Observer | None = None,
+    publishes: bool = False,
     validate: bool = False,
 ) -> Simulation:
-    """Return a simulation of the same run for stepwise execution. See ``replay``."""
-    settings = settings or _settings(None, slack, queue_slack, weights)
-    settings = _simulated(settings, policy, validate=validate)
-    return Simulation(prepared, settings, searching, teller=observer)
+    """Return a simulation of the same run for stepwise execution. See ``replay``.
+
+    ``publishes``: starts are published even if nothing depends on it.
+    """
+    settings = settings or _settings(None, slack, queue_slack, weights, hold)
+    settings = _simulated(settings, policy, validate=validate, searched=searching is not None)
+    if publishes:
+        settings = replace(settings, publish_starts=True)
+    return Simulation(prepared, settings, searching, outages, teller=observer)

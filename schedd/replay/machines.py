@@ -1,5 +1,6 @@
 """Reader of machine files: one line per cluster of equal nodes, tab separated."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from schedd.replay.workload import TraceError
 
 __all__ = ["NodeGroup", "read_machines"]
 
+_PROPERTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _FIELDS = ("id", "cluster", "nodes", "CPUs per node", "speed", "KiB of memory per node")
 
 
@@ -15,7 +17,8 @@ _FIELDS = ("id", "cluster", "nodes", "CPUs per node", "speed", "KiB of memory pe
 class NodeGroup:
     """``nodes`` equal nodes of one cluster, each with ``cpus`` processors and ``mem`` KiB (0: unknown).
 
-    ``speed`` is relative to the machine on which the log's run times were measured.
+    ``speed`` is relative to the machine on which the log's run times were measured. All its nodes have the
+    ``properties``.
     """
 
     id: int
@@ -24,6 +27,7 @@ class NodeGroup:
     cpus: int
     speed: float
     mem: int
+    properties: tuple[str, ...] = ()
 
     @property
     def procs(self) -> int:
@@ -33,7 +37,7 @@ class NodeGroup:
 
 def read_machines(path: Path) -> tuple[NodeGroup, ...]:
     """Return the node groups of the file `path`: id, cluster, nodes, CPUs per node, speed, KiB of memory per
-    node.
+    node, and perhaps properties between commas.
 
     Blank lines and lines that begin with ``#`` or ``;`` are ignored. Raises TraceError with line and field.
     """
@@ -54,10 +58,14 @@ def read_machines(path: Path) -> tuple[NodeGroup, ...]:
 
 def _group(line: str) -> NodeGroup:
     fields = [field.strip() for field in line.rstrip("\t").split("\t")]
-    if len(fields) != len(_FIELDS):
+    if len(fields) not in (len(_FIELDS), len(_FIELDS) + 1):
         raise ValueError(
-            f"{len(fields)} fields between tabs where {len(_FIELDS)} are needed: {', '.join(_FIELDS)}"
+            f"{len(fields)} fields between tabs where {len(_FIELDS)} are needed: {', '.join(_FIELDS)}; and "
+            "perhaps properties"
         )
+    properties = tuple(word.strip() for word in fields[6].split(",")) if len(fields) > len(_FIELDS) else ()
+    if wrong := [word for word in properties if not _PROPERTY.fullmatch(word)]:
+        raise ValueError(f"property {wrong[0]!r}: a name without blanks is needed, several between commas")
     if not fields[1] or any(c.isspace() for c in fields[1]):
         raise ValueError(f"cluster {fields[1]!r}: a name without blanks is needed")
     try:
@@ -73,6 +81,7 @@ def _group(line: str) -> NodeGroup:
         cpus=_count(fields, 3, at_least=1),
         speed=speed,
         mem=_count(fields, 5, at_least=0),
+        properties=properties,
     )
 
 

@@ -10,9 +10,10 @@ from math import exp, log
 from statistics import fmean
 from typing import Any, Final
 
-from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, EngineSettings
+from schedd.engine import SITE_PUBLISH_HOLD, SITE_SLACK, SITE_SLACK_SHARE, EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.replay.driver import BACKFILL_POLICY, PLANNING_POLICY, replay
+from schedd.replay.failures import Outage
 from schedd.replay.prepared import Prepared
 from schedd.replay.result import ReplayResult
 from schedd.replay.searches import SearchSchedule
@@ -99,7 +100,9 @@ def replay_mode(
     *,
     settings: EngineSettings | None,
     slack: Slack | None,
+    hold: int = SITE_PUBLISH_HOLD,
     searching: SearchSchedule,
+    outages: Sequence[Outage] = (),
     expected_starts: bool = False,
     validate: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
@@ -107,11 +110,11 @@ def replay_mode(
     """Replay ``prepared`` in one of `MODES`, or under `REFERENCE`. Raises ReplayDefectError.
 
     ``settings`` are those of a site, with its policy; the mode replaces their backfilling and searches, and
-    ``slack`` is theirs. Without them ``slack`` is by default that of a new site.
+    ``slack`` and ``hold`` are theirs. Without them these are by default those of a new site.
     """
     policy = {REFERENCE: REFERENCE, "shortest": BACKFILL_POLICY}.get(mode, PLANNING_POLICY)
     if settings is None:
-        own: dict[str, Any] = {"slack": slack or Slack(SITE_SLACK, SITE_SLACK_SHARE)}
+        own: dict[str, Any] = {"slack": slack or Slack(SITE_SLACK, SITE_SLACK_SHARE), "hold": hold}
     else:
         own = {"settings": replace(settings, **MODES.get(mode, {}))}
     return replay(
@@ -119,6 +122,7 @@ def replay_mode(
         policy,
         **own,
         searching=searching if mode == "search" else None,
+        outages=outages,
         expected_starts=expected_starts,
         validate=validate,
         on_progress=on_progress,

@@ -12,9 +12,9 @@ from schedd.engine import (
     SearchHistory,
     due_search,
     improvement_event,
+    last_starts_on_hold,
     next_search,
 )
-from schedd.engine.place.dependencies import last_starts
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
 from schedd.plan.evaluate import parse_criteria
 from schedd.replay.result import SearchTotals
@@ -124,7 +124,7 @@ class PeriodicSearches:
             self.search, seed=self.search.seed * 1_000_003 + len(self.reports), most_moved=MOST_MOVED
         )
         start = SearchInput(
-            state.plan.fork(), last_starts(state), state.columns, state.walltime_use.share, state.now
+            state.plan.fork(), last_starts_on_hold(state), state.columns, state.walltime_use.share, state.now
         )
         patience = state.settings.search_patience
         found = start.make_search(settings, state.settings.criteria, patience, search.newcomers).run()

@@ -166,7 +166,8 @@ def equal_node_site(nodes: int, cpus: int, mem: int = 0) -> ReplaySite:
 def machine_file_site(groups: Sequence[NodeGroup]) -> ReplaySite:
     """Return the nodes of a machine file: ``CLUSTER1`` to ``CLUSTERn``.
 
-    Their properties follow MetaCentrum's names: the cluster, ``cl_CLUSTER`` and ``nodecpusN``.
+    Their properties follow MetaCentrum's names: the cluster, ``cl_CLUSTER`` and ``nodecpusN``; then those of
+    the file.
     """
     return ReplaySite(
         tuple(
@@ -174,7 +175,11 @@ def machine_file_site(groups: Sequence[NodeGroup]) -> ReplaySite:
                 name=f"{group.cluster}{i}",
                 cpus=group.cpus,
                 mem=group.mem,
-                properties=(group.cluster, f"cl_{group.cluster}", f"nodecpus{group.cpus}"),
+                properties=tuple(
+                    dict.fromkeys(
+                        (group.cluster, f"cl_{group.cluster}", f"nodecpus{group.cpus}", *group.properties)
+                    )
+                ),
                 speed=group.speed,
             )
             for group in groups

@@ -5,6 +5,7 @@ from itertools import islice
 from pathlib import Path
 
 from schedd.replay.accounting import is_record, read_accounting
+from schedd.replay.gwf import is_gwf_log, read_gwf
 from schedd.replay.slurm import is_slurm_log, read_slurm
 from schedd.replay.swf import read_swf
 from schedd.replay.text_lines import read_lines
@@ -14,8 +15,8 @@ __all__ = ["read_traces"]
 
 
 def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, ...]:
-    """Return the logs in `paths`: first those in the Standard Workload Format in order, then the accounting
-    log of PBS, then that of Slurm.
+    """Return the logs in `paths`: first those in the Standard and the Grid Workload Format in order, then the
+    accounting log of PBS, then that of Slurm.
 
     All accounting files of one kind together form one log, named after the first; a directory stands for its
     accounting files. Raises TraceError for an unreadable file, for a log without jobs, and, if `strict`, for
@@ -37,6 +38,8 @@ def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, 
             accounting.append(path)
         elif is_slurm_log(path):
             slurm.append(path)
+        elif is_gwf_log(path):
+            traces[path] = read_gwf(path, strict=strict)
         else:
             traces[path] = read_swf(path, strict=strict)
     if accounting:
@@ -46,7 +49,9 @@ def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, 
     for path, trace in traces.items():
         if not trace.jobs:
             why = f"; {trace.faults[0]}" if trace.faults else ""
-            raise TraceError(f"{path}: holds no job in Standard Workload, accounting or sacct format{why}")
+            raise TraceError(
+                f"{path}: holds no job in Standard Workload, Grid Workload, accounting or sacct format{why}"
+            )
     return tuple(traces.values())
 
 

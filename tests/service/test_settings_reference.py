@@ -9,6 +9,7 @@ from docs.scripts.build import settings_page
 from schedd.cli.config import ADAPTER_SECTIONS
 from schedd.engine import EngineSettings
 from schedd.engine.facts.settings import (
+    SITE_PUBLISH_HOLD,
     SITE_PUBLISH_PAUSE,
     SITE_SLACK,
     SITE_SLACK_SHARE,
@@ -56,6 +57,7 @@ def test_cluster_settings_match_engine_settings_except_some_defaults() -> None:
         start_rate=SITE_START_RATE,
         start_rate_node=SITE_START_RATE_NODE,
         publish_pause=SITE_PUBLISH_PAUSE,
+        publish_hold=SITE_PUBLISH_HOLD,
         predict=True,
     )
     assert asdict(ClusterSettings().engine) == asdict(expected)

@@ -8,6 +8,7 @@ from schedd.plan.evaluate import DEFAULT_WEIGHTS
 from schedd.plan.latest_starts import PATIENCE
 
 __all__ = [
+    "SITE_PUBLISH_HOLD",
     "SITE_PUBLISH_PAUSE",
     "SITE_SLACK",
     "SITE_SLACK_SHARE",
@@ -26,6 +27,8 @@ SITE_START_RATE_NODE: Final = 10
 """And on one node."""
 SITE_PUBLISH_PAUSE: Final = 60
 """Default pause in seconds between two published starts of one job: a plan in motion settles within it."""
+SITE_PUBLISH_HOLD: Final = 600
+"""Default time in seconds for which the optimiser keeps a published start: decision 162."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,10 @@ class EngineSettings:
     """Minimum move of a start that is published again."""
     publish_pause: int = 0
     """Minimum time between two publications for one job; a site gets ``SITE_PUBLISH_PAUSE``."""
+    publish_hold: int = 0
+    """For so long after its publication, searches, backfilling and newcomers do not delay a start; a site
+    gets ``SITE_PUBLISH_HOLD``.
+    """
     publish_rate: int = 500
     """Maximum number of attribute writes per second."""
     node_rule: Literal["exact", "pack"] = "exact"

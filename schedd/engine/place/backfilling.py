@@ -11,6 +11,7 @@ from schedd.engine.component.placement_hooks import unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import last_starts
+from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.rank.promises import record_plan_moves
 from schedd.model import FOREVER
 from schedd.plan.backfill import (
@@ -94,7 +95,7 @@ def backfill_rule_outline(state: EngineState) -> BackfillRule | None:
     return BackfillRule(
         state.waits_since.copy(),
         state.plan.jobs.durations.copy(),
-        _latest(state, np.arange(state.rank.shape[0])),
+        _latest(state, np.arange(state.rank.shape[0]), on_hold=False),  # holds end before the forks' starts
         state.rank.copy(),
         _movable(state),
         state.settings.search_patience,
@@ -131,15 +132,17 @@ def _movable(state: EngineState) -> Bools:
 def _waiting(state: EngineState, slots: Ints) -> BackfillQueue:
     durations = state.plan.jobs.durations[slots]
     expected = _expected(state.by_slot, slots, durations, run_time_predictions(state))
-    return BackfillQueue(slots, state.waits_since[slots], expected, _latest(state, slots), state.rank[slots])
+    return BackfillQueue(
+        slots, state.waits_since[slots], expected, _latest(state, slots, on_hold=True), state.rank[slots]
+    )
 
 
-def _latest(state: EngineState, slots: Ints) -> Ints:
+def _latest(state: EngineState, slots: Ints, *, on_hold: bool) -> Ints:
     """Return the last start allowed of each of these jobs: by its promise, its dependents, and its deadline
     if it is still met.
     """
     starts, in_time = state.plan.starts(slots), state.due_by[slots] - state.plan.jobs.durations[slots]
-    latest = last_starts(state)[slots]
+    latest = last_starts_on_hold(state)[slots] if on_hold else last_starts(state)[slots]
     found: Ints = np.where(starts <= in_time, np.minimum(latest, in_time), latest)
     return found
 

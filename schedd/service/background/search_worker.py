@@ -20,9 +20,9 @@ from schedd.engine import (
     SearchHistory,
     due_search,
     improvement_event,
+    last_starts_on_hold,
     requested_search,
 )
-from schedd.engine.place.dependencies import last_starts
 from schedd.optimize import Improvement, PlanSearch, SearchEndReason, SearchInput, SearchSettings
 from schedd.service.background.plan_metrics_log import PlanMetricsLog, SearchRun
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
@@ -231,7 +231,7 @@ def _copy_for_search(engine: Engine, search: DueSearch | None) -> _SearchStart |
     state = engine.state
     start = SearchInput(
         plan=state.plan.fork(),
-        latest_promised=last_starts(state),
+        latest_promised=last_starts_on_hold(state),
         columns=state.columns.copy(),
         use=state.walltime_use.share,
         now=state.now,

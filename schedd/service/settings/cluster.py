@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from schedd.engine import (
+    SITE_PUBLISH_HOLD,
     SITE_PUBLISH_PAUSE,
     SITE_SLACK,
     SITE_SLACK_SHARE,
@@ -127,6 +128,9 @@ class ClusterSettings(Section):
     """Minimum time between two published starts of a job, so that starts do not flicker. Jobs that are now
     planned to start within 10 minutes, and jobs that lost their start, are updated at once, but jobs with
     such a published start at most twice a minute. A start within seconds is not published."""
+    publish_hold: Seconds = SITE_PUBLISH_HOLD
+    """For so long after the publication of a start, searches, backfilling and new jobs delay it by no more
+    than `publish_threshold`; jobs of higher priority and outages still do. 0: only promises limit delays."""
     publish_rate: int = Field(default=_DEFAULTS.publish_rate, ge=0, le=100_000)
     """Maximum number of starts published to the server per second; 0: none."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule

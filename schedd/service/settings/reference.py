@@ -207,7 +207,7 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "[clusters.NAME.site]",
     ),
     "Promises and published starts": (
-        ("slack", "queue_slack", "publish_threshold", "publish_pause", "publish_rate"),
+        ("slack", "queue_slack", "publish_threshold", "publish_pause", "publish_hold", "publish_rate"),
     ),
     "Predicted run times": (("predict", "predict_from", "queue_predict"),),
     "Searches and alternative plans": (

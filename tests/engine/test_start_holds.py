@@ -1,0 +1,73 @@
+"""Hold of published starts: searches and newcomers do not delay a start that was published just now."""
+
+import pytest
+
+from schedd.engine.place.dependencies import last_starts
+from schedd.engine.place.start_holds import last_starts_on_hold
+from tests.engine.cluster import Cluster, T
+from tests.engine.test_move_words import HOUR, queue_of, reorder
+
+LONG_FIRST = {"2": 10 * HOUR, "3": HOUR}
+
+
+def held_queue(**settings: object) -> Cluster:
+    return queue_of(LONG_FIRST, publish_starts=True, publish_hold=600, **settings)
+
+
+def starts(cluster: Cluster) -> list[int | None]:
+    return [cluster.start("2"), cluster.start("3")]
+
+
+AS_SUBMITTED, REORDERED = [100, 100 + 10 * HOUR], [100 + HOUR, 100]
+
+
+def test_a_search_does_not_delay_a_start_that_was_just_published() -> None:
+    cluster = held_queue()
+    reorder(cluster, ["3", "2"])
+    assert starts(cluster) == AS_SUBMITTED
+
+
+def test_without_a_hold_a_search_delays_starts_within_promises() -> None:
+    cluster = queue_of(LONG_FIRST, publish_starts=True, publish_hold=0)
+    reorder(cluster, ["3", "2"])
+    assert starts(cluster) == REORDERED
+
+
+def test_an_admins_choice_is_not_bound_by_holds() -> None:
+    cluster = held_queue()
+    reorder(cluster, ["3", "2"], chosen=True)
+    assert starts(cluster) == REORDERED
+
+
+def test_a_job_of_higher_rank_displaces_a_held_start() -> None:
+    site = {"priority": {"wish": 1}}
+    cluster = Cluster(slack=1000, publish_starts=True, publish_hold=600, site=site)
+    for job in "12":
+        cluster.submit(job)
+    cluster.submit("3", priority=10)
+    assert [cluster.start(job) for job in "123"] == [0, 200, 100]
+
+
+def test_a_hold_ends_with_its_time_and_begins_again_with_each_publication() -> None:
+    cluster = held_queue(publish_pause=0)
+    state = cluster.engine.state
+    slot = state.records["3"].slot
+    published = T + 100 + 10 * HOUR
+
+    def bound() -> int:
+        return int(last_starts_on_hold(state)[slot])
+
+    assert bound() == published
+    cluster.at(99)
+    cluster.alter_request("2", walltime=str(9 * HOUR))  # job 3 is planned and published an hour earlier
+    assert bound() == published - HOUR
+    state.now = T + 99 + 600
+    assert bound() == published - HOUR
+    state.now += 1
+    assert bound() == int(last_starts(state)[slot]) > published
+
+
+@pytest.mark.parametrize("settings", [{"publish_hold": 0}, {"publish_hold": 600, "publish_starts": False}])
+def test_nothing_is_held_without_publications(settings: dict[str, object]) -> None:
+    state = queue_of(LONG_FIRST, **settings).engine.state
+    assert last_starts_on_hold(state).tolist() == last_starts(state).tolist()
