@@ -17,7 +17,13 @@ from schedd.model import FOREVER
 from schedd.policy.priority import latest_start
 from schedd.wire import JobDeleted, JobEnded
 
-__all__ = ["count_outcome", "guarantee_met_deadlines", "guaranteed_start", "withdraw_admission"]
+__all__ = [
+    "count_outcome",
+    "guarantee_met_deadlines",
+    "guaranteed_start",
+    "note_changed_policy",
+    "withdraw_admission",
+]
 
 
 def guaranteed_start(state: EngineState, record: JobRecord, planned: int) -> int:
@@ -74,6 +80,9 @@ def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
     ones again that were at risk.
     """
     part = deadlines_state(state)
+    if part.policy_changed:
+        part.policy_changed = False
+        _judge_waiting_jobs(state)
     if not (part.refused or part.accepted) or not state.moves:
         return
     plan, margin = state.plan, state.site.part(DeadlineSettings).margin
@@ -89,6 +98,28 @@ def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
             continue
         if record.id in part.refused or (without_guarantee and record.id in part.accepted):
             make_promise(state, record, plan.start(slot))
+
+
+def note_changed_policy(state: EngineState) -> None:
+    """Let the deadlines of all waiting jobs be judged at the end of the batch: admission may have been opened
+    to them, or the margin may be smaller.
+    """
+    deadlines_state(state).policy_changed = True
+
+
+def _judge_waiting_jobs(state: EngineState) -> None:
+    """Accept or refuse the deadlines of planned jobs that are not accepted yet, where admission is open."""
+    part, settings = deadlines_state(state), state.site.part(DeadlineSettings)
+    part.published = None
+    if not settings.admission:
+        return
+    slots = state.plan.planned()
+    for slot in slots[state.due_by[slots] < FOREVER].tolist():
+        record = state.by_slot[slot]
+        if record is None or record.phase is not Phase.WAITING or record.id in part.accepted:
+            continue
+        if settings.admits(record.facts):
+            make_promise(state, record, state.plan.start(slot))
 
 
 def withdraw_admission(state: EngineState, record: JobRecord) -> None:

@@ -7,6 +7,7 @@ from schedd.features.deadlines.admission import (
     count_outcome,
     guarantee_met_deadlines,
     guaranteed_start,
+    note_changed_policy,
     withdraw_admission,
 )
 from schedd.features.deadlines.lost import (
@@ -23,6 +24,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="deadlines",
     state=DeadlinesState,
+    site_changed=note_changed_policy,
     must_wait=wait_for_deadline,
     ends_promise=frozenset({WAIT_KIND}),
     time_passed=remove_lost_deadlines,

@@ -7,7 +7,7 @@ from typing import Final
 
 from schedd.engine.facts.state import EngineState
 from schedd.features.deadlines.settings import DeadlineSettings
-from schedd.plan.schema import MOMENT, NAMES, FieldRule, declared
+from schedd.plan.schema import MOMENT, NAMES, NUMBER, FieldRule, declared
 
 __all__ = [
     "OUTCOMES",
@@ -54,6 +54,8 @@ class DeadlinesState:
     """By job: the refused deadline. It is accepted as soon as the plan meets it."""
     counts: dict[str, int] = declared(_COUNTS, make=dict, carried=True, lasting=True)
     """Number of deadlines by outcome, since the first start of the engine."""
+    policy_changed: bool = declared(NUMBER, default=False, carried=True)
+    """The deadlines of waiting jobs are to be judged under another policy of the site."""
     published: "PublishedDeadlines | None" = declared(MOMENT, default=None)
     """The value for readers; None: something was changed."""
 

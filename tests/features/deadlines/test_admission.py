@@ -1,6 +1,7 @@
 """Admission by deadline: accepted deadlines bound the plan, refused ones get an offer."""
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -197,6 +198,29 @@ def test_refused_deadline_has_no_offer_after_admission_was_closed() -> None:
     cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=closed))
     assert cluster.view("1").earliest_deadline is None
     assert "is a wish: this site accepts no deadlines of such jobs" in cluster.view("1").why
+
+
+def test_opened_admission_judges_the_deadlines_of_waiting_jobs() -> None:
+    """Also after a restart with another configuration, and in a smaller margin."""
+    closed: dict[str, Any] = {"deadlines": {"admission": False}}
+    cluster = busy_cluster(site=closed)
+    cluster.submit("1", walltime=100, resources=due(1160))
+    cluster.submit("2", walltime=100, resources=due(1200))
+    cluster.submit("3", walltime=100, resources=due(9000), owner="bob@login")
+    assert states(cluster, "123") == ["wished", "wished", "wished"]
+    assert [cluster.promise(job) for job in "12"] == [11_000, 11_100]
+    restarted = replace(cluster.engine.state.settings, site={"deadlines": {"users": ["ann"]}})
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), restarted)
+    cluster.at(1)
+    assert states(cluster, "123") == ["accepted", "wished", "wished"]
+    assert [cluster.promise(job) for job in "12"] == [1000, 11_100]
+    assert cluster.view("2").earliest_deadline == T + 1260
+    narrow = {"deadlines": {"users": ["ann"], "margin": 0}}
+    cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=narrow))
+    assert states(cluster, "123") == ["accepted", "accepted", "wished"]
+    assert cluster.promise("2") == 1100
+    cluster.send(PolicyChanged(id="p2", time=cluster.server.now, version=2, site={}))
+    assert states(cluster, "123") == ["accepted", "accepted", "accepted"]
 
 
 # ---- against a plain rule -----------------------------------------------------------------------
