@@ -33,11 +33,11 @@ async def view_of(house: ProcessHarness, path: str, true: Callable[[dict[str, An
     return found
 
 
-async def test_formula_and_threshold_of_the_server_are_followed(tmp_path: Path) -> None:
+async def test_formula_and_threshold_of_the_server_and_deadlines_are_followed(tmp_path: Path) -> None:
     house = ProcessHarness(tmp_path, "openpbs", nodes=[NodeSpec("node1", 8, (), MEMORY)], interval=0.3)
     async with house.server:
         cluster: Any = house.server.cluster
-        cluster.resources["base_score"] = ("float", "")
+        cluster.resources |= {"base_score": ("float", ""), "deadline": ("string", "")}
         cluster.attributes |= {"scheduling": "True", "job_sort_formula": FORMULA}
         scheduler = cluster.schedulers["default"].attributes
         scheduler |= {"scheduling": "True", "job_sort_formula_threshold": "2"}
@@ -47,8 +47,8 @@ async def test_formula_and_threshold_of_the_server_are_followed(tmp_path: Path) 
             await house.ready()
             house.adapter.start()
 
-            def submit(score: float, walltime: str = "00:30:00") -> str:
-                resources = {"select": "1:ncpus=8", "walltime": walltime, "base_score": f"{score}"}
+            def submit(score: float, walltime: str = "00:30:00", **more: str) -> str:
+                resources = {"select": "1:ncpus=8", "walltime": walltime, "base_score": f"{score}", **more}
                 job: Any = house.server.submit(resources=resources, runtime=600.0)
                 return str(getattr(job, "id", job))
 
@@ -84,6 +84,25 @@ async def test_formula_and_threshold_of_the_server_are_followed(tmp_path: Path) 
             assert "a power is **" in str(alerts)
             cluster.attributes["job_sort_formula"] = FORMULA
             await view_of(house, "/alerts", lambda one: not one["alerts"])
+
+            # An accepted deadline bounds the start of a job that the formula ranks last.
+            due = submit(1.5, deadline="+04:00:00")
+            bounded = await view_of(house, f"/jobs/{due}", lambda one: one.get("deadline_state"))
+            assert bounded["deadline_state"] == "accepted"
+            assert bounded["promised_start"] == bounded["deadline"] - 1800 - 60
+            newcomers = [submit(9) for _ in range(4)]
+            for job in newcomers:
+                await view_of(house, f"/jobs/{job}", lambda one: one["planned_start"])
+            kept = await house.request(f"/jobs/{due}")
+            assert kept["deadline_state"] == "accepted"
+            assert kept["planned_start"] <= bounded["promised_start"]
+            early = submit(1.5, deadline="+01:00:00")
+            refused = await view_of(house, f"/jobs/{early}", lambda one: one.get("earliest_deadline"))
+            assert refused["deadline_state"] == "wished"
+            comment = house.server.job(due).attributes.get
+            async with asyncio.timeout(WAIT_S):
+                while "deadline accepted" not in comment("comment", ""):
+                    await asyncio.sleep(0.2)
         finally:
             house.adapter.kill()
             house.daemon.kill()
