@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from docs.scripts.build import broken_links
+from schedd.cli.main import COMMANDS
 from tests.conftest import ROOT
 
 _FOLDERS = "schedd|server_adapter|tests|research|docs|sql|release|systemd"
@@ -125,3 +126,24 @@ def test_outputs_in_documents_have_the_form_of_the_present_program(page: str) ->
 def test_an_outdated_output_is_detected() -> None:
     text = "```\n$ schedd showq -u ann\nRUNNING  OWNER NAME  LEFT\n\nfirst of all  1\n\nWhat came:\n```\n"
     assert unknown_names(text) == ["OWNER NAME", "first of all", "What came:"]
+
+
+_COMMAND = re.compile(r"(?:`|<code>|^\$ (?:\S*/)?)schedd ([a-z][a-z-]*)", re.MULTILINE)
+_NO_COMMANDS = ("answered", "at", "does")
+"""Words after the program's name in quoted log lines."""
+
+
+def unknown_commands(text: str) -> list[str]:
+    """Return the commands of schedd that a text names and that do not exist."""
+    return sorted({*_COMMAND.findall(text)} - {*COMMANDS, *_NO_COMMANDS})
+
+
+def test_commands_named_in_documents_pages_and_code_exist() -> None:
+    templates = (ROOT / "schedd").rglob("*.html")
+    files = (*pages(), *templates, *(ROOT / "schedd").rglob("*.py"))
+    found = {str(file.relative_to(ROOT)): unknown_commands(file.read_text("utf-8")) for file in files}
+    assert {name: commands for name, commands in found.items() if commands} == {}
+
+
+def test_a_former_command_is_detected() -> None:
+    assert unknown_commands("<code>schedd pareto show</code> and `schedd showq`") == ["pareto"]
