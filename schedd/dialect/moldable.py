@@ -5,25 +5,23 @@ OpenPBS: ``min_walltime`` and ``max_walltime``. TORQUE, as with Moab: ``minwclim
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import parse_walltime
 
 __all__ = [
-    "WALLTIME_NAMES",
     "is_moldable",
     "read_alternatives",
     "read_walltime_range",
+    "scale_alternatives",
     "sets_walltime_in_torque",
     "with_walltime",
 ]
 
 _TASK_LISTS: Final = ("trl", "x.trl")
 _LEAST: Final = ("min_walltime", "minwclimit", "x.minwclimit")
-WALLTIME_NAMES: Final = frozenset(_LEAST)
-"""Names of the shortest walltime that a job accepts."""
 _NAMES: Final = frozenset({*_TASK_LISTS, *_LEAST})
 _PART: Final = re.compile(r"([1-9][0-9]{0,8})@([1-9][0-9]{0,8})")
 _GEOMETRY: Final = frozenset(
@@ -76,3 +74,13 @@ def read_alternatives(resources: Mapping[str, str]) -> tuple[dict[str, str], ...
         return ()
     rest = {name: value for name, value in resources.items() if name.lower() not in _GEOMETRY}
     return tuple([{**rest, "procs": match[1], "walltime": match[2]} for match in found])
+
+
+def scale_alternatives(resources: Mapping[str, str], scale: Callable[[int], int]) -> dict[str, str]:
+    """Return the request with ``scale`` applied to the seconds of each alternative, if it has any."""
+    found = dict(resources)
+    alternatives = read_alternatives(resources)
+    for name in _TASK_LISTS:
+        if alternatives and name in resources:
+            found[name] = ":".join([f"{one['procs']}@{scale(int(one['walltime']))}" for one in alternatives])
+    return found

@@ -9,6 +9,7 @@ from schedd.dialect.span import Span
 __all__ = [
     "LARGEST_SIZE",
     "LONGEST_TIME",
+    "TIME_RESOURCES",
     "format_size",
     "format_walltime",
     "parse_size",
@@ -24,6 +25,14 @@ LONGEST_TIME: Final = 1_000_000 * 3600 - 1
 """Maximum time in a request, in seconds (999999:59:59, 114 years). Its product with the maximum number of
 cores (``LARGEST``) fits into 64 bits.
 """
+
+TIME_RESOURCES: Final = frozenset(
+    {
+        *("walltime", "cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"),
+        *("minwclimit", "x.minwclimit"),
+    }
+)
+"""Lower-case names of resources whose values are times."""
 
 _TIME_FIELDS = (1, 60, 3600, 86400)
 _TIME_ALLOWED = "SS, MM:SS, HH:MM:SS or DD:HH:MM:SS, for example 01:30:00, or 90m, 1h30m, 2d"

@@ -7,16 +7,12 @@ tasks.
 
 import math
 from collections.abc import Mapping
-from typing import Final
 
 from schedd.dialect import RequestError, format_walltime, parse_walltime
-from schedd.dialect.units import LONGEST_TIME
+from schedd.dialect.moldable import scale_alternatives
+from schedd.dialect.units import LONGEST_TIME, TIME_RESOURCES
 
 __all__ = ["scale_resources", "scale_seconds"]
-
-_TIME_LIMITS: Final = frozenset(
-    {"walltime", "min_walltime", "max_walltime", "soft_walltime", "cput", "pcput"}
-)
 
 
 def scale_seconds(seconds: int, speed: float) -> int:
@@ -36,9 +32,9 @@ def scale_resources(resources: Mapping[str, str], speed: float) -> dict[str, str
     if speed == 1.0:
         return found
     for name, text in resources.items():
-        if name.lower() in _TIME_LIMITS:
+        if name.lower() in TIME_RESOURCES:
             try:
                 found[name] = format_walltime(scale_seconds(parse_walltime(text), speed))
             except RequestError:
                 continue  # the cluster reports the invalid value
-    return found
+    return scale_alternatives(found, lambda seconds: scale_seconds(seconds, speed))

@@ -73,6 +73,8 @@ def test_all_time_limits_are_scaled_and_other_resources_are_kept() -> None:
         "Walltime": "60",
         "cput": "1:00",
         "max_walltime": "00:02:00",
+        "minwclimit": "30",
+        "trl": "2@60:4@30",
         "ncpus": "60",
         "mem": "60gb",
     }
@@ -81,6 +83,8 @@ def test_all_time_limits_are_scaled_and_other_resources_are_kept() -> None:
         "Walltime": "00:02:00",
         "cput": "00:02:00",
         "max_walltime": "00:04:00",
+        "minwclimit": "00:01:00",
+        "trl": "2@120:4@60",
         "ncpus": "60",
         "mem": "60gb",
     }

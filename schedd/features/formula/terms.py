@@ -14,7 +14,7 @@ import numpy as np
 
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.errors import RequestError
-from schedd.dialect.units import parse_size, parse_walltime
+from schedd.dialect.units import TIME_RESOURCES, parse_size, parse_walltime
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import make_claim
 from schedd.model import FOREVER
@@ -39,7 +39,6 @@ _GENERAL_LIMIT: Final = re.compile(r"\[[ugpo]:PBS_(?:GENERIC|ALL)=([^]]*)\]")
 """General limit (each user, group, project or job) in a list such as ``[u:PBS_GENERIC=40],[u:ann=5]``."""
 _NO_DEADLINE_S: Final = 10 * 366 * 86_400
 """``deadline_left`` of jobs without a deadline."""
-_TIMES: Final = frozenset({"walltime", "cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"})
 _SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem"})
 
 TERMS: Final[Mapping[str, str]] = {
@@ -297,7 +296,7 @@ def _resource_number(name: str, text: str, types: ResourceTypes) -> float:
     kind = types.resource_type(name) if types.reported else ""
     text = text.strip()
     try:
-        if name in _TIMES or (kind in ("", "long") and ":" in text):
+        if name in TIME_RESOURCES or (kind in ("", "long") and ":" in text):
             return float(parse_walltime(text))
         if kind == "size" or (not kind and name in _SIZES):
             return float(parse_size(text))

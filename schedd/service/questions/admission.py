@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
-from schedd.dialect.units import resembles_amount
+from schedd.dialect.units import TIME_RESOURCES, resembles_amount
 from schedd.model import Request
 from schedd.service.questions.submission_checks import (
     Submission,
@@ -24,7 +24,6 @@ from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
 __all__ = ["Admission", "RouteDestination", "admit", "exceeded_limits"]
 
-_TIMES: Final = frozenset({"walltime", "cput", "pcput", "min_walltime", "max_walltime", "soft_walltime"})
 _DEEP: Final = 5
 """Maximum depth of nested routing queues."""
 
@@ -191,7 +190,7 @@ def _counts(request: Request | None, resources: Mapping[str, str]) -> dict[str, 
 def _difference(name: str, text: str, limit: str) -> float | None:
     """Return value minus limit; None if they cannot be compared."""
     try:
-        if name in _TIMES:
+        if name in TIME_RESOURCES:
             return parse_walltime(text) - parse_walltime(limit)
         if name == "nodes":
             text, limit = (one.partition(":")[0].partition("+")[0] for one in (text, limit))
