@@ -20,7 +20,18 @@ RESOURCES = frozenset(
         *("nodes", "walltime", "mem", "vmem", "pmem", "pvmem", "ncpus", "procs", "cput", "pcput", "nodect"),
         *("neednodes", "nice", "file", "host", "arch", "gpus", "mics", "naccesspolicy", "procct"),
         *("procs_bitmap", "size", "software", "other", "signal", "opsys", "trl", "advres", "qos", "feature"),
-        *("x", "prologue", "epilogue", "gattr", "geometry", "nodeset", "partition", "gres", "tpn"),
+        *(
+            "minwclimit",
+            "x",
+            "prologue",
+            "epilogue",
+            "gattr",
+            "geometry",
+            "nodeset",
+            "partition",
+            "gres",
+            "tpn",
+        ),
     ]
 )
 """Resources known to the server; others are refused with 15037."""

@@ -62,6 +62,14 @@ async def test_gpus_are_requested_by_type(bench: Bench) -> None:
     assert "a100" in other["why"]
 
 
+async def test_the_alternative_that_ends_first_is_planned(bench: Bench) -> None:
+    job = bench.submit("mia", resources={"trl": "2@300:4@100:1@500"})
+    answer = await bench.planned(job, at=0)
+    assert sum(share["cpus"] for share in answer["planned_nodes"]) == 4
+    assert answer["walltime"] == 100
+    assert any("of its alternatives the one that ends first" in note for note in answer["notes"])
+
+
 async def test_resources_reported_by_a_mom_are_counted_on_its_node(bench: Bench) -> None:
     jobs = [bench.submit("sam", resources={"gres": "scratch:6"}) for _ in range(2)]
     await bench.start(*jobs, at=[0, 100])
