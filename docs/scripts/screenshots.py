@@ -124,6 +124,7 @@ def main() -> int:
     with demo("--nodes", "40", "--speed", "120") as (link, said), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)
         context = browser.new_context()
+        context.set_default_timeout(PATIENCE_MS)
         context.new_page().goto(link)
         state = context.storage_state()
         base = link.partition("/enter")[0] + "/demo/"
