@@ -10,7 +10,7 @@ the epoch.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 __all__ = [
     "FORECAST_FRESH_S",
@@ -21,7 +21,9 @@ __all__ = [
     "format_day_time",
     "format_near_time",
     "format_utc",
+    "hypothetical_start_facts",
     "is_forecast_fresh",
+    "job_start_facts",
 ]
 
 FORECAST_FRESH_S: Final = 900
@@ -65,6 +67,64 @@ class StartFacts:
     at_risk: bool = False
     predicted: bool = True
     """Whether starts are predicted for its queue."""
+
+
+class _Prediction(Protocol):
+    """Predicted and promised start, as in views of jobs and what-if results."""
+
+    @property
+    def expected_start(self) -> int | None: ...
+    @property
+    def expected_by(self) -> int | None: ...
+    @property
+    def expected_as_of(self) -> int | None: ...
+    @property
+    def promised_start(self) -> int | None: ...
+    @property
+    def predicted(self) -> bool: ...
+
+
+class _HypotheticalStart(_Prediction, Protocol):
+    @property
+    def planned_start(self) -> int | None: ...
+
+
+class _JobStart(_Prediction, Protocol):
+    @property
+    def state(self) -> str: ...
+    @property
+    def started(self) -> int | None: ...
+    @property
+    def displayed_start(self) -> int | None: ...
+    @property
+    def at_risk(self) -> object | None: ...
+
+
+def hypothetical_start_facts(result: _HypotheticalStart) -> StartFacts:
+    """Return the facts of a what-if result."""
+    return StartFacts(
+        planned=result.planned_start,
+        expected=result.expected_start,
+        expected_by=result.expected_by,
+        expected_as_of=result.expected_as_of,
+        promised=result.promised_start,
+        predicted=result.predicted,
+    )
+
+
+def job_start_facts(job: _JobStart) -> StartFacts:
+    """Return the facts of a job's view."""
+    return StartFacts(
+        state=job.state,
+        started=job.started,
+        planned=job.displayed_start,
+        expected=job.expected_start,
+        expected_by=job.expected_by,
+        expected_as_of=job.expected_as_of,
+        promised=job.promised_start,
+        at_risk=job.at_risk is not None,
+        predicted=job.predicted,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.clusters import Clusters
-from schedd.service.read.arrays import compute_spread, full_array_id, summarise_array
+from schedd.service.read.arrays import ArraySummary, compute_spread, full_array_id, summarise_array
 from schedd.service.read.past_jobs import ended_array_jobs
 
 __all__ = ["ArrayView", "router"]
@@ -23,31 +23,14 @@ _MOST: Final = 100_000
 
 
 @documented
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArrayView(SnapshotAnswer):
+@dataclass(frozen=True, kw_only=True)
+class ArrayView(ArraySummary, SnapshotAnswer):
     """Number of tasks of a job array by state.
 
     Ended tasks are counted from the database, which has them some minutes later; without a database they are
     unknown.
     """
 
-    array: str
-    owner: str
-    submitted: int
-    waiting: int
-    """Those without a planned start."""
-    planned: int
-    running: int
-    ended: int
-    failed: int
-    """Ended with an exit status other than 0."""
-    deleted: int
-    first_end: int | None
-    """When the first of them ended, or ends as planned, in seconds since the epoch."""
-    last_end: int | None
-    """When the last ends as planned, or ended; null while one has no planned start."""
-    next_job: str
-    """The planned job with the earliest start; empty: none is planned."""
     stretch_s: int | None
     """The stretch factor: seconds between the two;"""
     stretch: float | None

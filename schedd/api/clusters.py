@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from schedd.api.access import Cluster, Daemon, Operator, User, visible_clusters
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import call_planner_or_cancel
-from schedd.api.problems import problem_responses
+from schedd.api.problems import BODY_PROBLEMS, problem_responses
 from schedd.api.replies import reply
 from schedd.api.request_bodies import PauseRequest
 from schedd.api.routes import RouteTable
@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready")
 _ACT_PROBLEMS: Final = problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready")
-_BODY_PROBLEMS: Final = problem_responses("bad-request", "too-large", "invalid")
+_BODY_PROBLEMS: Final = problem_responses(*BODY_PROBLEMS, "invalid")
 
 
 @router.get("", response_model=ClustersView, responses=problem_responses("no-token", "not-ready"))

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.access import Adapter, Cluster
 from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, problem_responses
 from schedd.api.replies import reply
 from schedd.api.request_bodies import Delivery, find_out_of_range
 from schedd.api.reservations import audit_reservation
@@ -28,7 +28,7 @@ router = RouteTable(
 )
 _PLANNER_TIMEOUT_S: Final = 25.0
 _RESEND_HINT: Final = "send the same events again: accepted ones are known by their ids"
-_COMMON_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+_COMMON_PROBLEMS: Final = ACT_PROBLEMS
 
 
 AdapterId = Annotated[
@@ -59,7 +59,7 @@ MAX_DECISIONS_IN_REPLY: Final = 250
 @router.post(
     "/events",
     response_model=EventsAccepted,
-    responses=problem_responses(*_COMMON_PROBLEMS, "another-adapter", "bad-request", "too-large", "too-much"),
+    responses=problem_responses(*_COMMON_PROBLEMS, "another-adapter", *BODY_PROBLEMS, "too-much"),
 )
 async def post_events(
     request: Request,

@@ -12,9 +12,9 @@ from pydantic import Field
 from schedd.api.access import Cluster, Operator, User
 from schedd.api.audit import audit_act
 from schedd.api.node_selection import natural_key, select_nodes
-from schedd.api.planner_calls import await_planner
+from schedd.api.planner_calls import submit_events
 from schedd.api.policy import PreviewView, preview_events
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.request_bodies import HoldRequest
 from schedd.api.routes import RouteTable
@@ -36,10 +36,7 @@ __all__ = [
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PLANNER_TIMEOUT_S: Final = 10.0
-_HINT: Final = "it is done as soon as the planner is free; GET the holds to see whether it was"
 _MAX_NAMES_SHOWN: Final = 20
-_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 HoldKind = Literal["node", "queue"]
 _KindPath = Annotated[HoldKind, Path(description="Whether a `node` is meant, or a `queue`.")]
 _NamePath = Annotated[
@@ -88,7 +85,7 @@ def list_holds(request: Request, cluster: Cluster, _: User) -> Response:
 @router.put(
     "/{kind}/{name}",
     response_model=HoldsView,
-    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large"),
+    responses=problem_responses(*ACT_PROBLEMS, *BODY_PROBLEMS),
 )
 async def post_hold(
     request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, body: HoldRequest, caller: Operator
@@ -102,7 +99,7 @@ async def post_hold(
     return _holds_reply(request, cluster)
 
 
-@router.delete("/{kind}/{name}", response_model=HoldsView, responses=problem_responses(*_ACT_PROBLEMS))
+@router.delete("/{kind}/{name}", response_model=HoldsView, responses=problem_responses(*ACT_PROBLEMS))
 async def delete_hold(
     request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, caller: Operator
 ) -> Response:
@@ -114,7 +111,7 @@ async def delete_hold(
 @router.post(
     "/{kind}/{name}/preview",
     response_model=PreviewView,
-    responses=problem_responses(*_ACT_PROBLEMS, "too-hard", "bad-request", "too-large"),
+    responses=problem_responses(*ACT_PROBLEMS, "too-hard", *BODY_PROBLEMS),
 )
 async def preview_hold(
     request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, body: HoldRequest, caller: Operator
@@ -131,7 +128,7 @@ async def hold_planning(
     what = _join_names(names)
     async with audit_act(cluster, who, "hold", f"{kind} {what}: {reason}"):
         events = [_hold_event(cluster, kind, name, reason, who) for name in names]
-        await await_planner(cluster.submit(events), _PLANNER_TIMEOUT_S, _HINT)
+        await submit_events(cluster, events, "the holds")
     _log.warning("planning was held", cluster=cluster.name, by=who, kind=kind, name=what, reason=reason)
 
 
@@ -158,7 +155,7 @@ async def release_planning(cluster: PlanLoop, kind: HoldKind, names: Sequence[st
             PlanningReleased(id=f"api:{secrets.token_hex(8)}", time=now, kind=kind, name=name)
             for name in names
         ]
-        await await_planner(cluster.submit(events), _PLANNER_TIMEOUT_S, _HINT)
+        await submit_events(cluster, events, "the holds")
     _log.warning("planning was released", cluster=cluster.name, by=who, kind=kind, name=what)
 
 

@@ -1,20 +1,23 @@
 """Waiting for the planner's thread, but not for ever; and for the database, which may be gone."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from schedd.api.problems import ProblemError
+from schedd.service.cluster.deliveries import DeliveryResult
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.plan_fork import PlanFork
 from schedd.store import StoreError
+from schedd.wire import Event
 
-__all__ = ["await_planner", "call_planner_or_cancel", "database_errors", "get_plan_fork"]
+__all__ = ["await_planner", "call_planner_or_cancel", "database_errors", "get_plan_fork", "submit_events"]
 
 _T = TypeVar("_T")
 _FORK_TIMEOUT_S: Final = 0.5
+_SUBMIT_TIMEOUT_S: Final = 10.0
 
 
 async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
@@ -46,6 +49,15 @@ async def await_planner(future: "Future[_T]", seconds: float, hint: str) -> _T:
             "not-ready", "the planner is busy with something else", hint=hint, headers={"Retry-After": "2"}
         )
     return waiting.result()
+
+
+async def submit_events(cluster: PlanLoop, events: Sequence[Event], shown_by: str) -> DeliveryResult:
+    """Hand events to the planner and wait for their outcome; ``shown_by`` is what shows it after a timeout.
+
+    Raises ProblemError, and the planner's error.
+    """
+    hint = f"it is done as soon as the planner is free; GET {shown_by} to see whether it was"
+    return await await_planner(cluster.submit(events), _SUBMIT_TIMEOUT_S, hint)
 
 
 async def call_planner_or_cancel(

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from schedd.api.access import Admin, Cluster, Operator
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.planner_calls import await_planner, submit_events
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
 from schedd.api.result_views import SearchView, search_view
@@ -42,17 +42,8 @@ __all__ = [
 router = RouteTable(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
-_HINT: Final = "it is done as soon as the planner is free; GET the policy to see whether it was"
 _MAX_ENTRIES: Final = 1_000
-_ACT_PROBLEMS: Final = (
-    "no-token",
-    "not-allowed",
-    "unknown-cluster",
-    "not-ready",
-    "invalid",
-    "bad-request",
-    "too-large",
-)
+_ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
 
 
 @documented
@@ -211,7 +202,7 @@ async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any]
     )
     done = f"version {version}" if version else "withdrawn: the configuration's is back"
     async with audit_act(cluster, who, "policy", done):
-        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+        await submit_events(cluster, [event], "the policy")
         in_force = cluster.published.policy_version
         if version and in_force < version:
             raise ProblemError("not-now", f"the policy was not taken: version {in_force} is in force")

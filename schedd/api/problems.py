@@ -17,6 +17,8 @@ from schedd.service.read.plan_lists import CursorError
 from schedd.store import StoreError
 
 __all__ = [
+    "ACT_PROBLEMS",
+    "BODY_PROBLEMS",
     "PROBLEM_KINDS",
     "Fault",
     "Problem",
@@ -29,6 +31,10 @@ __all__ = [
 ]
 
 _log = structlog.get_logger(__name__)
+ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
+"""Problems of every request that changes something in a cluster."""
+BODY_PROBLEMS: Final = ("bad-request", "too-large")
+"""Further problems of a request with a body."""
 _MEDIA_TYPE: Final = "application/problem+json"
 _MAX_FAULTS: Final = 20
 

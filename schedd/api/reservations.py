@@ -10,7 +10,7 @@ import structlog
 from fastapi import Request
 
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import await_planner
+from schedd.api.planner_calls import submit_events
 from schedd.api.policy import PreviewView, preview_events
 from schedd.api.problems import Fault, ProblemError
 from schedd.api.request_bodies import ReservationRequest
@@ -29,8 +29,6 @@ __all__ = [
 ]
 
 _log = structlog.get_logger(__name__)
-_PLANNER_TIMEOUT_S: Final = 10.0
-_HINT: Final = "it is done as soon as the planner is free; GET the reservations to see whether it was"
 _MAX_NODES_NAMED: Final = 5
 RESERVATION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 """Names of reservations."""
@@ -55,7 +53,7 @@ async def reserve(cluster: PlanLoop, name: str, body: ReservationRequest, who: s
     async with audit_act(cluster, who, "reserve", name) as act:
         event = _reservation_event(cluster, name, body)
         act.detail = _describe_reservation(event)
-        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+        await submit_events(cluster, [event], "the reservations")
         if not is_made(cluster, event):
             raise ProblemError("not-now", f"reservation {name} was not made: see the alerts of the cluster")
     _log.warning("a reservation was made", cluster=cluster.name, by=who, reservation=name)
@@ -113,7 +111,7 @@ async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
                 "unknown-reservation", f"cluster {cluster.name} has no reservation {name}", hint=hint
             )
         event = Unreserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name)
-        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+        await submit_events(cluster, [event], "the reservations")
     _log.warning("a reservation was lifted", cluster=cluster.name, by=who, reservation=name)
 
 

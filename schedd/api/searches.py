@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 from schedd.api.access import Cluster, Daemon, Operator, User
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner, database_errors
-from schedd.api.problems import problem_responses
+from schedd.api.problems import ACT_PROBLEMS, problem_responses
 from schedd.api.replies import reply
 from schedd.api.result_views import SearchesView, SearchResult, search_view
 from schedd.api.routes import RouteTable
@@ -53,7 +53,7 @@ def list_searches(
 @router.post(
     "",
     response_model=SearchResult,
-    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
+    responses=problem_responses(*ACT_PROBLEMS),
 )
 async def search_now(request: Request, cluster: Cluster, daemon: Daemon, caller: Operator) -> Response:
     """Look for a better plan now, and take it over. Needs the role `operator` or `admin`.

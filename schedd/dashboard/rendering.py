@@ -18,11 +18,11 @@ from schedd.dashboard.live_updates import page_state
 from schedd.dashboard.menu import menu_pages
 from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.viewer import Viewer
-from schedd.engine import start_facts
 from schedd.feature_list import feature_folders
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.job_visibility import visibility_for
+from schedd.start_sentence import job_start_facts
 
 __all__ = ["add_template_folders", "render_page", "render_plain_page"]
 
@@ -47,7 +47,7 @@ def _environment() -> Environment:
         due=format_due,
         relative=format_relative,
         headline=headline,
-        start_facts=start_facts,
+        start_facts=job_start_facts,
         version=__version__,
     )
     return found

@@ -62,7 +62,6 @@ from schedd.engine.show.job_view import (
     last_change,
     published_record,
     render_job,
-    start_facts,
 )
 from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
 
@@ -123,6 +122,5 @@ __all__ = [
     "rank_in_what_if",
     "render_job",
     "requested_search",
-    "start_facts",
     "what_if_details",
 ]

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Final
 from schedd.start_sentence import StartFacts
 
 if TYPE_CHECKING:
-    from schedd.client.answers import FederatedJobView, TransferAttemptView
+    from schedd.client.answers import ClusterWhatIf, FederatedJobView, TransferAttemptView
 
-__all__ = ["PHASE_NAMES", "current_attempt", "describe_state", "start_facts"]
+__all__ = ["PHASE_NAMES", "current_attempt", "describe_state", "offered_start_facts", "start_facts"]
 
 PHASE_NAMES: Final = {
     "submitting": "submitting",
@@ -53,4 +53,16 @@ def start_facts(job: "FederatedJobView") -> StartFacts | None:
         promised=one.promised_start,
         at_risk=one.at_risk,
         predicted=one.predicted,
+    )
+
+
+def offered_start_facts(answer: "ClusterWhatIf") -> StartFacts:
+    """Return what a cluster's plan says of the start of a hypothetical job."""
+    return StartFacts(
+        planned=answer.start,
+        expected=answer.expected_start,
+        expected_by=answer.expected_by,
+        expected_as_of=answer.expected_as_of,
+        promised=answer.promised_start,
+        predicted=answer.predicted,
     )

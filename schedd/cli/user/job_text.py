@@ -16,10 +16,11 @@ from schedd.client.answers import (
 from schedd.start_sentence import (
     FORECAST_FRESH_S,
     RIGHTS,
-    StartFacts,
     StartSentence,
     describe_start,
     format_near_time,
+    hypothetical_start_facts,
+    job_start_facts,
 )
 
 __all__ = [
@@ -62,31 +63,12 @@ def format_due(time: int, now: int) -> str:
 
 def describe_job_start(job: JobView, now: int) -> StartSentence:
     """The sentence about the start of a job."""
-    facts = StartFacts(
-        state=job.state,
-        started=job.started,
-        planned=job.displayed_start,
-        expected=job.expected_start,
-        expected_by=job.expected_by,
-        expected_as_of=job.expected_as_of,
-        promised=job.promised_start,
-        at_risk=job.at_risk is not None,
-        predicted=job.predicted,
-    )
-    return describe_start(facts, now)
+    return describe_start(job_start_facts(job), now)
 
 
 def describe_what_if_start(found: WhatIfVariantResult, now: int) -> StartSentence:
     """The sentence about the start of a hypothetical job."""
-    facts = StartFacts(
-        planned=found.planned_start,
-        expected=found.expected_start,
-        expected_by=found.expected_by,
-        expected_as_of=found.expected_as_of,
-        promised=found.promised_start,
-        predicted=found.predicted,
-    )
-    return describe_start(facts, now)
+    return describe_start(hypothetical_start_facts(found), now)
 
 
 def format_start(sentence: StartSentence, now: int) -> str:

@@ -25,9 +25,9 @@ from schedd.engine import JobView, render_job
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.start_sentence import StartFacts
+from schedd.start_sentence import hypothetical_start_facts
 
-__all__ = ["WhatIfForm", "WhatIfPage", "ask_what_if", "router", "start_facts_of"]
+__all__ = ["WhatIfForm", "WhatIfPage", "ask_what_if", "router"]
 
 router = RouteTable()
 _MAX_WINDOWS: Final = 8
@@ -143,12 +143,12 @@ async def show_what_if(
         422 if wrong else 200,
         asked=asked,
         answer=answer,
-        facts=start_facts_of(answer) if answer is not None else None,
+        facts=hypothetical_start_facts(answer) if answer is not None else None,
         job=job,
         prefilled=asked.request or (_request_text(job) if job is not None else ""),
         compared=compared,
-        compared_facts=start_facts_of(compared) if compared is not None else None,
-        steps=[(step, one, start_facts_of(one)) for step, one in steps],
+        compared_facts=hypothetical_start_facts(compared) if compared is not None else None,
+        steps=[(step, one, hypothetical_start_facts(one)) for step, one in steps],
         wrong=wrong,
         queues=sorted(cluster.published.queues),
         stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
@@ -161,18 +161,6 @@ def _request_text(job: JobView) -> str:
     if "ncpus" in job.resources and not ({"nodes", "select", "procs"} & job.resources.keys()):
         derived.discard("ncpus")
     return ",".join(f"{name}={value}" for name, value in job.resources.items() if name not in derived)
-
-
-def start_facts_of(answer: WhatIfVariantResult) -> StartFacts:
-    """Return what the sentence about a start needs."""
-    return StartFacts(
-        planned=answer.planned_start,
-        expected=answer.expected_start,
-        expected_by=answer.expected_by,
-        expected_as_of=answer.expected_as_of,
-        promised=answer.promised_start,
-        predicted=answer.predicted,
-    )
 
 
 async def ask_what_if(

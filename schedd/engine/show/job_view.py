@@ -37,7 +37,6 @@ __all__ = [
     "last_change",
     "published_record",
     "render_job",
-    "start_facts",
 ]
 
 _MOVED_FOR_OTHERS: Final = (Cause.IMPROVED, Cause.CHOSEN, Cause.PRIORITY, Cause.DEADLINE)
@@ -332,21 +331,6 @@ def render_job(
         generation=published.generation,
         stale=published.stale,
         **{**_WITHOUT_DETAILS, **job_details(published, record, start)},
-    )
-
-
-def start_facts(view: JobView) -> StartFacts:
-    """Return the facts for the sentence about the start of the job."""
-    return StartFacts(
-        state=view.state,
-        started=view.started,
-        planned=view.displayed_start,
-        expected=view.expected_start,
-        expected_by=view.expected_by,
-        expected_as_of=view.expected_as_of,
-        promised=view.promised_start,
-        at_risk=view.at_risk is not None,
-        predicted=view.predicted,
     )
 
 

@@ -11,8 +11,8 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Admin, Cluster, Daemon, User, Visibility
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import await_planner, database_errors
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.planner_calls import database_errors, submit_events
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.request_bodies import AccountRequest, AccountTransfer
 from schedd.api.routes import RouteTable
@@ -43,18 +43,8 @@ __all__ = [
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PLANNER_TIMEOUT_S: Final = 10.0
-_HINT: Final = "it is done as soon as the planner is free; GET accounts to see whether it was"
 _MAX_TIME: Final = 2**62
-_ACT_PROBLEMS: Final = (
-    "no-token",
-    "not-allowed",
-    "unknown-cluster",
-    "not-ready",
-    "invalid",
-    "bad-request",
-    "too-large",
-)
+_ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
 _READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
 _Name = Annotated[
     str,
@@ -298,7 +288,7 @@ async def get_report(
 
 async def _submit_change(cluster: PlanLoop, event: AccountSet | AccountMoved, who: str, words: str) -> None:
     async with audit_act(cluster, who, "account", words):
-        handled = await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+        handled = await submit_events(cluster, [event], "accounts")
         if not handled.taken:
             raise _invalid("body.amount", "the account has too little that is not reserved for jobs", "")
     _log.warning("an account was changed", cluster=cluster.name, by=who, what=words)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.alternatives.pareto_search import ParetoSettings, PymooMissing
 from schedd.api.access import Cluster, Daemon, Operator
 from schedd.api.audit import audit_act
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -41,7 +41,6 @@ __all__ = [
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
-_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 for _view_class in (DroppedMove, OfferedMove, OfferedPlan, AlternativeSet):
     documented(_view_class)
 
@@ -143,7 +142,7 @@ def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Oper
 @router.post(
     "",
     response_model=AlternativesView,
-    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "not-installed"),
+    responses=problem_responses(*ACT_PROBLEMS, *BODY_PROBLEMS, "not-installed"),
 )
 async def post_alternatives_search(
     request: Request, cluster: Cluster, daemon: Daemon, body: AlternativesRequest, caller: Operator
@@ -158,7 +157,7 @@ async def post_alternatives_search(
     )
 
 
-@router.delete("", response_model=SearchStopped, responses=problem_responses(*_ACT_PROBLEMS))
+@router.delete("", response_model=SearchStopped, responses=problem_responses(*ACT_PROBLEMS))
 def stop_alternatives_search(
     request: Request, cluster: Cluster, daemon: Daemon, caller: Operator
 ) -> Response:
@@ -172,7 +171,7 @@ def stop_alternatives_search(
 @router.post(
     "/{number}/plans/{plan}/apply",
     response_model=AppliedPlan,
-    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "unknown-plan", "moved-on"),
+    responses=problem_responses(*ACT_PROBLEMS, *BODY_PROBLEMS, "unknown-plan", "moved-on"),
 )
 async def post_apply(
     request: Request,

@@ -12,7 +12,7 @@ from schedd.api.access import Cluster, Operator, User
 from schedd.api.audit import audit_act
 from schedd.api.booking_requests import BookingKey, BookingName, BookingTerms, OptionalTime, OptionChoice
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
@@ -50,7 +50,7 @@ router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["bookings"], route_cl
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the bookings shows the result"
-_PUT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "bad-request")
+_PUT_PROBLEMS: Final = (*ACT_PROBLEMS, "bad-request")
 _ACT_PROBLEMS: Final = (
     "no-token",
     "not-allowed",
@@ -364,7 +364,7 @@ async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, c
 @router.post(
     "/bookings/{name}/accept",
     response_model=BookingResult,
-    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "too-much", "no-room", "not-now"),
+    responses=problem_responses(*_ACT_PROBLEMS, *BODY_PROBLEMS, "too-much", "no-room", "not-now"),
 )
 async def accept_counter_offer(
     request: Request, cluster: Cluster, name: BookingKey, body: OptionChoice, caller: User

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from schedd.api.access import Cluster, Federation, Visibility
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -132,16 +132,7 @@ def _licences_view(engine: Engine) -> LicencesView:
     "/{name}",
     tags=["exchange with a federation"],
     response_model=LicenceLeaseView,
-    responses=problem_responses(
-        "no-token",
-        "not-allowed",
-        "unknown-cluster",
-        "not-ready",
-        "invalid",
-        "bad-request",
-        "too-large",
-        "too-much",
-    ),
+    responses=problem_responses(*ACT_PROBLEMS, *BODY_PROBLEMS, "too-much"),
 )
 async def lend_licence(
     request: Request, cluster: Cluster, name: _Name, body: LicenceLease, caller: Federation

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schedd.api.access import Cluster, User, Visibility
 from schedd.api.audit import audit_act
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -30,8 +30,8 @@ _T = TypeVar("_T")
 _LOCAL_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,63}")
 _LeadSeconds = Annotated[int, Field(ge=60, le=30 * 86_400)]
 _READ_PROBLEMS: Final = problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready")
-_ACT_PROBLEMS: Final = problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
-_BODY_PROBLEMS: Final = problem_responses("bad-request", "too-large", "unknown-job")
+_ACT_PROBLEMS: Final = problem_responses(*ACT_PROBLEMS)
+_BODY_PROBLEMS: Final = problem_responses(*BODY_PROBLEMS, "unknown-job")
 
 
 class NoticeRequest(BaseModel):

@@ -22,13 +22,13 @@ from schedd.engine import (
     job_displayed_start,
     published_record,
     render_job,
-    start_facts,
 )
 from schedd.features.notices.notice_rule import Notice, decide_notice, lost_deadline
 from schedd.features.notices.notice_sender import NoticeSender
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.plan_lists import matches_owner
 from schedd.service.settings.daemon import NotifySettings
+from schedd.start_sentence import job_start_facts
 from schedd.store import Store, StoreError
 from schedd.store.records import LastNotice, NoticeSubscription
 
@@ -202,7 +202,7 @@ class Notifier:
         last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
         mark, notice = decide_notice(wish, last, record.id, displayed, now, lost=lost, walltime=length)
         if notice is not None:
-            notice = replace(notice, facts=start_facts(render_job(published, record, _RENDERED)))
+            notice = replace(notice, facts=job_start_facts(render_job(published, record, _RENDERED)))
         return mark, notice
 
     def _load_subscriptions(self, store: Store) -> Mapping[int, NoticeSubscription]:

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.api.access import Adapter, Cluster, Operator, User
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import await_planner
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.planner_calls import submit_events
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -25,17 +25,7 @@ __all__ = ["NodePowerMeasurement", "NodePowerView", "PowerView", "node_power_vie
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/power", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PLANNER_TIMEOUT_S: Final = 10.0
-_HINT: Final = "it is done as soon as the planner is free; GET power to see whether it was"
-_ACT_PROBLEMS: Final = (
-    "no-token",
-    "not-allowed",
-    "unknown-cluster",
-    "not-ready",
-    "invalid",
-    "bad-request",
-    "too-large",
-)
+_ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
 _JOULES_PER_KWH: Final = 3_600_000
 
 
@@ -171,7 +161,7 @@ async def set_node_power(
             reason=body.reason,
             by=caller.name,
         )
-        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+        await submit_events(cluster, [event], "power")
     _log.warning("a node's power was decided over", cluster=cluster.name, by=caller.name, what=note)
     return _power_reply(request, cluster)
 
@@ -201,7 +191,7 @@ async def post_power_readings(
         nodes=names,
         watts=tuple(body.watts[name] for name in names),
     )
-    await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
+    await submit_events(cluster, [event], "power")
     return _power_reply(request, cluster)
 
 

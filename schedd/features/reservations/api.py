@@ -6,7 +6,7 @@ from fastapi import Path, Request, Response
 
 from schedd.api.access import Cluster, Operator, Visibility
 from schedd.api.policy import PreviewView
-from schedd.api.problems import problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, problem_responses
 from schedd.api.replies import reply
 from schedd.api.request_bodies import ReservationRequest
 from schedd.api.reservations import (
@@ -29,7 +29,7 @@ router = RouteTable(
 )
 
 
-_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
+_ACT_PROBLEMS: Final = (*ACT_PROBLEMS, "too-much")
 
 
 _Name = Annotated[
@@ -60,7 +60,7 @@ def list_reservations(request: Request, cluster: Cluster, _: Visibility) -> Resp
 @router.put(
     "/{name}",
     response_model=ReservationResult,
-    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large"),
+    responses=problem_responses(*_ACT_PROBLEMS, *BODY_PROBLEMS),
 )
 async def post_reservation(
     request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, caller: Operator
@@ -78,7 +78,7 @@ async def post_reservation(
 @router.post(
     "/{name}/preview",
     response_model=PreviewView,
-    responses=problem_responses(*_ACT_PROBLEMS, "too-hard", "bad-request", "too-large"),
+    responses=problem_responses(*_ACT_PROBLEMS, "too-hard", *BODY_PROBLEMS),
 )
 async def preview_reservation(
     request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, _: Operator

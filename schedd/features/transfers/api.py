@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from schedd.api.access import Cluster, Federation
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, problem_responses
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -41,9 +41,9 @@ router = RouteTable(
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "send the same request again: nothing is done twice"
-_ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid", "too-much")
-_READ_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
-_PUT_PROBLEMS: Final = (*_ACT_PROBLEMS, "bad-request", "too-large", "unknown-transfer")
+_ACT_PROBLEMS: Final = (*ACT_PROBLEMS, "too-much")
+_READ_PROBLEMS: Final = ACT_PROBLEMS
+_PUT_PROBLEMS: Final = (*_ACT_PROBLEMS, *BODY_PROBLEMS, "unknown-transfer")
 _RELEASE_PROBLEMS: Final = (*_ACT_PROBLEMS, "unknown-transfer", "not-now")
 _TIME_END: Final = 1 << 36
 _NAME_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
@@ -263,7 +263,7 @@ class TransferResult(SnapshotAnswer):
 @router.get(
     "",
     response_model=TransfersView,
-    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid"),
+    responses=problem_responses(*ACT_PROBLEMS),
 )
 def list_transfers(
     request: Request,
@@ -325,7 +325,7 @@ def get_transfer(request: Request, cluster: Cluster, name: _TransferName, caller
 @router.put(
     "/{name}",
     response_model=TransferResult,
-    responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "unknown-transfer"),
+    responses=problem_responses(*_ACT_PROBLEMS, *BODY_PROBLEMS, "unknown-transfer"),
 )
 async def submit_held_job(
     request: Request, cluster: Cluster, name: _TransferName, body: TransferSubmission, caller: Federation
@@ -390,7 +390,7 @@ class BagEnd(BaseModel):
 @router.post(
     "/{name}/bag-end",
     response_model=TransferResult,
-    responses=problem_responses(*_RELEASE_PROBLEMS, "bad-request", "too-large"),
+    responses=problem_responses(*_RELEASE_PROBLEMS, *BODY_PROBLEMS),
 )
 async def report_bag_end(
     request: Request, cluster: Cluster, name: _TransferName, body: BagEnd, caller: Federation

@@ -35,6 +35,7 @@ from schedd.federation.api.answers import (
     TaskCounts,
     TransferAttemptView,
 )
+from schedd.federation.api.item_access import acting_owner, find_item, require_write_role, visible_items
 from schedd.federation.api.requests import FederatedWhatIf, NewFederatedJob
 from schedd.federation.api.users import FederationUser, FederationUsers
 from schedd.federation.api.waiting import wait_until
@@ -61,7 +62,6 @@ __all__ = [
     "claimed_users",
     "cluster_rows",
     "create_app",
-    "is_job_visible",
     "job_row",
     "licence_rows",
     "resolve_owner",
@@ -267,11 +267,7 @@ def _list_jobs(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> FederatedJobsView:
     """Jobs of the caller; of all, for a reader or an admin."""
-    rows = [
-        job_row(federation, job)
-        for job in list(federation.jobs.by_id.values())
-        if is_job_visible(caller, job)
-    ]
+    rows = [job_row(federation, job) for job in visible_items(federation.jobs, caller)]
     return FederatedJobsView(jobs=[row for row in rows if state == "all" or not row.over])
 
 
@@ -340,21 +336,9 @@ def _booking_name(federation: FederationState, booking: str) -> str:
     return found.name if found is not None else booking
 
 
-def is_job_visible(caller: Bearer, job: FederationJob) -> bool:
-    """Whether the caller may see the job: its owner, readers and admins may."""
-    return caller.may("see all") or caller.name == job.owner
-
-
-def _find_job(federation: FederationState, caller: Bearer, name: str) -> FederationJob:
-    job = federation.jobs.by_id.get(name)
-    if job is None or not is_job_visible(caller, job):
-        raise ProblemError("unknown-job", f"the federation has no job {name}")
-    return job
-
-
 def _get_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
     """One job: where it is, and each attempt to put it somewhere."""
-    return job_row(federation, _find_job(federation, caller, job))
+    return job_row(federation, find_item(federation.jobs, caller, job, "job"))
 
 
 async def _submit_job(
@@ -422,9 +406,8 @@ def _find_open_booking(federation: FederationState, owner: str, name: str) -> tu
 
 async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
     """Take a job back: deleted unless it runs. Its owner and an admin may."""
-    found = _find_job(federation, caller, job)
-    if caller.role not in ("user", "admin"):
-        raise ProblemError("not-allowed", f"{caller.name} may only read")
+    found = find_item(federation.jobs, caller, job, "job")
+    require_write_role(caller)
     return job_row(federation, await run_in_threadpool(federation.cancel, found.id, caller.name))
 
 
@@ -525,13 +508,7 @@ def resolve_owner(federation: FederationState, caller: Bearer, body: FederationR
     if all(whys):
         fault = Fault(where="body.request", what=whys[0], allowed="nodes=N:ppn=P, procs=N or ncpus=N")
         raise ProblemError("invalid", f"no cluster takes it: {whys[0]}", errors=[fault])
-    if caller.role == "admin":
-        return body.owner or caller.name
-    if caller.role != "user":
-        raise ProblemError("not-allowed", f"{caller.name} may only read")
-    if body.owner and body.owner != caller.name:
-        raise ProblemError("not-allowed", f"{caller.name} may not act for {body.owner}")
-    return caller.name
+    return acting_owner(caller, body.owner)
 
 
 def claimed_users(caller: Bearer, owner: str) -> dict[str, Mapping[str, str]]:

@@ -17,6 +17,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.federation.api.answers import BagOfferView, BagsView, BagView, ClusterOfferView, TaskSplitView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
 from schedd.federation.api.bag_rows import bag_row
+from schedd.federation.api.item_access import acting_owner, find_item, require_write_role, visible_items
 from schedd.federation.api.requests import BagRequest, JobScript
 from schedd.federation.bags.bags import Bag
 from schedd.federation.bags.issued_offers import BagOffer
@@ -171,20 +172,12 @@ async def _submit_bag(
     cluster gets its share as job arrays. The response comes when the bag is durable.
     """
     if isinstance(body, AcceptedBagOffer):
-        owner = _accepting_owner(caller, body)
+        owner = acting_owner(caller, body.owner)
         bag = await run_in_threadpool(_accept_offer, federation, caller, owner, body)
     else:
         owner = resolve_owner(federation, caller, body)
         bag = await run_in_threadpool(_request_and_accept, federation, caller, owner, body)
     return bag_row(federation, bag)
-
-
-def _accepting_owner(caller: Bearer, body: AcceptedBagOffer) -> str:
-    if caller.role not in ("user", "admin"):
-        raise ProblemError("not-allowed", f"{caller.name} may only read")
-    if body.owner and body.owner != caller.name and caller.role != "admin":
-        raise ProblemError("not-allowed", f"{caller.name} may not act for {body.owner}")
-    return body.owner or caller.name
 
 
 def _accept_offer(federation: FederationState, caller: Bearer, owner: str, body: AcceptedBagOffer) -> Bag:
@@ -292,35 +285,19 @@ def _list_bags(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> BagsView:
     """Bags of the caller; of all, for a reader or an admin."""
-    rows = [
-        bag_row(federation, one)
-        for one in list(federation.bags.by_id.values())
-        if _is_bag_visible(caller, one)
-    ]
+    rows = [bag_row(federation, one) for one in visible_items(federation.bags, caller)]
     return BagsView(bags=[row for row in rows if state == "all" or not row.over])
 
 
 def _get_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView:
     """One bag: how its tasks stand, by cluster and in all, and whether its deadline is kept."""
-    return bag_row(federation, _find_bag(federation, caller, bag))
+    return bag_row(federation, find_item(federation.bags, caller, bag, "bag"))
 
 
 async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView:
     """Cancel a bag: waiting tasks are deleted. Running tasks go on; `qdel` at each cluster ends them."""
-    found = _find_bag(federation, caller, bag)
-    if caller.role not in ("user", "admin"):
-        raise ProblemError("not-allowed", f"{caller.name} may only read")
+    found = find_item(federation.bags, caller, bag, "bag")
+    require_write_role(caller)
     return bag_row(
         federation, await run_in_threadpool(federation.bag_operations.cancel, found.id, caller.name)
     )
-
-
-def _is_bag_visible(caller: Bearer, bag: Bag) -> bool:
-    return caller.may("see all") or caller.name == bag.owner
-
-
-def _find_bag(federation: FederationState, caller: Bearer, name: str) -> Bag:
-    bag = federation.bags.by_id.get(name)
-    if bag is None or not _is_bag_visible(caller, bag):
-        raise ProblemError("unknown-job", f"the federation has no bag {name[:40]}")
-    return bag

@@ -17,6 +17,7 @@ from schedd.dialect import RequestError
 from schedd.federation.api.answers import FederatedBookingsView, FederatedBookingView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.booking_rows import booking_row, counter_offers, jobs_by_booking
+from schedd.federation.api.item_access import is_item_visible, require_write_role, visible_items
 from schedd.federation.api.requests import parse_request
 from schedd.federation.api.waiting import wait_until
 from schedd.federation.bookings.bookings import FederationBooking
@@ -95,7 +96,7 @@ def _list_bookings(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> FederatedBookingsView:
     """Bookings of the caller; of all, for a reader or an admin. By their start."""
-    found = [one for one in list(federation.bookings.by_id.values()) if _is_booking_visible(caller, one)]
+    found = visible_items(federation.bookings, caller)
     chosen = [one for one in found if state == "all" or not one.over]
     jobs = jobs_by_booking(federation, [one.id for one in chosen])
     rows = [booking_row(federation, one, jobs) for one in chosen]
@@ -212,16 +213,12 @@ async def _booking_outcome(federation: FederationState, number: str, reply: Resp
     return booking_row(federation, booking)
 
 
-def _is_booking_visible(caller: Bearer, booking: FederationBooking) -> bool:
-    return caller.may("see all") or caller.name == booking.owner
-
-
 def find_visible_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
     """The newest booking of that name that the caller may see. Raises ProblemError."""
     booking = federation.bookings.by_owner_key(caller.name, name)
     if booking is None and caller.may("see all"):
         booking = federation.bookings.newest_named(name)
-    if booking is None or not _is_booking_visible(caller, booking):
+    if booking is None or not is_item_visible(caller, booking):
         raise ProblemError("unknown-booking", f"the federation has no booking {name[:64]}")
     return booking
 
@@ -229,6 +226,5 @@ def find_visible_booking(federation: FederationState, caller: Bearer, name: str)
 def _find_own_booking(federation: FederationState, caller: Bearer, name: str) -> FederationBooking:
     """A booking that the caller may change. Raises ProblemError."""
     booking = find_visible_booking(federation, caller, name)
-    if caller.role not in ("user", "admin"):
-        raise ProblemError("not-allowed", f"{caller.name} may only read")
+    require_write_role(caller)
     return booking

@@ -12,13 +12,13 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.federation.api.answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.federation.api.item_access import find_item, require_write_role, visible_items
 from schedd.federation.api.requests import FederatedRequest, TextMap
 from schedd.federation.cluster_speed import scale_seconds
 from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
 from schedd.federation.coallocation.decisions import component_transfer_name
 from schedd.federation.coallocation.divided_components import scale_unit, unit_cores
 from schedd.federation.state.federation_state import FederationState
-from schedd.service.access.roles import Bearer
 from schedd.wire import TRANSFER_ATTRIBUTES
 
 __all__ = ["CoAllocationRequest", "add_coallocation_routes", "coallocation_row"]
@@ -141,11 +141,7 @@ def _list_coallocations(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> CoAllocationsView:
     """Co-allocations of the caller; all of them for a reader or an admin."""
-    rows = [
-        coallocation_row(federation, one)
-        for one in list(federation.coallocations.by_id.values())
-        if _is_coallocation_visible(caller, one)
-    ]
+    rows = [coallocation_row(federation, one) for one in visible_items(federation.coallocations, caller)]
     return CoAllocationsView(coallocations=[row for row in rows if state == "all" or not row.over])
 
 
@@ -195,30 +191,20 @@ def _check_deadline(federation: FederationState, body: CoAllocationRequest) -> N
 
 def _get_coallocation(federation: LeadingFederation, caller: Caller, coallocation: str) -> CoAllocationView:
     """One co-allocation: its start, its components and their clusters, each move, and failures."""
-    return coallocation_row(federation, _find_coallocation(federation, caller, coallocation))
+    return coallocation_row(
+        federation, find_item(federation.coallocations, caller, coallocation, "co-allocation")
+    )
 
 
 async def _cancel_coallocation(
     federation: LeadingFederation, caller: Caller, coallocation: str
 ) -> CoAllocationView:
     """Cancel a co-allocation: its jobs are deleted. A started one goes on; `qdel` at each cluster ends it."""
-    found = _find_coallocation(federation, caller, coallocation)
-    if caller.role not in ("user", "admin"):
-        raise ProblemError("not-allowed", f"{caller.name} may only read")
+    found = find_item(federation.coallocations, caller, coallocation, "co-allocation")
+    require_write_role(caller)
     return coallocation_row(
         federation, await run_in_threadpool(federation.coallocation_operations.cancel, found.id, caller.name)
     )
-
-
-def _is_coallocation_visible(caller: Bearer, coallocation: CoAllocation) -> bool:
-    return caller.may("see all") or caller.name == coallocation.owner
-
-
-def _find_coallocation(federation: FederationState, caller: Bearer, name: str) -> CoAllocation:
-    coallocation = federation.coallocations.by_id.get(name)
-    if coallocation is None or not _is_coallocation_visible(caller, coallocation):
-        raise ProblemError("unknown-job", f"the federation has no co-allocation {name[:40]}")
-    return coallocation
 
 
 def coallocation_row(federation: FederationState, coallocation: CoAllocation) -> CoAllocationView:

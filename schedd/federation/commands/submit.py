@@ -18,7 +18,8 @@ from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import ClusterWhatIf
 from schedd.federation.commands.jobs import connect_federation
-from schedd.start_sentence import StartFacts, describe_start, format_near_time
+from schedd.federation.federated_start import offered_start_facts
+from schedd.start_sentence import describe_start, format_near_time
 
 __all__ = [
     "add_script_options",
@@ -295,15 +296,9 @@ def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
             why = f"Never: {row.why}" if row.never else f"No start: {row.why}"
             lines.append((row.cluster, why, *["-"] * (len(heads) - 2)))
             continue
-        facts = StartFacts(
-            planned=row.start,
-            expected=row.expected_start,
-            expected_by=row.expected_by,
-            expected_as_of=row.expected_as_of,
-            promised=row.promised_start,
-            predicted=row.predicted,
+        start = describe_start(offered_start_facts(row), now).text(
+            lambda moment: format_near_time(moment, now)
         )
-        start = describe_start(facts, now).text(lambda moment: format_near_time(moment, now))
         end = format_near_time(row.end, now) if row.end is not None else "not known"
         more = [_format_lateness(row.late_by)] * dated
         more += ["-" if row.cost is None else f"{row.cost:,.2f}"] * priced

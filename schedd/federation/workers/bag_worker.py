@@ -6,6 +6,7 @@ One thread serves all bags. The shares are jobs of the federation and are transf
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -17,15 +18,14 @@ from schedd.federation.routing.cluster_status import transfer_name
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.bag_offers import collect_offers, offered_task_counts, share_ends, split_offers
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
-from schedd.store import StoreError
-from schedd.supervision import ThreadedWork
+from schedd.federation.workers.item_worker import ItemWorker
 
 __all__ = ["BagWorker"]
 
 _log = structlog.get_logger(__name__)
 
 
-class BagWorker(ThreadedWork):
+class BagWorker(ItemWorker):
     """Worker thread for all bags."""
 
     def __init__(
@@ -35,31 +35,18 @@ class BagWorker(ThreadedWork):
         clock: Callable[[], float] = time.time,
         connect: ClientFactory = connect_cluster,
     ) -> None:
-        super().__init__(federation.supervisor, "bags")
-        self._federation = federation
-        self._stopping = stopping
-        self._clock = clock
-        self._connect = connect
+        super().__init__("bags", federation, federation.bag_operations, stopping, clock, connect)
         self._asked: dict[str, float] = {}
         """Time of the last query by bag."""
         self._reported_ends: dict[str, int] = {}
         """Bag end that was last reported to the share's cluster, by share."""
 
-    def run(self) -> None:
-        """Process all bags in rounds until stopped."""
-        while not self._stopping.is_set():
-            self._federation.bag_operations.wakeup.clear()
-            for name in list(self._federation.bags.open):
-                if self._stopping.is_set():
-                    return
-                try:
-                    self.process(name)
-                except StoreError as error:
-                    _log.error("a bag was not processed", bag=name, why=str(error))
-                except Exception as error:  # continue with the others
-                    self._failures.note(error)
-            self._federation.bag_operations.wakeup.wait(self._federation.settings.routing.poll)
-            self._stopping.wait(0.05)
+    def round(self) -> None:
+        """Do all pending work of the open bags."""
+        for name in list(self._federation.bags.open):
+            if self._stopping.is_set():
+                return
+            self._guarded(name, partial(self.process, name))
 
     def process(self, name: str) -> None:
         """Do all pending work of one bag. Raises StoreError."""

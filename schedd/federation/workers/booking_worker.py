@@ -6,6 +6,7 @@ One thread serves all bookings. A cluster that did not answer is retried after a
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -38,8 +39,7 @@ from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.routing.policies import RoutingCandidate
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
-from schedd.store import StoreError
-from schedd.supervision import ThreadedWork
+from schedd.federation.workers.item_worker import ItemWorker
 
 __all__ = ["BookingWorker"]
 
@@ -58,7 +58,7 @@ BookingRows = Mapping[str, BookingView]
 """A cluster's bookings by name."""
 
 
-class BookingWorker(ThreadedWork):
+class BookingWorker(ItemWorker):
     """Worker thread for all bookings."""
 
     def __init__(
@@ -68,24 +68,12 @@ class BookingWorker(ThreadedWork):
         clock: Callable[[], float] = time.time,
         connect: ClientFactory = connect_cluster,
     ) -> None:
-        super().__init__(federation.supervisor, "bookings")
-        self._federation = federation
-        self._stopping = stopping
-        self._clock = clock
-        self._connect = connect
+        super().__init__("bookings", federation, federation.booking_operations, stopping, clock, connect)
         self._backoff_until: dict[str, float] = {}
         """Retry time by cluster."""
         self._request_started: dict[str, float] = {}
         """Start time of the last request by cluster."""
         self._look_at = 0.0
-
-    def run(self) -> None:
-        """Process all bookings in rounds until stopped."""
-        while not self._stopping.is_set():
-            self._federation.booking_operations.wakeup.clear()
-            self.round()
-            self._federation.booking_operations.wakeup.wait(self._federation.settings.routing.poll)
-            self._stopping.wait(0.05)
 
     def round(self) -> None:
         """Poll the bookings, then do all pending work of each; bookings without a confirmed place
@@ -97,21 +85,20 @@ class BookingWorker(ThreadedWork):
         for one in sorted(bookings, key=lambda one: one.booked):
             if self._stopping.is_set():
                 return
-            try:
-                rules, now = federation.booking_operations.rules, self._now()
-                rows = {
-                    attempt.cluster: looks[attempt.cluster].get(booking_name(rules, one, attempt))
-                    for attempt in one.attempts
-                    if attempt.live and attempt.cluster in looks
-                }
-                gone = {it.cluster for it in one.attempts if it.live} - federation.settings.clusters.keys()
-                rows |= dict.fromkeys(gone)
-                federation.booking_operations.commit(observe_booking(one, rules, rows, now))
-                self.process(one.id)
-            except StoreError as error:
-                _log.error("a booking was not processed", booking=one.id, why=str(error))
-            except Exception as error:  # continue with the others
-                self._failures.note(error)
+            self._guarded(one.id, partial(self._observe_and_process, one, looks))
+
+    def _observe_and_process(self, booking: FederationBooking, looks: Mapping[str, BookingRows]) -> None:
+        """Note what the clusters' answers say of a booking, then do its pending work."""
+        operations, clusters = self._federation.booking_operations, self._federation.settings.clusters
+        live = [one for one in booking.attempts if one.live]
+        rows: dict[str, BookingView | None] = {
+            one.cluster: looks[one.cluster].get(booking_name(operations.rules, booking, one))
+            for one in live
+            if one.cluster in looks
+        }
+        rows |= dict.fromkeys({one.cluster for one in live} - clusters.keys())
+        operations.commit(observe_booking(booking, operations.rules, rows, self._now()))
+        self.process(booking.id)
 
     def process(self, name: str) -> None:
         """Send all pending requests of one booking. Raises StoreError."""
@@ -131,9 +118,6 @@ class BookingWorker(ThreadedWork):
                 self._perform(before, call)
             if federation.bookings[name] == before:
                 return
-
-    def _now(self) -> int:
-        return int(self._clock())
 
     def _client(self, cluster: str) -> Client:
         self._request_started[cluster] = self._clock()

@@ -39,12 +39,10 @@ from schedd.federation.events import (
     RoundCleared,
     RoundDropped,
 )
-from schedd.federation.items import ImpossibleError
 from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import connect_cluster
-from schedd.store import StoreError
-from schedd.supervision import ThreadedWork
+from schedd.federation.workers.item_worker import ItemWorker
 
 __all__ = ["CoAllocationWorker"]
 
@@ -67,7 +65,7 @@ class _PlanningState:
     generation: tuple[int, ...] = ()
 
 
-class CoAllocationWorker(ThreadedWork):
+class CoAllocationWorker(ItemWorker):
     """Worker thread for all co-allocations."""
 
     def __init__(
@@ -77,40 +75,30 @@ class CoAllocationWorker(ThreadedWork):
         stopping: threading.Event,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(federation.supervisor, "co-allocations")
-        self._federation = federation
+        super().__init__("co-allocations", federation, federation.coallocation_operations, stopping, clock)
         self._tokens = tokens
-        self._stopping = stopping
-        self._clock = clock
         self._planned: dict[str, _PlanningState] = {}
         self._cleared: dict[tuple[str, int], set[int]] = {}
 
-    def run(self) -> None:
-        """Process all co-allocations in rounds until stopped."""
-        while not self._stopping.is_set():
-            self._federation.coallocation_operations.wakeup.clear()
-            names = list(self._federation.coallocations.open)
-            for name in names:
-                self._process_safely(name, plan=False)
-            for name in names:
-                self._process_safely(name)
-                for other in self._urgent():  # a search takes time; serve urgent ones in between
-                    self._process_safely(other, plan=False)
-            poll = self._federation.settings.routing.poll
-            self._federation.coallocation_operations.wakeup.wait(
-                min(poll, _SOON_S) if self._urgent() else poll
-            )
-            self._stopping.wait(0.05)
+    def round(self) -> None:
+        """Do all pending work of the open co-allocations, without searches for a start at first."""
+        names = list(self._federation.coallocations.open)
+        for name in names:
+            self._process_safely(name, plan=False)
+        for name in names:
+            self._process_safely(name)
+            for other in self._urgent():  # a search takes time; serve urgent ones in between
+                self._process_safely(other, plan=False)
+
+    def longest_wait_s(self) -> float:
+        """Return the time until the next round if no co-allocation changes."""
+        poll = super().longest_wait_s()
+        return min(poll, _SOON_S) if self._urgent() else poll
 
     def _process_safely(self, name: str, *, plan: bool = True) -> None:
         if self._stopping.is_set() or name not in self._federation.coallocations.open:
             return
-        try:
-            self.process(name, plan=plan)
-        except (StoreError, ImpossibleError) as error:
-            _log.error("a co-allocation was not processed", coallocation=name, why=str(error))
-        except Exception as error:  # continue with the others
-            self._failures.note(error)
+        self._guarded(name, partial(self.process, name, plan=plan))
 
     def _urgent(self) -> list[str]:
         """Return the co-allocations that start soon."""
@@ -144,9 +132,6 @@ class CoAllocationWorker(ThreadedWork):
             if not booked:
                 return
             group = federation.coallocation_operations.advance(name, {})
-
-    def _now(self) -> int:
-        return int(self._clock())
 
     def _query_clusters(self, query: Callable[[_Item], _Answer], of: Sequence[_Item]) -> list[_Answer]:
         """Call ``query`` for each item in parallel. Return the answers in order."""

@@ -11,7 +11,7 @@ from schedd.engine.facts.arrays import hash_array
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.store.records import JobHistory
 
-__all__ = ["Array", "Spread", "choose_array", "compute_spread", "full_array_id", "summarise_array"]
+__all__ = ["ArraySummary", "Spread", "choose_array", "compute_spread", "full_array_id", "summarise_array"]
 
 
 class Spread(NamedTuple):
@@ -31,25 +31,25 @@ def compute_spread(submitted: int, first: int | None, last: int | None) -> Sprea
     return Spread(last - first, (last - first) / max(1, last - submitted))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Array:
-    """Summary of an array. Times are seconds since the epoch.
-
-    ``first_end`` and ``last_end`` are actual ends, or planned ones by walltimes. ``last_end`` is None while a
-    job has no start.
-    """
+@dataclass(frozen=True, kw_only=True)  # without slots: the API's view also has another base
+class ArraySummary:
+    """Number of tasks of a job array by state. Times are seconds since the epoch."""
 
     array: str
     owner: str
     submitted: int
     waiting: int
+    """Those without a planned start."""
     planned: int
     running: int
     ended: int
     failed: int
+    """Ended with an exit status other than 0."""
     deleted: int
     first_end: int | None
+    """When the first of them ended, or ends as planned, in seconds since the epoch."""
     last_end: int | None
+    """When the last ends as planned, or ended; null while one has no planned start."""
     next_job: str
     """The planned job with the earliest start; empty: none is planned."""
 
@@ -86,7 +86,7 @@ def _next_job(published: PlanSnapshot, planned: Ints) -> str:
     return record.id if record is not None else ""
 
 
-def summarise_array(published: PlanSnapshot, array: str, past: Sequence[JobHistory]) -> Array | None:
+def summarise_array(published: PlanSnapshot, array: str, past: Sequence[JobHistory]) -> ArraySummary | None:
     """Return the summary of the array's jobs in the plan and of ``past`` ones; None without jobs."""
     own = published.array_hash == hash_array(array)
     slots = np.flatnonzero(own & (published.states != VACANT))
@@ -102,7 +102,7 @@ def summarise_array(published: PlanSnapshot, array: str, past: Sequence[JobHisto
         return None
     without = len(bare) + int((starts < 0).sum())
     all_ends = [*ends.tolist(), *(one.ended for one in ran if one.ended is not None)]
-    return Array(
+    return ArraySummary(
         array=array,
         owner=records[0].facts.owner if records else over[0].owner,
         submitted=min([*(one.facts.submitted for one in records), *(one.submitted for one in over)]),

@@ -26,9 +26,10 @@ from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.security_headers import content_security_policy
 from schedd.dashboard.sessions import DashboardSession, Sessions
 from schedd.federation.api.answers import FederatedJobView, TransferAttemptView
-from schedd.federation.api.app import cluster_rows, is_job_visible, job_row, licence_rows
+from schedd.federation.api.app import cluster_rows, job_row, licence_rows
 from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.api.booking_rows import booking_page_rows
+from schedd.federation.api.item_access import is_item_visible
 from schedd.federation.federated_start import PHASE_NAMES, current_attempt, describe_state, start_facts
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
@@ -129,7 +130,7 @@ async def _show_job(request: Request, job: _JobName) -> Response:
     if federation is None:
         return _render_error(request, viewer, HTTPStatus.SERVICE_UNAVAILABLE, "another daemon leads")
     found = federation.jobs.by_id.get(job)
-    if found is None or not is_job_visible(viewer.bearer, found):
+    if found is None or not is_item_visible(viewer.bearer, found):
         return _render_error(request, viewer, HTTPStatus.NOT_FOUND, f"the federation has no job {job}")
     return _render(
         request, "federated-job", viewer, row=_make_row(job_row(federation, found)), phases=PHASE_NAMES
@@ -206,7 +207,7 @@ def _visible_jobs(federation: FederationState, viewer: FederationViewer) -> Iter
     """Open jobs that the viewer may see, the newest first."""
     for name in reversed(list(federation.jobs.open)):
         job = federation.jobs.by_id.get(name)
-        if job is not None and is_job_visible(viewer.bearer, job):
+        if job is not None and is_item_visible(viewer.bearer, job):
             yield _make_row(job_row(federation, job))
 
 
