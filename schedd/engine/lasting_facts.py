@@ -51,7 +51,6 @@ _FIELDS: Final = (
     *("lost", "walltime_use", "aside", "lives"),
     *("black_holes", "failures"),
     "holds",
-    "bag_ends",
 )
 """Fields of the state that are kept as a checkpoint keeps them, each a section of its own."""
 _SECTIONS: Final = (
@@ -62,7 +61,7 @@ _SECTIONS: Final = (
     "queues",
     "nodes",
 )
-_EARLIER_NAMES: Final = {"run_times": "prediction.predictor"}
+_EARLIER_NAMES: Final = {"bag_ends": "transfers.bag_ends", "run_times": "prediction.predictor"}
 """Names of sections in earlier versions, with the present ones."""
 _KINDS: Final[Mapping[str, type[Any]]] = {
     "holds": PlanningHeld,

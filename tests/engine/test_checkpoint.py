@@ -16,7 +16,8 @@ import schedd.engine.engine as engine_module
 from schedd.engine import CheckpointError, Engine, EngineSettings, Incident, Outcome
 from schedd.engine.checkpoint import FORMAT, FrozenState
 from schedd.engine.facts import encoding
-from schedd.engine.facts.state import EngineState, _column
+from schedd.engine.facts.slot_columns import _column
+from schedd.engine.facts.state import EngineState
 from schedd.engine.incident import IncidentError, dump, read, rerun
 from schedd.model import Chunk, Request
 from schedd.plan.columns import Ints

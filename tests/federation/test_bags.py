@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from schedd.features.transfers.state import transfer_state
 from schedd.federation.bags.bags import (
     Bag,
     Bags,
@@ -278,7 +279,10 @@ def test_bag_end_is_reported_to_its_clusters(simulation: BagFederation, *, on: b
             if record.facts.array:
                 ends[cluster] = max(state.plan.start(record.slot) + 100, ends.get(cluster, 0))
     assert len(set(ends.values())) > 1, ends
-    told = {cluster: set(simulation.clusters[cluster].engine.state.bag_ends.values()) for cluster in ends}
+    told = {
+        cluster: set(transfer_state(simulation.clusters[cluster].engine.state).bag_ends.values())
+        for cluster in ends
+    }
     assert told == {cluster: {max(ends.values())} if on else set() for cluster in ends}
     simulation.go(700, 5)
     assert simulation.ran(name) == Counter(range(40))

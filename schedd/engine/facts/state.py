@@ -6,10 +6,8 @@ columns by slot; other facts about a job are in its record.
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
-
-import numpy as np
 
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
@@ -28,7 +26,6 @@ from schedd.engine.facts.encoding import (
     ALERTS,
     ARRIVING,
     BLOCKED,
-    COLUMN,
     DOUBTED,
     ENDS,
     FAILURES,
@@ -58,9 +55,10 @@ from schedd.engine.facts.records import (
 )
 from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.shares import planned_shares
+from schedd.engine.facts.slot_columns import SlotColumns
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.model import FOREVER, Never, Node, Request
-from schedd.plan.columns import VACANT, Ints
+from schedd.plan.columns import VACANT
 from schedd.plan.evaluate import Criterion, ScoringColumns
 from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
@@ -106,28 +104,8 @@ _NEVERS = 20_000
 _Part = TypeVar("_Part")
 
 
-def _column(begins: int) -> Any:
-    """A column by slot: what a slot has that was given to a job just now."""
-    return declared(COLUMN, make=lambda: np.zeros(0, np.int64), begins=begins)
-
-
-_KNOWN: Final[dict[type[Any], tuple[tuple[str, int], ...]]] = {}
-
-
-def _columns(state: "EngineState") -> tuple[tuple[str, int], ...]:
-    """Return the columns by name with their initial values. Cached per class, because it is called for each
-    job.
-    """
-    kind = type(state)
-    found = _KNOWN.get(kind)
-    if found is None:
-        found = tuple((one.name, one.metadata["begins"]) for one in fields(kind) if "begins" in one.metadata)
-        _KNOWN[kind] = found
-    return found
-
-
 @dataclass(slots=True)
-class EngineState:
+class EngineState(SlotColumns):
     """All that the engine knows. Each field says how it is copied and saved: see ``plan/schema.py``."""
 
     settings: EngineSettings = declared(SHARED)
@@ -158,36 +136,7 @@ class EngineState:
     """Jobs that have no slot, since their request was not understood."""
     unexplained: dict[str, None] = declared(KEYS, make=dict)
     """Jobs without a slot for which no reason was published yet."""
-    promise: Ints = _column(FOREVER)
-    bound: Ints = _column(FOREVER)
-    """The latest start that the plan may give: the promise or, while that is at risk, the start that it had
-    to give.
-    """
-    published_start: Ints = _column(-1)
-    """The start published last; -1: none."""
-    published_at: Ints = _column(0)
-    update_due: Ints = _column(0)
-    changed: Ints = _column(0)
-    last_move: Ints = _column(-1)
-    """The number of the change set that last moved the slot's job; -1: none did."""
-    first_change: Ints = _column(0)
-    """Number of the next change set when the job got the slot: older ones are about other jobs."""
-    expected: Ints = _column(-1)
-    """Published P50 of the expected start; -1: none."""
-    expected_by: Ints = _column(-1)
-    """Published P90."""
-    rank: Ints = _column(0)
-    """The total of the job's priority when it was last worked out."""
     ranking: RankingProgress = declared(OWN, make=RankingProgress)
-    waits_since: Ints = _column(0)
-    """Since when the slot's job waits: since it is eligible, or was submitted."""
-    due_by: Ints = _column(FOREVER)
-    """When it should have ended; FOREVER without a deadline."""
-    bag_end: Ints = _column(0)
-    """For a job of an array that belongs to a bag: the reported end of the bag; 0: unknown."""
-    array_hash: Ints = _column(0)
-    """A number for the array of the slot's job, the same wherever it is made; 0: it is of none."""
-    owner_number: Ints = _column(-1)
     owners: dict[str, int] = declared(NAMES, make=dict)
     """A number for every owner of a job there was."""
     chained: dict[str, None] = declared(KEYS, make=dict)
@@ -276,10 +225,6 @@ class EngineState:
     """Missing part of the log; empty if nothing is missing or a snapshot has replaced it."""
     doubted_loss: tuple[int, frozenset[str]] | None = declared(DOUBTED, default=None)
     """Time since which snapshots repeat a doubted loss, and the lost jobs and nodes."""
-
-    # ---- jobs that a federation handed over ------------------------------------------------------
-    bag_ends: dict[str, int] = declared(NAMES, make=dict)
-    """By array that is a share of something larger: when that ends as a whole."""
 
     # ---- components -----------------------------------------------------------------------------
     parts: dict[type[Any], Any] = declared(FieldRule(fork_parts, saved=False), make=dict)
@@ -431,7 +376,6 @@ class EngineState:
         deadline = read_deadline(facts.resources, facts.submitted)
         self.due_by[slot] = FOREVER if deadline is None else deadline
         self.array_hash[slot] = hash_array(facts.array)
-        self.bag_end[slot] = self.bag_ends.get(facts.array, 0) if facts.array else 0
         self.owner_number[slot] = self.owners.setdefault(facts.owner, len(self.owners))
 
     @property
@@ -445,7 +389,7 @@ class EngineState:
         """A slot of the plan, with its columns set to their beginnings."""
         slot = self.plan.add_job(request, duration, self.now, pools)
         self.fit_columns()
-        self._reset(slot)
+        self.reset_columns(slot, self.generation, self.change_number)
         return slot
 
     def read_request(self, facts: JobFacts) -> ParsedRequest:
@@ -517,16 +461,8 @@ class EngineState:
         size = self.plan.jobs.size
         if len(self.by_slot) == size:
             return
-        for name, begins in _columns(self):
-            column = getattr(self, name)
-            setattr(self, name, np.append(column, np.full(size - column.shape[0], begins)))
+        self.extend_columns(size)
         self.by_slot = [*self.by_slot, *[None] * (size - len(self.by_slot))]
-
-    def _reset(self, slot: int) -> None:
-        for name, begins in _columns(self):
-            getattr(self, name)[slot] = begins
-        self.changed[slot] = self.generation
-        self.first_change[slot] = self.change_number
 
     def hold_unresolved_start(self, record: JobRecord, until: int) -> None:
         """Note that an abandoned run decision may still be carried out until then: no other job is started on
@@ -543,7 +479,7 @@ class EngineState:
         if self.plan.state(slot) != VACANT:  # an error may have ended this halfway before
             self.plan.drop_job(slot, self.now)
         self.by_slot[slot] = None
-        self._reset(slot)
+        self.reset_columns(slot, self.generation, self.change_number)
 
     def remove(self, job_id: str) -> JobRecord | None:
         """Free a job's resources and forget it; returns None if it is unknown. The bookkeeping of its end

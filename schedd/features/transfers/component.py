@@ -5,6 +5,7 @@ from typing import Final
 from schedd.engine.component.declaration import Component
 from schedd.features.transfers.held_placements import has_held_placement
 from schedd.features.transfers.rules import (
+    apply_bag_end,
     awaits_step,
     forget_old_transfers,
     jobs_in_place,
@@ -41,6 +42,7 @@ COMPONENT: Final = Component(
     planned_on_hold=has_held_placement,
     unmovable_jobs=jobs_in_place,
     job_gone=note_end,
+    record_changed=apply_bag_end,
     time_passed=release_expired_places,
     now_and_then=forget_old_transfers,
     published=publish_transfers,

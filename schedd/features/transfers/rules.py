@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.engine.facts.arrays import array_id, array_index, hash_array
-from schedd.engine.facts.records import Cause, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import replan
 from schedd.features.transfers.held_placements import expired_placements
@@ -28,6 +28,7 @@ from schedd.wire import (
 )
 
 __all__ = [
+    "apply_bag_end",
     "awaits_step",
     "forget_old_transfers",
     "jobs_in_place",
@@ -140,8 +141,15 @@ def note_bag_end(state: EngineState, event: BagEndReported) -> None:
     """Store the end of the bag to which an array belongs. With ``coordinate_arrays``, repair ranks the
     array's jobs by it.
     """
-    state.bag_ends[event.array] = event.end
+    transfer_state(state).bag_ends[event.array] = event.end
     state.bag_end[state.array_hash == hash_array(event.array)] = event.end
+
+
+def apply_bag_end(state: EngineState, _: JobRecord | None, record: JobRecord) -> None:
+    """Set the end of the bag in the column of a new or changed job."""
+    ends = transfer_state(state).bag_ends
+    if ends and record.slot >= 0:
+        state.bag_end[record.slot] = ends.get(record.facts.array, 0)
 
 
 def note_end(state: EngineState, event: JobEnded | JobDeleted) -> None:
@@ -196,7 +204,7 @@ def forget_old_transfers(state: EngineState) -> None:
         if (record.phase in _OVER or record.end) and record.since < state.now - _KEPT:
             del transfer_state(state).transfers[name]
             transfer_state(state).by_job.pop(record.server_job, None)
-            state.bag_ends.pop(record.server_job, None)
+            transfer_state(state).bag_ends.pop(record.server_job, None)
 
 
 def awaits_step(state: EngineState, decision: TransferDecision) -> bool:

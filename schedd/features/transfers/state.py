@@ -84,6 +84,8 @@ class TransferState:
     """By id of the job at the server: the name of its transfer."""
     kept_places: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
     """By job on hold with a place in the plan: the end of the guarantee of this place."""
+    bag_ends: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
+    """By array that is a share of a bag: the end of the whole bag."""
 
 
 @dataclass(frozen=True, slots=True)

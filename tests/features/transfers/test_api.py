@@ -6,6 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.features.transfers.state import transfer_state
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import TransferDecision
 from tests.api.conftest import token
@@ -277,7 +278,7 @@ def test_the_end_of_a_bag_is_reported(
     )
     carry_out_last_decision(busy_cluster, loop, job="9[].server")
     assert federation_client.post(whole, json={"end": T + 500}).status_code == 200
-    assert loop._planner.engine.state.bag_ends == {"9[].server": T + 500}
+    assert transfer_state(loop._planner.engine.state).bag_ends == {"9[].server": T + 500}
     assert federation_client.post(whole, json={"end": -1}).status_code == 422
     federation_client.put(f"{HERE}/f.2.1", json=JOB)
     assert (

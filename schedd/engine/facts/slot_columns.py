@@ -1,0 +1,81 @@
+"""Columns by slot: facts about planned jobs that change often or are computed with as arrays."""
+
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+
+from schedd.engine.facts.encoding import COLUMN
+from schedd.model import FOREVER
+from schedd.plan.columns import Ints
+from schedd.plan.schema import declared
+
+__all__ = ["SlotColumns"]
+
+
+def _column(initial: int) -> Any:
+    """Declare a column; ``initial`` is the value of a slot that was just given to a job."""
+    return declared(COLUMN, make=lambda: np.zeros(0, np.int64), begins=initial)
+
+
+_INITIAL_VALUES: Final[dict[type[Any], tuple[tuple[str, int], ...]]] = {}
+
+
+def _initial_values(columns: "SlotColumns") -> tuple[tuple[str, int], ...]:
+    """Return the columns by name with their initial values. Cached per class, because it is called for each
+    job.
+    """
+    kind = type(columns)
+    found = _INITIAL_VALUES.get(kind)
+    if found is None:
+        found = tuple((one.name, one.metadata["begins"]) for one in fields(kind) if "begins" in one.metadata)
+        _INITIAL_VALUES[kind] = found
+    return found
+
+
+@dataclass(slots=True, kw_only=True)
+class SlotColumns:
+    """One value per slot of the plan in each column."""
+
+    promise: Ints = _column(FOREVER)
+    bound: Ints = _column(FOREVER)
+    """The latest start that the plan may give: the promise or, while that is at risk, the start that it had
+    to give.
+    """
+    published_start: Ints = _column(-1)
+    """The start published last; -1: none."""
+    published_at: Ints = _column(0)
+    update_due: Ints = _column(0)
+    changed: Ints = _column(0)
+    last_move: Ints = _column(-1)
+    """The number of the change set that last moved the slot's job; -1: none did."""
+    first_change: Ints = _column(0)
+    """Number of the next change set when the job got the slot: older ones are about other jobs."""
+    expected: Ints = _column(-1)
+    """Published P50 of the expected start; -1: none."""
+    expected_by: Ints = _column(-1)
+    """Published P90."""
+    rank: Ints = _column(0)
+    """The total of the job's priority when it was last worked out."""
+    waits_since: Ints = _column(0)
+    """Since when the slot's job waits: since it is eligible, or was submitted."""
+    due_by: Ints = _column(FOREVER)
+    """When it should have ended; FOREVER without a deadline."""
+    bag_end: Ints = _column(0)
+    """For a job of an array that belongs to a bag: the reported end of the bag; 0: unknown."""
+    array_hash: Ints = _column(0)
+    """A number for the array of the slot's job, the same wherever it is made; 0: it is of none."""
+    owner_number: Ints = _column(-1)
+
+    def extend_columns(self, size: int) -> None:
+        """Make the columns as long as the plan has slots."""
+        for name, initial in _initial_values(self):
+            column = getattr(self, name)
+            setattr(self, name, np.append(column, np.full(size - column.shape[0], initial)))
+
+    def reset_columns(self, slot: int, generation: int, change: int) -> None:
+        """Set the slot's columns to their initial values, as of this generation and this change set."""
+        for name, initial in _initial_values(self):
+            getattr(self, name)[slot] = initial
+        self.changed[slot] = generation
+        self.first_change[slot] = change
