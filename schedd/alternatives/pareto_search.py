@@ -92,7 +92,7 @@ class ParetoSet:
 
 @dataclass(slots=True)
 class _NonDominated:
-    """Non-dominated vectors so far, with their chromosomes."""
+    """Current non-dominated vectors, with their chromosomes."""
 
     values: list[Floats] = field(default_factory=list)
     rows: list[Floats] = field(default_factory=list)
@@ -126,7 +126,7 @@ class ParetoSearch:
         self._begin = 0.0
 
     def stop(self) -> None:
-        """Stop ``run``; callable from any thread. Plans found so far are kept."""
+        """Stop ``run``; callable from any thread. Plans that were found are kept."""
         self._stopped = True
         self._decoder.stop()
 
@@ -218,7 +218,7 @@ class ParetoSearch:
             self._kept.add(value, row)
         return value, 0
 
-    # ---- what is offered ------------------------------------------------------------------------
+    # ---- offered plans ------------------------------------------------------------------------
 
     def _make_set(self, live: Floats) -> ParetoSet:
         elapsed = perf_counter() - self._begin
@@ -254,8 +254,8 @@ class ParetoSearch:
 def hypervolume(vectors: Floats, live: Floats) -> float:
     """Return the share of the box from 0 to 1.2 times the ``live`` values that ``vectors`` dominate.
 
-    Objectives in which the live plan is 0 are left out. Slow for dozens of vectors in ten objectives. Raises
-    PymooMissing.
+    Objectives with the value 0 for the live plan are left out. Slow for dozens of vectors in ten objectives.
+    Raises PymooMissing.
 
     E. Zitzler, L. Thiele, Multiobjective evolutionary algorithms (1999), through pymoo.
     """

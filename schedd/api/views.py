@@ -51,7 +51,7 @@ class _SnapshotFields(TypedDict):
 
 
 def snapshot_fields(published: PlanSnapshot) -> _SnapshotFields:
-    """The plan to which a response belongs."""
+    """The plan behind a response."""
     return {"as_of": published.as_of, "generation": published.generation, "stale": published.stale}
 
 
@@ -93,7 +93,7 @@ class ClusterView:
     paused: str
     """Why an admin stopped starting jobs; empty when none did."""
     foreign: str
-    """The sign by which another scheduler was seen to start jobs; empty without one. Reset by `resume`."""
+    """Evidence of another scheduler that starts jobs; empty without one. Reset by `resume`."""
     halted: str
     """Why no jobs are started, for whatever reason; empty when they are."""
     starts_refused: str
@@ -126,7 +126,7 @@ class ClusterView:
     server: ServerFacts
     """What the server says of itself: whether it wants to be scheduled, its version, defaults and limits."""
     end_allowance: int
-    """Seconds for which the plan keeps the nodes of a job that overruns its walltime."""
+    """How long the plan keeps the nodes of a job that overruns its walltime."""
 
 
 @documented

@@ -58,7 +58,7 @@ __all__ = ["answer_what_if", "router", "stopped_queues"]
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
 _MAX_QUEUES_NAMED: Final = 3
 _MAX_DESTINATIONS: Final = 20
-"""Destinations of a routing queue for which a start is computed."""
+"""Maximum number of a routing queue's destinations with a computed start."""
 _NO_DEPENDENCY: Final = DependencyTime()
 
 
@@ -467,7 +467,7 @@ def _current_start(published: PlanSnapshot, job: JobRecord) -> StartKnown | None
 
 
 def _published_fields(published: PlanSnapshot, job: JobRecord, now: int) -> dict[str, Any]:
-    """What is published about the start of a planned job; its page shows the same."""
+    """The published start of a planned job; its page shows the same."""
     view = render_job(published, job, frozenset({"headline"}), now)
     return {
         "expected_start": view.expected_start,

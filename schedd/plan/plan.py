@@ -550,7 +550,7 @@ class Plan(PlanContents):
     def overcommitted_now(
         self, slot: int, now: int, timed: Iterable[int] = (), others: Sequence[Take] = ()
     ) -> str:
-        """Return the node or pool on which a placed job does not fit now next to the fixed jobs; empty: none.
+        """Return the node or pool that now has no room for a placed job next to the fixed jobs; empty: none.
 
         Timelines are not used: a fixed job counts until its removal, even past its planned end. The slots
         ``timed`` (reservations) count from their start to their end; ``others`` are held without a slot.

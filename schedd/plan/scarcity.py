@@ -103,7 +103,7 @@ class Scarcity:
         return new
 
     def saved(self) -> list[Any]:
-        """Return the state as plain values, without what follows from the nodes."""
+        """Return the state as plain values, except for values derived from the nodes."""
         return [self.spares, self.weights, self._wanted, self._counted, self._day]
 
     @classmethod

@@ -66,7 +66,7 @@ class FieldRule:
     mixed: bool = False
     saved: bool = True
     kind: type[Any] | None = None
-    """The dataclass of which ``each`` saves the fields."""
+    """The dataclass with the fields that ``each`` saves."""
 
 
 NUMBER: Final = FieldRule()
@@ -88,7 +88,7 @@ LISTS: Final = FieldRule(
 )
 """A dict from numbers to lists of integers."""
 KEYS: Final = FieldRule(dict, list, dict.fromkeys)
-"""A dict of which only the keys and their order count."""
+"""A dict with meaning only in its keys and their order."""
 FOUND: Final = FieldRule(dict, saved=False)
 """A dict that is recomputed from other fields, by ``derive`` of its part or by the loader."""
 SHARED: Final = FieldRule(saved=False)
@@ -146,7 +146,7 @@ def _build(kind: type[_P], values: Mapping[str, Any]) -> _P:
 
 
 def fork_part(part: _P, **others: Any) -> _P:
-    """Return a copy of a part; ``others`` are the parts to which it refers. Raises KeyError for a missing
+    """Return a copy of a part; ``others`` are the parts that it refers to. Raises KeyError for a missing
     one.
     """
     return _build(

@@ -343,7 +343,7 @@ class Shapes:
         return amounts
 
     def sets_in(self, together: NodeSets) -> dict[str, frozenset[str]]:
-        """Return the sets by name, each as the features of which its nodes have one."""
+        """Return the sets by name, each with the features that define it: its nodes have one of them."""
         if not together.by:
             found = dict(together.named)
         else:

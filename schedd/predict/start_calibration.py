@@ -35,7 +35,7 @@ would move P90 to another century, and as many hits would be needed to move it b
 _LONGEST_WAIT_S: Final = 10 * 366 * 86_400
 _MISSES: Final = 0.1
 _BAND_ENDS: Final = tuple(log(seconds + _FLOOR) for seconds in (600, 3_600, 6 * 3_600))
-"""Bases at which the bands of waits end: 10 minutes, an hour, 6 hours."""
+"""Upper bases of the bands of waits: 10 minutes, an hour, 6 hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class StartEstimate:
     issued_at: int
     expected: CalibratedStart
     base: float
-    """Logarithm of the wait from which P90 was computed."""
+    """Logarithm of the wait behind P90."""
 
 
 @dataclass(slots=True)
 class WaitBand:
-    """What was learned from estimates of similar waits."""
+    """Calibration from estimates of similar waits."""
 
     errors: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     outcomes: int = 0
@@ -165,11 +165,11 @@ class StartCalibration:
             self._record_outcome((now <= told.expected.p50, True))
 
     def band(self, base: float) -> WaitBand:
-        """Return what was learned of estimates with such a base."""
+        """Return the calibration of estimates with such a base."""
         return self.bands[bisect_left(_BAND_ENDS, base)]
 
     def without_estimates(self) -> "StartCalibration":
-        """Return what was learned, without the open estimates."""
+        """Return the calibration without the open estimates."""
         return replace(self.copy(), pending_p90=[], estimates={})
 
     def forget(self, job: str) -> None:
@@ -177,7 +177,7 @@ class StartCalibration:
         self.estimates.pop(job, None)
 
     def advance_clock(self, now: int) -> None:
-        """Count each estimate whose P90 lies before ``now`` as a miss."""
+        """Count each estimate with a P90 before ``now`` as a miss."""
         while self.pending_p90 and self.pending_p90[0][0] < now:
             moment, job = heapq.heappop(self.pending_p90)
             told = self.estimates.get(job)

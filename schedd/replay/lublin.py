@@ -33,7 +33,7 @@ _P_SLOPE: Final = -0.003
 _P_CONSTANT: Final = 0.6986
 _LOG_RUN_MAX: Final = 12.0
 
-# Arrivals: gaps whose logarithm is a gamma, stretched by a daily cycle of half hours that is a gamma too.
+# Arrivals: the logarithm of a gap is a gamma; a daily cycle of half hours, a gamma too, stretches the gaps.
 _GAP: Final = (6.0415 * 1.0519, 0.8531)
 _LOG_GAP_MAX: Final = 13.0
 _CYCLE: Final = (6.1271, 5.2740)

@@ -119,7 +119,7 @@ class Store:
         """Store the events that are not in the log as one batch; return it, or None if there are none.
 
         ``last`` is the position that the writer expects after ``pending``, its unwritten batches without
-        events. Later records come from an earlier attempt whose confirmation was lost: with the same events
+        events. Later records come from an earlier attempt with a lost confirmation: with the same events
         it is returned, otherwise it is replaced. Outcomes of decisions and actual starts in the events are
         stored with the decisions and estimates. ``deferred``: see ``Database.write``.
         """
@@ -331,7 +331,7 @@ class Store:
     # ---- plan metrics ---------------------------------------------------------------------------
 
     def save_plan_metrics(self, cluster: int, found: PlanMetricsSample) -> None:
-        """Store a sample; it replaces an earlier one of the same second."""
+        """Store a sample; it replaces an earlier sample with the same second."""
         with self.database.write(guarded=True) as connection:
             plan_metrics.save_plan_metrics(connection, cluster, found)
 
@@ -357,7 +357,7 @@ class Store:
     # ---- fair shares ----------------------------------------------------------------------------
 
     def save_share_sample(self, cluster: int, found: ShareSample) -> None:
-        """Store a sample; it replaces an earlier one of the same second."""
+        """Store a sample; it replaces an earlier sample with the same second."""
         with self.database.write(guarded=True) as connection:
             share_history.save_share_sample(connection, cluster, found)
 

@@ -60,8 +60,8 @@ class BatchSkipped:
     """The planner failed or hung on the batch of this number and skips it.
 
     ``why`` is the error. ``jobs`` and ``steps`` are the work in progress, if known: the jobs are quarantined,
-    the steps are omitted for a while. ``out`` maps jobs whose run decisions may still be carried out to the
-    expiry. ``decided`` is the number of the last decision. With ``anew`` the state is rebuilt from user
+    the steps are omitted for a while. ``out`` maps jobs with open run decisions to the
+    expiry. ``decided`` is the number of the last decision. With ``anew``, the state is rebuilt from user
     settings and a snapshot.
     """
 
@@ -124,7 +124,7 @@ class TransferRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagEndReported:
-    """The array is a share of a bag whose other shares are at other clusters; the whole bag ends at ``end``
+    """The array is a share of a bag with further shares at other clusters; the whole bag ends at ``end``
     by all plans.
     """
 

@@ -1,4 +1,4 @@
-"""The component protocol: the declaration of what a feature adds to the engine, hook by hook."""
+"""The component protocol: the declaration of a feature's hooks."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -112,7 +112,7 @@ class Component(Generic[_S]):
     """Labels of a job, by kind: ``{"qos": "high"}``. Limits may count only the jobs with a label; views show
     them."""
     refusal: Callable[["EngineState | PlanSnapshot", JobFacts], Never | None] | None = None
-    """Why a job can never run as it was submitted, whatever the state of the cluster; None: it can."""
+    """Why a job's request can never run, whatever the state of the cluster; None: it can."""
     label_points: Callable[["EngineState | PlanSnapshot", JobFacts], float] | None = None
     """Points of a job for the priority term ``qos``."""
     charge_factor: Callable[["EngineState | PlanSnapshot", JobFacts], float] | None = None
@@ -130,7 +130,7 @@ class Component(Generic[_S]):
     """Called before a due job is started, while it is placed at the present time. Returns the stored record
     if the component gave the job another request or placement; None: it did not."""
     variants_in_what_if: Callable[["PlanSnapshot", JobFacts], Sequence[JobFacts]] | None = None
-    """The alternatives of a hypothetical job, of which the one with the earliest start counts; none: the job
+    """The alternatives of a hypothetical job; the one with the earliest start counts; none: the job
     has no alternatives."""
     must_wait: Callable[["EngineState", "JobRecord"], WaitingFor | Never | None] | None = None
     """Called before the placement of a job: the condition that it waits for, or the reason why it can never
@@ -162,7 +162,7 @@ class Component(Generic[_S]):
     rank_in_what_if: Callable[["PlanSnapshot", JobFacts, "ParsedRequest"], int | None] | None = None
     """The rank of a hypothetical job; None: the component ranks no jobs now."""
     ranked_by: Callable[["PlanSnapshot"], str] | None = None
-    """The setting by which the component ranks jobs; empty: it ranks no jobs now."""
+    """The setting that makes the component rank jobs; empty: it ranks no jobs now."""
     owner_shares: Callable[["EngineState"], OwnerShares | None] | None = None
     """The fair shares of owners as of the last ranking; None: there is no fair share."""
     present_shares: Callable[["EngineState", bool], OwnerShares | None] | None = None
@@ -222,7 +222,7 @@ class Component(Generic[_S]):
     confinement: Callable[["EngineState", "JobRecord"], "Confinement | None"] | None = None
     """Returns the only place and time of a job; None: any. Such a job is not planned ahead."""
     restriction: Callable[["EngineState | PlanSnapshot", JobFacts], Restriction | None] | None = None
-    """Returns the nodes and times to which a job is restricted; None: to none."""
+    """Returns a job's restriction to nodes and times; None: no restriction."""
     knows_reservation: Callable[["EngineState | PlanSnapshot", str], bool] | None = None
     """Whether the component has, or had, a reservation of this name that jobs may name."""
     owns_reservation: Callable[["EngineState | PlanSnapshot", JobFacts, str], bool] | None = None

@@ -135,7 +135,7 @@ class EngineState(SlotColumns):
     slotless: dict[str, JobRecord] = declared(FOUND, make=dict)
     """Jobs that have no slot, since their request was not understood."""
     unexplained: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs without a slot for which no reason was published yet."""
+    """Jobs without a slot and without a published reason."""
     ranking: RankingProgress = declared(OWN, make=RankingProgress)
     owners: dict[str, int] = declared(NAMES, make=dict)
     """A number for every owner of a job there was."""
@@ -156,7 +156,7 @@ class EngineState(SlotColumns):
     refused_jobs: dict[str, None] = declared(KEYS, make=dict)
     """The jobs of these refusals."""
     starts_refused: str = declared(NUMBER, default="")
-    """Why no start succeeds, from the moment at which this is no fault of single jobs; empty otherwise."""
+    """Why no start succeeds, as soon as single jobs cannot be the cause; empty otherwise."""
     unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
     """By job: run decisions that are followed no longer, though they may still be carried out."""
     risks: dict[str, None] = declared(KEYS, make=dict)
@@ -186,7 +186,7 @@ class EngineState(SlotColumns):
     foreign: str = declared(NUMBER, default="")
     """Evidence of another scheduler that starts jobs; empty if there is none."""
     adapter_mode: Mode | None = declared(NUMBER, default=None)
-    """What the adapter last said that it does with decisions; None before it said anything."""
+    """The adapter's mode as last reported; None before the first report."""
     adapter_returned: int = declared(NUMBER, default=-1)
     """Time of the first contact with the adapter after run decisions had expired during an outage."""
     unexplained_starts: list[int] = declared(LIST, make=list)
@@ -198,7 +198,7 @@ class EngineState(SlotColumns):
     first_snapshot: int = declared(NUMBER, default=-1)
     """Time of the first snapshot: jobs that ran then started before this engine."""
     adapter_run: str = declared(NUMBER, default="")
-    """Which run of the adapter sent the last snapshot that was believed: the epoch of its event."""
+    """The run of the adapter that sent the last accepted snapshot: the epoch of its event."""
     failures: dict[str, deque[tuple[str, str, int]]] = declared(FAILURES, make=dict)
     """By node: jobs that failed soon after their start, one after another, with their owners and times."""
     excused_at: int = declared(NUMBER, default=-1)
@@ -220,7 +220,7 @@ class EngineState(SlotColumns):
     arriving: dict[str, JobQueued] = declared(ARRIVING, make=dict)
     """New jobs of a snapshot that are not yet added to the plan; jobs that hold resources come first."""
     to_reevaluate: dict[str, Sequence[str]] = declared(REREADING, make=dict)
-    """Jobs that ask for other things since defaults or nodes changed, each with the event and why."""
+    """Jobs with changed requests since defaults or nodes changed, with the event and the reason."""
     lost: str = declared(NUMBER, default="")
     """Missing part of the log; empty if nothing is missing or a snapshot has replaced it."""
     doubted_loss: tuple[int, frozenset[str]] | None = declared(DOUBTED, default=None)
@@ -236,22 +236,22 @@ class EngineState(SlotColumns):
     cost_check_due: int = declared(NUMBER, default=0)
     """When earlier places are looked for that they can pay for."""
     tariff: Tariff | None = declared(MOMENT, default=None)
-    """Prices of nodes, as far as they were needed today."""
+    """Cache of today's prices of nodes."""
 
     # ---- work that fails ------------------------------------------------------------------------
     at_event: str = declared(SHARED, default="")
     """The id of the event that is being handled."""
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
-    """Job and step in progress; after an aborted call, those at which it was aborted."""
+    """Job and step in progress, or the last ones of an aborted call."""
     diverged: dict[str, None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Jobs with an error that was confined to them since the last freeze ("": no single job): the error may
     not recur in a replay.
     """
     aside: dict[str, int] = declared(NAMES, make=dict)
-    """Jobs that the planner did not come back from, each with when it was set aside."""
+    """Jobs that made the planner hang, with the times of their quarantine."""
     skipped_steps: dict[str, Sequence[int]] = declared(NAMES, make=dict)
-    """Steps that failed: until when each is left out, and for how long that was."""
+    """Failed steps: the end and the length of each one's pause."""
     carried_jobs: dict[str, CarriedJob] = declared(CARRIED_JOBS, make=dict)
     """Jobs that were known before the plan was rebuilt and that the server has not listed since."""
 
@@ -267,7 +267,7 @@ class EngineState(SlotColumns):
     changes_kept: int = declared(SHARED, default=0)
     change_number: int = declared(NUMBER, default=0)
     backfilled: int = declared(NUMBER, default=-1)
-    """Number of the last change set at which backfilling ran; -1: never."""
+    """Number of the last change set with backfilling; -1: none."""
     last_backfill: int = declared(NUMBER, default=-1)
     """When that was;"""
     backfill_due: int = declared(NUMBER, default=FOREVER)
@@ -386,7 +386,7 @@ class EngineState(SlotColumns):
         return ScoringColumns(*columns) if history is None else ScoringColumns(*columns, history)
 
     def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
-        """A slot of the plan, with its columns set to their beginnings."""
+        """Return a new slot of the plan, with initial values in its columns."""
         slot = self.plan.add_job(request, duration, self.now, pools)
         self.fit_columns()
         self.reset_columns(slot, self.generation, self.change_number)
@@ -398,7 +398,7 @@ class EngineState(SlotColumns):
         return self.requests.read(chosen, self.queues.get(facts.queue), self.server.defaults)
 
     def pools_for(self, facts: JobFacts, understood: ParsedRequest) -> dict[str, int]:
-        """What a job needs of the pools of its limits, and of the one to which it is restricted."""
+        """Return a job's amounts by pool: the pools of its limits, and the pool of its restriction."""
         found = self.limits.needs(self.plan, facts, understood, self.now, job_scopes(self, facts))
         restriction = job_restriction(self, facts)
         return {**found, restriction.pool: 1} if restriction is not None and restriction.pool else found
@@ -442,12 +442,12 @@ class EngineState(SlotColumns):
         self.limits.set_sources(component_limits(self))
 
     def update_request_reader(self) -> None:
-        """Let requests be read by the present policy of the site, and the resources of the whole cluster."""
+        """Apply the site's present policy and the cluster's shared resources to the reading of requests."""
         self.requests.set_site(self.settings.site)
         self.requests.set_shared(self.limits.shared)
 
     def refit(self, record: JobRecord) -> bool:
-        """Let a job's slot need what its limits say now; returns whether that was something else before."""
+        """Update the pool amounts of a job's slot; return whether they changed."""
         if record.slot < 0:
             return False
         wanted = self.pools_for(record.facts, record.understood)
@@ -457,7 +457,7 @@ class EngineState(SlotColumns):
         return True
 
     def fit_columns(self) -> None:
-        """Let the columns be as long as the plan has slots."""
+        """Make the columns as long as the plan has slots."""
         size = self.plan.jobs.size
         if len(self.by_slot) == size:
             return
@@ -595,7 +595,7 @@ class EngineState(SlotColumns):
         return queue_stop_reason(self.queues.get(queue), self.holds.get(("queue", queue)))
 
     def set_nodes(self, nodes: Iterable[Node]) -> bool:
-        """Take over nodes as the plan is to see them; returns whether requests may now read differently."""
+        """Replace the plan's nodes; return whether requests may now be read differently."""
         self.plan.set_nodes(nodes, self.now)
         self.nevers.clear()
         self.tariff = self.failure_rates = self.row_watts = None

@@ -140,7 +140,7 @@ class JobView:
     guaranteed (not accepted, or not decided yet); `at_risk`: accepted, but such a cause delayed it beyond its
     deadline as planned now; `missed`: it cannot end in time any more. Empty without a deadline."""
     earliest_deadline: int | None
-    """Of a job whose deadline was refused: the earliest one that would be accepted as planned now."""
+    """The earliest deadline that the present plan would accept, for a job with a refused deadline."""
     conditional: tuple[str, ...]
     """Conditions of the planned start: dependencies such as `afterok:12.server`."""
     weak: bool

@@ -40,7 +40,7 @@ def follow_site(state: EngineState) -> None:
 
 
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
-    """Charge an ended run to its owner, or to whom a component says."""
+    """Charge an ended run to its owner, or to the users named by a component."""
     usage, tree = _usage(state), share_tree(state)
     if usage is not None and tree is not None:
         charged = _charged_run(state, tree, record, max(end, record.run.started))
@@ -56,7 +56,7 @@ def forget_old_usage(state: EngineState) -> None:
 
 
 def owner_shares(state: EngineState) -> RatedTree | None:
-    """Return the shares of the last ranking. Before the first one, they are those of the present batch."""
+    """Return the shares of the last ranking; before the first one, the shares of the present batch."""
     tree = share_tree(state)
     if tree is None:
         return None
@@ -71,7 +71,7 @@ def owner_shares(state: EngineState) -> RatedTree | None:
 
 
 def present_shares(state: EngineState, keep: bool) -> RatedTree | None:
-    """Return the shares as of now; ``keep``: they are those of the ranking that begins now."""
+    """Return the shares as of now; ``keep``: the ranking that begins now uses them."""
     found = rate_tree(state)
     if keep and found is not None:
         part = fair_share_state(state)

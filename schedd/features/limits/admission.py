@@ -3,7 +3,7 @@
 Such a limit counts jobs in a tally. A job that has no room waits without a planned start, and is planned as
 soon as others leave room: the highest own priority first (``qsub -p``), then the earliest submission. A job
 beyond a soft limit is planned after all others. Use over time counts the whole walltime of planned and
-running jobs, and after the run what was used.
+running jobs, and after the run the used amounts.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ __all__ = [
 _MOVED_AT_ONCE: Final = 20
 """Jobs that are planned or removed in one batch because of such limits."""
 _ORDER: Final[tuple[Counted, ...]] = ("submitted", "eligible", "used")
-"""The order in which limits let a job wait."""
+"""Order of the limits, for the reason of a wait."""
 _NO_METER: Final = UseMeter()
 _PER_SECOND: Final = {"cpu_seconds": "cpus", "gpu_seconds": "gpus", "node_seconds": "nodes"}
 
@@ -54,7 +54,7 @@ _PER_SECOND: Final = {"cpu_seconds": "cpus", "gpu_seconds": "gpus", "node_second
 
 
 def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
-    """Count the job. Return what it waits for if a limit has no room for it."""
+    """Count the job. Return the reason for its wait if a limit has no room for it."""
     part = limit_parser(state)
     if not state.site.further_limits:
         return None
@@ -440,7 +440,7 @@ def count_again(state: EngineState) -> None:
             set_rank(state, state.records[job])
 
 
-# ---- what others may read -----------------------------------------------------------------------
+# ---- published amounts -----------------------------------------------------------------------
 
 
 def publish_limits(state: EngineState) -> PublishedLimits:

@@ -67,18 +67,18 @@ def node_features(state: EngineState, facts: NodeFacts) -> list[str]:
 
 
 def job_partition(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
-    """The partition in which a job runs or is planned, or the first in which it may be; empty: none."""
+    """The partition of a running or planned job, or the first one that may take it; empty: none."""
     table = partition_table(known)
     if not table:
         return NO_PARTITION
     candidates = table.candidates(facts)
-    if not candidates:  # it runs all the same, if somebody started it by hand
+    if not candidates:  # it runs all the same, if it was started by hand
         return next((name for name in table.named(facts) if name in table.names), NO_PARTITION)
     if len(candidates) == 1:
         return candidates[0]
     chosen = chosen_partition(known, facts.id)
     if chosen is not None and chosen in candidates:
-        candidates = (chosen, *candidates)  # unless somebody started it elsewhere by hand
+        candidates = (chosen, *candidates)  # unless it was started elsewhere by hand
     return _partition_of_nodes(known, table, facts, candidates) if facts.shares else candidates[0]
 
 
@@ -121,7 +121,7 @@ def _restriction_to(name: str) -> Restriction:
 
 
 def refusal(known: EngineState | PlanSnapshot, facts: JobFacts) -> Never | None:
-    """Why no partition can take a job as it was submitted; None: some can."""
+    """Why no partition can take a job's request; None: some can."""
     return partition_table(known).refusal(facts)
 
 
@@ -216,7 +216,7 @@ def note_freed_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:
 
 
 def follow_time(state: EngineState, event: str) -> None:
-    """Move jobs to partitions in which they start earlier, the next ones first. Jobs whose place depends on
+    """Move jobs to partitions with earlier starts, the next jobs first. Jobs whose place depends on
     more than free capacity stay.
 
     Between two such examinations only immediate starts on free nodes are considered.

@@ -25,7 +25,7 @@ class PartitionSettings(Section):
     nodes: _Names = ()
     """These nodes, and"""
     properties: _Names = ()
-    """nodes with one of these properties; `a&b`: with both. A resource of OpenPBS is `switch=s1`."""
+    """nodes with any of these properties; `a&b`: with both. A resource of OpenPBS is `switch=s1`."""
     every_node: bool = False
     """All nodes belong to it."""
     users: _Names = ()

@@ -175,7 +175,7 @@ class SiteLimitSettings(_Window):
     """Use is forgotten this long after the end of its run. With neither `period` nor `half_life` it counts
     for ever."""
     half_life: Whole = Field(default=0, ge=0, le=3660 * 86_400)
-    """Time in which past use loses half of its weight."""
+    """Half-life of past use."""
     what: Name = "jobs"
     """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (sum of requested seconds), `cpu_seconds`,
     `gpu_seconds` or `node_seconds` (the same times cpus, gpus or nodes), or a generic resource. Use over time
@@ -431,7 +431,7 @@ class BookingSettings(Section):
     """Price of a booking, as a share of the price of a job on as many cores for as long; charged to the
     account when it starts. Its jobs are charged as usual."""
     order: Literal["edf", "lff", "bjf", "fifo"] = _BOOKINGS.order.value
-    """Order in which movable bookings are planned again: earliest deadline, least flexible, biggest, or first
+    """Order of planning for movable bookings: earliest deadline, least flexible, biggest, or first
     come."""
 
 
