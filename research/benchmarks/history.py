@@ -95,6 +95,7 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
         what = f"events, {load['jobs']} jobs, {database}"
         return {
             f"{what}: events_per_s": storm["events_per_s"],
+            f"{what}: processor_us": storm["processor_us"],
             f"{what}: acknowledged_ms_p99": storm["acknowledged"]["p99"],
         }
     raise ValueError("not a result of bench engine, plan or events")

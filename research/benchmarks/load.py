@@ -277,6 +277,7 @@ def table_of(result: EventsResult | HttpResult) -> Table:
     row("first snapshot acknowledged after [s]", f"{result.snapshot_s:,.2f}")
     row("jobs running when the storm began", f"{result.running:,}")
     row("events; a second, all durable", f"{storm.events:,}; {storm.events_per_s:,.0f}")
+    row("processor time of the daemon for an event [us]", f"{storm.processor_us:,.0f}")
     row("of which early ends", f"{storm.early_ends:.1%}")
     row("event to acknowledgement: p50, p99, longest [ms]", _wait(storm.acknowledged))
     row("event to decision: p50, p99, longest [ms]", _wait(storm.decided))

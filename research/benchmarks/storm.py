@@ -59,6 +59,8 @@ class StormFigures:
     decided: Wait
     deliveries: int
     sent_again: int
+    processor_us: float
+    """Processor time of the daemon, all its threads, for each event of the storm."""
     samples: tuple[Sample, ...]
 
 
@@ -124,6 +126,7 @@ class Storm:
         begun = time.monotonic()
         counted = begun + (min(warm_up, seconds / 4) if seconds else warm_up)
         made, next_sample = 0, begun
+        processor_before = self._daemon.processor_s
         while True:
             now = time.monotonic()
             if now - begun >= seconds or (events and made >= events):
@@ -143,6 +146,7 @@ class Storm:
                 next_sample += max(1.0, seconds / 200)
                 samples.append(self._sample(made, now - begun))
         took = time.monotonic() - begun
+        processor_s = self._daemon.processor_s - processor_before
         samples.append(self._sample(made, took))
         kinds = dict(sorted(self._site.counts.items()))
         ends = kinds.get("end", 0)
@@ -156,6 +160,7 @@ class Storm:
             decided=Wait.of(self._decided),
             deliveries=self._deliveries,
             sent_again=self._again,
+            processor_us=round(processor_s / max(made, 1) * 1e6, 1),
             samples=tuple(samples),
         )
 

@@ -74,6 +74,8 @@ def read_deadline(resources: Mapping[str, str], submitted: int) -> int | None:
 def _names_in(resources: Mapping[str, str]) -> list[str]:
     """Return the names of the resources with a deadline; the resource of the server precedes."""
     found = [name for name in resources if "deadline" in (name if name.islower() else name.lower())]
+    if not found:
+        return found
     return sorted(
         (name for name in found if name.strip().lower() in _NAMES),
         key=lambda name: _NAMES.index(name.strip().lower()),

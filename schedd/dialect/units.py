@@ -34,6 +34,8 @@ TIME_RESOURCES: Final = frozenset(
 )
 """Lower-case names of resources whose values are times."""
 
+_PLAIN_DIGITS: Final = 9
+"""Maximum length of a plain number of seconds that is never above ``LONGEST_TIME``."""
 _TIME_FIELDS = (1, 60, 3600, 86400)
 _TIME_ALLOWED = "SS, MM:SS, HH:MM:SS or DD:HH:MM:SS, for example 01:30:00, or 90m, 1h30m, 2d"
 _SPANNED = re.compile(
@@ -55,6 +57,8 @@ def parse_walltime(text: str | Span) -> int:
     As in the servers (``decode_time``), any field may exceed 59. Users may also write ``90m``, ``1h30m`` or
     ``2d``, which no server sends. The maximum is ``LONGEST_TIME``. Raises RequestError.
     """
+    if isinstance(text, str) and len(text) <= _PLAIN_DIGITS and text.isascii() and text.isdecimal():
+        return int(text)  # as most jobs request it
     span = Span.from_text(text)
     seconds = _seconds(span)
     if seconds > LONGEST_TIME:

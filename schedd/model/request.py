@@ -16,14 +16,21 @@ boolean resource of OpenPBS is the feature ``name=value``.
 
 def matches(wanted: Features, features: frozenset[str]) -> bool:
     """Whether a node with these features (its name among them) meets every alternative."""
-    return all(_is_met(alternatives, features) for alternatives in wanted)
+    # Loops instead of generators, and no loop over all names: each arrival compares with each class of nodes.
+    for alternatives in wanted:  # noqa: SIM110
+        if not _is_met(alternatives, features):
+            return False
+    return True
 
 
 def _is_met(alternatives: frozenset[str], features: frozenset[str]) -> bool:
-    found = alternatives & features  # no loop over all names: each arrival compares with each class of nodes
-    if found and any(not name.startswith("!") for name in found):
-        return True
-    return any(name.startswith("!") and name[1:] not in features for name in alternatives)
+    for name in alternatives & features:
+        if name[:1] != "!":
+            return True
+    for name in alternatives:  # noqa: SIM110
+        if name[:1] == "!" and name[1:] not in features:
+            return True
+    return False
 
 
 class Place(StrEnum):

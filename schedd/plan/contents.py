@@ -162,6 +162,17 @@ class PlanContents:
             for chunk in table
         ]
 
+    def chunk_needs(self, slot: int) -> list[list[int]]:
+        """Return the needs of a unit of each chunk of a job, by resource column. Unlike ``chunks`` its cost
+        does not depend on the number of nodes.
+        """
+        tb = self.slabs.tb
+        shape = int(tb.jobs[at.SHAPE, slot])
+        first = int(tb.shapes[shape, at.CHUNK])
+        last = first + int(tb.shapes[shape, at.CHUNKS])
+        needs: list[list[int]] = tb.chunks[first:last, at.NEED :].tolist()
+        return needs
+
     @property
     def resource_columns(self) -> Mapping[str, int]:
         """Column of each resource in amounts, by name; ``share`` is 1 for each unit."""

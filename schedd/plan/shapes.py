@@ -169,6 +169,10 @@ class Shapes:
         FieldRule(lambda _: {}, saved=False), make=dict
     )
     """Number of fitting nodes, by node classes and by features that name nodes."""
+    _last_fit: tuple[Any, tuple[int, ...]] = declared(
+        FieldRule(lambda _: (None, ()), saved=False), default=(None, ())
+    )
+    """The latest amounts and features that were compared with all classes, and the classes that fit."""
 
     def derive(self) -> None:
         """Recompute the numbers of shapes and the offers of nodes."""
@@ -201,6 +205,7 @@ class Shapes:
         self._class_list = [(node_class.capacity, node_class.features) for node_class in self._node_classes]
         self._class_sizes = [len(rows) for rows in self._node_classes.values()]
         self._named_counts = {}
+        self._last_fit = (None, ())
         names = {name: i for name, i in self.columns.items() if _may_be_scarce(name)}
         self._scarcity.set_offers(
             [
@@ -513,15 +518,20 @@ class Shapes:
         they name no nodes.
         """
         amounts = [(self.columns.get(name, -1), need) for name, need in named]
+        features = () if by_name else chunk.features
+        asked = (amounts, features)
+        if self._last_fit[0] == asked:  # an arrival calls this twice: for its nodes, and whether it has any
+            return self._last_fit[1]
         fit: list[int] = []
-        for i, (capacity, features) in enumerate(self._class_list):
-            for column, need in amounts:  # no generator, for speed: each arrival calls this twice
+        for i, (capacity, present) in enumerate(self._class_list):
+            for column, need in amounts:
                 if column < 0 or capacity[column] < need:
                     break
             else:
-                if by_name or not chunk.features or matches(chunk.features, features):
+                if not features or matches(features, present):
                     fit.append(i)
-        return tuple(fit)
+        self._last_fit = (asked, tuple(fit))
+        return self._last_fit[1]
 
     def _count_fitting_nodes(self, chunk: Chunk) -> int:
         """Return the number of nodes that could hold a unit when empty and up.

@@ -74,7 +74,7 @@ def component_claim(state: "EngineState", event: Any) -> NodeClaim | None:
 
 def component_slots(state: "EngineState") -> list[int]:
     """The slots that components hold."""
-    return [slot for one in components() if one.slots is not None for slot in one.slots(state)]
+    return [slot for _, call in component_calls("slots") for slot in call(state)]
 
 
 def deferred_slots(state: "EngineState") -> list[int]:

@@ -142,8 +142,7 @@ def is_requeued_on_purpose(state: "EngineState", record: "JobRecord") -> bool:
 
 def comment_remarks(state: "EngineState", record: "JobRecord", start: int) -> list[str]:
     """Remarks of all components for the comment of a job with a planned start."""
-    calls = (one.comment_remarks for one in components())
-    return [remark for call in calls if call is not None for remark in call(state, record, start)]
+    return [remark for _, call in component_calls("comment_remarks") for remark in call(state, record, start)]
 
 
 @cache

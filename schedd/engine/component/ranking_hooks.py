@@ -78,4 +78,4 @@ def component_breakdown(state: "EngineState", record: "JobRecord") -> Breakdown 
 
 def label_points(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float:
     """The points of a job by its labels, for the priority term ``qos``."""
-    return sum(one.label_points(known, facts) for one in components() if one.label_points is not None)
+    return sum(call(known, facts) for _, call in component_calls("label_points"))

@@ -180,7 +180,9 @@ class RequestReader:
         resources = {**facts.resources, "walltime": _ANY_WALLTIME}
         found = self._known.get((tuple(resources.items()), rest))
         if found is None:
-            found = self.read(replace(facts, resources=resources), queue, server_defaults)
+            queue_defaults = queue.defaults if queue is not None else {}
+            found = self._read(replace(facts, resources=resources), {**server_defaults, **queue_defaults})
+            self._known[tuple(resources.items()), rest] = found
         if found.request is None or walltime < 1 or found.walltime != int(_ANY_WALLTIME):
             return None  # its length is not its walltime: a shorter one is expected
         return ParsedRequest(found.request, walltime, False)

@@ -110,10 +110,10 @@ def planned_shares(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
     """Return the nodes of a planned job with its amounts, in the order of its chunks; each node occurs once,
     even with several chunks.
     """
-    chunks = plan.chunks(slot)
+    needs = plan.chunk_needs(slot)
     shares = []
     for take in plan.takes(slot):
-        need = chunks[take.chunk].need
+        need = needs[take.chunk]
         shares.append(
             ShareFacts(
                 plan.node_names[take.row],

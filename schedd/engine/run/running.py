@@ -7,7 +7,6 @@ from dataclasses import replace
 from schedd.dialect import find_dialect
 from schedd.engine.component.registry import component_calls
 from schedd.engine.facts.bookkeeping import Bookkeeping
-from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
 from schedd.engine.facts.shares import planned_shares, takes_for_shares
@@ -68,7 +67,7 @@ def start_running(
         facts = replace(facts, resources={**facts.resources, "walltime": str(walltime)})
     # It may have been altered while its run decision was out.
     understood = state.read_request(facts)
-    altered = _without_notes(understood) != _without_notes(record.understood)
+    altered = understood != record.understood  # notes of requests are not compared
     planned = state.plan.start(record.slot) if record.slot >= 0 else -1
     as_planned = ours and not altered and _same_nodes(planned_shares(state.plan, record.slot), shares)
     state.without_place.pop(record.id, None)
@@ -101,11 +100,6 @@ def walltime_to_set(record: JobRecord) -> int | None:
     """Return the walltime to set on the server before the job runs, for a shrinkable walltime; else None."""
     shrinkable = find_dialect(record.facts.family).is_shrinkable(record.facts.resources)
     return record.understood.walltime if shrinkable and not record.understood.assumed else None
-
-
-def _without_notes(understood: ParsedRequest) -> ParsedRequest:
-    request = understood.request
-    return understood if request is None else replace(understood, request=replace(request, notes=()))
 
 
 def _hold_amount(state: EngineState, record: JobRecord) -> None:

@@ -162,7 +162,11 @@ def threshold_wait(formula: FormulaInForce, value: float) -> WaitingFor | None:
 
 def next_examination(state: EngineState) -> int:
     """When values are next compared with the threshold; FOREVER: never."""
-    part, formula = formula_state(state), formula_in_force(state)
+    return _next_examination(state, formula_in_force(state))
+
+
+def _next_examination(state: EngineState, formula: FormulaInForce | None) -> int:
+    part = formula_state(state)
     if part.left:
         return state.now
     if formula is None or formula.threshold is None:
@@ -177,7 +181,7 @@ def follow_time(state: EngineState, event: str) -> None:
         shares = owner_shares(state)
         if shares is not None and shares.at <= state.now - state.settings.priority_every:
             present_shares(state, keep=True)
-    if next_examination(state) <= state.now:
+    if _next_examination(state, formula) <= state.now:
         _examine_threshold(state, event)
 
 

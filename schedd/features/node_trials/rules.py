@@ -56,6 +56,8 @@ def is_open_for_trial(state: EngineState, name: str) -> bool:
 
 def follow_trials(state: EngineState, event: str) -> None:
     """Open nodes for trials that are due, and for good after a success."""
+    if not (state.black_holes or trial_records(state)):
+        return
     settings = _settings(state)
     for name in state.black_holes if settings.pause else ():
         if name not in trial_records(state):
@@ -142,6 +144,8 @@ def judge_run(state: EngineState, record: JobRecord, nodes: Sequence[str], event
 
 def next_trial(state: EngineState) -> int:
     """When a trial is to be followed, later than now; FOREVER: never."""
+    if not trial_records(state):
+        return FOREVER
     found = [FOREVER]
     for trial in trial_records(state).values():
         record = state.records.get(trial.job)

@@ -63,7 +63,8 @@ def next_examination(state: EngineState) -> int:
 
 def _needs_examination(state: EngineState) -> bool:
     """Return whether a node is off, or has an admin's order."""
-    return any(one.wish != "auto" or one.expected_down for one in power_state(state).nodes.values())
+    nodes = power_state(state).nodes
+    return bool(nodes) and any(one.wish != "auto" or one.expected_down for one in nodes.values())
 
 
 def _next_uses(state: EngineState) -> _NextUses:
