@@ -100,10 +100,15 @@ class Storm:
             outbox = self._outcomes()
             if outbox:
                 self._send(outbox)
+            if outbox or self._arriving():
                 quiet = time.monotonic()
             if quiet > until:
                 raise DaemonFailed("jobs are started again and again")
             time.sleep(0.02)
+
+    def _arriving(self) -> bool:
+        """Whether the planner has not taken in all jobs of the snapshot."""
+        return bool(self._post.ask("GET", self._daemon.cluster)["arriving"])
 
     def close(self) -> None:
         """Hang up."""

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import structlog
-from sqlalchemy import ColumnElement, Connection, Table, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Insert, Table, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
@@ -64,11 +65,36 @@ _LAST = 100_000
 _LEADS = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 
 
+_NOTE_START: Final = (
+    update(_STARTS)
+    .where(
+        _STARTS.c.cluster == bindparam("where"),
+        _STARTS.c.job == bindparam("of", type_=_STARTS.c.job.type),
+        _STARTS.c.actual.is_(None),
+    )
+    .values(actual=bindparam("at"))
+)
+_NOTE_OUTCOME: Final = (
+    update(decisions)
+    .where(
+        decisions.c.cluster == bindparam("where"),
+        decisions.c.id == bindparam("of", type_=decisions.c.id.type),
+    )
+    .values(outcome=bindparam("what"), outcome_time=bindparam("at"), code=bindparam("with"))
+)
+
+
 def _insert_new(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
     """Insert rows and skip existing ones, so that a repeated write changes nothing."""
     if rows:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        connection.execute(dialect.insert(table).on_conflict_do_nothing(), rows)
+        connection.execute(_insert_statement(connection.dialect.name, table), rows)
+
+
+@cache
+def _insert_statement(dialect: str, table: Table) -> Insert:
+    """Return the statement, made once: to build one takes longer than to execute it."""
+    of_dialect = postgresql if dialect == "postgresql" else sqlite
+    return of_dialect.insert(table).on_conflict_do_nothing()
 
 
 def insert_decisions(connection: Connection, cluster: int, batch: int, made: Iterable[Decision]) -> None:
@@ -149,6 +175,7 @@ def record_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]
     """Store with each decision the outcome that the events report."""
     rows = [
         {
+            "where": cluster,
             "of": event.decision_id,
             "what": "refused" if _was_refused(event) else "accepted",
             "at": event.time,
@@ -158,13 +185,7 @@ def record_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]
         if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone)
     ]
     if rows:
-        statement = update(decisions).where(
-            decisions.c.cluster == cluster, decisions.c.id == bindparam("of", type_=decisions.c.id.type)
-        )
-        connection.execute(
-            statement.values(outcome=bindparam("what"), outcome_time=bindparam("at"), code=bindparam("with")),
-            rows,
-        )
+        connection.execute(_NOTE_OUTCOME, rows)
 
 
 def _was_refused(event: RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone) -> bool:
@@ -187,15 +208,8 @@ def actual_starts(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:
 def record_actual_starts(connection: Connection, cluster: int, starts: Mapping[str, int]) -> None:
     """Store the actual start with all earlier published starts of each job."""
     if starts:
-        statement = update(_STARTS).where(
-            _STARTS.c.cluster == cluster,
-            _STARTS.c.job == bindparam("of", type_=_STARTS.c.job.type),
-            _STARTS.c.actual.is_(None),
-        )
-        connection.execute(
-            statement.values(actual=bindparam("at")),
-            [{"of": replace_nul(job), "at": start} for job, start in starts.items()],
-        )
+        rows = [{"where": cluster, "of": replace_nul(job), "at": start} for job, start in starts.items()]
+        connection.execute(_NOTE_START, rows)
 
 
 def _newest_first(connection: Connection, cluster: int) -> Iterator[tuple[Row[Any], Decision]]:

@@ -2,9 +2,23 @@
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    union_all,
+    update,
+)
 
 from schedd.store import hash_chain
 from schedd.store.codec import decode_event, encode_event, event_job_id, replace_nul
@@ -33,27 +47,47 @@ _PAGE = 1_000
 """Number of events that are read at once."""
 
 
+# Statements of each batch, made once: to build one, and the key by which its compiled text is found, takes
+# longer than to execute it.
+_NUMBERS: Final = ((batches, batches.c.number), (checkpoints, checkpoints.c.batch))
+
+
+def _newest(table: Table, number: Column[Any]) -> Select[Any]:
+    query = select(number.label("number"), table.c.last_event).where(table.c.cluster == bindparam("cluster"))
+    last = query.order_by(number.desc()).limit(1).subquery()
+    return select(last.c.number, last.c.last_event)
+
+
+_POSITIONS: Final = union_all(
+    select(literal(0).label("number"), func.max(events.c.number).label("last_event")).where(
+        events.c.cluster == bindparam("cluster")
+    ),
+    *(_newest(table, number) for table, number in _NUMBERS),
+)
+"""All of a quiet cluster's events may be past their time; its checkpoint still knows their numbers."""
+_KNOWN: Final = select(events.c.delivery).where(
+    events.c.cluster == bindparam("cluster"), events.c.delivery.in_(bindparam("names", expanding=True))
+)
+_CHAINS: Final = [
+    select(table.c.chain).where(table.c.cluster == bindparam("cluster"), number == bindparam("number"))
+    for table, number in _NUMBERS
+]
+_INSERT_EVENTS: Final = insert(events)
+_INSERT_BATCHES: Final = insert(batches)
+
+
 def last_position(connection: Connection, cluster: int) -> LogPosition:
     """Return the cluster's last batch and event."""
-    event = connection.scalar(select(func.max(events.c.number)).where(events.c.cluster == cluster)) or 0
-    batch = 0
-    # All of a quiet cluster's events may be past their time; its checkpoint still knows their numbers.
-    for table, number in ((batches, batches.c.number), (checkpoints, checkpoints.c.batch)):
-        query = select(number.label("number"), table.c.last_event).where(table.c.cluster == cluster)
-        row = connection.execute(query.order_by(number.desc()).limit(1)).first()
-        if row is not None:
-            batch, event = max(batch, row.number), max(event, row.last_event)
-    return LogPosition(batch, event)
+    rows = connection.execute(_POSITIONS, {"cluster": cluster}).all()
+    return LogPosition(max(row.number for row in rows), max(row.last_event or 0 for row in rows))
 
 
 def known_deliveries(connection: Connection, cluster: int, deliveries: Sequence[str]) -> set[str]:
     """Return the subset of the deliveries that is in the log."""
     found: set[str] = set()
     for at in range(0, len(deliveries), _IN):
-        query = select(events.c.delivery).where(
-            events.c.cluster == cluster, events.c.delivery.in_(deliveries[at : at + _IN])
-        )
-        found.update(connection.scalars(query))
+        names = list(deliveries[at : at + _IN])
+        found.update(connection.scalars(_KNOWN, {"cluster": cluster, "names": names}))
     return found
 
 
@@ -78,7 +112,7 @@ def append_events(
             }
         )
     if rows:
-        connection.execute(insert(events), rows)
+        connection.execute(_INSERT_EVENTS, rows)
     written = ((row["number"], row["delivery"], row["body"], row["packed"]) for row in rows)
     return number, hash_chain.digest_events(written)
 
@@ -114,7 +148,7 @@ def insert_batches(
                 "chain": link,
             }
         )
-    connection.execute(insert(batches), values)
+    connection.execute(_INSERT_BATCHES, values)
     return link or b""
 
 
@@ -126,9 +160,8 @@ def _digested_fields(batch: EventBatch) -> tuple[int, int, str, bool, str, int]:
 def digest_at(connection: Connection, cluster: int, number: int) -> tuple[bool, bytes | None]:
     """Return whether the batch ``number`` is in the log, and the chain's digest after it, if known."""
     there = False
-    for table, column in ((batches, batches.c.number), (checkpoints, checkpoints.c.batch)):
-        query = select(table.c.chain).where(table.c.cluster == cluster, column == number)
-        row = connection.execute(query).first()
+    for query in _CHAINS:
+        row = connection.execute(query, {"cluster": cluster, "number": number}).first()
         there = there or row is not None
         if row is not None and row.chain is not None:
             return True, bytes(row.chain)

@@ -5,12 +5,14 @@ the lease increases the term; renewing does not. A write transaction under a ter
 lease cannot change hands before the transaction ends.
 """
 
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Select,
     and_,
     case,
     cast,
@@ -31,9 +33,9 @@ __all__ = ["acquire", "check", "current_leader", "release", "renew", "term_and_e
 _NAME = "leader"
 
 
-def _now(connection: Connection) -> ColumnElement[int]:
+def _now(dialect: str) -> ColumnElement[int]:
     """Return the SQL expression for milliseconds since the epoch by the database's clock."""
-    if connection.dialect.name == "postgresql":
+    if dialect == "postgresql":
         return cast(func.extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
     return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
 
@@ -54,7 +56,7 @@ def acquire(
     another daemon holds the lease. The term is higher than ``above``, and in a new database at least
     ``first``.
     """
-    now = _now(connection)
+    now = _now(connection.dialect.name)
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     row = dialect.insert(leases).values(
         name=_NAME,
@@ -101,7 +103,12 @@ _END_STUCK = text("""
 def renew(connection: Connection, holder: str, term: int, seconds: float) -> bool:
     """Extend the lease, even if it has expired; return False when another daemon has acquired it."""
     statement = update(leases).where(leases.c.name == _NAME, leases.c.holder == holder, leases.c.term == term)
-    return connection.execute(statement.values(expires=_now(connection) + int(seconds * 1000))).rowcount > 0
+    return (
+        connection.execute(
+            statement.values(expires=_now(connection.dialect.name) + int(seconds * 1000))
+        ).rowcount
+        > 0
+    )
 
 
 def release(connection: Connection, holder: str, term: int) -> None:
@@ -110,14 +117,19 @@ def release(connection: Connection, holder: str, term: int) -> None:
     connection.execute(statement.values(expires=0))
 
 
+@cache
+def _check_statement(dialect: str) -> Select[Any]:
+    """Return the statement, made once: each transaction begins with it."""
+    query = select(leases.c.holder, leases.c.term, (leases.c.expires < _now(dialect)).label("over"))
+    return query.where(leases.c.name == _NAME).with_for_update(read=True, key_share=True)
+
+
 def check(connection: Connection, holder: str, term: int, *, expires: bool = True) -> None:
     """Raise NotLeader unless the lease is held in this term, LeaseExpired if it has expired and ``expires``.
 
     Until the transaction ends, the lease can be renewed but not acquired.
     """
-    query = select(leases.c.holder, leases.c.term, (leases.c.expires < _now(connection)).label("over"))
-    query = query.where(leases.c.name == _NAME).with_for_update(read=True, key_share=True)
-    row = connection.execute(query).first()
+    row = connection.execute(_check_statement(connection.dialect.name)).first()
     if row is None or (row.holder, row.term) != (holder, term):
         who = f"{row.holder} leads in term {row.term}" if row is not None else "nobody leads"
         raise NotLeader(f"{holder} does not lead in term {term} any more: {who}")
@@ -134,7 +146,10 @@ def term_and_expiry(connection: Connection) -> tuple[int, int] | None:
 def current_leader(connection: Connection) -> LeaderLease | None:
     """Return the present holder, term and remaining time of the lease; None before the first leader."""
     query = select(
-        leases.c.holder, leases.c.term, leases.c.since, (leases.c.expires - _now(connection)).label("left")
+        leases.c.holder,
+        leases.c.term,
+        leases.c.since,
+        (leases.c.expires - _now(connection.dialect.name)).label("left"),
     )
     row = connection.execute(query.where(leases.c.name == _NAME)).first()
     return (

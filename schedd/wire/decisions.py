@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from schedd.wire.facts import PreemptionMethod, ShareFacts, SubmissionFacts, TransferStep
+from schedd.wire.quick_init import quick_init
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Start a job exactly on these shares.
@@ -30,6 +32,7 @@ class Run:
     type: Literal["run"] = "run"
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteAttributes:
     """Write planned start and nodes to a queued job, or in ``text`` the reason for their absence.

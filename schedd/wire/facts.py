@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from schedd.wire.quick_init import quick_init
 from schedd.wire.resources import ResourceFacts
 
 __all__ = [
@@ -50,6 +51,7 @@ class ShareFacts:
     gpus: int = 0
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFacts:
     """One job as the server describes it.

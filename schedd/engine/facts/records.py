@@ -11,6 +11,7 @@ from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.model import Never, WaitingFor
 from schedd.policy.demand import Demand
 from schedd.wire import Decision, JobFacts, ShareFacts
+from schedd.wire.quick_init import quick_init
 
 __all__ = [
     "MAY_BREAK",
@@ -260,6 +261,7 @@ class CurrentRun:
         return replace(self, suspended_since=since, suspended_s=self.seconds_suspended(now))
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     """Record of a job. Its planned start, promise and generation are in columns, by slot.
