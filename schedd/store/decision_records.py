@@ -93,8 +93,9 @@ def _insert_new(connection: Connection, table: Table, rows: list[dict[str, Any]]
 @cache
 def _insert_statement(dialect: str, table: Table) -> Insert:
     """Return the statement, made once: to build one takes longer than to execute it."""
-    of_dialect = postgresql if dialect == "postgresql" else sqlite
-    return of_dialect.insert(table).on_conflict_do_nothing()
+    if dialect == "postgresql":
+        return postgresql.insert(table).on_conflict_do_nothing()
+    return sqlite.insert(table).on_conflict_do_nothing()
 
 
 def insert_decisions(connection: Connection, cluster: int, batch: int, made: Iterable[Decision]) -> None:

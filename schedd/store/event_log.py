@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from sqlalchemy import (
     Column,
+    CompoundSelect,
     Connection,
     Row,
     Select,
@@ -58,7 +59,7 @@ def _newest(table: Table, number: Column[Any]) -> Select[Any]:
     return select(last.c.number, last.c.last_event)
 
 
-_POSITIONS: Final = union_all(
+_POSITIONS: Final[CompoundSelect[Any]] = union_all(
     select(literal(0).label("number"), func.max(events.c.number).label("last_event")).where(
         events.c.cluster == bindparam("cluster")
     ),

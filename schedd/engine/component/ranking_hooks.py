@@ -78,4 +78,5 @@ def component_breakdown(state: "EngineState", record: "JobRecord") -> Breakdown 
 
 def label_points(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float:
     """The points of a job by its labels, for the priority term ``qos``."""
-    return sum(call(known, facts) for _, call in component_calls("label_points"))
+    points: float = sum(call(known, facts) for _, call in component_calls("label_points"))
+    return points
