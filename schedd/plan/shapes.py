@@ -169,9 +169,7 @@ class Shapes:
         FieldRule(lambda _: {}, saved=False), make=dict
     )
     """Number of fitting nodes, by node classes and by features that name nodes."""
-    _last_fit: tuple[Any, tuple[int, ...]] = declared(
-        FieldRule(lambda _: (None, ()), saved=False), default=(None, ())
-    )
+    _last_fit: tuple[Any, tuple[int, ...]] = declared(_FOLLOWS, default=(None, ()))
     """The latest amounts and features that were compared with all classes, and the classes that fit."""
 
     def derive(self) -> None:
