@@ -63,6 +63,8 @@ class PlanSnapshot:
     server: ServerFacts
     plan: PlanReadView
     promise: Ints
+    bound: Ints
+    """By slot: the latest start that the plan may give; at most the promise."""
     published_start: Ints
     """Published start of each job: see ``schedd.engine.facts.displayed_start``."""
     expected: Ints
@@ -225,6 +227,7 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         server=state.server,
         plan=state.plan.read_view(),
         promise=_frozen(state.promise),
+        bound=_frozen(state.bound),
         published_start=_frozen(state.published_start),
         expected=_frozen(state.expected),
         expected_by=_frozen(state.expected_by),

@@ -84,7 +84,7 @@ class PlanAtNow:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """A preemption that fits into the plan."""
+    """An earlier start that fits into the plan: by a preemption, or without victims by moves alone."""
 
     start: int
     takes: tuple[Take, ...]
@@ -99,17 +99,35 @@ def find_preemption(
     candidates: Sequence[Candidate],
     locked: Sequence[int],
 ) -> Arrangement | None:
-    """Return the preemption by which a planned job starts as early as possible; None: there is none that is
-    worth it and breaks no promise. ``slot`` is that of the job, ``locked`` are the slots of other preemptors.
+    """Return how a planned job starts earlier: by moves of planned jobs alone, without victims, or by the
+    preemption with the earliest start, if that is worth it compared with such moves. None: it cannot, without
+    a broken promise. ``slot`` is that of the job, ``locked`` are the slots of other preemptors.
     """
-    if state.plan.start(slot) <= state.now + settings.wait:
+    before, soon = state.plan.start(slot), state.now + settings.wait
+    if before <= soon:
         return None
+    moved = _find_move(state, before - settings.gain, slot, locked)
+    if moved is not None:
+        before = moved.start
     targets = [one for one in candidates if is_target_of(facts, one.record.facts)]
     # Each round goes on to the next method of the victims that have one.
-    for number in range(max((len(one.methods) for one in targets), default=0)):
-        found = _find_in_round(state, settings, slot, [replace(one, round=number) for one in targets], locked)
+    rounds = max((len(one.methods) for one in targets), default=0) if before > soon else 0
+    for number in range(rounds):
+        these = [replace(one, round=number) for one in targets]
+        found = _find_in_round(state, settings, slot, before - settings.gain, these, locked)
         if found is not None:
             return found
+    return moved
+
+
+def _find_move(state: PlanAtNow, latest: int, slot: int, locked: Sequence[int]) -> Arrangement | None:
+    """Return an earlier start, no later than ``latest``, by moves of planned jobs alone."""
+    try:
+        start, takes = _Search(state, slot, (), locked).earliest(0)
+        if 0 <= start <= latest and _fits(state, slot, start, takes, (), locked):
+            return Arrangement(start, takes, ())
+    except WorkSpent:
+        pass
     return None
 
 
@@ -117,25 +135,23 @@ def _find_in_round(
     state: PlanAtNow,
     settings: PreemptionSettings,
     slot: int,
+    latest: int,
     candidates: Sequence[Candidate],
     locked: Sequence[int],
 ) -> Arrangement | None:
-    plan = state.plan
-    before = plan.start(slot)
+    """Return the preemption with the earliest start, if that is no later than ``latest``."""
     usable = sorted(candidates, key=lambda one: (one.cost, one.record.run.started, one.record.id))
     search = _Search(state, slot, usable, locked)
     try:
         start, _ = search.earliest(len(usable))
-        if not 0 <= start <= before - settings.gain or not may_begin(settings, start - settings.lead):
+        if not 0 <= start <= latest or not may_begin(settings, start - settings.lead):
             return None
         low, high = 0, len(usable)
         while low < high:
             middle = (low + high) // 2
             found, _ = search.earliest(middle)
             low, high = (low, middle) if 0 <= found <= start else (middle + 1, high)
-        if low == 0:
-            return None  # the plan improves by itself
-        for count in dict.fromkeys((low, len(usable))):
+        for count in dict.fromkeys((low, len(usable))) if low else ():
             start, takes = search.earliest(count)
             chosen = _choose(state, slot, start, takes, usable[:count])
             if chosen and _fits(state, slot, start, takes, chosen, locked):
@@ -313,7 +329,8 @@ def arrange(
         plan.set_duration(run.slot, start - plan.start(run.slot), now)
     plan.remove(slot, now)
     plan.place_at(slot, start, takes, search_again=False)
-    plan.set_ready(slot, start)
+    if runs:
+        plan.set_ready(slot, start)
     blocks = block_rest(plan, slot, runs, new_slot)
     held = plan.held(np.array([slot, *(run.slot for run in runs)], np.int64))
     rows = np.unique(held.rows)

@@ -115,6 +115,8 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
     settings = _settings(state)
     if not settings.preemptors.is_empty and is_preemptor(state, settings, record.facts):
         part.waiting[record.id] = None
+        if record.slot >= 0:  # an earlier place may have bound it
+            state.bound[record.slot] = max(int(state.bound[record.slot]), int(state.promise[record.slot]))
 
 
 def gets_no_promise(state: EngineState, record: JobRecord) -> bool:
@@ -217,15 +219,14 @@ def _plan_for(state: EngineState, settings: PreemptionSettings, record: JobRecor
             part.refused,
         )
     )
-    if not candidates:
-        return
     locked = [state.records[job].slot for job in part.planned if job in state.records]
     at_now = _plan_at_now(state)
     found = find_preemption(at_now, settings, record.slot, record.facts, candidates, locked)
     if found is None:
         return
     _put_into_plan(state, record, found, locked, event)
-    _order_if_due(state, part.planned[record.id], event)
+    if found.victims:
+        _order_if_due(state, part.planned[record.id], event)
 
 
 def _plan_at_now(state: EngineState) -> PlanAtNow:
@@ -254,11 +255,14 @@ def _put_into_plan(
     )
     assert arranged is not None, "a preemption fitted into a fork and not into the plan"
     gone, old, blocks = arranged
-    one = PlannedPreemption(preemptor=record.id, start=found.start, victims=victims, blocks=blocks)
-    preemption_state(state).planned[record.id] = one
+    if victims:
+        one = PlannedPreemption(preemptor=record.id, start=found.start, victims=victims, blocks=blocks)
+        preemption_state(state).planned[record.id] = one
+        words = f"job {record.id} {name_victims('will', _pairs(one))}"
+    else:
+        words = f"job {record.id}, which may preempt others, is planned before them"
     state.bound[slot] = min(int(state.bound[slot]), found.start)  # nothing displaces it
     state.next_due = None
-    words = f"job {record.id} {name_victims('will', _pairs(one))}"
     new = plan.starts(gone)
     moved = new != old
     record_moves(state, event, Cause.PRIORITY, words, gone[moved], old[moved], new[moved])

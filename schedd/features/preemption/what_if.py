@@ -35,12 +35,10 @@ def start_by_preemption(
             published, records, plan, now, settings, part.by_preemptor.values(), part.preempted, part.refused
         )
     )
-    if not candidates:
-        return None
     size = plan.jobs.size
     rank, bound = np.zeros(size, np.int64), np.full(size, FOREVER)
     rank[: ranks.shape[0]] = ranks[:size]
-    bound[: published.promise.shape[0]] = published.promise[:size]
+    bound[: published.bound.shape[0]] = published.bound[:size]
     locked = [ahead.slot for job in part.by_preemptor if (ahead := published.ids.get(job)) is not None]
     released = released_resources(published.server.attributes, settings)
     found = find_preemption(
@@ -48,6 +46,9 @@ def start_by_preemption(
     )
     if found is None:
         return None
+    if not found.victims:
+        note = "jobs planned before it would move, and keep their promises"
+        return EarlierStart(found.start, found.takes, note)
     lost = sum(lost_work(one.method, one.cpus, found.start - one.record.run.started) for one in found.victims)
     victims = name_victims("would", [(one.record.id, one.method) for one in found.victims])
     note = f"{victims}: {lost:,} core-seconds of work lost"

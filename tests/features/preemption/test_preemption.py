@@ -174,6 +174,23 @@ def test_preemption_breaks_no_promise_of_a_waiting_job() -> None:
     assert cluster.start("next") == 1_900
 
 
+def test_planned_jobs_move_for_a_preemptor_before_any_is_preempted() -> None:
+    cluster = PreemptingCluster(nodes=2, targets={"queues": ["other"]}, more={"slack": 5_000})
+    cluster.submit("a", "1:ppn=4", 2_000)
+    cluster.submit("b", "1:ppn=4", 10_000, queue="other")
+    cluster.submit("next", "1:ppn=4", 1_000)
+    cluster.at(1_990)
+    # The target would be free 10 s later than the end of the job that runs.
+    cluster.submit("now", "1:ppn=4", 500, queue="urgent")
+    assert (cluster.start("now"), cluster.start("next"), cluster.planned("now")) == (2_000, 2_500, [])
+    assert cluster.orders() == []
+    state = cluster.engine.state
+    found = fork_plan(state, publish_snapshot(state)).what_if(hypothetical_job("urgent"), T + 1_990)
+    assert isinstance(found.answer, StartKnown)
+    cluster.at(2_100)
+    assert (cluster.runs("now"), cluster.breaches("next")) == ([2_000], [])
+
+
 def test_job_is_not_preempted_twice_within_the_rest() -> None:
     cluster = PreemptingCluster(rest=5_000, min_run=0)
     cluster.submit("long", "1:ppn=4", 20_000)
