@@ -400,6 +400,11 @@ def test_walltime_limits_count_requested_walltimes() -> None:
         (
             "USERCFG[ann] FLAGS=PREEMPTOR",
             "USERCFG[ann] FLAGS",
+            "translated: preemptors and targets of the table preemption",
+        ),
+        (
+            "USERCFG[DEFAULT] FLAGS=PREEMPTOR",
+            "USERCFG[DEFAULT] FLAGS",
             "blocker: running jobs are stopped for others only by",
         ),
         ("PREEMPTPOLICY REQUEUE", "PREEMPTPOLICY", "no matter: no job may preempt others"),
@@ -501,7 +506,8 @@ def test_qos_of_maui_become_levels_with_access_defaults_and_limits() -> None:
     assert finding_text(done, "QOSCFG[low] FLAGS").startswith("no matter: no job may preempt others")
     assert finding_text(done, "QOSCFG[high] QFLAGS") == "no matter: every job has a planned start"
     done_with = import_maui(f"{text}QOSCFG[high] QFLAGS=PREEMPTOR\n")
-    assert finding_text(done_with, "QOSCFG[low] FLAGS").startswith("blocker: running jobs are stopped")
+    assert finding_text(done_with, "QOSCFG[low] FLAGS").startswith("translated: preemptors and targets")
+    assert done_with.site["preemption"] == {"preemptors": {"qos": ["high"]}, "targets": {"qos": ["low"]}}
     assert finding_text(done, "QOSCFG[old]").startswith("no matter: no QDEF and no QLIST")
     assert finding_text(done, "QDEF").startswith("different: of several defaults the queue's goes first")
     assert not done.with_verdict(Verdict.BLOCKER)
@@ -571,7 +577,6 @@ def test_unsupported_maui_features_are_blockers() -> None:
         "NODEACCESSPOLICY",
         "USERCFG[ann] FSTARGET",
         "SRCFG[weekly]",
-        "PREEMPTPOLICY",
     ]
 
 
@@ -718,3 +723,24 @@ def test_unknown_moab_parameters_are_blockers() -> None:
 
 def test_moab_parameters_in_a_maui_cfg_are_reported() -> None:
     assert finding_text(import_maui("POWERPOLICY ONDEMAND\n"), "POWERPOLICY").startswith("blocker: ")
+
+
+def test_preemptors_preemptees_and_the_policy_become_the_table_preemption() -> None:
+    text = """
+    CLASSCFG[urgent] FLAGS=PREEMPTOR
+    USERCFG[ann] FLAGS=PREEMPTOR
+    CLASSCFG[batch] FLAGS=PREEMPTEE
+    GROUPCFG[students] FLAGS=PREEMPTEE
+    PREEMPTPOLICY SUSPEND
+    """
+    done = import_maui(text)
+    assert done.site["preemption"] == {
+        "preemptors": {"queues": ["urgent"], "users": ["ann"]},
+        "targets": {"queues": ["batch"], "groups": ["students"]},
+        "methods": ["suspend"],
+    }
+    assert finding_text(done, "PREEMPTPOLICY") == "translated: preemption.methods = suspend"
+    site_policy(done.site)
+    other = import_maui(text.replace("SUSPEND", "CANCEL"))
+    assert finding_text(other, "PREEMPTPOLICY").startswith("blocker: jobs are suspended, checkpointed or")
+    assert "methods" not in other.site["preemption"]

@@ -276,6 +276,32 @@ def test_default_preemption_matters_only_with_express_queues() -> None:
 
 
 @pytest.mark.parametrize(
+    ("order", "methods", "said"),
+    [
+        (
+            '"SCR"',
+            ["suspend", "checkpoint", "requeue"],
+            "translated: preemption.methods = suspend, check",
+        ),
+        ('"R"', ["requeue"], "translated: preemption.methods = requeue"),
+        ('"SD"', ["suspend"], "different: preemption.methods = suspend; jobs are never deleted"),
+        (
+            '"SCR 80 SC"',
+            ["suspend", "checkpoint", "requeue"],
+            "different: preemption.methods = suspend, che",
+        ),
+        ('"D"', None, "blocker: jobs are suspended, checkpointed or requeued"),
+    ],
+)
+def test_preempt_order_becomes_the_methods_of_preemption(
+    order: str, methods: list[str] | None, said: str
+) -> None:
+    done = import_sched(f"preemptive_sched: true ALL\npreempt_order: {order}\n")
+    assert finding_text(done, "preempt_order").startswith(said)
+    assert done.site.get("preemption", {}).get("methods") == methods
+
+
+@pytest.mark.parametrize(
     ("text", "setting", "said"),
     [
         ("strict_fifo: false ALL", "strict_fifo", "different: pbs_sched starts any job that fits now"),

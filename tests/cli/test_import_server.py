@@ -246,15 +246,23 @@ def test_server_limits_are_read_and_invalid_limits_are_blockers() -> None:
     assert attribute_finding(done, "max_user_run")[0] is Verdict.BLOCKER
 
 
-def test_an_express_queue_is_a_blocker() -> None:
+def test_express_queues_become_preemptors_and_the_other_queues_targets() -> None:
     queues = [
         ServerObject("queue", name, {"Priority": much}) for name, much in (("express", "150"), ("batch", "5"))
     ]
-    done = import_objects(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "150"}))
-    (blocker,) = done.with_verdict(Verdict.BLOCKER)
-    assert (blocker.file, blocker.setting) == ("queue express", "Priority = 150")
+    values = {"preempt_queue_prio": "150", "preempt_order": "SCR"}
+    done = import_objects(*queues, ServerObject("scheduler", "default", values))
+    assert not done.with_verdict(Verdict.BLOCKER)
+    differences = [(one.file, one.setting) for one in done.with_verdict(Verdict.DIFFERS)]
+    assert differences == [("queue express", "Priority = 150")]
+    assert done.site["preemption"] == {
+        "preemptors": {"queues": ["express"]},
+        "targets": {"queues": ["batch"]},
+        "methods": ["suspend", "checkpoint", "requeue"],
+    }
     done = import_objects(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "200"}))
     assert not done.with_verdict(Verdict.BLOCKER)
+    assert "preemption" not in done.site
 
 
 def test_disabled_and_unknown_attributes_are_reported() -> None:

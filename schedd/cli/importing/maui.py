@@ -15,6 +15,7 @@ from schedd.cli.importing.maui_node_sets import NODE_SETS, translate_node_sets
 from schedd.cli.importing.maui_nodes import translate_node_order, translate_nodes
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
 from schedd.cli.importing.maui_partitions import translate_partitions
+from schedd.cli.importing.maui_preemption import translate_preemption
 from schedd.cli.importing.maui_qos import translate_qos
 from schedd.cli.importing.maui_reservations import translate_reservations
 from schedd.cli.importing.maui_share_tree import SHARE_TREE
@@ -60,6 +61,7 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
     levels = translate_qos(weights, entries, done)
     scale_to_bounds(done)
     preempts = _may_preempt(entries)
+    translate_preemption(entries, done)
     nodes = [entry for entry in entries if entry.name == "NODECFG"]
     for entry in entries:
         if entry.name != "QOSCFG" or entry.index in levels:
@@ -130,6 +132,8 @@ def _translate_entry(
     elif name in ("NODECPUOVERCOMMITFACTOR", "NODEMEMOVERCOMMITFACTOR") and value in ("1", "1.0"):
         done.note(Verdict.NO_MATTER, entry.line, entry.setting, "1 gives nodes no more than they have")
     elif name in PARAMETERS:
+        if name in ("PREEMPTPOLICY", "PREEMPTIONPOLICY") and "preemption" in done.site:
+            return
         verdict, message = PARAMETERS[name]
         if value in OFF and verdict is not Verdict.NO_MATTER:
             verdict, message = Verdict.NO_MATTER, "it is off"

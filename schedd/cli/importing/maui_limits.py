@@ -1,6 +1,7 @@
 """Throttling policies of Maui, and what else the CFG lines of users, groups, accounts, queues and QOS say."""
 
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
+from schedd.cli.importing.maui_preemption import is_selected_by_preemption
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
 __all__ = ["CREDENTIALS", "NO_PREEMPTOR", "translate_credential"]
@@ -172,6 +173,8 @@ def _translate_attribute(
         done.note(Verdict.NO_MATTER, entry.line, setting, "it is empty")
     elif ("PREEMPT" in value.upper() or "PREEMPT" in name) and not preempts:
         done.note(Verdict.NO_MATTER, entry.line, setting, NO_PREEMPTOR)
+    elif name in ("FLAGS", "JOBFLAGS", "QFLAGS") and is_selected_by_preemption(entry, value, done):
+        done.note(Verdict.TRANSLATED, entry.line, setting, "preemptors and targets of the table preemption")
     elif "PREEMPT" in value.upper() or "PREEMPT" in name:
         done.note(Verdict.BLOCKER, entry.line, setting, _NO_PREEMPTION)
     elif name in ("PLIST", "PDEF"):

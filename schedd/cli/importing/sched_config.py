@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from schedd.cli.importing.preempt_order import methods_of_order
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.cli.importing.sched_fair_share import FAIR_SHARE_PARTS, translate_fair_share
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_options
@@ -165,6 +166,23 @@ def _preempt_prio(option: SchedOption, source: SchedConfig) -> None:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
 
 
+def _preempt_order(option: SchedOption, source: SchedConfig) -> None:
+    methods, left = methods_of_order(option.value)
+    if not source.on("preemptive_sched"):
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
+        return
+    if not methods:
+        message = "jobs are suspended, checkpointed or requeued for others, and never deleted"
+        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
+        return
+    source.done.table("preemption")["methods"] = methods
+    message = f"preemption.methods = {', '.join(methods)}"
+    if left:
+        source.done.note(Verdict.DIFFERS, option.line, option.name, f"{message}; {left}")
+    else:
+        source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
+
+
 def _preempting(option: SchedOption, source: SchedConfig) -> None:
     if source.on("preemptive_sched"):
         message = "running jobs are stopped for others only by the table preemption: see preemptive_sched"
@@ -285,7 +303,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     "preemptive_sched": _preemption,
     "preempt_prio": _preempt_prio,
     "preempt_queue_prio": _preempting,
-    "preempt_order": _preempting,
+    "preempt_order": _preempt_order,
     "preempt_sort": _preempting,
     "preempt_checkpoint": _preempting,
     "preempt_suspend": _preempting,

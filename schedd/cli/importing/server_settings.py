@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from schedd.cli.importing.preempt_order import methods_of_order
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.feature_list import feature_modules
 from schedd.policy.limits import parse_server_limits
@@ -137,14 +138,33 @@ def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> Non
     schedulers = [one for one in listed if one.kind == "scheduler"]
     bounds = [_int_or_none(one.values.get("preempt_queue_prio", "")) for one in schedulers]
     least = min((bound for bound in bounds if bound is not None), default=_EXPRESS)
+    express, others = [], []
     for one in listed:
-        priority = _int_or_none(one.values.get("Priority", "")) if one.kind == "queue" else None
-        if priority is not None and priority >= least:
-            message = (
-                f"an express queue (preempt_queue_prio {least}): with preemptive_sched in sched_config its "
-                "jobs stop others; here only with the queue in the preemptors of the table preemption"
-            )
-            done.note(Verdict.BLOCKER, 0, f"Priority = {priority}", message, one.location)
+        if one.kind != "queue":
+            continue
+        priority = _int_or_none(one.values.get("Priority", ""))
+        if priority is None or priority < least:
+            if not one.values.get("queue_type", "").lower().startswith("r"):
+                others.append(one.name)
+            continue
+        express.append(one.name)
+        message = (
+            f"an express queue (preempt_queue_prio {least}): in the preemptors of the table preemption, and "
+            "the other queues in its targets. Remove the table if preemptive_sched is off in sched_config"
+        )
+        done.note(Verdict.DIFFERS, 0, f"Priority = {priority}", message, one.location)
+    if not express:
+        return
+    table = done.table("preemption")
+    table.update({"preemptors": {"queues": express}, "targets": {"queues": others}})
+    for one in schedulers:
+        methods, left = methods_of_order(one.values.get("preempt_order", ""))
+        if methods:
+            table["methods"] = methods
+            message = f"preemption.methods = {', '.join(methods)}"
+            verdict = Verdict.DIFFERS if left else Verdict.TRANSLATED
+            done.note(verdict, 0, "preempt_order", f"{message}; {left}" if left else message, one.location)
+            break
 
 
 def _int_or_none(text: str) -> int | None:

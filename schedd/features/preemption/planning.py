@@ -189,9 +189,10 @@ class _Search:
                 fix_block(fork, one.free_from, HORIZON, run.kept, lambda *new: _add_to(fork, now, *new))
         fork.remove(slot, now)
         start = fork.place(slot, now, now + HORIZON)
-        if start > max(now, fork.ready(slot)):
+        # First past jobs of lower rank, as each job on its arrival, and then past any others.
+        for rank in (state.rank, self._rank) if start > max(now, fork.ready(slot)) else ():
             fork.displace_lower_ranked(
-                slot, self._rank, state.bound, now, until=now + HORIZON, most=_MOST_MOVED, sets=_MOST_SETS
+                slot, rank, state.bound, now, until=now + HORIZON, most=_MOST_MOVED, sets=_MOST_SETS
             )
         return fork.start(slot), fork.takes(slot) if start >= 0 else ()
 

@@ -11,8 +11,9 @@ from schedd.engine.lasting_facts import dump_lasting_facts
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.preemption.candidates import declares_checkpoint
 from schedd.features.preemption.state import preemption_state
+from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
-from schedd.wire import Event, NodeFacts, PreemptionDone, Resume, ServerFacts
+from schedd.wire import Event, JobFacts, NodeFacts, PreemptionDone, Resume, ServerFacts
 from tests.engine.cluster import T
 from tests.features.preemption.test_preemption import PreemptingCluster, hypothetical_job, random_events
 
@@ -296,3 +297,28 @@ def test_random_events_break_no_invariant_and_no_promise_by_a_suspension(seed: i
     cluster.at(60_000)
     assert [job.id for job in cluster.server.jobs.values() if job.state == "S"] == []
     assert preemption_state(cluster.engine.state).suspended == {}
+
+
+@pytest.mark.parametrize("seed", [17, 24, 64])
+def test_what_if_of_an_urgent_job_agrees_with_its_start_after_random_events(seed: int) -> None:
+    draw = random.Random(seed)
+    cluster = SuspendingCluster(
+        nodes=3,
+        min_run=draw.choice((0, 300)),
+        rest=2_000,
+        methods=draw.choice((["requeue"], ["suspend"], ["suspend", "requeue"])),
+        more={"slack": draw.choice((0, 600, 5_000))},
+    )
+    random_events(cluster, draw, draw.randrange(10, 50))
+    now, state = cluster.server.now, cluster.engine.state
+    resources = {
+        "nodes": f"{draw.choice((1, 1, 2))}:ppn={draw.choice((1, 2, 4))}",
+        "walltime": str(draw.choice((100, 500, 3_000))),
+        "mem": f"{draw.choice((1, 3, 6))}gb",
+    }
+    facts = JobFacts(id="", owner="ann@login", queue="urgent", submitted=now, resources=resources)
+    found = fork_plan(state, publish_snapshot(state)).what_if(facts, now)
+    assert isinstance(found.answer, StartKnown)
+    cluster.preempts = cluster.obeys = False
+    cluster.send(*cluster.server.submit(replace(facts, id="x"), 100))
+    assert cluster.start("x") == found.answer.placement.start - T

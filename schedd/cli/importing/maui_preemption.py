@@ -1,0 +1,70 @@
+"""Preemption in Maui and Moab, as the table preemption: PREEMPTOR, PREEMPTEE, and PREEMPTPOLICY."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from schedd.cli.importing.maui_entries import MauiEntry
+from schedd.cli.importing.result import ImportResult, Verdict
+
+__all__ = ["is_selected_by_preemption", "translate_preemption"]
+
+_SELECTORS: Final[Mapping[str, str]] = {
+    "USERCFG": "users",
+    "GROUPCFG": "groups",
+    "ACCOUNTCFG": "accounts",
+    "CLASSCFG": "queues",
+    "QOSCFG": "qos",
+}
+_ROLES: Final[Mapping[str, str]] = {"PREEMPTOR": "preemptors", "PREEMPTEE": "targets"}
+_ALL: Final = frozenset({"", "ALL", "BASE", "DEFAULT"})
+_POLICIES: Final[Mapping[str, str]] = {
+    "SUSPEND": "suspend",
+    "CHECKPOINT": "checkpoint",
+    "REQUEUE": "requeue",
+}
+
+
+def translate_preemption(entries: Sequence[MauiEntry], done: ImportResult) -> None:
+    """Write the table preemption, if jobs with a name of their own may preempt others."""
+    table: dict[str, dict[str, list[str]]] = {}
+    for entry in entries:
+        for role, selector in _roles(entry):
+            names = table.setdefault(role, {}).setdefault(selector, [])
+            if entry.index not in names:
+                names.append(entry.index)
+    if "preemptors" not in table:
+        return
+    done.table("preemption").update(table)
+    for entry in entries:
+        if entry.name in ("PREEMPTPOLICY", "PREEMPTIONPOLICY"):
+            _translate_policy(entry, done)
+
+
+def is_selected_by_preemption(entry: MauiEntry, flags: str, done: ImportResult) -> bool:
+    """Return whether the table preemption has all that these flags say."""
+    roles = {role for role, _ in _roles(entry)}
+    words = set(flags.upper().replace(":", ",").split(","))
+    return "preemption" in done.site and bool(roles) and words <= set(_ROLES)
+
+
+def _roles(entry: MauiEntry) -> Iterator[tuple[str, str]]:
+    """Yield the roles of the jobs of an entry, each with the name of the list that selects them."""
+    selector = _SELECTORS.get(entry.name)
+    if selector is None or entry.index.upper() in _ALL:
+        return
+    for name, _, value in entry.attributes():
+        if name in ("FLAGS", "JOBFLAGS", "QFLAGS"):
+            words = value.upper().replace(":", ",").split(",")
+            for word, role in _ROLES.items():
+                if word in words:
+                    yield role, selector
+
+
+def _translate_policy(entry: MauiEntry, done: ImportResult) -> None:
+    method = _POLICIES.get(entry.value.strip().upper())
+    if method is None:
+        message = f"jobs are suspended, checkpointed or requeued for others, never {entry.value.lower()}ed"
+        done.note(Verdict.BLOCKER, entry.line, entry.setting, message)
+        return
+    done.table("preemption")["methods"] = [method]
+    done.note(Verdict.TRANSLATED, entry.line, entry.setting, f"preemption.methods = {method}")

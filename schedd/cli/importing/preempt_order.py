@@ -1,0 +1,25 @@
+"""OpenPBS's ``preempt_order`` as methods of preemption."""
+
+from typing import Final
+
+__all__ = ["methods_of_order"]
+
+_METHODS: Final = {"S": "suspend", "C": "checkpoint", "R": "requeue"}
+
+
+def methods_of_order(text: str) -> tuple[list[str], str]:
+    """Return the methods of an order such as ``SCR 80 SC 50 S``, and what they do not express of it; empty:
+    nothing.
+
+    The first word is for jobs that have just begun. The others are for jobs with less of their walltime left,
+    in percent. ``D`` is deletion.
+    """
+    words = text.strip().strip("\"'").split()
+    letters = words[0].upper() if words else ""
+    found = [_METHODS[letter] for letter in letters if letter in _METHODS]
+    left = []
+    if "D" in letters:
+        left.append("jobs are never deleted for others")
+    if len(words) > 1:
+        left.append(f"it does not depend on the remaining walltime: {' '.join(words[1:])} has no effect")
+    return list(dict.fromkeys(found)), "; ".join(left)
