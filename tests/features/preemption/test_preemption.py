@@ -619,7 +619,7 @@ def test_random_events_break_no_invariant_and_no_promise_by_a_preemption(seed: i
     random_events(cluster, draw)
     causes = {cause for job in cluster.engine.state.records for cause in cluster.breaches(job)}
     assert Cause.PRIORITY.value not in causes
-    assert any(cluster.orders()) or seed
+    assert any(cluster.orders()) or seed != 1
 
 
 @pytest.mark.parametrize(
