@@ -142,7 +142,8 @@ def test_fork_copies_every_field_of_every_part(copied: Callable[[Plan], Plan], s
     # Otherwise it would equal an initial value.
     empty = _all_of(Plan([], 0))
     same = {name for name in before if before[name] == empty[name]}
-    assert same <= {"Slabs.most_chunks", "Shapes._spare"}, same
+    # A copy counts the fitting nodes again.
+    assert same <= {"Slabs.most_chunks", "Shapes._spare", "Shapes._named_counts"}, same
 
 
 @dataclass(eq=False)
