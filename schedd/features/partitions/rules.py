@@ -52,6 +52,9 @@ _STARTS_EXAMINED_EVERY_S: Final = 5
 _EXAMINED_AT_ONCE: Final = 50
 _EXAMINED_IN_QUEUE: Final = 500
 """The same under a queue policy, where it is only examined whether a job can start at once."""
+_CHOICES_PER_S: Final = 50
+"""Jobs that get another choice in one second, when others displace them: each costs some searches. The rest
+stays in its partition until it is examined."""
 _LEAST_GAIN_S: Final = 60
 """A planned job changes its partition for a start that is at least this much earlier."""
 _NEVER: Final = FOREVER + 1
@@ -151,7 +154,7 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
     if not table or record.slot < 0 or record.phase not in WAITING_PHASES:
         return None
     candidates = table.candidates(record.facts)
-    if len(candidates) < 2:
+    if len(candidates) < 2 or not _may_choose(state, record, candidates):
         return None
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
@@ -163,6 +166,17 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
             best, least = name, start
     _move_to(state, record, best)
     return None
+
+
+def _may_choose(state: EngineState, record: JobRecord, candidates: Sequence[str]) -> bool:
+    """Whether a partition may be chosen for a job now; one that had a choice may have to keep it."""
+    part = partition_state(state)
+    if part.chosen.get(record.id) not in candidates:
+        return True
+    if part.choice_second != state.now:
+        part.choice_second, part.choices = state.now, 0
+    part.choices += 1
+    return part.choices <= _CHOICES_PER_S
 
 
 def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int, bound: int) -> int:

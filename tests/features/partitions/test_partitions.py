@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from schedd.engine import Engine
 from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.partitions import rules
 from schedd.features.partitions.membership import OUTSIDE_ALL
 from schedd.features.partitions.rules import job_partition
 from schedd.model import Answer, Never, StartKnown
@@ -165,6 +166,26 @@ def test_free_nodes_of_another_partition_are_used_within_seconds(ahead: int) -> 
         cluster.at(at)
     assert partition(cluster, "3") == "b"
     assert cluster.runs("3") == [pytest.approx(1011, abs=6)]
+
+
+def test_many_displaced_jobs_cost_a_bounded_number_of_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_with({"sets": {"a": {"nodes": ["n1", "n2"]}, "b": {"nodes": ["n3", "n4"]}}})
+    for number in range(120):
+        cluster.submit(f"{number}", "2:ppn=4", walltime=100)
+    searched: list[str] = []
+
+    def count(state: Any, record: Any, name: str, *bounds: int) -> int:
+        searched.append(record.id)
+        return int(earliest_start(state, record, name, *bounds))
+
+    earliest_start = rules._earliest_start
+    monkeypatch.setattr(rules, "_earliest_start", count)
+    cluster.server.now += 1
+    cluster.send(
+        Reserve(id="r", time=cluster.server.now, name="all", start=T + 300, end=T + 400, everywhere=True)
+    )
+    assert 0 < len(searched) <= 3 * 50  # two partitions, and the part outside of both
+    assert not [job for job in cluster.engine.state.records.values() if job.answer is not None]
 
 
 def test_defaults_by_user_account_group_and_queue_and_the_name_of_the_queue() -> None:
