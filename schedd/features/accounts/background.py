@@ -68,7 +68,7 @@ class StoredLedger:
         self._name = cluster
 
     def add_rows(self, new: Sequence[LedgerRow]) -> None:
-        """See ``Ledger``."""
+        """See ``AccountsLedger``."""
         number = self._durable.cluster_number(self._name)
         if number is None:
             raise StoreError(f"nobody has led cluster {self._name} yet")
@@ -77,7 +77,7 @@ class StoredLedger:
     def rows(
         self, since: int, until: int, limit: int, *, account: str, user: str, before: int | None
     ) -> Sequence[LedgerRow]:
-        """See ``Ledger``."""
+        """See ``AccountsLedger``."""
         number = self._durable.cluster_number(self._name)
         if number is None:
             return ()
@@ -88,7 +88,7 @@ class StoredLedger:
     def charges(
         self, since: int, until: int, by: Sequence[str], *, account: str, user: str
     ) -> Sequence[ChargeTotal]:
-        """See ``Ledger``."""
+        """See ``AccountsLedger``."""
         number = self._durable.cluster_number(self._name)
         if number is None:
             return ()
@@ -103,7 +103,7 @@ class MemoryLedger:
         self._lock = threading.Lock()
 
     def add_rows(self, new: Sequence[LedgerRow]) -> None:
-        """See ``Ledger``."""
+        """See ``AccountsLedger``."""
         with self._lock:
             for one in new:
                 self._rows.setdefault(one.number, one)
@@ -113,7 +113,7 @@ class MemoryLedger:
     def rows(
         self, since: int, until: int, limit: int, *, account: str, user: str, before: int | None
     ) -> Sequence[LedgerRow]:
-        """See ``Ledger``."""
+        """See ``AccountsLedger``."""
         with self._lock:
             found = [
                 one
@@ -128,7 +128,7 @@ class MemoryLedger:
     def charges(
         self, since: int, until: int, by: Sequence[str], *, account: str, user: str
     ) -> Sequence[ChargeTotal]:
-        """See ``Ledger``."""
+        """See ``AccountsLedger``."""
         found: dict[tuple[str, str, str, str], list[LedgerRow]] = {}
         for one in self.rows(since, until, _IN_MEMORY, account=account, user=user, before=None):
             if one.kind in ("charge", "correction"):

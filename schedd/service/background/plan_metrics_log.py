@@ -83,28 +83,28 @@ class MemoryPlanMetricsLog:
         self._runs: deque[SearchRun] = deque(maxlen=_RUNS)
 
     def record_metrics(self, found: PlanMetricsSample) -> None:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         with self._lock:
             self._evaluations.append(found)
 
     def metrics(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[PlanMetricsSample]:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         with self._lock:
             last = {one.time // every: one for one in self._evaluations if since <= one.time < until}
         return list(last.values())[:limit]
 
     def last_search(self) -> int:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         with self._lock:
             return self._runs[-1].number if self._runs else 0
 
     def record_search(self, run: SearchRun) -> None:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         with self._lock:
             self._runs.append(run)
 
     def searches(self, limit: int, before: int | None = None) -> SearchPage:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         with self._lock:
             found = [run for run in reversed(self._runs) if before is None or run.number < before]
         return SearchPage(tuple(found[:limit]), found[limit - 1].number if len(found) > limit else None)
@@ -119,24 +119,24 @@ class StoredPlanMetricsLog:
         self._number: int | None = None
 
     def record_metrics(self, found: PlanMetricsSample) -> None:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         number = self._cluster()
         if number is not None:
             self._durable.store.save_plan_metrics(number, found)
 
     def metrics(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[PlanMetricsSample]:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         number = self._cluster()
         return self._durable.store.plan_metrics(number, since, until, limit, every) if number else []
 
     def last_search(self) -> int:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         number = self._cluster()
         last = self._durable.store.searches(number, None, 1) if number is not None else ()
         return last[0].number if last else 0
 
     def record_search(self, run: SearchRun) -> None:
-        """See ``Track``."""
+        """See ``PlanMetricsLog``."""
         number = self._cluster()
         if number is not None:
             report = SearchRecord(run.number, run.started, _RUN.dump_json(run).decode())
