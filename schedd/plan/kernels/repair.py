@@ -214,18 +214,21 @@ def find_gain(
             continue
         cols = needed(need, exclusive)
         while i < end:
+            if not one and best == ready and bound == latest:
+                return best, bound  # no other interval can widen this range
             row = fr.entries[T_ROW, i]
+            # the new interval must overlap the freed one, or nothing changed for the job
+            earliest = max(ready, fr.entries[T_LO, i] - dur + 1, fr.since[level, i])
+            last = min(latest, fr.entries[T_HI, i] - 1, fr.until[level, i] - dur)
             at = -1
             if (
                 fr.entries[T_LO, i] < latest + dur
                 and fr.entries[T_HI, i] > ready
                 and tb.rows[row, USABLE] > tb.ctl[LEAST_TIER]
+                and (one or best < 0 or earliest < best or last > bound)
             ):
                 at = index_in_set(tb.sets, tb.chunks[chunk0 + c, SET], tb.chunks[chunk0 + c, SET_LEN], row)
             if at >= 0:
-                # the new interval must overlap the freed one, or nothing changed for the job
-                earliest = max(ready, fr.entries[T_LO, i] - dur + 1, fr.since[level, i])
-                last = min(latest, fr.entries[T_HI, i] - 1, fr.until[level, i] - dur)
                 s, left = fit(tb, row, need, cols, earliest, dur, last)
                 if s < 0:
                     # Old measurements are upper bounds: only later placements are missing, since

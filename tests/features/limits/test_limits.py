@@ -1,5 +1,7 @@
 """Limits on what runs at once, kept at every moment of the plan."""
 
+from random import Random
+
 import pytest
 
 from schedd.engine import Engine
@@ -82,6 +84,29 @@ def test_every_form_of_limit_holds_in_the_plan(
     cluster.submit("3", owner="bob@login", group="", project="r", resources=memory)
     cluster.submit("4", owner="bob@login", group="maths", project="r", resources=memory)
     assert starts(cluster, *"1234") == expected
+
+
+def test_an_early_end_behind_a_long_queue_of_one_limit_costs_few_calls() -> None:
+    """Each waiting job moves, and its search must not visit every interval that the others freed."""
+    limit = {"limits": [{"what": "jobs", "who": "user", "amount": 8}]}
+    cluster = Cluster(nodes=20, cpus=16, site=limit, validate=False)
+    rng, events = Random(1), []
+    for i in range(200):
+        wanted = {
+            "nodes": f"1:ppn={rng.randint(1, 8)}",
+            "walltime": str(rng.choice([600, 1800, 3600, 7200])),
+        }
+        facts = JobFacts(id=f"{i}", owner="ann@x", queue="batch", submitted=T, resources=wanted)
+        events += cluster.server.submit(facts, rng.randint(10, 600))
+    cluster.send(*events)
+    before, moved = cluster.engine.state.generation, cluster.engine.state.changes[-1].number
+    cluster.server.now += min(
+        cluster.server.runtime[job.id] for job in cluster.server.jobs.values() if job.state == "R"
+    )
+    cluster.send(*cluster.server.ends())
+    moves = sum(c.slots.shape[0] for c in cluster.engine.state.changes if c.number > moved)
+    assert moves > 150
+    assert cluster.engine.state.generation - before <= 13
 
 
 def test_a_limit_of_one_queue_leaves_others_alone() -> None:
