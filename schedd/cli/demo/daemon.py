@@ -40,7 +40,9 @@ def main() -> int:
     clock = ScaledClock(arguments["start"], arguments["speed"], arguments["began"])
     mailbox = Mailbox(lambda: int(clock.now()))
     sender = f"schedd@{MAIL_DOMAIN}"
-    mail = NotifySettings(relay=f"127.0.0.1:{mailbox.port}", sender=sender, domains=(MAIL_DOMAIN,))
+    mail = NotifySettings(
+        relay=f"127.0.0.1:{mailbox.port}", sender=sender, domains=(MAIL_DOMAIN,), hourly=1_000
+    )
     settings = Settings(**arguments["settings"], notify=mail)
     configure_logging(settings.log)
     try:

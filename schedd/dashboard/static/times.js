@@ -11,7 +11,13 @@ const plain = new Intl.DateTimeFormat("en-GB", usual);
 const withYear = new Intl.DateTimeFormat("en-GB", { ...usual, year: "numeric" });
 const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "full", timeStyle: "long", hourCycle: "h23", timeZone });
 const yearOf = new Intl.DateTimeFormat("en-GB", { year: "numeric", timeZone });
-const thisYear = yearOf.format(Date.now());
+
+// The present time by the clock of the page's cluster or federation, which may differ from the browser's clock.
+export function present() {
+  const shown = Date.parse(document.querySelector("#pulse time")?.getAttribute("datetime") ?? "");
+  return shown || 1000 * Number(document.body?.dataset.now ?? 0) || Date.now();
+}
+const thisYear = yearOf.format(present());
 export const zone = utc ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 export const words = (ms) => (yearOf.format(ms) === thisYear ? plain : withYear).format(ms).replaceAll(",", "");
@@ -22,7 +28,7 @@ const day = new Intl.DateTimeFormat("en-CA", { year: "numeric", month: "2-digit"
 const dayNumber = (ms) => Date.parse(day.format(ms)) / 86400000;
 
 // `today 20:59`, `Fri 10:49` within six days, else with the date; as the commands write it.
-export function near(ms, now = Date.now()) {
+export function near(ms, now = present()) {
   const days = dayNumber(ms) - dayNumber(now);
   if (days === 0) return `today ${clock.format(ms)}`;
   return days > 0 && days <= 6 ? `${weekday.format(ms)} ${clock.format(ms)}` : words(ms);
@@ -33,9 +39,10 @@ export const localText = (text) =>
   text.replace(/(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d) UTC/g, (_, date, hour) => words(Date.parse(`${date}T${hour}Z`)));
 
 export function localise(root) {
+  const now = present();
   for (const element of root.querySelectorAll("time[datetime]")) {
     const moment = Date.parse(element.getAttribute("datetime"));
-    element.textContent = element.dataset.near === undefined ? words(moment) : near(moment);
+    element.textContent = element.dataset.near === undefined ? words(moment) : near(moment, now);
     element.title = full.format(moment);
   }
   for (const element of root.querySelectorAll('[title*=" UTC"]:not(time)')) element.title = localText(element.title);
