@@ -44,6 +44,8 @@ _LEAST_GAIN_S: Final = 60
 _STEP_S: Final = 60
 """Precision of the chosen walltime; a range is searched to 1/256 if that is longer."""
 _STEPS: Final = 8
+_CHOICES_PER_S: Final = 50
+"""Jobs that get another choice in one second, when others displace them: each costs some searches."""
 _NEVER: Final = FOREVER + 1
 
 
@@ -82,6 +84,8 @@ def choose(state: EngineState, record: JobRecord) -> JobRecord | None:
     alternatives, bounds = read_alternatives(resources), read_walltime_range(resources)
     if not alternatives and bounds is None:
         return None
+    if not _may_choose(state, record):
+        return None
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
         ready = max(ready, ready_after(state, record.behind))
@@ -96,6 +100,17 @@ def choose(state: EngineState, record: JobRecord) -> JobRecord | None:
         best = _longest_walltime(state, record, *bounds, ready, bound)
     moldable_state(state).chosen[record.id] = best
     return _refit(state, record)
+
+
+def _may_choose(state: EngineState, record: JobRecord) -> bool:
+    """Whether to choose for a job now; one that had a choice may have to keep it until it is examined."""
+    part = moldable_state(state)
+    if record.id not in part.chosen:
+        return True
+    if part.choice_second != state.now:
+        part.choice_second, part.choices = state.now, 0
+    part.choices += 1
+    return part.choices <= _CHOICES_PER_S
 
 
 def _refit(state: EngineState, record: JobRecord) -> JobRecord:

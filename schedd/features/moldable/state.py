@@ -16,6 +16,10 @@ class MoldableState:
     """By job: the walltime in seconds, or the number of the alternative."""
     examined: int = declared(NUMBER, default=0)
     """When better choices were last considered."""
+    choice_second: int = declared(NUMBER, default=0)
+    """The last second in which a choice was made again for a job that had one, and"""
+    choices: int = declared(NUMBER, default=0)
+    """how many such choices were made in it."""
 
 
 def moldable_state(state: EngineState) -> MoldableState:
