@@ -2,12 +2,18 @@
 
 import smtplib
 from email.message import EmailMessage
+from itertools import islice
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from schedd.cli.demo.mailbox import Mailbox
 from schedd.cli.demo.qsub import make_parser, qsub_words
 from schedd.cli.demo.qsub_options import SubmissionError, read_submission
+from schedd.cli.demo.run import _endless_arrivals
+from schedd.cli.demo.steady import SteadyWorkload
+from server_adapter.emulator import JobOrder
 
 SCRIPT = """#!/bin/sh
 #PBS -N from-script -l nodes=1:ppn=2
@@ -81,3 +87,14 @@ def test_mailbox_keeps_messages_newest_first() -> None:
         ("first", "ann@x", 1_000),
     ]
     assert mailbox.mails[1].text.splitlines() == [".a line with a dot", "and žluť"]
+
+
+@pytest.mark.parametrize(
+    "resources", [{"nodes": "1"}, {"nodes": "1", "walltime": "60"}, {"select": "4:ncpus=16"}, {}]
+)
+def test_submitted_jobs_do_not_end_the_arrivals(resources: dict[str, str]) -> None:
+    waiting = SimpleNamespace(order=JobOrder(user="user1", resources=resources), started=None)
+    cluster = SimpleNamespace(now=0.0, live_jobs=lambda: [waiting])
+    trial = SimpleNamespace(server=SimpleNamespace(cluster=cluster), feed=SimpleNamespace(begin=0.0))
+    found = list(islice(_endless_arrivals(SteadyWorkload(2, 4, 3, 1), cast("Any", trial)), 60))
+    assert found[-1].at > 0

@@ -316,7 +316,9 @@ def _endless_arrivals(workload: SteadyWorkload, trial: EmulatorTrial) -> Iterato
     cluster = trial.server.cluster
 
     def waiting() -> tuple[int, float]:
-        orders = [job.order for job in cluster.live_jobs() if job.started is None]
+        # Jobs from outside have no outcome yet, and any request: they do not take the workload's place.
+        waits = (job.order for job in cluster.live_jobs() if job.started is None)
+        orders = [order for order in waits if order.outcome is not None]
         return len(orders), sum(map(core_seconds, orders))
 
     return workload.arrivals(waiting, lambda: cluster.now - trial.feed.begin)
