@@ -28,6 +28,8 @@ class CarriedJob:
     published_start: int = -1
     published_at: int = 0
     started: int = -1
+    suspended_since: int = -1
+    suspended_s: int = 0
     quarantine: str = ""
     returns: int = 0
     refusal: str = ""

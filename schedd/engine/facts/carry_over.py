@@ -16,7 +16,8 @@ def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
     published = int(state.published_start[slot]) if there else -1
     out = record.phase is Phase.DISPATCHED
     counts = record.eligible_since >= 0 or promised < FOREVER or published >= 0 or out
-    if not (counts or record.quarantine or record.breaches or record.back_off.returns):
+    paused = record.run.seconds_suspended(state.now) > 0 or record.run.suspended_since >= 0
+    if not (counts or paused or record.quarantine or record.breaches or record.back_off.returns):
         return None
     return CarriedJob(
         promised=promised,
@@ -27,6 +28,8 @@ def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
         published_start=published,
         published_at=int(state.published_at[slot]) if there else 0,
         started=record.run.started,
+        suspended_since=record.run.suspended_since,
+        suspended_s=record.run.suspended_s,
         quarantine=record.quarantine,
         returns=record.back_off.returns,
         refusal=record.back_off.refusal,

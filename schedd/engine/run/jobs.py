@@ -32,7 +32,13 @@ from schedd.engine.place.placement import (
 )
 from schedd.engine.rank.promises import end_promise, judge_restored, record_move
 from schedd.engine.rank.ranking import advance_job, set_rank
-from schedd.engine.run.running import AHEAD, check_for_foreign_start, on_running_job_altered, start_running
+from schedd.engine.run.running import (
+    AHEAD,
+    check_for_foreign_start,
+    on_running_job_altered,
+    restore_suspensions,
+    start_running,
+)
 from schedd.model import FOREVER, NodeState, Request
 from schedd.plan.columns import PLANNED
 from schedd.plan.shapes import shape_key
@@ -100,6 +106,8 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
         if state.now + AHEAD >= started > state.first_snapshot >= 0:
             check_for_foreign_start(state, event, record, started, facts.by)
         start_running(state, event, record, started, facts.shares)
+        if kept is not None and kept.started == state.records[facts.id].run.started:
+            restore_suspensions(state, event, facts.id, kept.suspended_since, kept.suspended_s)
         if kept is not None and kept.started >= 0:  # its promise was judged when it started
             record = state.records[facts.id]
             if record.run.started == kept.started and record.slot >= 0:

@@ -33,6 +33,7 @@ __all__ = [
     "fix_until",
     "hold_new_node",
     "on_running_job_altered",
+    "restore_suspensions",
     "start_running",
     "walltime_to_set",
 ]
@@ -94,6 +95,22 @@ def start_running(
 
 def _current_run(state: EngineState, started: int, letter: str) -> CurrentRun:
     return CurrentRun(started).with_letter(letter, state.now)
+
+
+def restore_suspensions(state: EngineState, event: str, job: str, since: int, seconds: int) -> None:
+    """Count the suspensions of a run that were known before the plan was rebuilt: the present one, from
+    ``since`` (-1: none), and the ``seconds`` of past ones.
+    """
+    if since < 0 and not seconds:
+        return
+    record = state.records[job]
+    before = replace(record.run, suspended_since=min(since, state.now), suspended_s=seconds)
+    run = before.with_letter(record.facts.state, state.now)
+    record = state.store_record(
+        apply_step(record, Step.RUN_AGAIN, facts=record.facts, understood=record.understood, run=run)
+    )
+    fix_shares(state, record)
+    displace_for(state, [record.slot], event, Cause.OVERRUN, f"job {job} was suspended before")
 
 
 def walltime_to_set(record: JobRecord) -> int | None:
@@ -216,7 +233,7 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     facts = replace(facts, shares=shares, started=started, state=letter)
     same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started
     run = record.run.with_letter(letter, state.now)
-    went_on = run.suspended_s != record.run.suspended_s
+    went_on = record.run.suspended_since >= 0 and letter != "S"
     if same_place and understood.walltime == record.understood.walltime and not went_on:
         state.store_record(apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=run))
         return

@@ -7,7 +7,7 @@ with this start. Of alternatives, the one with the earliest end is planned.
 from dataclasses import replace
 from typing import Final
 
-from schedd.dialect import format_walltime
+from schedd.dialect import find_dialect, format_walltime
 from schedd.dialect.moldable import is_moldable, read_alternatives, read_walltime_range, with_walltime
 from schedd.engine.component.placement_hooks import unmovable_jobs
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
@@ -52,9 +52,14 @@ _NEVER: Final = FOREVER + 1
 # ---- what is planned of a request -------------------------------------------------------------------
 
 
+def _is_moldable(facts: JobFacts) -> bool:
+    """Return whether the request may leave a choice that can be set on the server at the start."""
+    return is_moldable(facts.resources) and find_dialect(facts.family).is_shrinkable(facts.resources)
+
+
 def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
     """The facts of a job with the chosen walltime or alternative in its request."""
-    if not is_moldable(facts.resources):
+    if not _is_moldable(facts):
         return facts
     return _with_choice(facts, moldable_state(state).chosen.get(facts.id))
 
@@ -79,7 +84,7 @@ def _with_choice(facts: JobFacts, choice: int | None) -> JobFacts:
 def choose(state: EngineState, record: JobRecord) -> JobRecord | None:
     """Choose for an unplaced job. Returns its record with the request that is planned."""
     resources = record.facts.resources
-    if not is_moldable(resources) or record.slot < 0 or record.phase not in WAITING_PHASES:
+    if not _is_moldable(record.facts) or record.slot < 0 or record.phase not in WAITING_PHASES:
         return None
     alternatives, bounds = read_alternatives(resources), read_walltime_range(resources)
     if not alternatives and bounds is None:
@@ -239,7 +244,7 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
 def lengthen(state: EngineState, record: JobRecord) -> JobRecord | None:
     """Give a due job with a shortened walltime as much of its range as fits before the jobs planned next."""
     facts, plan, slot = record.facts, state.plan, record.slot
-    if not is_moldable(facts.resources) or read_alternatives(facts.resources) or state.policy is not None:
+    if not _is_moldable(facts) or read_alternatives(facts.resources) or state.policy is not None:
         return None
     bounds, walltime, start = (
         read_walltime_range(facts.resources),
@@ -283,7 +288,7 @@ def describe_choice(published: PlanSnapshot, record: JobRecord) -> list[str]:
     """A remark about the walltime or the alternative that is planned."""
     del published
     resources, walltime = record.facts.resources, record.understood.walltime
-    if not is_moldable(resources) or record.phase is Phase.RUNNING:
+    if not _is_moldable(record.facts) or record.phase is Phase.RUNNING:
         return []
     request = record.understood.request
     if read_alternatives(resources) and request is not None:
@@ -299,7 +304,7 @@ def describe_choice(published: PlanSnapshot, record: JobRecord) -> list[str]:
 def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
     """A hypothetical job with each of its alternatives, or with walltimes of its range, longest first."""
     del published
-    if not is_moldable(facts.resources):
+    if not _is_moldable(facts):
         return []
     if alternatives := read_alternatives(facts.resources):
         return [replace(facts, resources=one) for one in alternatives]

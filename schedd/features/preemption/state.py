@@ -180,6 +180,10 @@ def limit_moments(part: PreemptionState, now: int, _: int) -> None:
     """Let no past preemption be in the future when the clock was set back."""
     part.preempted = {job: min(at, now) for job, at in part.preempted.items()}
     part.refused = {job: min(at, now) for job, at in part.refused.items()}
+    part.suspended = {
+        job: replace(one, since=min(one.since, now), retry=min(one.retry, now))
+        for job, one in part.suspended.items()
+    }
     part.exposed_until = min(part.exposed_until, now)
 
 

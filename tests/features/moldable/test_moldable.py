@@ -177,3 +177,15 @@ def test_the_choice_is_that_of_a_plain_search(gaps: list[tuple[int, int]], least
     else:
         assert cluster.start("1") == start
         assert min(most, last - start) - 60 <= walltime <= min(most, last - start)
+
+
+@pytest.mark.parametrize(
+    ("family", "name"), [("torque", "min_walltime"), ("openpbs", "minwclimit"), ("openpbs", "trl")]
+)
+def test_a_walltime_that_the_server_would_not_get_is_not_planned(family: str, name: str) -> None:
+    cluster = Cluster()
+    cluster.reserve("r", "n1", start=1000, end=3000)
+    cluster.submit("before", walltime=100)
+    value = "1@200:2@100" if name == "trl" else "200"
+    cluster.submit("1", "1:ppn=4", 2000, resources={name: value}, family=family)
+    assert cluster.record("1").understood.walltime == 2000

@@ -13,7 +13,7 @@ from schedd.features.preemption.candidates import declares_checkpoint
 from schedd.features.preemption.state import preemption_state
 from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
-from schedd.wire import Event, JobFacts, NodeFacts, PreemptionDone, Resume, ServerFacts
+from schedd.wire import ClockSet, Event, JobFacts, NodeFacts, PreemptionDone, Resume, ServerFacts
 from tests.engine.cluster import T
 from tests.features.preemption.test_preemption import PreemptingCluster, hypothetical_job, random_events
 
@@ -322,3 +322,45 @@ def test_what_if_of_an_urgent_job_agrees_with_its_start_after_random_events(seed
     cluster.preempts = cluster.obeys = False
     cluster.send(*cluster.server.submit(replace(facts, id="x"), 100))
     assert cluster.start("x") == found.answer.placement.start - T
+
+
+@pytest.mark.parametrize("moment", [1_400, 1_800])
+def test_suspended_time_is_no_walltime_after_the_state_was_rebuilt(moment: int) -> None:
+    cluster = SuspendingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=4", 500, queue="urgent")
+    cluster.at(moment)
+    engine = cluster.engine
+    facts = b"".join(dump_lasting_facts(engine.state))
+    cluster.engine, unread = type(engine).from_facts(facts, engine.state.settings)
+    assert unread == []
+    cluster.send(cluster.server.snapshot())
+    cluster.at(2_000)
+    assert (cluster.resumed_at("long"), cluster.end("long")) == ([1_500], 10_500)
+
+
+def test_job_that_goes_on_in_the_second_of_its_suspension_holds_its_nodes() -> None:
+    cluster = SuspendingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=2", 500, queue="urgent")
+    cluster.send(*cluster.server.resume("long"))
+    plan, slot = cluster.engine.state.plan, cluster.record("long").slot
+    assert (plan.start(slot), cluster.end("long")) == (T, 10_000)
+
+
+def test_refused_resume_is_tried_again_when_the_clock_was_set_back() -> None:
+    cluster = SuspendingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    cluster.resumes = False
+    cluster.at(1_100)
+    (order,) = cluster.resumptions()
+    cluster.send(*cluster.resume_outcome(order, "no such signal"))
+    cluster.server.now -= 1_000
+    cluster.send(ClockSet(id="c", time=cluster.server.now))
+    cluster.send(cluster.server.snapshot())
+    cluster.at(400)
+    assert len(cluster.resumptions()) > 1
