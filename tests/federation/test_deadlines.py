@@ -88,8 +88,8 @@ def test_submit_command_sends_the_deadline(
         told = capsys.readouterr().out
         assert main([*words, "--by", "2100-01-01T00:00"]) == 0
         assert main([*words, "--by", "one day"]) == 2
-    assert told.splitlines()[0].endswith("DEADLINE")
-    assert told.splitlines()[1].endswith(" late")
+    assert told.splitlines()[0].split() == ["CLUSTER", "PLANNED", "END", "DEADLINE", "START"]
+    assert " late  Planned " in told.splitlines()[1]
     assert "no time; write" in capsys.readouterr().err
     (deadline,) = (one.deadline for one in harness.federation.jobs.by_id.values())
     assert deadline is not None

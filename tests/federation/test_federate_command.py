@@ -22,7 +22,7 @@ def test_leader_freezes_old_objects_for_garbage_collection(tmp_path: Path) -> No
     app, stopping = FastAPI(), threading.Event()
     app.state.federation = None
     leading = threading.Thread(
-        target=_lead_federation, args=(settings, {"north": "x"}, app, stopping, Supervisor())
+        target=_lead_federation, args=(settings, {"north": "x"}, app, stopping, Supervisor(), time.time)
     )
     leading.start()
     try:

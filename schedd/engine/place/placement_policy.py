@@ -3,8 +3,8 @@
 from schedd.engine.component.placement_hooks import rearrange_nodes
 from schedd.engine.facts.records import Cause, JobRecord, PlacementChoice
 from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.node_preferences import move_to_better_nodes
-from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.rank.promises import record_plan_moves
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.plan.latest_starts import latest_starts
@@ -36,7 +36,8 @@ def place_by_site_policy(
     others = None
     if edf:
         patience, use = state.settings.search_patience, state.walltime_use.share
-        latest = latest_starts(plan, last_starts_on_hold(state), columns, state.now, patience, use)
+        # An earlier deadline goes before: a start that was just published does not hold here.
+        latest = latest_starts(plan, last_starts(state), columns, state.now, patience, use)
         others = DisplaceableJobs(latest, state.rank)
     weights = CriterionWeights(parse_criteria(state.settings.criteria))
     found = choose_placement(plan, slot, columns, now, now + HORIZON, weights, others)

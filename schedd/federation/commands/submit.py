@@ -287,14 +287,15 @@ def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
     """One line for each cluster: start, end, and the reason where there is no start. Columns on deadline and
     costs if the job has them.
     """
-    heads = ["CLUSTER", "START", "PLANNED END"]
+    heads = ["CLUSTER", "PLANNED END"]
     dated, priced = any(row.late_by is not None for row in rows), any(row.cost is not None for row in rows)
-    heads += ["DEADLINE"] * dated + ["COST"] * priced
+    # The longest column is the last one: a narrow terminal cuts it off.
+    heads += ["DEADLINE"] * dated + ["COST"] * priced + ["START"]
     lines = []
     for row in rows:
         if row.start is None:
             why = f"Never: {row.why}" if row.never else f"No start: {row.why}"
-            lines.append((row.cluster, why, *["-"] * (len(heads) - 2)))
+            lines.append((row.cluster, *["-"] * (len(heads) - 2), why))
             continue
         start = describe_start(offered_start_facts(row), now).text(
             lambda moment: format_near_time(moment, now)
@@ -302,7 +303,7 @@ def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
         end = format_near_time(row.end, now) if row.end is not None else "not known"
         more = [_format_lateness(row.late_by)] * dated
         more += ["-" if row.cost is None else f"{row.cost:,.2f}"] * priced
-        lines.append((row.cluster, start, end, *more))
+        lines.append((row.cluster, end, *more, start))
     return format_table(tuple(heads), lines)
 
 

@@ -36,6 +36,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "expected": "schedd accuracy",
     "failing_together": "pbsnodes -a; find what the failing jobs have in common, such as a file system",
     "foreign": "stop the other scheduler, then schedd resume CLUSTER",
+    "feature": _DAEMON_LOG,
     "formula": "schedd policy",
     "licence": "run the licence's command by hand",
     "limit": "qmgr -c 'print server'",
@@ -54,6 +55,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "settings": "schedd config check, then systemctl reload schedd",
     "snapshot": _ADAPTER_LOG,
     "starts_refused": _ADAPTER_LOG,
+    "suspension": "qsig -s resume JOB",
     "unanswered": _ADAPTER_LOG,
     "unknown_job": "",
 }
