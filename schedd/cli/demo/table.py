@@ -11,9 +11,9 @@ _HEAD_EVERY = 24
 _SAME_WEEK_S = 6 * 86_400
 _COLUMNS = (
     ("clock", 9),
-    ("job", 10),
+    ("job", 12),
     ("", 7),
-    ("asks for", 16),
+    ("asks for", 14),
     ("planned", 9),
     ("promise/result", 14),
     ("nodes", 9),
