@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are made often: an ``__init__`` that takes a fifth of the time.
+"""Frozen dataclasses that are made often: an ``__init__`` that takes half of the time.
 
 The ``__init__`` of a frozen dataclass sets each field by ``object.__setattr__``, since the class forbids
 plain assignment. For records with many fields this was a tenth of the engine's processor time.

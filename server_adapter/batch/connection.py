@@ -66,6 +66,14 @@ class BatchConnection(ABC):
         own, peer = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
         return peer_owner_id(own[:2], peer[:2])
 
+    @abstractmethod
+    async def request(self, request: BatchRequest) -> Reply:
+        """Send a request and return the reply.
+
+        Raises `ServerRefusedError` (the connection stays usable), `RequestForbiddenError`,
+        `StaleConnectionError`, `ServerUnreachableError`, `ProtocolError`.
+        """
+
     async def close(self) -> None:
         """Disconnect and close; never raises for a peer that has gone already."""
         if self.usable:

@@ -114,8 +114,8 @@ class EngineSettings:
     publish_pause: int = 0
     """Minimum time between two publications for one job; a site gets ``SITE_PUBLISH_PAUSE``."""
     publish_hold: int = 0
-    """For so long after its publication, searches, backfilling and newcomers do not delay a start; a site
-    gets ``SITE_PUBLISH_HOLD``.
+    """Seconds after its publication in which searches and backfilling do not delay a start; a site gets
+    ``SITE_PUBLISH_HOLD``.
     """
     publish_rate: int = 500
     """Maximum number of attribute writes per second."""

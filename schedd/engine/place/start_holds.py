@@ -1,9 +1,9 @@
-"""Hold of published starts: for some minutes no search, backfilling or newcomer delays a start that was
-published just now.
+"""Hold of published starts: for some minutes no search and no backfilling delays a start that was published
+just now.
 
 The plan may delay a job within its promise at any event. Without a hold a start was published, and a newcomer
-took its place seconds later. Jobs of higher rank are not bound by a hold, nor are outages and overruns, which
-leave no choice. A hold never forbids the present planned start.
+took its place seconds later. A hold does not bind jobs of higher rank, jobs with an earlier deadline (if the
+site places by deadline), outages, and overruns. It never forbids the present planned start.
 """
 
 from typing import TYPE_CHECKING

@@ -6,18 +6,15 @@ until the victims are gone. *Over*: the preemptor starts as any other job.
 """
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from schedd.engine.component.hook_values import PreemptedRun
-from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import displace_for, move_and_displace, replan, replan_displaced
 from schedd.engine.rank.promises import record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
-from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import (
     earliest_preemption,
     find_candidates,
@@ -28,6 +25,7 @@ from schedd.features.preemption.candidates import (
     may_begin,
     permitted_methods,
 )
+from schedd.features.preemption.descriptions import name_victims, victim_methods
 from schedd.features.preemption.planning import (
     Arrangement,
     EndedRun,
@@ -43,7 +41,6 @@ from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import (
     PlannedPreemption,
     PreemptionState,
-    PublishedPreemptions,
     Victim,
     preemption_state,
 )
@@ -57,26 +54,19 @@ from schedd.features.preemption.suspensions import (
 )
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED
-from schedd.policy.site import site_policy
-from schedd.wire import JobDeleted, JobEnded, JobFacts, Preempt, PreemptionDone, PreemptionMethod
+from schedd.wire import JobDeleted, JobEnded, Preempt, PreemptionDone
 
 __all__ = [
     "apply_settings",
     "awaits_preemption",
-    "block_names",
     "block_slots",
-    "charged_jobs",
-    "count_run",
-    "describe_preemption",
     "follow_preemptions",
     "forget_job",
     "forget_past",
     "gets_no_promise",
     "goes_last",
     "has_failed",
-    "is_being_preempted",
     "leave_preemption",
-    "name_victims",
     "next_step",
     "note_outcome",
     "note_preemptor",
@@ -93,9 +83,6 @@ _POSTPONED_BY_S: Final = 10
 """A preemptor whose victims are late is moved by this time."""
 _GIVEN_UP_AFTER_S: Final = 600
 """A preemption is undone if a victim still runs this long after its decision and grace."""
-_NAMED: Final = 5
-_RATE_HALF_LIFE_S: Final = 7 * 86_400
-"""Past runs count half as much in the rate of preemptions after this time."""
 
 
 def _settings(state: EngineState) -> PreemptionSettings:
@@ -258,7 +245,7 @@ def _put_into_plan(
     if victims:
         one = PlannedPreemption(preemptor=record.id, start=found.start, victims=victims, blocks=blocks)
         preemption_state(state).planned[record.id] = one
-        words = f"job {record.id} {name_victims('will', _pairs(one))}"
+        words = f"job {record.id} {name_victims('will', victim_methods(one))}"
     else:
         words = f"job {record.id}, which may preempt others, is planned before them"
     state.bound[slot] = min(int(state.bound[slot]), found.start)  # nothing displaces it
@@ -267,38 +254,6 @@ def _put_into_plan(
     moved = new != old
     record_moves(state, event, Cause.PRIORITY, words, gone[moved], old[moved], new[moved])
     record_move(state, event, Cause.PRIORITY, words, slot, before, found.start)
-
-
-_VERBS: Final[Mapping[PreemptionMethod, tuple[str, str, str]]] = {
-    "suspend": ("suspend", "suspends", "suspended"),
-    "checkpoint": ("checkpoint", "checkpoints", "checkpointed"),
-    "requeue": ("preempt", "preempts", "preempted"),
-}
-"""By method its verb: the infinitive, the third person, and the participle."""
-
-
-def name_victims(auxiliary: str, victims: Iterable[tuple[str, PreemptionMethod]]) -> str:
-    """Return what happens to these jobs: *will preempt job 1, and will suspend job 2*; without an auxiliary
-    *preempts job 1, and suspends job 2*.
-    """
-    by_method: dict[PreemptionMethod, list[str]] = {}
-    for job, method in victims:
-        by_method.setdefault(method, []).append(job)
-    found = []
-    for method, jobs in by_method.items():
-        infinitive, present, _ = _VERBS[method]
-        found.append(f"{auxiliary + ' ' + infinitive if auxiliary else present} {name_jobs(jobs)}")
-    return ", and ".join(found)
-
-
-def _pairs(one: PlannedPreemption) -> list[tuple[str, PreemptionMethod]]:
-    return [(victim.job, victim.method) for victim in one.victims]
-
-
-def name_jobs(names: Sequence[str]) -> str:
-    """Return the first of these jobs, and the number of the others."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"job{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
 
 
 def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> None:
@@ -595,56 +550,6 @@ def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:
             part.refused[victim.job] = state.now
 
 
-def is_being_preempted(state: EngineState, record: JobRecord) -> bool:
-    """Return whether the run of a job was ordered to end, even if its preemption was undone since."""
-    return preemption_state(state).ordered.get(record.id) == record.run.started
-
-
-def charged_jobs(state: EngineState, record: JobRecord) -> Sequence[JobFacts] | None:
-    """Return the jobs whose owners are charged with a preempted run; None: its own, as for every run."""
-    charged = _settings(state).charged
-    if charged == "owner" or record.id not in state.records or not is_being_preempted(state, record):
-        return None
-    for one in preemption_state(state).planned.values() if charged == "preemptor" else ():
-        preemptor = state.records.get(one.preemptor)
-        if preemptor is not None and _has_victim(one, record):
-            return (preemptor.facts,)
-    return ()
-
-
-def _has_victim(one: PlannedPreemption, record: JobRecord) -> bool:
-    return any(_is_run_of(victim, record) for victim in one.victims)
-
-
-def _is_run_of(victim: Victim, record: JobRecord) -> bool:
-    return victim.job == record.id and victim.started == record.run.started
-
-
-def count_run(state: EngineState, record: JobRecord, at: int) -> None:
-    """Count a run that ended: the work lost by a preemption, and the rate of preemptions."""
-    part, settings = preemption_state(state), _settings(state)
-    if not may_be_preempted(state, settings, record.facts):
-        return
-    seconds = max(0, at - record.run.started)
-    kept = 0.5 ** (max(0, at - part.exposed_until) / _RATE_HALF_LIFE_S)
-    part.exposed_runs, part.exposed_s = part.exposed_runs * kept, part.exposed_s * kept + seconds
-    part.exposed_until = max(at, part.exposed_until)
-    if record.id in state.records and is_being_preempted(state, record):  # else it has ended
-        part.count += 1
-        part.exposed_runs += 1
-        checkpointed = _is_checkpointed(part, record)
-        part.lost += 0 if checkpointed else sum(share.cpus for share in record.facts.shares) * seconds
-
-
-def _is_checkpointed(part: PreemptionState, record: JobRecord) -> bool:
-    """Return whether the run of a job ends by a checkpoint."""
-    return record.id in part.checkpoints or any(
-        _is_run_of(victim, record) and victim.method == "checkpoint"
-        for one in part.planned.values()
-        for victim in one.victims
-    )
-
-
 def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """Forget a job that is gone from the server."""
     part = preemption_state(state)
@@ -701,47 +606,3 @@ def block_slots(state: EngineState) -> list[int]:
     part = preemption_state(state)
     blocks = [block for one in part.planned.values() for block in one.blocks]
     return blocks + [one.kept for one in part.suspended.values() if one.kept >= 0]
-
-
-def block_names(state: EngineState) -> dict[int, str]:
-    """Return names for these slots."""
-    part = preemption_state(state)
-    names = {
-        block: f"preemption for {one.preemptor}" for one in part.planned.values() for block in one.blocks
-    }
-    return names | {one.kept: f"suspended job {one.job}" for one in part.suspended.values() if one.kept >= 0}
-
-
-def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]:
-    """Return what readers of a job are told: whom it preempts, or by whom and when it is preempted."""
-    known = published.part(PublishedPreemptions)
-    found = []
-    one = known.by_preemptor.get(record.id)
-    if one is not None:
-        victims = name_victims("will" if one.asked < 0 else "", _pairs(one))
-        found.append(f"{victims}: {one.lost:,} core-seconds of work lost")
-    one = known.by_victim.get(record.id)
-    if one is not None and record.phase is Phase.RUNNING and _has_victim(one, record):
-        when = format_moment(one.start)
-        method = next(victim.method for victim in one.victims if _is_run_of(victim, record))
-        after = "goes on afterwards" if method == "suspend" else "returns to its queue"
-        found.append(f"it will be {_VERBS[method][2]} for job {one.preemptor} by {when}, and {after}")
-    elif record.id in known.suspended:
-        paused = known.suspended[record.id]
-        words = f"it is suspended for job {paused.preemptor} since {format_moment(paused.since)}"
-        if paused.returns >= 0:
-            words += f", and is planned to go on at {format_moment(paused.returns)}"
-        found.append(words)
-    elif record.phase is Phase.RUNNING and known.rate > 0:
-        settings = site_policy(published.settings.site).part(PreemptionSettings)
-        run = record.run
-        left = run.started + record.understood.walltime + run.suspended_s - published.as_of
-        if (
-            may_be_preempted(published, settings, record.facts)
-            and (percent := round(100 * known.risk(left))) > 0
-        ):
-            found.append(f"a risk of {percent} % of being preempted before its end, by the past week's rate")
-    elif record.id in known.preempted and record.phase is not Phase.RUNNING:
-        when = format_moment(known.preempted[record.id])
-        found.append(f"it was preempted at {when}, and its work is lost")
-    return found

@@ -5,8 +5,8 @@ import numpy as np
 from schedd.engine.component.hook_values import EarlierStart
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import find_candidates, is_preemptor, lost_work
+from schedd.features.preemption.descriptions import name_victims
 from schedd.features.preemption.planning import PlanAtNow, find_preemption
-from schedd.features.preemption.rules import name_victims
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PublishedPreemptions
 from schedd.features.preemption.suspensions import released_resources

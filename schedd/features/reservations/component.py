@@ -15,7 +15,6 @@ from schedd.features.reservations.naming import (
 from schedd.features.reservations.rules import (
     block_slots,
     endless_reservations,
-    follow_nodes,
     is_reserved,
     published_blocks,
     reservation_claim,
@@ -25,7 +24,12 @@ from schedd.features.reservations.rules import (
     unreserve,
     will_return,
 )
-from schedd.features.reservations.standing import follow_time, next_change, schedule_standing_renewal
+from schedd.features.reservations.standing import (
+    follow_reported_nodes,
+    follow_time,
+    next_change,
+    schedule_standing_renewal,
+)
 from schedd.features.reservations.state import ReservationState, publish_reservations, without_slots
 from schedd.wire import Reserve, Unreserve
 
@@ -35,7 +39,7 @@ COMPONENT: Final = Component(
     name="reservations",
     state=ReservationState,
     handlers={Reserve: reserve, Unreserve: unreserve},
-    nodes_taken=follow_nodes,
+    nodes_taken=follow_reported_nodes,
     will_return=will_return,
     site_changed=schedule_standing_renewal,
     must_wait=wait_for_reservation,

@@ -1,5 +1,6 @@
 """Standing reservations of the site's settings: each of their windows is a reservation of its own."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -8,6 +9,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.features.reservations.naming import update_named
 from schedd.features.reservations.rules import (
     follow_edges,
+    follow_nodes,
     next_edge,
     place_reservation,
     remove_reservation,
@@ -15,9 +17,9 @@ from schedd.features.reservations.rules import (
 from schedd.features.reservations.state import ReservationState, reservation_records
 from schedd.model import FOREVER
 from schedd.policy.recurrence import occurrences
-from schedd.wire import Reserve, Unreserve
+from schedd.wire import NodeChanged, Reserve, Unreserve
 
-__all__ = ["follow_time", "next_change", "schedule_standing_renewal"]
+__all__ = ["follow_reported_nodes", "follow_time", "next_change", "schedule_standing_renewal"]
 
 _AHEAD_S: Final = 60 * 86_400
 """Windows that begin within this time are reserved."""
@@ -32,6 +34,17 @@ def follow_time(state: EngineState, event: str) -> None:
         _renew(state)
     if reservation_records(state):
         follow_edges(state, event)
+
+
+def follow_reported_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
+    """Renew the windows if they are due, and then all reservations that match other nodes now.
+
+    The first report of nodes precedes the jobs of the same snapshot: windows that were reserved after these
+    would break the promises that the jobs had just got.
+    """
+    if state.now >= state.part(ReservationState).standing_due:
+        _renew(state)
+    follow_nodes(state, events)
 
 
 def next_change(state: EngineState) -> int:

@@ -129,8 +129,9 @@ class ClusterSettings(Section):
     planned to start within 10 minutes, and jobs that lost their start, are updated at once, but jobs with
     such a published start at most twice a minute. A start within seconds is not published."""
     publish_hold: Seconds = SITE_PUBLISH_HOLD
-    """For so long after the publication of a start, searches, backfilling and new jobs delay it by no more
-    than `publish_threshold`; jobs of higher priority and outages still do. 0: only promises limit delays."""
+    """Time after the publication of a start in which searches and backfilling delay it by no more than
+    `publish_threshold`. Jobs of higher priority or with an earlier deadline and outages may. 0: only promises
+    limit delays."""
     publish_rate: int = Field(default=_DEFAULTS.publish_rate, ge=0, le=100_000)
     """Maximum number of starts published to the server per second; 0: none."""
     node_rule: Literal["exact", "pack"] = _DEFAULTS.node_rule

@@ -1,9 +1,11 @@
 """Standing reservations of the site: creation, expiry and removal by the engine."""
 
+from dataclasses import replace
 from typing import Any
 
 from schedd.engine import Engine, EngineSettings
 from schedd.features.reservations.state import reservation_records
+from schedd.wire import JobFacts, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_windows import DAY, HOUR, wall
 
@@ -83,3 +85,18 @@ def test_missing_nodes_cause_no_reservation_and_no_alert() -> None:
     assert engine.handle([], T).decisions == ()
     assert reservation_names(engine) == []
     assert engine.next_wake is None
+
+
+def test_reservations_of_the_settings_precede_promises_to_the_first_jobs() -> None:
+    """Jobs that the first snapshot finds waiting got promises, which the reservations then broke at once."""
+    cluster = Cluster(nodes=0, site=maintenance(2 * HOUR, 4 * HOUR), slack=0)
+    server = cluster.server
+    server.nodes["n1"] = NodeFacts(name="n1", cpus=4)
+    resources = {"nodes": "1:ppn=4", "walltime": str(3 * HOUR)}
+    running = JobFacts(id="1", owner="ann@login", queue="batch", submitted=T, resources=resources)
+    server.submit(running, 3 * HOUR)
+    server.start("1", (ShareFacts(node="n1", cpus=4, mem=0),))
+    server.submit(replace(running, id="2"), 3 * HOUR)
+    cluster.send(server.snapshot())
+    assert cluster.start("2") == 4 * HOUR, "the running job stays, and the reservation is kept after it"
+    assert (cluster.promise("2"), cluster.breaches("2"), cluster.at_risk("2")) == (4 * HOUR, [], "")

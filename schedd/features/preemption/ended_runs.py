@@ -1,0 +1,68 @@
+"""Runs that preemptions end: which they are, who is charged for them, and the work that is lost."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.state import EngineState
+from schedd.features.preemption.candidates import may_be_preempted
+from schedd.features.preemption.settings import PreemptionSettings
+from schedd.features.preemption.state import PlannedPreemption, PreemptionState, Victim, preemption_state
+from schedd.wire import JobFacts
+
+__all__ = ["charged_jobs", "count_run", "has_victim", "is_being_preempted", "is_run_of"]
+
+_RATE_HALF_LIFE_S: Final = 7 * 86_400
+"""Past runs count half as much in the rate of preemptions after this time."""
+
+
+def is_being_preempted(state: EngineState, record: JobRecord) -> bool:
+    """Return whether the run of a job was ordered to end, even if its preemption was undone since."""
+    return preemption_state(state).ordered.get(record.id) == record.run.started
+
+
+def charged_jobs(state: EngineState, record: JobRecord) -> Sequence[JobFacts] | None:
+    """Return the jobs whose owners are charged with a preempted run; None: its own, as for every run."""
+    charged = state.site.part(PreemptionSettings).charged
+    if charged == "owner" or record.id not in state.records or not is_being_preempted(state, record):
+        return None
+    for one in preemption_state(state).planned.values() if charged == "preemptor" else ():
+        preemptor = state.records.get(one.preemptor)
+        if preemptor is not None and has_victim(one, record):
+            return (preemptor.facts,)
+    return ()
+
+
+def has_victim(one: PlannedPreemption, record: JobRecord) -> bool:
+    """Return whether the preemption ends the job's present run."""
+    return any(is_run_of(victim, record) for victim in one.victims)
+
+
+def is_run_of(victim: Victim, record: JobRecord) -> bool:
+    """Return whether the victim is the job's present run."""
+    return victim.job == record.id and victim.started == record.run.started
+
+
+def count_run(state: EngineState, record: JobRecord, at: int) -> None:
+    """Count a run that ended: the work lost by a preemption, and the rate of preemptions."""
+    part, settings = preemption_state(state), state.site.part(PreemptionSettings)
+    if not may_be_preempted(state, settings, record.facts):
+        return
+    seconds = max(0, at - record.run.started)
+    kept = 0.5 ** (max(0, at - part.exposed_until) / _RATE_HALF_LIFE_S)
+    part.exposed_runs, part.exposed_s = part.exposed_runs * kept, part.exposed_s * kept + seconds
+    part.exposed_until = max(at, part.exposed_until)
+    if record.id in state.records and is_being_preempted(state, record):  # else it has ended
+        part.count += 1
+        part.exposed_runs += 1
+        checkpointed = _is_checkpointed(part, record)
+        part.lost += 0 if checkpointed else sum(share.cpus for share in record.facts.shares) * seconds
+
+
+def _is_checkpointed(part: PreemptionState, record: JobRecord) -> bool:
+    """Return whether the run of a job ends by a checkpoint."""
+    return record.id in part.checkpoints or any(
+        is_run_of(victim, record) and victim.method == "checkpoint"
+        for one in part.planned.values()
+        for victim in one.victims
+    )
