@@ -109,15 +109,30 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     A time-out is an exception in the main thread; what ignores it, or a fixture that waits for ever after it,
     would hold up the whole run.
     """
-    marker = item.get_closest_marker("timeout")
-    asked = marker.args[0] if marker else item.config.getoption("timeout")
-    allowed = float(item.config.getini("timeout") if asked is None else asked)
-    if allowed:
-        faulthandler.dump_traceback_later(2 * allowed, exit=True, file=item.config.stash[_STDERR])
+    _end_process_after(item, 2 * _allowed_time(item))
     try:
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """Arm it again for the rest of a test that failed: pytest disarms it at each failure."""
+    if isinstance(node, pytest.Item):
+        _end_process_after(node, _allowed_time(node))
+
+
+def _allowed_time(item: pytest.Item) -> float:
+    """Return the time-out of this test in seconds; 0: none."""
+    marker = item.get_closest_marker("timeout")
+    asked = marker.args[0] if marker else item.config.getoption("timeout")
+    return float(item.config.getini("timeout") if asked is None else asked)
+
+
+def _end_process_after(item: pytest.Item, seconds: float) -> None:
+    if seconds:
+        faulthandler.dump_traceback_later(seconds, exit=True, file=item.config.stash[_STDERR])
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
 """No test waits for something that must happen with a deadline that a busy machine misses."""
 
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -45,3 +48,37 @@ def test_short_waits_are_found(line: str, short: bool) -> None:
 def test_requests_without_a_timeout_wait_as_long_as_other_waits() -> None:
     with httpx2.Client() as client:
         assert client.timeout == httpx2.Timeout(WAIT_S)
+
+
+HANGING_TEST = """
+from collections.abc import Iterator
+import time
+import pytest
+from tests.conftest import *
+from tests.conftest import _STDERR
+
+@pytest.fixture
+def server() -> Iterator[None]:
+    yield
+    time.sleep(600)
+
+def test_of_a_server(server: None) -> None:
+    time.sleep(600)
+"""
+
+
+def test_a_fixture_that_hangs_after_a_timeout_ends_the_process(tmp_path: Path) -> None:
+    """pytest disarms the end of the process when the test fails; then a whole run waited for the fixture."""
+    (tmp_path / "conftest.py").write_text(HANGING_TEST.partition("@pytest.fixture")[0])
+    (tmp_path / "test_server.py").write_text(HANGING_TEST)
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-o", "timeout=0.5", "--rootdir", tmp_path, tmp_path],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+        cwd=ROOT,
+    )
+    assert run.returncode == 1, run.stdout
+    assert "Timeout (0:00:00.500000)!" in run.stderr, run.stderr
+    assert "in server" in run.stderr, "it says where the test hung"

@@ -74,10 +74,11 @@ async def test_a_long_array_runs_to_its_end_within_its_slot_limit_with_a_start_f
     house: ProcessHarness,
 ) -> None:
     server = house.server
-    # What runs first leaves no room, so that all of the array is planned before anything of it starts.
+    # What runs first leaves no room, so that all of the array is planned before anything of it starts. Only
+    # tina may use the nodes of the course, and eve has the other two.
     wall = [
-        server.submit("tina", resources={"nodes": "14:ppn=8", "walltime": "3600"}, runtime=3000.0),
         server.submit("eve", resources={"nodes": "2:ppn=8", "walltime": "3600"}, runtime=3000.0),
+        server.submit("tina", resources={"nodes": "14:ppn=8", "walltime": "3600"}, runtime=3000.0),
     ]
     house.adapter.start()
     jobs = server.cluster.jobs
