@@ -57,8 +57,8 @@ def test_demo_shows_planned_and_actual_starts_and_ends_on_time() -> None:
 
 def _check_table(out: str) -> list[str]:
     """The rows are complete, and agree with the summary. Returns the queued jobs."""
-    queued = re.findall(r"^\w{3} \d\d:\d\d ([\d\[\]]+\.\w+) +queued ", out, re.MULTILINE)
-    started = re.findall(r"^\w{3} \d\d:\d\d ([\d\[\]]+\.\w+) +started .*$", out, re.MULTILINE)
+    queued = re.findall(r"^\w{3} \d\d:\d\d ([\d\[\]]+\.\w+…?) +queued ", out, re.MULTILINE)
+    started = re.findall(r"^\w{3} \d\d:\d\d ([\d\[\]]+\.\w+…?) +started .*$", out, re.MULTILINE)
     assert all(len(line) <= 80 for line in out.splitlines()), "it fits a terminal"
     link = re.search(r"http://\S+/dashboard/enter\?key=\S+", out)
     assert link is not None
