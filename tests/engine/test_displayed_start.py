@@ -4,9 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from schedd.engine import Engine
-from schedd.engine.facts.displayed_start import are_outdated, displayed_start, next_update
+from schedd.engine.facts.displayed_start import are_outdated, displayed_start, next_job_update, next_update
 from schedd.engine.show.job_view import job_history, job_view, published_record
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import NodeChanged, WriteAttributes
@@ -136,6 +137,20 @@ def test_the_rule() -> None:
         now,
         now,
     ]
+
+
+@pytest.mark.parametrize("dispatching", [True, False])
+@pytest.mark.parametrize("pause", [0, 10, 600])
+def test_update_of_one_job_matches_that_of_many(pause: int, dispatching: bool) -> None:
+    rng = np.random.default_rng(pause)
+    now = 10_000
+    near = [-1, *(now + shift for shift in (-700, -6, -5, -4, -1, 0, 1, 5, 6, 7, 599, 600, 601, 602, 5_000))]
+    published, planned, at = rng.choice(near, (3, 3_000))
+    found = [
+        next_job_update(int(one), int(when), int(start), now, pause, dispatching=dispatching)
+        for one, when, start in zip(published, at, planned, strict=True)
+    ]
+    assert found == next_update(published, at, planned, now, pause, dispatching=dispatching).tolist()
 
 
 def test_job_on_an_offline_node_shows_it_at_once() -> None:

@@ -19,7 +19,16 @@ from schedd.plan.columns import Ints
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["LATE_S", "NEAR", "are_outdated", "displayed_start", "is_outdated", "mark_requeued", "next_update"]
+__all__ = [
+    "LATE_S",
+    "NEAR",
+    "are_outdated",
+    "displayed_start",
+    "is_outdated",
+    "mark_requeued",
+    "next_job_update",
+    "next_update",
+]
 
 NEAR: Final = 600
 """Starts within this many seconds are published at once."""
@@ -58,6 +67,19 @@ def next_update(
         steady, published_at + pause, np.where(near, published_at + min(pause, _NEAR_PAUSE_S), now)
     )
     return np.where(soon, planned + LATE_S, update) if dispatching else update
+
+
+def next_job_update(
+    published: int, published_at: int, planned: int, now: int, pause: int, *, dispatching: bool
+) -> int:
+    """Return the same for one job."""
+    if dispatching and now - LATE_S < planned <= now + _SOON_S:
+        return planned + LATE_S
+    if published <= now:
+        return now
+    if planned > now + NEAR:
+        return published_at + pause
+    return published_at + min(pause, _NEAR_PAUSE_S) if published <= now + NEAR and planned >= 0 else now
 
 
 def displayed_start(published: int, planned: int, now: int) -> int:

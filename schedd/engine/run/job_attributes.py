@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from schedd.engine.component.job_hooks import comment_remarks, run_time_predictions
-from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_update
+from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_job_update, next_update
 from schedd.engine.facts.explanations import explain_job, request_notes, server_refusal
 from schedd.engine.facts.pools import binding
 from schedd.engine.facts.records import JobRecord, Phase
@@ -22,6 +22,8 @@ __all__ = ["comment_text", "find_start_ahead", "first_start_ahead", "next_write"
 _HALT: Final = "no jobs are started at present"
 """No reason is given: it may mention jobs of other users."""
 _DUE: Final = "due to start"
+_HEAD: Final = 512
+"""Slots among which the next attribute write is looked for first."""
 
 
 def write_attributes(state: EngineState, event: str) -> None:
@@ -82,9 +84,35 @@ def next_write(state: EngineState) -> int:
     """Return when the next attribute write is due; FOREVER: none."""
     if state.unexplained and not state.silent:
         return state.now + 1
+    updated = _earliest_update(state)
+    if updated <= state.now + 1:
+        return state.now + 1
+    return max(state.now + 1, min(updated, _next_near_start_in_halt(state), _next_passed_start(state)))
+
+
+def _earliest_update(state: EngineState) -> int:
+    """Return when the first attribute may be written; any moment up to a second from now counts as the
+    earliest. FOREVER: none is due.
+    """
+    # While many wait for the rate limit, the first of them may be written at once: no scan of all slots.
+    head = (state.update_due[:_HEAD] != 0).nonzero()[0]
+    if head.shape[0]:
+        earliest = _next_job_update(state, int(head[0]))
+        if earliest <= state.now + 1:
+            return earliest
     due = _slots_to_update(state)
-    next_update_at = int(_next_update(state, due).min()) if due.shape[0] else FOREVER
-    return max(state.now + 1, min(next_update_at, _next_near_start_in_halt(state), _next_passed_start(state)))
+    return int(_next_update(state, due).min()) if due.shape[0] else FOREVER
+
+
+def _next_job_update(state: EngineState, slot: int) -> int:
+    return next_job_update(
+        int(state.published_start[slot]),
+        int(state.published_at[slot]),
+        state.plan.start(slot),
+        state.now,
+        state.settings.publish_pause,
+        dispatching=state.mode == "scheduler" and not state.halted,
+    )
 
 
 def _slots_to_update(state: EngineState) -> Ints:

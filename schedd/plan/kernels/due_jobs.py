@@ -15,20 +15,23 @@ __all__ = ["due_jobs", "next_start", "waiting_before"]
 @lean
 def next_start(tb: Tables) -> int:
     """Return when the first planned job is due, its earliest allowed start included; FAR: none is planned."""
+    # The first comparison fails for most slots: much faster than a plain minimum over three rows.
+    starts, states, ready = tb.jobs[START], tb.jobs[STATE], tb.jobs[READY]
     first = FAR
-    for slot in range(tb.jobs.shape[1]):
-        if tb.jobs[STATE, slot] == PLANNED:
-            first = min(first, max(tb.jobs[START, slot], tb.jobs[READY, slot]))
+    for slot in range(starts.shape[0]):
+        if starts[slot] < first and states[slot] == PLANNED and ready[slot] < first:
+            first = max(starts[slot], ready[slot])
     return first
 
 
 @kernel
 def due_jobs(tb: Tables, until: int) -> Ints:
     """Return the slots of planned jobs due by ``until``, earliest allowed starts included, in slot order."""
-    found = np.empty(tb.jobs.shape[1], np.int64)
+    starts, states, ready = tb.jobs[START], tb.jobs[STATE], tb.jobs[READY]
+    found = np.empty(starts.shape[0], np.int64)
     n = 0
-    for slot in range(tb.jobs.shape[1]):
-        if tb.jobs[STATE, slot] == PLANNED and max(tb.jobs[START, slot], tb.jobs[READY, slot]) <= until:
+    for slot in range(starts.shape[0]):
+        if starts[slot] <= until and states[slot] == PLANNED and ready[slot] <= until:
             found[n] = slot
             n += 1
     return found[:n]
@@ -37,10 +40,11 @@ def due_jobs(tb: Tables, until: int) -> Ints:
 @kernel
 def waiting_before(tb: Tables, moments: Ints, until: int) -> Ints:
     """Return the slots of waiting jobs, planned or not, with a moment before ``until``, in slot order."""
-    found = np.empty(tb.jobs.shape[1], np.int64)
+    states = tb.jobs[STATE]
+    found = np.empty(states.shape[0], np.int64)
     n = 0
-    for slot in range(tb.jobs.shape[1]):
-        if moments[slot] < until and (tb.jobs[STATE, slot] == PLANNED or tb.jobs[STATE, slot] == UNPLACED):
+    for slot in range(states.shape[0]):
+        if moments[slot] < until and (states[slot] == PLANNED or states[slot] == UNPLACED):
             found[n] = slot
             n += 1
     return found[:n]
