@@ -11,6 +11,7 @@ from dataclasses import replace
 from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.state import EngineState
+from schedd.engine.rank.promises import note_replaced_promise
 from schedd.engine.recovery import rebuild_state
 from schedd.model import FOREVER
 from schedd.wire import ClockSet, Event
@@ -42,7 +43,8 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
     ahead = state.now - event.time
     out = {job: max(0, state.records[job].attempt.expires - state.now) for job in state.dispatched}
     for record in state.records.values():
-        if record.slot >= 0 and state.promise[record.slot] >= state.now:
+        if record.slot >= 0 and state.now <= state.promise[record.slot] < FOREVER:
+            note_replaced_promise(state, record, event.id, "the clock was set back")
             state.promise[record.slot] = FOREVER
     state.now = event.time
     state.unresolved = {job: replace(one, until=one.until - ahead) for job, one in state.unresolved.items()}

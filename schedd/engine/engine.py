@@ -67,6 +67,7 @@ class Engine:
         state.now = max(now, state.now)
         state.generation += 1
         state.decisions, state.moves, state.jobs_moved_by = [], [], {}
+        state.ended_promises = []
         state.next_due = None
         state.plan.limit_work()
         self.log.append(LoggedBatch(state.now, tuple(events), None, state.decision_number))

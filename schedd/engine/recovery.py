@@ -40,6 +40,7 @@ CARRIED: Final = frozenset(
     {
         *("settings", "now", "policy", "site", "configured", "policy_version", "paused", "foreign"),
         *("adapter_mode", "aside", "skipped_steps", "generation", "decisions", "moves", "jobs_moved_by"),
+        "ended_promises",
         *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),
         *("diverged", "unsure_until", "unexplained_starts", "unresolved"),
         *("refused_since", "refused_code", "refused_jobs", "starts_refused"),

@@ -125,7 +125,8 @@ class Scarcity:
         for attributes, (_, _, n) in zip(every, offers, strict=True):
             for one in attributes:
                 nodes[one] = nodes.get(one, 0) + n
-        self._nodes = {one: n for one, n in nodes.items() if n < total}
+        # In a fixed order: properties come as sets, whose order another process does not repeat.
+        self._nodes = {one: nodes[one] for one in sorted(nodes) if nodes[one] < total}
         known: dict[frozenset[str], frozenset[str]] = {}
         rare = (frozenset(one for one in attributes if one in self._nodes) for attributes in every)
         self._offers = [known.setdefault(one, one) for one in rare]

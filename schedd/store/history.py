@@ -211,6 +211,8 @@ def _expected(row: Any) -> str:
 def _promise_change(row: Any) -> TimelineEntry:
     if row.kind == "kept":
         return TimelineEntry(row.time, "risk", "the present plan can keep it again", row.planned)
+    if row.kind == "ended":
+        return TimelineEntry(row.time, "promise", f"ended: {row.cause}, by {row.event}", row.promised)
     return TimelineEntry(
         row.time, "breach" if row.kind == "broken" else "risk", f"{row.cause}, by {row.event}", row.planned
     )

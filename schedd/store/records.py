@@ -105,7 +105,8 @@ class Promise:
 class PromiseBreach:
     """A broken promise and its cause; ``planned`` is None if the job no longer has a planned start.
 
-    Other kinds: `risk`, the plan can no longer keep it; `kept`, the plan can keep it again.
+    Other kinds: `risk`, the plan can no longer keep it; `kept`, the plan can keep it again; `ended`, it no
+    longer holds, though it was not broken: the job was held, enlarged, moved or requeued.
     """
 
     job: str
@@ -114,7 +115,7 @@ class PromiseBreach:
     cause: str
     promised: int
     planned: int | None
-    kind: Literal["broken", "risk", "kept"] = "broken"
+    kind: Literal["broken", "risk", "kept", "ended"] = "broken"
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,3 +191,15 @@ def test_weights_in_force_survive_a_checkpoint_and_a_fork() -> None:
             assert other.copy().weigh(demand, now) == kept.weigh(demand, now)
         key = one.request_key([], ())
         assert other.costs(key, (0, 1)) == one.costs(key, (0, 1)) != ()
+
+
+def test_saved_weights_do_not_depend_on_the_order_of_properties() -> None:
+    """Properties come as sets, which another process lists in another order."""
+    saved = []
+    for names in (["left", "right", "big"], ["big", "right", "left"]):
+        scarcity = Scarcity()
+        scarcity.spares = True
+        scarcity.set_offers([(frozenset({name}), {}, 1) for name in names], [])
+        scarcity.weigh([(4, frozenset({f"property {name}"})) for name in names], DAY)
+        saved.append(json.dumps(scarcity.saved()))
+    assert saved[0] == saved[1]

@@ -1,9 +1,13 @@
 """Promise changes for the journal: each promise and each breach is reported once."""
 
+from dataclasses import replace
+
 from schedd.engine import Engine, EngineSettings
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.wire import (
+    ClockSet,
     Event,
+    JobAltered,
     JobDeleted,
     JobFacts,
     JobQueued,
@@ -107,3 +111,46 @@ def test_promise_risk_rescue_and_breach_are_each_reported_once() -> None:
     late = int(engine.state.promise[engine.state.records["2.s"].slot]) + 1
     assert handle_and_list([], late) == [("2.s", "broken", why, T + 5000)]
     assert handle_and_list([], late + 1) == []
+
+
+def test_a_promise_that_ended_without_a_breach_has_a_record_of_its_end() -> None:
+    engine = Engine(EngineSettings(slack=100), T)
+    promised = PromiseTracker()
+    promised.reset(engine)
+    handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
+    before = int(engine.state.promise[engine.state.records["2.s"].slot])
+    facts = replace(job(2).job, resources={"nodes": "1:ppn=4", "walltime": "900"}, version="w")
+    engine.handle([JobAltered(id="longer", time=T + 1, job=facts)], T + 1)
+    (ended,) = promised.changes(engine)[1]
+    assert (ended.kind, ended.event, ended.cause) == ("ended", "longer", "its request was enlarged")
+    assert (ended.job, ended.promised) == ("2.s", before)
+    engine.handle([], T + 2)
+    assert promised.changes(engine) == ([], [])
+
+
+def test_a_promise_at_risk_that_ends_is_not_reported_as_safe() -> None:
+    engine = Engine(EngineSettings(slack=100), T)
+    promised = PromiseTracker()
+    promised.reset(engine)
+    handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
+    away = Reserve(id="r", time=T, name="r", nodes=("a",), start=T + 700, end=T + 5000)
+    engine.handle([away], T + 1)
+    assert [one.kind for one in promised.changes(engine)[1]] == ["risk"]
+    facts = replace(job(2).job, resources={"nodes": "1:ppn=4", "walltime": "900"}, version="w")
+    engine.handle([JobAltered(id="longer", time=T + 2, job=facts)], T + 2)
+    assert [one.kind for one in promised.changes(engine)[1]] == ["ended"]
+
+
+def test_promises_of_many_jobs_end_with_a_record_when_the_clock_is_set_back() -> None:
+    """The rebuilt plan has fewer slots than the one before."""
+    engine = Engine(EngineSettings(), T)
+    promised = PromiseTracker()
+    promised.reset(engine)
+    handle_and_compare(engine, promised, [node("a"), *map(job, range(100))], T)
+    engine.handle([ClockSet(id="clock", time=T - 5000)], T - 5000)
+    made, changed = promised.changes(engine)
+    assert made == []
+    assert {(one.kind, one.event, one.cause) for one in changed} == {
+        ("ended", "clock", "the clock was set back")
+    }
+    assert len(changed) == 100

@@ -248,7 +248,10 @@ def test_job_timeline_is_in_order(store: Store) -> None:
         batch,
         [write_attributes(1, "1.srv", 2000), run(2, "1.srv", 1990), run(3, "2.srv", 1991)],
         promises=[Promise("1.srv", 1000, 2600, weak=True)],
-        breaches=[PromiseBreach("1.srv", 1400, "epoch:7", "node lost", 2600, 2700)],
+        breaches=[
+            PromiseBreach("1.srv", 1400, "epoch:7", "node lost", 2600, 2700),
+            PromiseBreach("1.srv", 1500, "epoch:8", "its request was enlarged", 2700, None, "ended"),
+        ],
     )
     append_events(store, JobHeld(id="h", time=1200, job_id="1.srv", holds="u"))
     append_events(store, accepted(3, run(2, "1.srv").id, "1.srv", 1992), started(4, "1.srv", 1993))
@@ -262,6 +265,7 @@ def test_job_timeline_is_in_order(store: Store) -> None:
         (1000, "promise", "at the latest then, if an assumed walltime ahead holds", 2600),
         (1200, "event", "held", None),
         (1400, "breach", "node lost, by epoch:7", 2700),
+        (1500, "promise", "ended: its request was enlarged, by epoch:8", 2700),
         (1990, "decision", "start ordered: accepted", None),
         (1992, "event", "run accepted", None),
         (1993, "event", "started on n1:2", None),

@@ -49,6 +49,7 @@ from schedd.engine.facts.job_requests import (
 from schedd.engine.facts.pools import LimitBook, power_cap_limits
 from schedd.engine.facts.records import (
     ChangeSet,
+    EndedPromise,
     JobRecord,
     RankingProgress,
     UnresolvedStart,
@@ -263,6 +264,8 @@ class EngineState(SlotColumns):
     """What this call of the engine moved."""
     jobs_moved_by: dict[str, int] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """By event: how many jobs what a search found, or a plan that was chosen, moved in this call."""
+    ended_promises: list[tuple[str, EndedPromise]] = declared(FieldRule(lambda _: [], saved=False), make=list)
+    """Jobs whose promises this call ended without breaking them."""
     changes: deque[ChangeSet] = declared(OWN, make=deque)
     changes_kept: int = declared(SHARED, default=0)
     change_number: int = declared(NUMBER, default=0)

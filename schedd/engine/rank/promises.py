@@ -45,6 +45,7 @@ __all__ = [
     "judge_start",
     "make_promise",
     "next_overdue_promise",
+    "note_replaced_promise",
     "record_move",
     "record_moves",
     "record_plan_moves",
@@ -322,9 +323,16 @@ def end_promise(state: EngineState, record: JobRecord, event: str, words: str) -
     note_end_of_promise(state, record)
     if record.slot < 0 or state.promise[record.slot] >= FOREVER:
         return apply_step(record, Step.UNPROMISED, ended=record.ended)
-    ended = EndedPromise(state.now, event, words, int(state.promise[record.slot]))
+    ended = note_replaced_promise(state, record, event, words)
     state.promise[record.slot] = state.bound[record.slot] = FOREVER
     return apply_step(record, Step.UNPROMISED, ended=ended)
+
+
+def note_replaced_promise(state: EngineState, record: JobRecord, event: str, words: str) -> EndedPromise:
+    """Note for the log why the present promise of a job ends, or is replaced by a later one."""
+    ended = EndedPromise(state.now, event, words, int(state.promise[record.slot]))
+    state.ended_promises.append((record.id, ended))
+    return ended
 
 
 def _follows_assumed_walltime(state: EngineState, slot: int) -> bool:

@@ -10,7 +10,7 @@ from collections import Counter
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.rank.promises import make_promise, slack_start
+from schedd.engine.rank.promises import make_promise, note_replaced_promise, slack_start
 from schedd.features.deadlines.settings import DeadlineSettings
 from schedd.features.deadlines.state import AcceptedDeadline, DeadlinesState, deadlines_state
 from schedd.model import FOREVER
@@ -68,6 +68,8 @@ def _restore_promise(state: EngineState, record: JobRecord, known: AcceptedDeadl
     part, slot = deadlines_state(state), record.slot
     del part.accepted[record.id]
     part.published = None
+    if known.promised_before > state.promise[slot]:
+        note_replaced_promise(state, record, state.at_event, "its deadline was altered")
     state.promise[slot] = max(int(state.promise[slot]), known.promised_before)
     state.bound[slot] = max(int(state.bound[slot]), int(state.promise[slot]))
     present = state.records[record.id]

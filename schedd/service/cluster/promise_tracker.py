@@ -1,5 +1,6 @@
-"""Promises made, put at risk or broken since the last check; input of the journal."""
+"""Promises made, ended, put at risk or broken in a call of the engine; input of the journal."""
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,14 +59,17 @@ class PromiseTracker:
         ]
 
     def changes(self, engine: Engine) -> tuple[list[Promise], list[PromiseBreach]]:
-        """Return the promises made since the last check; and those broken, put at risk, or safe again."""
-        return self._new_promises(engine), [*self._risk_changes(engine), *self._new_breaches(engine)]
+        """Return the promises made by the last call; and those ended, broken, put at risk, or safe again."""
+        ended = _ended_promises(engine)
+        changed = [*ended, *self._risk_changes(engine, {one.job for one in ended})]
+        return self._new_promises(engine), [*changed, *self._new_breaches(engine)]
 
     def _new_promises(self, engine: Engine) -> list[Promise]:
         state = engine.state
         now = state.promise
         before = np.full(now.shape[0], FOREVER, np.int64)
-        before[: self._promise.shape[0]] = self._promise
+        common = min(now.shape[0], self._promise.shape[0])  # a rebuilt plan may have fewer slots
+        before[:common] = self._promise[:common]
         # A reused slot may have the same promised second for its new job.
         looked = (now != before) | (state.changed > self._generation)
         self._generation = state.generation
@@ -85,8 +89,10 @@ class PromiseTracker:
             self._promise = now.copy()
         return made
 
-    def _risk_changes(self, engine: Engine) -> list[PromiseBreach]:
-        """Return the changes of promises: newly at risk, or safe again."""
+    def _risk_changes(self, engine: Engine, ended: AbstractSet[str]) -> list[PromiseBreach]:
+        """Return the changes of promises: newly at risk, or safe again. The promises of ``ended`` jobs ended,
+        so they are not safe, whatever these jobs are promised now.
+        """
         state = engine.state
         if not state.risks and not self._risks:
             return []
@@ -106,6 +112,7 @@ class PromiseTracker:
             if (
                 record is None
                 or record.slot < 0
+                or job in ended
                 or latest is not kept
                 or state.promise[record.slot] == FOREVER
             ):
@@ -136,6 +143,13 @@ class PromiseTracker:
                 )
         self._last = last
         return found
+
+
+def _ended_promises(engine: Engine) -> list[PromiseBreach]:
+    return [
+        PromiseBreach(job, one.time, one.event, one.words, one.promised, None, "ended")
+        for job, one in engine.state.ended_promises
+    ]
 
 
 def _risks(engine: Engine) -> dict[str, records.Risk]:

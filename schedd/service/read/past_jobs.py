@@ -71,8 +71,8 @@ def ended_array_jobs(clusters: Clusters, loop: PlanLoop, array: str, most: int) 
 
 
 def _redact_entry(moment: TimelineEntry, seen: JobVisibility, loop: PlanLoop) -> TimelineEntry:
-    """Replace other users' jobs by their number; the event of a breach names jobs, too."""
+    """Replace other users' jobs by their number; the event that broke or ended a promise names jobs, too."""
     words = moment.text
-    if moment.kind in ("breach", "risk") and seen.viewer is not None:
+    if moment.kind in ("breach", "risk", "promise") and seen.viewer is not None:
         words = words.partition(", by ")[0]
     return replace(moment, text=seen.redact_text(words, loop.published))

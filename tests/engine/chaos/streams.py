@@ -35,6 +35,7 @@ from schedd.wire import (
 )
 from schedd.wire.facts import NodeStateName
 from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, Strict, acts
+from tests.engine.chaos.promise_log import PromiseLog
 from tests.engine.chaos.values import JOBS, NODES
 
 __all__ = ["KINDS", "QUEUE_KINDS", "Stream", "stream"]
@@ -95,6 +96,7 @@ class Compared:
         """
         self.engine = engine
         self.other = Engine.restore(encoded(engine))
+        self.promises = PromiseLog(engine)
         self.every_call = every_call
         self.fresh: Engine | None = None
         self.calls = 0
@@ -110,6 +112,7 @@ class Compared:
         outcome = self.engine.handle(batch, now)
         errors = [one.text for one in outcome.decisions if isinstance(one, Alert) and one.kind in _ERRORS]
         assert not self.engine.diverged, f"an error was kept: {errors}"
+        self.promises.check_call(self.engine)
         for name, one in (("restored earlier", self.other), ("restored just before", self.fresh)):
             found = one.handle(batch, now)
             assert found.decisions == outcome.decisions, _difference(name, outcome.decisions, found.decisions)

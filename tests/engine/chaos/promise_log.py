@@ -1,0 +1,57 @@
+"""Checks the log of promises from outside: nothing makes a promise later, or misses it, without a record."""
+
+from schedd.engine import Engine
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.model import FOREVER
+from schedd.service.cluster.promise_tracker import PromiseTracker
+
+__all__ = ["PromiseLog"]
+
+_JobKey = tuple[str, str, int]
+
+
+class PromiseLog:
+    """The promises in force after each call of an engine, and the reasons recorded for later ones."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._tracker = PromiseTracker()
+        self._tracker.reset(engine)
+        self._promised: dict[_JobKey, int] = {}
+        self._running: set[_JobKey] = set()
+
+    def check_call(self, engine: Engine) -> None:
+        """Check the promises after a call of the engine against those before it."""
+        _, changes = self._tracker.changes(engine)
+        explained = {one.job for one in changes if one.kind in ("ended", "broken")}
+        kept = {one.job for one in changes if one.kind == "kept"}
+        state = engine.state
+        assert not kept & explained, f"at {state.now} both safe again and gone: {kept & explained}"
+        present: dict[_JobKey, int] = {}
+        running: set[_JobKey] = set()
+        for record in state.records.values():
+            key, before = _key(record), self._promised.get(_key(record))
+            promised = int(state.promise[record.slot]) if record.slot >= 0 else FOREVER
+            if record.phase is Phase.RUNNING:
+                running.add(key)
+                started, decided = record.run.started, record.attempt.decided
+                if decided >= 0 and started <= decided + state.settings.decision_expiry:
+                    started = min(started, decided)
+                if key in self._running or before is None or started <= before:
+                    continue
+                assert record.id in explained, (
+                    f"{record.id} started at {started}, promised by {before}, without a record"
+                )
+                continue
+            assert before is None or promised <= before or record.id in explained, (
+                f"at {state.now} the promise of {record.id} went from {before} to {promised} without a record"
+            )
+            if promised < FOREVER:
+                present[key] = promised
+        for job, one in state.carried_jobs.items():
+            if one.promised < FOREVER and one.started < 0:
+                present[job, one.owner, one.submitted] = one.promised
+        self._promised, self._running = present, running
+
+
+def _key(record: JobRecord) -> _JobKey:
+    return record.id, record.facts.owner, record.facts.submitted
