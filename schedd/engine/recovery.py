@@ -91,7 +91,7 @@ REBUILT: Final = frozenset(
             "halt_published_until",
         ),
         *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "next_due"),
-        "first_start_ahead",
+        *("first_start_ahead", "next_updated"),
         *("failure_rates", "row_watts", "economy_in_force", "tariff", "nevers", "bare", "site_changed"),
     }
 )

@@ -9,7 +9,12 @@ from schedd.engine.facts.phases import find_fault
 from schedd.engine.facts.pools import PLENTY
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.run.job_attributes import find_start_ahead, first_start_ahead
+from schedd.engine.run.job_attributes import (
+    find_next_update,
+    find_start_ahead,
+    first_start_ahead,
+    next_update_time,
+)
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, VACANT, Ints
 from schedd.policy.recurrence import Recurrence, occurrences
@@ -41,6 +46,10 @@ def check(state: EngineState) -> None:
         assert job_id in state.numbers.near(job_id), f"job {job_id} is not found by its number"
     assert state.numbers.count == len(state.records), "a job that is gone is found by its number"
     assert first_start_ahead(state)[0] == find_start_ahead(state)[0], "another published start passes first"
+    second = state.now + 1
+    assert max(second, next_update_time(state)) == max(second, find_next_update(state)[0]), (
+        "another attribute is written next"
+    )
     assert state.plan.searched_from <= state.now, "a search took a time to come for the present one"
     assert set(state.without_place) <= set(state.records), "a job that is gone waits for a node"
 

@@ -226,6 +226,27 @@ def test_first_published_start_is_found_again_after_each_change() -> None:
     assert first_start_ahead(forgets_nothing) == (FOREVER, -1)
 
 
+def test_next_write_is_found_again_after_each_change() -> None:
+    # With `validate`, each batch compares the remembered slot with a scan of all slots.
+    cluster = Cluster(publish_starts=True, publish_rate=1, publish_pause=60)
+    state = cluster.engine.state
+    for job in ("1", "2", "3", "4"):
+        cluster.submit(job, walltime=5000)
+    assert cluster.engine.next_wake == T + 1
+    kept = state.next_updated
+    assert state.update_due[kept]
+    record = state.by_slot[kept]
+    assert record is not None
+    cluster.send(*cluster.server.delete(record.id))
+    assert cluster.engine.next_wake == T + 1
+    assert state.next_updated not in (kept, -1)
+    for second in range(1, 5):
+        cluster.at(second)
+    cluster.engine.handle((), cluster.server.now)
+    assert not state.update_due.any()
+    assert state.next_updated == -1
+
+
 def test_batches_without_work_scan_no_slots(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(publish_starts=True)
     cluster.submit("1", walltime=1000)

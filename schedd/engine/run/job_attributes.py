@@ -17,13 +17,19 @@ from schedd.plan.columns import PLANNED, UNPLACED, Ints
 from schedd.policy.limits import format_limit
 from schedd.wire import WriteAttributes
 
-__all__ = ["comment_text", "find_start_ahead", "first_start_ahead", "next_write", "write_attributes"]
+__all__ = [
+    "comment_text",
+    "find_next_update",
+    "find_start_ahead",
+    "first_start_ahead",
+    "next_update_time",
+    "next_write",
+    "write_attributes",
+]
 
 _HALT: Final = "no jobs are started at present"
 """No reason is given: it may mention jobs of other users."""
 _DUE: Final = "due to start"
-_HEAD: Final = 512
-"""Slots among which the next attribute write is looked for first."""
 
 
 def write_attributes(state: EngineState, event: str) -> None:
@@ -84,24 +90,35 @@ def next_write(state: EngineState) -> int:
     """Return when the next attribute write is due; FOREVER: none."""
     if state.unexplained and not state.silent:
         return state.now + 1
-    updated = _earliest_update(state)
+    updated = next_update_time(state)
     if updated <= state.now + 1:
         return state.now + 1
     return max(state.now + 1, min(updated, _next_near_start_in_halt(state), _next_passed_start(state)))
 
 
-def _earliest_update(state: EngineState) -> int:
+def next_update_time(state: EngineState) -> int:
     """Return when the first attribute may be written; any moment up to a second from now counts as the
     earliest. FOREVER: none is due.
+
+    While many wait for the rate limit, one of them is kept between batches instead of a scan of all slots.
     """
-    # While many wait for the rate limit, the first of them may be written at once: no scan of all slots.
-    head = (state.update_due[:_HEAD] != 0).nonzero()[0]
-    if head.shape[0]:
-        earliest = _next_job_update(state, int(head[0]))
-        if earliest <= state.now + 1:
-            return earliest
+    slot = state.next_updated
+    if slot >= 0 and state.update_due[slot]:
+        update = _next_job_update(state, slot)
+        if update <= state.now + 1:
+            return update
+    update, state.next_updated = find_next_update(state)
+    return update
+
+
+def find_next_update(state: EngineState) -> tuple[int, int]:
+    """Return when the first attribute may be written, and its slot; (FOREVER, -1): none is due."""
     due = _slots_to_update(state)
-    return int(_next_update(state, due).min()) if due.shape[0] else FOREVER
+    if not due.shape[0]:
+        return FOREVER, -1
+    updates = _next_update(state, due)
+    first = int(updates.argmin())
+    return int(updates[first]), int(due[first])
 
 
 def _next_job_update(state: EngineState, slot: int) -> int:
