@@ -1,6 +1,6 @@
 """What adapter and daemon say to each other: events in, decisions out."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Annotated, Final
@@ -19,7 +19,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.views import DecisionBatch, EventsAccepted
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.wire import Event, Reserve, Unreserve
+from schedd.wire import Event, Reserve, Snapshot, Unreserve
 
 __all__ = ["AdapterReport", "accept_events", "router", "wait_for_decisions"]
 
@@ -108,9 +108,7 @@ async def accept_events(
     with decisions.reply_pending(adapter if after else "") as number:
         handled = await await_planner(cluster.submit(events), _PLANNER_TIMEOUT_S, _RESEND_HINT)
         page = decisions.page_for_reply(adapter, number, after, MAX_DECISIONS_IN_REPLY) if after else None
-    for event in events:
-        if not isinstance(event, Reserve | Unreserve) or event.id in handled.duplicates:
-            continue
+    for event in _reservation_events(events, handled.duplicates):
         about = _about(event) if isinstance(event, Reserve) else None
         if about != known.get(event.name):  # an adapter lists all of them with each snapshot
             await audit_reservation(cluster, event, caller.name)
@@ -118,6 +116,19 @@ async def accept_events(
     if page is not None:
         accepted = replace(accepted, decisions=page.decisions, last=page.last)
     return reply(request, accepted)
+
+
+def _reservation_events(
+    events: Sequence[Event], duplicates: Collection[str]
+) -> Iterator[Reserve | Unreserve]:
+    """Yield the reservations that events make or lift, including those listed in snapshots."""
+    for event in events:
+        if event.id in duplicates:
+            continue
+        if isinstance(event, Snapshot):
+            yield from event.reservations or ()
+        elif isinstance(event, Reserve | Unreserve):
+            yield event
 
 
 def _about(event: Reserve) -> tuple[object, ...]:

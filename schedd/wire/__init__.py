@@ -1,6 +1,7 @@
 """The messages between daemon and adapter: events in, decisions out. Imports nothing else of schedd."""
 
 from schedd.wire.adapter_events import (
+    SERVER_RESERVATION,
     AdapterEvent,
     JobAltered,
     JobDeleted,
@@ -77,6 +78,7 @@ __all__ = [
     "BUILT_IN",
     "FLOAT_PARTS",
     "NO_TYPES",
+    "SERVER_RESERVATION",
     "TRANSFER_ATTRIBUTES",
     "AccountMoved",
     "AccountSet",

@@ -1,7 +1,7 @@
 """Events that an adapter reports about its server."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from schedd.wire.facts import (
     JobFacts,
@@ -154,6 +154,10 @@ class ServerChanged:
     type: Literal["server_changed"] = "server_changed"
 
 
+SERVER_RESERVATION: Final = "the server's own reservation"
+"""Reason of the reservations that a snapshot lists: one that is missing there is over."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
     """Nodes are reserved for planned jobs over ``[start, end)``; ``end`` None means until removed.
@@ -191,6 +195,28 @@ class Unreserve:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Complete state of the server at ``time``; if credible, it overrides the earlier state.
+
+    ``complete`` is False if a reply was truncated. ``server_age`` is the server's uptime in seconds, if
+    known: shortly after its start, nodes may not have reported yet. ``mode`` is the sender's treatment of
+    decisions. ``reservations`` are all reservations of the server; None: the sender does not list them.
+    """
+
+    id: str
+    time: int
+    jobs: tuple[JobFacts, ...]
+    nodes: tuple[NodeFacts, ...]
+    queues: tuple[QueueFacts, ...] = ()
+    server: ServerFacts = ServerFacts()
+    complete: bool = True
+    server_age: int | None = None
+    mode: Mode = "scheduler"
+    reservations: tuple[Reserve, ...] | None = None
+    type: Literal["snapshot"] = "snapshot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceCounted:
     """Amount of a cluster-wide resource, such as a floating licence.
 
@@ -205,27 +231,6 @@ class ResourceCounted:
     free: bool = False
     number: int = 0
     type: Literal["resource_counted"] = "resource_counted"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
-    """Complete state of the server at ``time``; if credible, it overrides the earlier state.
-
-    ``complete`` is False if a reply was truncated. ``server_age`` is the server's uptime in seconds, if
-    known: shortly after its start, nodes may not have reported yet. ``mode`` is the sender's treatment of
-    decisions.
-    """
-
-    id: str
-    time: int
-    jobs: tuple[JobFacts, ...]
-    nodes: tuple[NodeFacts, ...]
-    queues: tuple[QueueFacts, ...] = ()
-    server: ServerFacts = ServerFacts()
-    complete: bool = True
-    server_age: int | None = None
-    mode: Mode = "scheduler"
-    type: Literal["snapshot"] = "snapshot"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

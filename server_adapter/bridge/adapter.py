@@ -38,7 +38,7 @@ from server_adapter.bridge.accepted_runs import AcceptedRuns
 from server_adapter.bridge.attribute_writer import AttributeWriter
 from server_adapter.bridge.daemon_client import AnotherAdapterError, DaemonAwayError, DaemonClient
 from server_adapter.bridge.delivery import Backoff, DaemonExchange
-from server_adapter.bridge.diff import diff, endings, reserve_event, snapshot, with_steady_starts
+from server_adapter.bridge.diff import diff, endings, snapshot, with_steady_starts
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
 from server_adapter.bridge.journal import Journal, JournalError
 from server_adapter.bridge.power_switcher import PowerSwitcher
@@ -414,8 +414,6 @@ class Adapter:
             age = None
         name, mode = next(self.delivery.ids), self.settings.mode
         await self.delivery.enqueue(snapshot(state, id=name, now=read_at, server_age=age, mode=mode))
-        for name, held in state.reservations.items():
-            await self.delivery.enqueue(reserve_event(name, held, id=next(self.delivery.ids), now=now))
         self._snapshots.sent()
 
     def _reserve(self, state: ServerState) -> None:

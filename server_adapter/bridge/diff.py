@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from schedd.wire import (
+    SERVER_RESERVATION,
     Event,
     JobAltered,
     JobDeleted,
@@ -86,7 +87,7 @@ def reserve_event(name: str, held: ServerReservation, *, id: str, now: int) -> R
         nodes=held.nodes,
         start=held.start,
         end=held.end,
-        reason="the server's own reservation",
+        reason=SERVER_RESERVATION,
         queues=held.queues,
     )
 
@@ -99,7 +100,10 @@ def snapshot(
     server_age: int | None = None,
     mode: Mode = "scheduler",
 ) -> Snapshot:
-    """Return the whole state as one event."""
+    """Return the whole state as one event.
+
+    It contains the reservations, which limit the places of its jobs.
+    """
     return Snapshot(
         id=id,
         time=now,
@@ -109,6 +113,9 @@ def snapshot(
         server=state.server,
         server_age=server_age,
         mode=mode,
+        reservations=tuple(
+            reserve_event(name, held, id=id, now=now) for name, held in state.reservations.items()
+        ),
     )
 
 

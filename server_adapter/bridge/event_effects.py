@@ -63,8 +63,7 @@ def apply(state: ServerState, events: Iterable[Event]) -> ServerState:
             case QueueChanged():
                 queues[event.queue.name] = event.queue
             case Reserve():
-                end = event.start if event.end is None else event.end
-                reservations[event.name] = ServerReservation(event.start, end, event.nodes, event.queues)
+                reservations[event.name] = _reservation(event)
             case Unreserve():
                 for queue in reservations.pop(event.name).queues:
                     queues.pop(queue, None)
@@ -75,6 +74,13 @@ def apply(state: ServerState, events: Iterable[Event]) -> ServerState:
                 nodes = {node.name: node for node in event.nodes}
                 queues = {queue.name: queue for queue in event.queues}
                 server = event.server
+                if event.reservations is not None:
+                    reservations = {one.name: _reservation(one) for one in event.reservations}
             case _:
                 pass
     return ServerState(jobs=jobs, nodes=nodes, queues=queues, server=server, reservations=reservations)
+
+
+def _reservation(event: Reserve) -> ServerReservation:
+    end = event.start if event.end is None else event.end
+    return ServerReservation(event.start, end, event.nodes, event.queues)

@@ -24,6 +24,7 @@ from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
 from schedd.policy.protocol import Breakdown, OwnerShares
 from schedd.wire import (
+    Event,
     JobDeleted,
     JobEnded,
     JobFacts,
@@ -32,6 +33,7 @@ from schedd.wire import (
     QueueFacts,
     Reserve,
     ServerFacts,
+    Snapshot,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +70,9 @@ class Component(Generic[_S]):
     """Called when the state was restored from a checkpoint, perhaps under other settings."""
     before_events: Callable[["EngineState", str], None] | None = None
     """Called in each batch before its events are handled, with the batch's first event: time has passed."""
+    snapshot_changes: Callable[["EngineState", Snapshot], Iterable[Event]] | None = None
+    """Returns the events that lead from the component's state to a snapshot of the server. They are handled
+    after the snapshot's nodes and before its jobs, which are then placed and get their promises."""
     nodes_reported: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None
     """Called before the plan takes over what the server reports of nodes."""
     nodes_taken: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+from schedd.engine.component.registry import components
 from schedd.engine.facts.job_requests import holds_resources
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -110,6 +111,9 @@ def differences(state: EngineState, snapshot: Snapshot) -> list[Event]:
         if state.queues.get(queue.name) != queue
     ]
     changes += _node_changes(state, snapshot)
+    for one in components():
+        if one.snapshot_changes is not None:
+            changes += one.snapshot_changes(state, snapshot)
     seen: set[str] = set()
     for job in snapshot.jobs:
         if job.state == "C":

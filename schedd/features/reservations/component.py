@@ -21,6 +21,7 @@ from schedd.features.reservations.rules import (
     reserve,
     reserve_again,
     slot_names,
+    snapshot_changes,
     unreserve,
     will_return,
 )
@@ -39,6 +40,7 @@ COMPONENT: Final = Component(
     name="reservations",
     state=ReservationState,
     handlers={Reserve: reserve, Unreserve: unreserve},
+    snapshot_changes=snapshot_changes,
     nodes_taken=follow_reported_nodes,
     will_return=will_return,
     site_changed=schedule_standing_renewal,

@@ -26,7 +26,7 @@ from schedd.features.reservations.state import (
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
-from schedd.wire import NodeChanged, Reserve, Unreserve
+from schedd.wire import SERVER_RESERVATION, Event, NodeChanged, Reserve, Snapshot, Unreserve
 
 __all__ = [
     "block_slots",
@@ -43,6 +43,7 @@ __all__ = [
     "reserve",
     "reserve_again",
     "slot_names",
+    "snapshot_changes",
     "unreserve",
     "will_return",
 ]
@@ -75,12 +76,8 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
     """
     reservations = reservation_records(state)
     before = reservations.get(event.name)
-    if (
-        before is not None
-        and not again
-        and replace(event, id="", time=0) == replace(before.event, id="", time=0)
-    ):
-        return  # an adapter sends all reservations with each snapshot
+    if before is not None and not again and _plain(event) == _plain(before.event):
+        return
     end = event.end if event.end is not None else state.now + 2 * HORIZON
     start = max(event.start, state.now)
     access = reservation_access(event)
@@ -136,6 +133,30 @@ def remove_reservation(state: EngineState, event: Unreserve) -> None:
         words = f"reservation {event.name} was lifted"
         refresh_nodes(state, gone.nodes, event.id, words)
         place_unplaced(state, event.id, words)
+
+
+def snapshot_changes(state: EngineState, snapshot: Snapshot) -> list[Event]:
+    """Return what a snapshot of the server changes in the reservations of the server."""
+    if snapshot.reservations is None:
+        return []
+    known = {name: one.event for name, one in reservation_records(state).items()}
+    listed = {one.name for one in snapshot.reservations}
+    changes: list[Event] = [
+        Unreserve(id=snapshot.id, time=snapshot.time, name=name)
+        for name, one in known.items()
+        if one.reason == SERVER_RESERVATION and name not in listed
+    ]
+    for one in snapshot.reservations:
+        over = one.end is not None and one.end <= state.now  # a server may list it for a while
+        before = known.get(one.name)
+        if not over and (before is None or _plain(before) != _plain(one)):
+            changes.append(one)
+    return changes
+
+
+def _plain(event: Reserve) -> Reserve:
+    """Return the event without what differs each time that it is sent."""
+    return replace(event, id="", time=0)
 
 
 def follow_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:

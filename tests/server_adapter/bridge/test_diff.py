@@ -16,8 +16,9 @@ from schedd.wire import (
     Snapshot,
     Unreserve,
 )
+from schedd.wire.snapshot_json import dump_snapshot, read_snapshot
 from server_adapter.batch.status_objects import DescribedObject
-from server_adapter.bridge.diff import diff, endings, with_steady_starts
+from server_adapter.bridge.diff import diff, endings, snapshot, with_steady_starts
 from server_adapter.bridge.event_effects import apply
 from server_adapter.bridge.facts import ACTIVE, Ending, Values
 from server_adapter.bridge.state import EMPTY_STATE, ServerReservation, ServerState, StateBuilder
@@ -223,6 +224,17 @@ def test_a_reservation_of_the_server_stays_in_the_state_until_it_is_deleted() ->
     ):
         assert [one.type for one in diff(old, new, ids=iter(map(str, count())), now=6)] == kinds
     assert apply(held, [Unreserve(id="e:2", time=6, name="R1")]).reservations == {}
+
+
+def test_a_snapshot_lists_the_reservations_so_that_they_precede_its_jobs() -> None:
+    held = ServerState(reservations={"R1": ServerReservation(10, 20, ("n1",), ("R1",))})
+    whole = snapshot(held, id="e:9", now=6)
+    assert whole.reservations is not None
+    ((name, nodes, start, end),) = [(one.name, one.nodes, one.start, one.end) for one in whole.reservations]
+    assert (name, nodes, start, end) == ("R1", ("n1",), 10, 20)
+    assert apply(EMPTY_STATE, [whole]).reservations == held.reservations
+    assert apply(held, [snapshot(EMPTY_STATE, id="e:10", now=7)]).reservations == {}
+    assert read_snapshot(b"".join(dump_snapshot(whole)).decode()) == whole
 
 
 def test_a_job_end_without_time_is_dated_now() -> None:
