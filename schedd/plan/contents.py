@@ -9,6 +9,7 @@ from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import HeldEntries, PlanReadView, SlotColumns, select_entries
 from schedd.plan.job_order import by_start
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.free_amounts import least_free
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import jobs_on_row, misplaced
 from schedd.plan.machine import Machine
@@ -118,18 +119,7 @@ class PlanContents:
 
     def free_amounts(self, rows: Ints, start: int, end: int) -> Ints:
         """Return the least free amounts of (n,) rows over ``[start, end)``, (resources, n)."""
-        tb = self.slabs.tb
-        lengths = tb.rows[rows, at.LEN]
-        ends = np.cumsum(lengths)
-        firsts = ends - lengths
-        entries = np.repeat(tb.rows[rows, at.OFF] - firsts, lengths) + np.arange(int(lengths.sum()))
-        times = tb.T[entries]
-        until = np.append(times[1:], at.FAR)
-        until[ends - 1] = at.FAR
-        apart = (times >= end) | (until <= start)
-        free = np.where(apart, at.FAR, tb.F[:, entries])
-        found: Ints = np.minimum.reduceat(free, firsts, axis=1)
-        return found
+        return least_free(self.slabs.tb, rows, start, end)
 
     def node_ranks(self, order: str) -> Mapping[str, int]:
         """Return the ranks of an order of nodes, by name of node; empty: there is no such order."""
