@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.engine.component.registry import component_calls
+from schedd.engine.component.registry import component_calls, working_calls
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import is_to_return, leave_lost_nodes
@@ -30,7 +30,7 @@ calls.
 def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
     # 1. Effects of time: edges, overruns, lost nodes, void decisions.
-    for name, call in component_calls("time_passed"):
+    for name, call in working_calls(state, "time_passed"):
         if state.starts_step(name):
             call(state, event)
     if state.starts_step("overruns"):
@@ -41,7 +41,7 @@ def settle(state: EngineState, event: str) -> None:
         void_unanswered(state, event)
     if state.chained and state.starts_step("dependencies"):
         follow_dependencies(state, event)
-    for name, call in component_calls("before_dispatch"):
+    for name, call in working_calls(state, "before_dispatch"):
         if state.starts_step(name):
             call(state, event)
     state.plan.protect_tiers(state.keeps_speed)
@@ -107,7 +107,7 @@ def next_wake(state: EngineState) -> int | None:
     if state.policy is None and state.plan.freed and "repair" not in waits:
         return now
     moments: list[int] = [state.skipped_steps[step][0] for step in waits]
-    for name, call in component_calls("next_wake"):
+    for name, call in working_calls(state, "next_wake"):
         if name not in waits:
             moment = call(state)
             if moment <= now:

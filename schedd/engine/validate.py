@@ -3,6 +3,7 @@
 import numpy as np
 
 from schedd.engine.component.cluster_hooks import component_slots
+from schedd.engine.component.registry import components
 from schedd.engine.facts.displayed_start import are_outdated
 from schedd.engine.facts.job_requests import slot_limited
 from schedd.engine.facts.phases import find_fault
@@ -46,6 +47,11 @@ def check(state: EngineState) -> None:
         assert job_id in state.numbers.near(job_id), f"job {job_id} is not found by its number"
     assert state.numbers.count == len(state.records), "a job that is gone is found by its number"
     assert first_start_ahead(state)[0] == find_start_ahead(state)[0], "another published start passes first"
+    for one in components():
+        if one.next_wake is not None and one.work_fields:
+            part = state.part(one.state)
+            works = any(getattr(part, name) for name in one.work_fields)
+            assert works or one.next_wake(state) == FOREVER, f"{one.name} has work, but its fields are empty"
     second = state.now + 1
     assert max(second, next_update_time(state)) == max(second, find_next_update(state)[0]), (
         "another attribute is written next"

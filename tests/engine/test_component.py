@@ -11,7 +11,7 @@ import pytest
 from schedd.engine import handlers
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.parts import lasting_fields
-from schedd.engine.component.registry import component_calls, component_handlers, components
+from schedd.engine.component.registry import component_calls, component_handlers, components, working_calls
 from schedd.engine.facts.alerts import alert_kinds
 from schedd.plan.schema import field_rule
 from schedd.wire import Event, NodeChanged, PlanningHeld, PlanningReleased
@@ -78,6 +78,23 @@ def test_calls_of_a_hook_leave_out_components_without_it() -> None:
         assert list(found) == [one.name for one in components() if one.name in found]
 
 
+def test_components_without_work_are_not_called() -> None:
+    cluster = Cluster()
+    state = cluster.engine.state
+    for hook in ("time_passed", "before_dispatch", "next_wake"):
+        declared = {one.name: one for one in components() if getattr(one, hook) and one.work_fields}
+        assert declared
+        names = {name for name, _ in working_calls(state, hook)}
+        assert not names & declared.keys()
+        assert names == {name for name, _ in component_calls(hook)} - declared.keys()
+        for name, one in declared.items():
+            for field in one.work_fields:
+                fork = state.fork()
+                assert not getattr(fork.part(one.state), field), "work is empty at first"
+                setattr(fork.part(one.state), field, {"1": 1})
+                assert names | {name} == {name for name, _ in working_calls(fork, hook)}
+
+
 def test_batch_without_work_calls_few_functions() -> None:
     """The cost of a batch follows what changed, not the number of jobs, nodes or features: a feature that a
     site does not use has one or two calls in it.
@@ -103,4 +120,4 @@ def test_batch_without_work_calls_few_functions() -> None:
         assert moment is not None
         counts.append(len(calls))
     assert counts[0] == counts[1]
-    assert counts[0] < 15 * len(components()), counts
+    assert counts[0] < 10 * len(components()), counts

@@ -59,6 +59,9 @@ class Component(Generic[_S]):
     ``lasting`` is kept even if the checkpoint cannot be read. Both may be functions, which return the value
     to keep.
     """
+    work_fields: tuple[str, ...] = ()
+    """Fields of the state that hold work. While all of them are empty, ``time_passed``, ``before_dispatch``
+    and ``next_wake`` are not called. Without such fields they are called in each batch."""
     handlers: Mapping[type[Any], Callable[["EngineState", Any], None]] = field(default_factory=dict)
     """Handlers by type of event. A type of event has one handler in the whole engine."""
     begin: Callable[["EngineState"], None] | None = None

@@ -1,8 +1,8 @@
 """The components of all features, and the functions of a hook."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from schedd.engine.component.declaration import Component
 from schedd.feature_list import feature_modules
@@ -10,7 +10,7 @@ from schedd.feature_list import feature_modules
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["component_calls", "component_handlers", "components"]
+__all__ = ["component_calls", "component_handlers", "components", "working_calls"]
 
 
 @cache
@@ -26,6 +26,28 @@ def component_calls(hook: str) -> tuple[tuple[str, Callable[..., Any]], ...]:
     """
     found = ((one.name, getattr(one, hook)) for one in components())
     return tuple((name, call) for name, call in found if call is not None)
+
+
+def working_calls(
+    state: "EngineState", hook: Literal["time_passed", "before_dispatch", "next_wake"]
+) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the functions of a hook of the components that have work, each with the name of its component."""
+    parts = state.parts
+    for name, call, kind, fields in _calls_with_fields(hook):
+        if fields:
+            part = parts[kind]
+            for field in fields:
+                if getattr(part, field):
+                    break
+            else:
+                continue
+        yield name, call
+
+
+@cache
+def _calls_with_fields(hook: str) -> tuple[tuple[str, Callable[..., Any], type[Any], tuple[str, ...]], ...]:
+    found = ((one.name, getattr(one, hook), one.state, one.work_fields) for one in components())
+    return tuple(one for one in found if one[1] is not None)
 
 
 @cache

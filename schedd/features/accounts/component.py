@@ -28,6 +28,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="accounts",
     state=AccountBook,
+    work_fields=("accounts", "due"),
     handlers={
         AccountSet: set_account,
         AccountMoved: transfer_amount,

@@ -33,6 +33,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="bookings",
     state=BookingState,
+    work_fields=("bookings",),
     handlers={Book: book, BookingStep: step},
     nodes_taken=follow_nodes,
     nodes_withdrawn=yield_nodes,

@@ -26,6 +26,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="limits",
     state=LimitParser,
+    work_fields=("due", "over", "again_at"),
     limits=limit_sources,
     site_changed=count_again,
     must_wait=wait_for_room,

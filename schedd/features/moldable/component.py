@@ -20,6 +20,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="moldable",
     state=MoldableState,
+    work_fields=("chosen",),
     planned_facts=planned_facts,
     before_placement=choose,
     before_start=lengthen,

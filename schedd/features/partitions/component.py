@@ -24,6 +24,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="partitions",
     state=PartitionState,
+    work_fields=("chosen",),
     node_features=node_features,
     nodes_taken=note_freed_nodes,
     before_placement=choose_partition,

@@ -39,6 +39,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="preemption",
     state=PreemptionState,
+    work_fields=("planned", "waiting", "suspended"),
     handlers={PreemptionDone: note_outcome},
     begin=apply_settings,
     site_changed=apply_settings,

@@ -32,6 +32,7 @@ __all__ = ["COMPONENT"]
 COMPONENT: Final = Component(
     name="transfers",
     state=TransferState,
+    work_fields=("kept_places",),
     handlers={
         TransferRequest: submit_held,
         TransferRelease: release_transfer,
