@@ -1,5 +1,6 @@
 """A batch that makes the engine fail or hang is skipped."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -65,7 +66,7 @@ def failing_first(work: Callable[..., Any], *, hangs: bool = False, times: int =
         if left[0]:
             left[0] -= 1
             while hangs:
-                time.sleep(0.01)
+                pass
             raise RuntimeError("broken on purpose")
         return work(*args, **named)
 
@@ -87,7 +88,9 @@ def test_failing_batch_is_skipped_and_a_snapshot_requested(
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
         (told,) = alert_texts(loop, "batch_skipped")
         assert "could not handle batch 2 of events" in told
-        assert ("it did not return within 1 s" if hangs else "RuntimeError('broken on purpose')") in told
+        assert (
+            "it did not return within 1 s of processor time" if hangs else "RuntimeError('broken on purpose')"
+        ) in told
         assert 'the step "dispatch" is skipped for 60 s' in told
         (asked,) = alert_texts(loop, "snapshot")
         assert asked.startswith("a full snapshot of the server was requested")
@@ -149,7 +152,7 @@ def test_only_the_hanging_job_is_quarantined(hangs: bool, monkeypatch: pytest.Mo
     def fails(state: EngineState, record: Any, *rest: Any, **named: Any) -> None:
         if record.id == "2":
             while hangs:
-                time.sleep(0.01)
+                pass
             raise RuntimeError("broken on purpose")
         seat(state, record, *rest, **named)
 
@@ -316,6 +319,56 @@ def test_call_time_limit_grows_after_timeouts_and_shrinks_after_successes() -> N
         assert watch.limit_factor == times
         for _ in range(10):
             passing.record_success()
+
+
+def exceed_time_limit(watch: CallWatchdog, seconds: float, work: Callable[[], object]) -> None:
+    """Repeat ``work`` until its time is over."""
+    with watch.time_limit(seconds):
+        while True:
+            work()
+
+
+def test_a_call_without_processor_time_is_given_longer_and_blames_no_job() -> None:
+    """The machine is busy, or out of memory."""
+    watch = CallWatchdog()
+    engine = Engine(EngineSettings(), T)
+    engine.state.at_job = "1"
+    began = time.monotonic()
+    with pytest.raises(_CallTimedOut):
+        exceed_time_limit(watch, 0.2, lambda: time.sleep(0.01))
+    assert (time.monotonic() - began > 1.5, watch.starved) == (True, True)
+    batch = EventBatch(number=1, now=T, last_event=0)
+    failed = EngineCallFailed(engine, batch, 0, _CallTimedOut(), 0.2, starved=watch.starved)
+    assert (failed.job, failed.late) == ("", True)
+    assert failed.why == "it did not return within 2 s, most of which it did not run"
+    with pytest.raises(_CallTimedOut):
+        exceed_time_limit(watch, 0.2, lambda: None)
+    assert not watch.starved
+    watch.end()
+
+
+def test_the_time_in_which_the_process_was_stopped_does_not_count() -> None:
+    script = """if True:
+        import os, signal, sys, time
+        from schedd.service.cluster.engine_calls import CallWatchdog
+        watch = CallWatchdog()
+        with watch.time_limit(0.3):
+            print("waits", flush=True)
+            sys.stdin.readline()
+            time.sleep(0.5)
+        print(watch.starved, "goes on")
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waits\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(3.5)
+        process.send_signal(signal.SIGCONT)
+        found, _ = process.communicate("\n", timeout=60)
+    assert found == "False goes on\n"
 
 
 def test_profiler_works_after_an_interrupted_call() -> None:

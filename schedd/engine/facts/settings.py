@@ -160,7 +160,8 @@ class EngineSettings:
     priority_tries: int = 1000
     """Maximum number of jobs, by priority, that are then tried before others."""
     batch_limit: int = 30
-    """Time limit of a batch; a batch beyond it is skipped. Large batches get more. 0: no limit."""
+    """Limit of the processor time of a batch; a batch beyond it is skipped. Large batches get more. 0: no
+    limit."""
     log_batches: int = 10_000
     """Batches kept since the last checkpoint, for replaying an incident."""
     log_weight: int = 200_000

@@ -251,7 +251,7 @@ def follow_time(state: EngineState, event: str) -> None:
         for job, name in part.chosen.items()
         if job not in kept
         and (idle is None or idle != {name})
-        and (record := _movable(state, job)) is not None
+        and (record := _movable(state, job, 1 if idle is not None else _LEAST_GAIN_S)) is not None
     ]
     if idle is not None:
         table = partition_table(state)
@@ -275,14 +275,16 @@ def _idle_partitions(state: EngineState) -> frozenset[str]:
     return frozenset(idle)
 
 
-def _movable(state: EngineState, job: str) -> JobRecord | None:
-    """A job with a later start, or in the queue of a queue policy; None: it stays in its partition."""
+def _movable(state: EngineState, job: str, gain: int) -> JobRecord | None:
+    """A job that starts at least ``gain`` seconds from now, or is in the queue of a queue policy; None: it
+    stays in its partition.
+    """
     record = state.records.get(job)
     if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
         return None
     if state.policy is not None:
         return record if record.slot in state.queue else None
-    later = state.plan.start(record.slot) >= state.now + _LEAST_GAIN_S
+    later = state.plan.start(record.slot) >= state.now + gain
     return record if later and state.plan.state(record.slot) == PLANNED else None
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import Final
 
 from schedd.engine import Engine, Outcome
 from schedd.service.cluster.errors import PlannerStopped
@@ -16,6 +17,9 @@ from schedd.wire import Event, Snapshot
 __all__ = ["CallWatchdog", "EngineCallFailed", "attribute_errors", "call_engine", "restart_from_state"]
 
 _LOOK_S = 0.2
+_STARVED_FACTOR: Final = 10
+"""A call may last this many times its limit of processor time while it waits: the machine is busy, or out of
+memory. Time in which the watching thread did not run either does not count: the process was stopped."""
 _ENDS_S = 10.0
 """Time that an interrupted call may take to end."""
 _JUMPS = 100
@@ -28,17 +32,30 @@ class EngineCallFailed(Exception):
     """The engine raised an exception on a batch, or did not return; the engine must be discarded.
 
     ``batch`` has as many ``calls`` as succeeded before. ``job`` and ``step`` are what the engine was working
-    on, empty if unknown. ``late``: it did not return in time.
+    on, empty if unknown, or if the call hardly got processor time (``starved``): then it is not their fault.
+    ``late``: it did not return in time.
     """
 
     def __init__(
-        self, engine: Engine, batch: EventBatch, call: int, error: BaseException, seconds: float
+        self,
+        engine: Engine,
+        batch: EventBatch,
+        call: int,
+        error: BaseException,
+        seconds: float,
+        *,
+        starved: bool = False,
     ) -> None:
         self.late = isinstance(error, _CallTimedOut)
-        self.why = f"it did not return within {seconds:.0f} s" if self.late else repr(error)
+        self.why = repr(error)
+        if self.late:
+            self.why = f"it did not return within {seconds:.0f} s of processor time"
+        if starved:
+            most = _STARVED_FACTOR * seconds
+            self.why = f"it did not return within {most:.0f} s, most of which it did not run"
         self.batch = replace(batch, calls=call)
         self.engine = engine
-        self.job, self.step = engine.state.at_job, engine.state.at_step
+        self.job, self.step = ("", "") if starved else (engine.state.at_job, engine.state.at_step)
         super().__init__(f"the planner could not handle batch {batch.number} of events: {self.why}")
 
 
@@ -50,6 +67,8 @@ class CallWatchdog:
     """Interrupts calls that take too long with an exception in the calling thread; it cannot interrupt a
     kernel.
 
+    The limit counts the processor time of the calling thread: on a busy machine, or in a process that was
+    suspended, a call is not slow by itself. ``starved`` is set if the last interrupted call mostly waited.
     ``limit_factor`` multiplies the time limit. It grows after each timeout, so that a long but finite call
     succeeds in the end.
     """
@@ -59,7 +78,9 @@ class CallWatchdog:
         self._supervisor = supervisor or Supervisor()
         self._cluster = cluster
         self._lock = threading.Lock()
-        self._until = self._fired = 0.0
+        self._cpu_until = self._fired = self._waits_left = self._looked = 0.0
+        self._cpu_clock = 0
+        self.starved = False
         self._whose = 0
         self._ended = threading.Event()
         self._thread: SupervisedThread | None = None
@@ -69,11 +90,11 @@ class CallWatchdog:
         """Whether a call is within its limit or has just been interrupted."""
         if self._fired:
             return time.monotonic() < self._fired + _ENDS_S
-        return bool(self._until)
+        return bool(self._cpu_until)
 
     @contextmanager
     def time_limit(self, seconds: float) -> Iterator[None]:
-        """Limit the block to this many seconds; 0: no limit."""
+        """Limit the block to this many seconds of processor time; 0: no limit."""
         if not seconds:
             yield
             return
@@ -81,14 +102,16 @@ class CallWatchdog:
             self._thread = self._supervisor.thread("time limits", self._run, cluster=self._cluster)
             self._thread.start()
         self._whose = threading.get_ident()
-        self._fired = 0.0
+        self._fired, self.starved = 0.0, False
+        self._cpu_clock = time.pthread_getcpuclockid(self._whose)
+        self._waits_left, self._looked = _STARVED_FACTOR * seconds, time.monotonic()
         try:
-            self._until = time.monotonic() + seconds
+            self._cpu_until = time.thread_time() + seconds
             yield
         finally:
             with suppress(_CallTimedOut):
                 with self._lock:
-                    self._until = 0.0
+                    self._cpu_until = 0.0
                 if self._fired:
                     # It may be on its way still, and is taken here. To call it back (by None) would leave
                     # Python 3.11 looking for it for ever: a thread that is profiled then never returns.
@@ -105,11 +128,20 @@ class CallWatchdog:
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_S):
             with self._lock:
-                if self._until and not self._fired and self._until < time.monotonic():
+                if self._cpu_until and not self._fired and self._is_late():
                     self._fired = time.monotonic()
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
                         ctypes.c_ulong(self._whose), ctypes.py_object(_CallTimedOut)
                     )
+
+    def _is_late(self) -> bool:
+        """Whether the call has used up its processor time, or waited far longer."""
+        before, self._looked = self._looked, time.monotonic()
+        self._waits_left -= min(self._looked - before, 2 * _LOOK_S)
+        if time.clock_gettime(self._cpu_clock) > self._cpu_until:
+            return True
+        self.starved = self._waits_left < 0
+        return self.starved
 
 
 def call_engine(
@@ -130,7 +162,7 @@ def call_engine(
     except (Exception, _CallTimedOut) as error:
         if settings.validate and isinstance(error, AssertionError):
             raise
-        raise EngineCallFailed(engine, batch, number, error, seconds) from error
+        raise EngineCallFailed(engine, batch, number, error, seconds, starved=watch.starved) from error
 
 
 @contextmanager

@@ -171,8 +171,8 @@ class ClusterSettings(Section):
     priority_tries: int = Field(default=_DEFAULTS.priority_tries, ge=0, le=10**6)
     """Maximum number of jobs that are then tried in front of jobs of lower priority, the highest first."""
     batch_limit: int = Field(default=_DEFAULTS.batch_limit, ge=0, le=86_400)
-    """A batch of events that takes more than this many seconds is skipped; large batches get more. 0:
-    never."""
+    """A batch of events that takes more than this many seconds of processor time is skipped; large batches
+    get more. 0: never."""
     log_batches: int = Field(default=_DEFAULTS.log_batches, ge=1, le=10**7)
     """Batches of events kept in memory for `schedd rerun`."""
     log_weight: int = Field(default=_DEFAULTS.log_weight, ge=1, le=10**9)

@@ -168,6 +168,19 @@ def test_free_nodes_of_another_partition_are_used_within_seconds(ahead: int) -> 
     assert cluster.runs("3") == [pytest.approx(1011, abs=6)]
 
 
+def test_free_nodes_of_another_partition_are_used_though_the_job_starts_within_a_minute_anyway() -> None:
+    """A start that is near may move on again and again, behind a job that overruns its walltime."""
+    cluster = cluster_with({"sets": {"a": {"nodes": ["n1", "n2"]}, "b": {"nodes": ["n3", "n4"]}}})
+    cluster.submit("1", "2:ppn=4", walltime=5000, runtime=1011, resources={"partition": "b"})
+    cluster.submit("2", "2:ppn=4", walltime=1050, runtime=3000, resources={"partition": "a"})
+    cluster.submit("3", "2:ppn=4", walltime=100, resources={"partition": "a:b"})
+    assert (partition(cluster, "3"), cluster.start("3")) == ("a", 1050)
+    for at in range(5, 1_060, 5):
+        cluster.at(at)
+    assert partition(cluster, "3") == "b"
+    assert cluster.runs("3") == [pytest.approx(1011, abs=6)]
+
+
 def test_many_displaced_jobs_cost_a_bounded_number_of_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_with({"sets": {"a": {"nodes": ["n1", "n2"]}, "b": {"nodes": ["n3", "n4"]}}})
     for number in range(120):
