@@ -30,7 +30,7 @@ from research.benchmarks.history import (
 )
 from research.benchmarks.load import EventsResult, HttpResult, Load, bench_events, bench_http, table_of
 from research.benchmarks.load import to_json as load_to_json
-from research.benchmarks.optimise import bench_optimise
+from research.benchmarks.optimise import bench_optimise, parallel_table
 from research.benchmarks.optimise import table_of as optimise_table
 from research.benchmarks.optimise import to_json as optimise_to_json
 from research.benchmarks.predict import bench_predict
@@ -227,6 +227,7 @@ def _optimise(args: argparse.Namespace) -> int:
 
         result = bench_optimise(args.profile, args.nodes, args.jobs, args.seed, tell=tell)
     Console().print(optimise_table(result))
+    Console().print(parallel_table(result))
     if args.json is not None:
         args.json.write_text(optimise_to_json(result), encoding="utf-8")
     return 0

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from statistics import median
+from dataclasses import asdict, dataclass, replace
+from statistics import fmean, median
 from threading import Thread
 from time import perf_counter
 
@@ -13,15 +13,30 @@ from rich.table import Table
 from research.benchmarks.grow import Grower
 from research.benchmarks.workload import Profile
 from schedd.model import FOREVER
-from schedd.optimize import PlanSearch, SearchSettings
+from schedd.optimize import PlanSearch, SearchInput, SearchSettings
+from schedd.parallel_calls import run_in_threads
 from schedd.plan.columns import PLANNED
 from schedd.plan.evaluate import Criterion, ScoringColumns
-from schedd.plan.latest_starts import latest_starts
+from schedd.plan.latest_starts import PATIENCE, latest_starts
 
-__all__ = ["LIFTED", "SECONDS", "OptimiseResult", "SearchFigures", "bench_optimise", "table_of", "to_json"]
+__all__ = [
+    "LIFTED",
+    "PARALLEL",
+    "SECONDS",
+    "OptimiseResult",
+    "ParallelFigures",
+    "SearchFigures",
+    "bench_optimise",
+    "parallel_table",
+    "table_of",
+    "to_json",
+]
 
 LIFTED = (2, 8, 32)
 SECONDS = (0.5, 2.0, 8.0)
+PARALLEL = (1, 2, 4)
+PARALLEL_SEEDS = 5
+PARALLEL_MOVES = 10_000
 STOPS = 30
 _USERS = 97
 
@@ -47,6 +62,22 @@ class SearchFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class ParallelFigures:
+    """Searches at the same time, in threads: figures of ``PARALLEL_SEEDS`` seeds, all from the same plan.
+
+    ``moves_per_s`` of all searches together; ``gain``: mean over the seeds. Each search is limited by
+    ``moves_each``, or by ``seconds`` of wall time.
+    """
+
+    parallel: int
+    seconds: float | None
+    moves_each: int | None
+    moves_per_s: float
+    gain: float
+    least_gain: float
+
+
+@dataclass(frozen=True, slots=True)
 class StopFigures:
     """Searches as the daemon makes them, stopped from another thread at moments that are drawn: how long each
     still went on, in ms.
@@ -68,6 +99,7 @@ class OptimiseResult:
     seed: int
     slack_s: int
     searches: tuple[SearchFigures, ...]
+    parallel: tuple[ParallelFigures, ...]
     stopped: StopFigures
 
 
@@ -80,6 +112,7 @@ def bench_optimise(
     slack: int = 4 * 3600,
     lifted: Sequence[int] = LIFTED,
     seconds: Sequence[float] = SECONDS,
+    parallel: Sequence[int] = PARALLEL,
     tell: Callable[[str], None] = lambda _: None,
 ) -> OptimiseResult:
     """Grow a plan of ``jobs`` waiting jobs as ``python -m research bench plan`` does, and search it.
@@ -127,6 +160,13 @@ def bench_optimise(
                     wait_s_after=wait.after,
                 )
             )
+    start = SearchInput(plan, promised, columns, 1.0, grower.now)
+    abreast = []
+    for number in parallel:
+        tell(f"{number} searches at the same time")
+        by_moves = SearchSettings(moves=PARALLEL_MOVES, seed=seed, parallel=number)
+        by_time = replace(by_moves, moves=None, seconds=seconds[len(seconds) // 2])
+        abreast += [_search_in_parallel(start, limits) for limits in (by_moves, by_time)]
     tell(f"stopping {STOPS} searches")
     waits = []
     for after in np.random.default_rng(seed).uniform(0, seconds[-1] / 4, STOPS).tolist():
@@ -134,7 +174,25 @@ def bench_optimise(
         waits.append(_stopped(PlanSearch(plan.fork(), columns, latest, grower.now, settings), after))
     stopped = StopFigures(STOPS, 1e3 * median(waits), 1e3 * max(waits))
     cpus = sum(node.cpus for node in grower.nodes)
-    return OptimiseResult(profile, nodes, cpus, jobs, seed, slack, tuple(found), stopped)
+    return OptimiseResult(profile, nodes, cpus, jobs, seed, slack, tuple(found), tuple(abreast), stopped)
+
+
+def _search_in_parallel(start: SearchInput, limits: SearchSettings) -> ParallelFigures:
+    """Search with several seeds, each time on a fork of the plan of ``start``."""
+    weights = {str(criterion): weight for criterion, weight in limits.weights.items()}
+    gains, tried, took = [], 0, 0.0
+    for seed in range(PARALLEL_SEEDS):
+        fresh = replace(start, plan=start.plan.fork())
+        settings = replace(limits, seed=limits.seed + seed)
+        before = perf_counter()
+        search = fresh.make_search(settings, weights, PATIENCE, run_together=run_in_threads)
+        report = search.run().report
+        took += perf_counter() - before
+        tried += report.tried
+        gains.append(report.gain)
+    return ParallelFigures(
+        limits.parallel, limits.seconds, limits.moves, tried / took, fmean(gains), min(gains)
+    )
 
 
 def _stopped(search: PlanSearch, after: float) -> float:
@@ -166,6 +224,18 @@ def _warm_up() -> None:
 def to_json(result: OptimiseResult) -> str:
     """The whole result as JSON."""
     return json.dumps(asdict(result), indent=2)
+
+
+def parallel_table(result: OptimiseResult) -> Table:
+    """One line for each number of searches at the same time."""
+    table = Table(title=f"searches at the same time, mean of {PARALLEL_SEEDS} seeds")
+    for name in ("searches", "bound of each", "moves/s", "gain", "least gain"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in result.parallel:
+        bound = f"{one.moves_each:,} moves" if one.seconds is None else f"{one.seconds:g} s"
+        gains = [f"{100 * gain:.2f} %" for gain in (one.gain, one.least_gain)]
+        table.add_row(str(one.parallel), bound, f"{one.moves_per_s:,.0f}", *gains)
+    return table
 
 
 def table_of(result: OptimiseResult) -> Table:

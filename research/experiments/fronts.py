@@ -151,7 +151,9 @@ def _searched(case: _Case, live: Floats, method: str, seconds: float, seed: int)
         archive = PlanArchive(slots, case.values, _ARCHIVE, _SHARE) if method != "tabu" else None
         how = SearchSettings(moves=None, seconds=_FOR_EVER, seed=seed)
         start = SearchInput(plan.fork(), case.engine.state.bound, case.facts.columns, 1.0, case.now)
-        search = start.make_search(how, case.engine.state.settings.criteria, FOREVER >> 1, on_move=archive)
+        search = start.make_single_search(
+            how, case.engine.state.settings.criteria, FOREVER >> 1, on_move=archive
+        )
         with _stopped_after(search, seconds / 4 if method == "both" else seconds):
             improved = search.run()
         places = {place.slot: place for place in improved.places}

@@ -104,6 +104,10 @@ def command(
         typer.Option(metavar="S", help="tabu: a job that has waited N seconds is hardly moved back any more"),
     ] = 86_400,
     lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts")] = 8,
+    parallel: Annotated[
+        int,
+        typer.Option(metavar="N", help="tabu: searches at the same time, from which the best is taken"),
+    ] = 1,
     weights: Annotated[
         str,
         typer.Option(
@@ -326,6 +330,7 @@ def command(
             "seconds": seconds,
             "seed": seed,
             "lifted": lifted,
+            "parallel": parallel,
         }
         if expected_starts and seconds is not None and SEARCH_POLICY in policies:
             raise TraceError(

@@ -5,6 +5,7 @@ the plan's public operations.
 """
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -94,10 +95,7 @@ class PlanSearch:
         self._cost = self._initial_cost = self._current_cost()
         self._newcomers = newcomers
         self._on_move = on_move
-        most = max(settings.lifted, settings.whole, _NEWCOMER_DEPTH)
-        self._trials = Trials(
-            plan, self._evaluation, self._weights, self._reference, latest, now, most, settings.seed
-        )
+        self._trials = self._make_trials()
         self._original = plan.read_view()
         self._touched: set[int] = set()
         self._tried = self._accepted = self._too_late = self._pulled_left = 0
@@ -130,11 +128,45 @@ class PlanSearch:
 
     def improvement(self) -> Improvement:
         """Return the result of the finished search; takes some milliseconds."""
-        for _ in self._steps:  # finish the move during which the search was stopped
-            pass
-        self._cost = self._current_cost()
+        self._finish()
         places = self._moved_places()
         return Improvement(places, self._make_report(len(places)))
+
+    @property
+    def settings(self) -> SearchSettings:
+        """Settings of the search."""
+        return self._settings
+
+    @property
+    def cost(self) -> float:
+        """Cost of the plan, relative to the plan before the search; exact once the search was finished by
+        ``improvement`` or ``branch``.
+        """
+        return self._cost
+
+    @property
+    def reason(self) -> SearchEndReason:
+        """Reason for which the search ended."""
+        return self._why
+
+    def branch(self, settings: SearchSettings) -> "PlanSearch":
+        """Return a search that goes on from this finished one, on a fork of its plan.
+
+        ``settings`` bound the new search alone. Its report counts the moves of the new search, but has the
+        gains and the moved jobs of both.
+        """
+        self._finish()
+        new = copy(self)
+        new._restart(settings)  # noqa: SLF001 (it is of this class)
+        return new
+
+    def _restart(self, settings: SearchSettings) -> None:
+        self._plan, self._settings = self._plan.fork(), settings
+        self._touched = set(self._touched)
+        self._evaluation = self._make_evaluation(self._expected)
+        self._trials = self._make_trials()
+        self._tried = self._accepted = self._too_late = self._pulled_left = 0
+        self._jobs, self._why, self._elapsed = 0, SearchEndReason.STOPPED, 0.0
 
     # ---- the loop -------------------------------------------------------------------------------
 
@@ -163,7 +195,8 @@ class PlanSearch:
         jobs.
         """
         settings, most = self._settings, self._settings.whole
-        if not any(settings.weights.get(c, 0) > 0 for c in (Criterion.LATE_JOBS, Criterion.TARDINESS)):
+        weighed = any(settings.weights.get(c, 0) > 0 for c in (Criterion.LATE_JOBS, Criterion.TARDINESS))
+        if most < 2 or not weighed:
             return
         random = np.random.default_rng(settings.seed & _SEED_MASK)
         size, drawn = most // 2, False
@@ -334,6 +367,12 @@ class PlanSearch:
 
     # ---- the end --------------------------------------------------------------------------------
 
+    def _finish(self) -> None:
+        """Finish the move during which the search was stopped."""
+        for _ in self._steps:
+            pass
+        self._cost = self._current_cost()
+
     def _moved_places(self) -> tuple[Allocation, ...]:
         slots = np.array(sorted(self._touched), np.int64)
         elsewhen = self._plan.starts(slots) != self._original.starts[slots]
@@ -346,6 +385,19 @@ class PlanSearch:
 
     def _make_evaluation(self, columns: ScoringColumns) -> Evaluation:
         return Evaluation(self._plan, columns, self._now, threshold=self._settings.threshold)
+
+    def _make_trials(self) -> Trials:
+        settings = self._settings
+        return Trials(
+            self._plan,
+            self._evaluation,
+            self._weights,
+            self._reference,
+            self._latest,
+            self._now,
+            max(settings.lifted, settings.whole, _NEWCOMER_DEPTH),
+            settings.seed,
+        )
 
     def _planned_values(self) -> CriterionValues:
         """Return the criteria of the plan by walltimes."""

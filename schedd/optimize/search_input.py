@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from schedd.optimize.parallel_search import ParallelSearch, RunTogether, run_in_turn
 from schedd.optimize.search import PlanSearch
 from schedd.optimize.settings import SearchSettings
 from schedd.plan.columns import Ints
@@ -32,11 +33,27 @@ class SearchInput:
         weights: Mapping[str, float],
         patience: int,
         newcomers: Ints | None = None,
+        run_together: RunTogether = run_in_turn,
+    ) -> PlanSearch | ParallelSearch:
+        """Return a search that keeps all promises; several in parallel if ``how`` has it, but not of
+        ``newcomers``, which takes little time. ``run_together`` runs the parallel ones.
+
+        ``weights`` by criterion name; ``patience``: see ``latest_starts``; ``newcomers``: see ``PlanSearch``.
+        """
+        first = self.make_single_search(how, weights, patience, newcomers)
+        if how.parallel == 1 or newcomers is not None:
+            return first
+        return ParallelSearch(first, run_together)
+
+    def make_single_search(
+        self,
+        how: SearchSettings,
+        weights: Mapping[str, float],
+        patience: int,
+        newcomers: Ints | None = None,
         on_move: Callable[[Plan], None] | None = None,
     ) -> PlanSearch:
-        """Return a search that keeps all promises. ``weights`` by criterion name; ``patience``: see
-        ``latest_starts``; ``newcomers``, ``on_move``: see ``PlanSearch``.
-        """
+        """Return one search, as ``make_search`` does; ``on_move``: see ``PlanSearch``."""
         return PlanSearch(
             self.plan,
             self.columns,

@@ -17,7 +17,8 @@ class SearchSettings:
     the same plan and ``seed`` give the same result. ``lifted``: largest number of jobs in one move (>= 2).
     ``whole``: number of waiting jobs tried in whole orders, which use at most half of the moves and of the
     time (0: none). ``threshold``: of the bounded slowdown, in seconds. ``most_moved``: the search ends at
-    about this number of moved jobs.
+    about this number of moved jobs. ``parallel``: number of searches at the same time, each within the limits
+    of time and moves (see ``ParallelSearch``).
     """
 
     kind: MoveKind = MoveKind.TABU
@@ -29,6 +30,7 @@ class SearchSettings:
     whole: int = 200
     threshold: int = 10
     most_moved: int | None = None
+    parallel: int = 1
 
     def __post_init__(self) -> None:
         if self.moves is None and self.seconds is None:
@@ -39,7 +41,7 @@ class SearchSettings:
             raise ValueError(f"seconds {self.seconds}: must be finite, at least 0")
         if self.lifted < 2:
             raise ValueError(f"lifted {self.lifted}: must be at least 2")
-        for name, least in (("whole", 0), ("threshold", 1), ("most_moved", 0)):
+        for name, least in (("whole", 0), ("threshold", 1), ("most_moved", 0), ("parallel", 1)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise ValueError(f"{name} {value}: must be at least {least}")

@@ -16,6 +16,7 @@ from schedd.engine import (
     next_search,
 )
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
+from schedd.parallel_calls import run_in_threads
 from schedd.plan.evaluate import parse_criteria
 from schedd.replay.result import SearchTotals
 from schedd.wire import PlanChosen, PlanImproved
@@ -64,8 +65,15 @@ class SearchSchedule:
 
     @classmethod
     def from_settings(cls, settings: EngineSettings, search: SearchSettings) -> Self:
-        """Return the schedule of a site's settings, with each search bounded as in ``search``."""
-        weighed = replace(search, weights=parse_criteria(settings.criteria))
+        """Return the schedule of a site's settings, with each search bounded as in ``search``.
+
+        Of several searches at the same time there are as many as the site sets, if it sets a number.
+        """
+        weighed = replace(
+            search,
+            weights=parse_criteria(settings.criteria),
+            parallel=settings.search_threads or search.parallel,
+        )
         return cls(
             settings.search_every,
             weighed,
@@ -127,7 +135,9 @@ class PeriodicSearches:
             state.plan.fork(), last_starts_on_hold(state), state.columns, state.walltime_use.share, state.now
         )
         patience = state.settings.search_patience
-        found = start.make_search(settings, state.settings.criteria, patience, search.newcomers).run()
+        found = start.make_search(
+            settings, state.settings.criteria, patience, search.newcomers, run_in_threads
+        ).run()
         self.reports.append(found.report)
         self.last, self.moved = search, 0
         if not found.places:

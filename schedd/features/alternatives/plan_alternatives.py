@@ -215,7 +215,9 @@ class PlanAlternatives:
                 lambda one: _values(one, facts, now, weights),
                 share=_ARCHIVE if how.evaluations is None else None,
             )
-            search = start.make_search(_tabu_settings(how), settings.criteria, patience, on_move=archive)
+            search = start.make_single_search(
+                _tabu_settings(how), settings.criteria, patience, on_move=archive
+            )
             self._register_run(search)
             known.append({place.slot: place for place in search.run().places})
             known += archive.plans

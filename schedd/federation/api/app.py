@@ -41,7 +41,6 @@ from schedd.federation.api.users import FederationUser, FederationUsers
 from schedd.federation.api.waiting import wait_until
 from schedd.federation.bookings.decisions import booking_name
 from schedd.federation.cluster_speed import scale_resources
-from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.report import (
     array_figures,
     bag_figures,
@@ -53,6 +52,7 @@ from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.routing.jobs import FederationJob, count_array_tasks
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import REFUSALS_OF_THE_JOB, connect_cluster
+from schedd.parallel_calls import call_in_parallel
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 

@@ -11,11 +11,11 @@ from schedd.client import ClientError
 from schedd.client.json_object import json_members
 from schedd.federation.api.answers import BalanceView, ClusterBalance
 from schedd.federation.api.app import Caller, LeadingFederation
-from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.report import job_figures
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import connect_cluster
+from schedd.parallel_calls import call_in_parallel
 
 __all__ = ["add_balance_route"]
 

@@ -9,9 +9,9 @@ from schedd.client import Client, ClientError, Refused
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit, split_tasks
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import BagSpecification
-from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
+from schedd.parallel_calls import call_in_parallel
 
 __all__ = [
     "OFFER_PERCENTAGES",

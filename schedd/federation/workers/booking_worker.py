@@ -35,11 +35,11 @@ from schedd.federation.events import (
     FederationEvent,
     WithdrawalRequested,
 )
-from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.routing.policies import RoutingCandidate
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
 from schedd.federation.workers.item_worker import ItemWorker
+from schedd.parallel_calls import call_in_parallel
 
 __all__ = ["BookingWorker"]
 

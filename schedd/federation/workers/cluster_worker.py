@@ -12,12 +12,12 @@ from schedd.client.answers import ClusterView
 from schedd.client.json_object import json_members
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.licences import ClusterLicenceUse
-from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import TransferAction
 from schedd.federation.routing.jobs import PlanQuestion
 from schedd.federation.settings import ClusterSettings
 from schedd.federation.state.federation_state import ClusterPollResult, FederationState
+from schedd.parallel_calls import call_in_parallel
 from schedd.store import StoreError
 from schedd.supervision import ThreadedWork
 

@@ -39,10 +39,10 @@ from schedd.federation.events import (
     RoundCleared,
     RoundDropped,
 )
-from schedd.federation.parallel_calls import call_in_parallel
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.federation.workers.item_worker import ItemWorker
+from schedd.parallel_calls import call_in_parallel
 
 __all__ = ["CoAllocationWorker"]
 

@@ -1,5 +1,6 @@
 """Background search for better plans: one search at a time, on a fork of the plan."""
 
+import os
 import threading
 import time
 from collections import deque
@@ -23,7 +24,15 @@ from schedd.engine import (
     last_starts_on_hold,
     requested_search,
 )
-from schedd.optimize import Improvement, PlanSearch, SearchEndReason, SearchInput, SearchSettings
+from schedd.optimize import (
+    Improvement,
+    ParallelSearch,
+    PlanSearch,
+    SearchEndReason,
+    SearchInput,
+    SearchSettings,
+)
+from schedd.parallel_calls import run_in_threads
 from schedd.service.background.plan_metrics_log import PlanMetricsLog, SearchRun
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -35,6 +44,8 @@ __all__ = ["SearchWorker", "trial_search"]
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
 _PATIENCE_S = 60.0
+_MOST_THREADS = 4
+"""Unless a site sets more: each search takes memory for another copy of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +68,7 @@ class SearchWorker:
         self._condition = threading.Condition()
         self._requests: deque[Future[SearchRun | None]] = deque()
         self._stopping = False
-        self._search: PlanSearch | None = None
+        self._search: PlanSearch | ParallelSearch | None = None
         self._number = 0
         self._epoch = time.time_ns()
         self._history = SearchHistory(whole=time.monotonic(), tried=time.monotonic())
@@ -218,10 +229,23 @@ def trial_search(engine: Engine, settings: EngineSettings) -> SearchRun | None:
     return SearchRun(0, copied.start.now, "asked for", copied.generation, 0, found.report)
 
 
-def _search(copied: _SearchStart, settings: EngineSettings, seed: int) -> PlanSearch:
+def _search(copied: _SearchStart, settings: EngineSettings, seed: int) -> PlanSearch | ParallelSearch:
     search = copied.search
-    how = SearchSettings(moves=None, seconds=search.seconds, seed=seed, most_moved=MOST_MOVED)
-    return copied.start.make_search(how, settings.criteria, settings.search_patience, search.newcomers)
+    how = SearchSettings(
+        moves=None,
+        seconds=search.seconds,
+        seed=seed,
+        most_moved=MOST_MOVED,
+        parallel=settings.search_threads or _default_threads(),
+    )
+    return copied.start.make_search(
+        how, settings.criteria, settings.search_patience, search.newcomers, run_in_threads
+    )
+
+
+def _default_threads() -> int:
+    """Return how many searches leave a core for the planner."""
+    return max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
 
 
 def _copy_for_search(engine: Engine, search: DueSearch | None) -> _SearchStart | None:

@@ -211,7 +211,14 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "Predicted run times": (("predict", "predict_from", "queue_predict"),),
     "Searches and alternative plans": (
-        ("search_every", "search_pause", "search_newcomers", "search_seconds", "search_patience"),
+        (
+            "search_every",
+            "search_pause",
+            "search_newcomers",
+            "search_seconds",
+            "search_threads",
+            "search_patience",
+        ),
         "[clusters.NAME.site.choose]",
     ),
     "Starting jobs": (

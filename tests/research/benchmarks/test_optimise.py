@@ -11,7 +11,9 @@ from research.benchmarks.optimise import bench_optimise, to_json
 
 def test_every_kind_of_move_is_measured_for_every_time() -> None:
     told: list[str] = []
-    result = bench_optimise("metacentrum", 24, 100, 3, lifted=(2, 4), seconds=(0.05, 0.1), tell=told.append)
+    result = bench_optimise(
+        "metacentrum", 24, 100, 3, lifted=(2, 4), seconds=(0.05, 0.1), parallel=(1, 2), tell=told.append
+    )
     found = json.loads(to_json(result))
     assert [(one["lifted"], one["seconds"]) for one in found["searches"]] == [
         (2, 0.05), (2, 0.1), (4, 0.05), (4, 0.1),
@@ -22,7 +24,10 @@ def test_every_kind_of_move_is_measured_for_every_time() -> None:
     stopped = found["stopped"]
     assert stopped["stops"] == 30
     assert 0 <= stopped["median_ms"] <= stopped["longest_ms"]
-    assert len(told) == 6
+    abreast = [(one["parallel"], one["seconds"], one["moves_each"]) for one in found["parallel"]]
+    assert abreast == [(1, None, 10_000), (1, 0.1, None), (2, None, 10_000), (2, 0.1, None)]
+    assert all(one["gain"] >= one["least_gain"] >= 0 for one in found["parallel"])
+    assert len(told) == 8
 
 
 def test_the_command_writes_what_it_found(
@@ -38,7 +43,7 @@ def test_the_command_writes_what_it_found(
 
 
 def _short(*args: object, **more: object) -> object:
-    return bench_optimise(*args, **more, lifted=(2,), seconds=(0.05,))  # type: ignore[arg-type]
+    return bench_optimise(*args, **more, lifted=(2,), seconds=(0.05,), parallel=(1,))  # type: ignore[arg-type]
 
 
 def test_too_few_jobs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

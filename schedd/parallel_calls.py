@@ -1,6 +1,6 @@
-"""Calls to several clusters at the same time."""
+"""Calls at the same time, each in a thread."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -19,3 +19,8 @@ def call_in_parallel(call: Callable[[_Item], _Answer], items: Iterable[_Item], a
         return [call(item) for item in listed]
     with ThreadPoolExecutor(min(at_once, len(listed))) as pool:
         return list(pool.map(call, listed))
+
+
+def run_in_threads(calls: Sequence[Callable[[], None]]) -> None:
+    """Make all calls at the same time. Raises the error of the first that failed, when all are done."""
+    call_in_parallel(lambda call: call(), calls, len(calls))

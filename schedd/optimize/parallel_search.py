@@ -1,0 +1,130 @@
+"""Searches at the same time, in rounds: each round begins from the best plan so far."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from time import perf_counter
+from typing import Final
+
+from schedd.optimize.search import Improvement, PlanSearch
+from schedd.optimize.search_report import SearchEndReason
+from schedd.optimize.settings import SearchSettings
+
+__all__ = ["ParallelSearch", "RunTogether", "run_in_turn"]
+
+RunTogether = Callable[[Sequence[Callable[[], None]]], object]
+"""Makes all calls, at the same time or one after another, and returns after the last one."""
+
+_MAX_ROUNDS: Final = 10
+"""At the end of a round, all searches go on from the best plan."""
+
+_MIN_ROUND_MOVES: Final = 200
+"""Fewer moves of a search are not divided into rounds."""
+
+_LIFTED_FACTORS: Final = (1, 4, 0.5, 2)
+"""Size of the moves of each search, relative to ``SearchSettings.lifted``: other moves find other plans."""
+
+
+def run_in_turn(calls: Sequence[Callable[[], None]]) -> None:
+    """Make the calls one after another: a ``RunTogether`` without threads."""
+    for call in calls:
+        call()
+
+
+class ParallelSearch:
+    """Searches at the same time on forks of one plan, each in a thread if ``run_together`` has threads.
+
+    The first search has the settings as given, and tries the whole orders; the others differ in their seed
+    and in the size of their moves. After each of up to ten rounds all go on from the plan of the lowest cost
+    (of equal ones, that of the first search). Without a time limit the result depends on the plan, the seed
+    and the number of searches only, not on threads.
+    """
+
+    def __init__(self, first: PlanSearch, run_together: RunTogether) -> None:
+        """``first``: a search that has not begun, with the settings of all."""
+        settings = self._settings = first.settings
+        self._best = first
+        self._run_together = run_together
+        self._running: tuple[PlanSearch, ...] = ()
+        moves = settings.moves
+        self._rounds = _MAX_ROUNDS if moves is None else max(1, min(_MAX_ROUNDS, moves // _MIN_ROUND_MOVES))
+        self._stopped = False
+        self._tried = self._accepted = self._too_late = self._pulled_left = 0
+        self._elapsed = 0.0
+        self._why = SearchEndReason.STOPPED
+
+    def stop(self) -> None:
+        """Stop all searches; callable from any thread. The best plan so far is kept."""
+        self._stopped = True
+        for search in self._running:
+            search.stop()
+
+    def run(self) -> Improvement:
+        """Search and return the improvement; call once."""
+        self.search()
+        return self.improvement()
+
+    def search(self) -> None:
+        """Search; call once."""
+        begin = perf_counter()
+        for number in range(self._rounds):
+            if self._stopped or not self._search_round(number, begin):
+                break
+        self._running = ()
+        self._elapsed = perf_counter() - begin
+
+    def improvement(self) -> Improvement:
+        """Return the result of the finished search; takes some milliseconds."""
+        found = self._best.improvement()
+        report = replace(
+            found.report,
+            tried=self._tried,
+            accepted=self._accepted,
+            too_late=self._too_late,
+            pulled_left=self._pulled_left,
+            why_ended=self._why,
+            elapsed_s=self._elapsed,
+        )
+        return Improvement(found.places, report)
+
+    def _search_round(self, number: int, begin: float) -> bool:
+        """Search once more from the best plan; return whether another round may follow."""
+        settings = self._settings
+        seconds = None
+        if settings.seconds is not None:
+            left = settings.seconds - (perf_counter() - begin)
+            seconds = max(0.0, left / (self._rounds - number))
+        moves = None if settings.moves is None else _share(settings.moves, number, self._rounds)
+        bounded = replace(settings, seconds=seconds, moves=moves)
+        searches = tuple(
+            self._best.branch(_vary_settings(bounded, number, index)) for index in range(settings.parallel)
+        )
+        self._running = searches
+        if self._stopped:  # between the last look and now
+            return False
+        self._run_together([search.search for search in searches])
+        reports = [search.improvement().report for search in searches]
+        self._tried += sum(report.tried for report in reports)
+        self._too_late += sum(report.too_late for report in reports)
+        best = min(range(len(searches)), key=lambda index: searches[index].cost)
+        self._accepted += reports[best].accepted
+        self._pulled_left += reports[best].pulled_left
+        self._best, self._why = searches[best], searches[best].reason
+        return self._why in (SearchEndReason.MOVES, SearchEndReason.SECONDS)
+
+
+def _share(moves: int, number: int, rounds: int) -> int:
+    """Return the moves of round ``number``; those of all rounds add up to ``moves``."""
+    return moves * (number + 1) // rounds - moves * number // rounds
+
+
+def _vary_settings(settings: SearchSettings, number: int, index: int) -> SearchSettings:
+    """Return the settings of search ``index`` in round ``number``."""
+    if number == index == 0:
+        return settings
+    factor = _LIFTED_FACTORS[index % len(_LIFTED_FACTORS)]
+    return replace(
+        settings,
+        seed=settings.seed * 1_000_003 + number * settings.parallel + index,
+        lifted=max(2, int(settings.lifted * factor)),
+        whole=0,
+    )
