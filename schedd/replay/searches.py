@@ -65,14 +65,11 @@ class SearchSchedule:
 
     @classmethod
     def from_settings(cls, settings: EngineSettings, search: SearchSettings) -> Self:
-        """Return the schedule of a site's settings, with each search bounded as in ``search``.
-
-        Of several searches at the same time there are as many as the site sets, if it sets a number.
-        """
+        """Return the schedule of a site's settings, with each search bounded as in ``search``."""
         weighed = replace(
             search,
             weights=parse_criteria(settings.criteria),
-            parallel=settings.search_threads or search.parallel,
+            parallel=max(settings.search_threads, search.parallel),
         )
         return cls(
             settings.search_every,

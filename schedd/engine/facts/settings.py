@@ -137,8 +137,8 @@ class EngineSettings:
     """
     search_seconds: float = 2.0
     """Maximum duration of a search."""
-    search_threads: int = 0
-    """Number of searches at the same time; 0: one less than the machine has cores, up to 4."""
+    search_threads: int = 1
+    """Number of searches at the same time, each on a core."""
     search_patience: int = PATIENCE
     """No search delays a job that has waited this long by more than a twelfth of it.
 

@@ -1,6 +1,5 @@
 """Background search for better plans: one search at a time, on a fork of the plan."""
 
-import os
 import threading
 import time
 from collections import deque
@@ -44,8 +43,6 @@ __all__ = ["SearchWorker", "trial_search"]
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
 _PATIENCE_S = 60.0
-_MOST_THREADS = 4
-"""Unless a site sets more: each search takes memory for another copy of the plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,16 +233,11 @@ def _search(copied: _SearchStart, settings: EngineSettings, seed: int) -> PlanSe
         seconds=search.seconds,
         seed=seed,
         most_moved=MOST_MOVED,
-        parallel=settings.search_threads or _default_threads(),
+        parallel=settings.search_threads,
     )
     return copied.start.make_search(
         how, settings.criteria, settings.search_patience, search.newcomers, run_in_threads
     )
-
-
-def _default_threads() -> int:
-    """Return how many searches leave a core for the planner."""
-    return max(1, min(_MOST_THREADS, len(os.sched_getaffinity(0)) - 1))
 
 
 def _copy_for_search(engine: Engine, search: DueSearch | None) -> _SearchStart | None:

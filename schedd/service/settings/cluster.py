@@ -151,10 +151,10 @@ class ClusterSettings(Section):
     of others; 0: never."""
     search_seconds: FloatSeconds = Field(default=_DEFAULTS.search_seconds, gt=0, le=600)
     """Maximum duration of a search; events are handled meanwhile."""
-    search_threads: Whole = Field(default=_DEFAULTS.search_threads, ge=0, le=16)
-    """Number of searches at the same time, from which the best is taken. Each uses a core while it runs, and
-    takes memory for another copy of the plan. 0: one less than the daemon may use cores, at least 1, at most
-    4."""
+    search_threads: int = Field(default=_DEFAULTS.search_threads, ge=1, le=16)
+    """Number of searches at the same time, from which the best is taken: better plans of a long queue. Each
+    uses a core while it runs, and takes memory for another copy of the plan. The planner needs a core,
+    too."""
     search_patience: Seconds = _DEFAULTS.search_patience
     """Searches move back no job that has waited this long, except by up to a twelfth of it
     (docs/developers/optimisation.md)."""
