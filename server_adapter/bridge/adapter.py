@@ -257,7 +257,7 @@ class Adapter:
                 self._preemptions.begin(decision)
             case Switch():
                 self._switches.enqueue(decision)
-            case Alert() if self.journal.record_alert(decision.time, decision.id):
+            case Alert() if self.journal.record_alert(decision):
                 _log.warning("the daemon alerts: %s: %s", decision.kind, decision.text)
                 if decision.kind == "snapshot":
                     self._snapshots.repeat_often()

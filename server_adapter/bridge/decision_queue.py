@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from typing import Final, Generic, Protocol, TypeVar
 
+from server_adapter.bridge.decision_order import decision_order
+
 __all__ = ["DecisionOutcomes", "DecisionQueue", "RecentKeys", "decision_key"]
 
 _MOST: Final = 10_000
@@ -19,6 +21,9 @@ class _Decision(Protocol):
 
     @property
     def time(self) -> int: ...
+
+    @property
+    def term(self) -> int: ...
 
 
 _D = TypeVar("_D", bound=_Decision)
@@ -78,7 +83,7 @@ class DecisionQueue(Generic[_D]):
     def add(self, subject: str, decision: _D) -> None:
         """Queue a decision; the newest one about a subject replaces older ones."""
         known = self._waiting.get(subject)
-        if known is None or known.id <= decision.id:
+        if known is None or not decision_order(known).follows(decision_order(decision)):
             self._waiting[subject] = decision
             self._filled.set()
 

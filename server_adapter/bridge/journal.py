@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from schedd.wire import Alert
+from server_adapter.bridge.decision_order import DecisionOrder, decision_order
+
 _KEPT = 600  # retention of requested runs in seconds
 
 
@@ -56,7 +59,9 @@ class Journal:
         """The adapter's id, made at its first start: the daemon admits one adapter at a time."""
         self.epoch = max(int(before.get("epoch", 0)) + 1, int(clock()))
         self.term = int(before.get("term", 0))
-        self._alert = (int(before.get("alert_time", 0)), str(before.get("alert", "")))
+        self._alert = DecisionOrder(
+            *(int(before.get(name, 0)) for name in ("alert_term", "alert_number", "alert_time"))
+        )
         self._save()
         recent = self._recent_runs()
         self.requested = {job: moment for moment, job, _ in recent}
@@ -74,14 +79,15 @@ class Journal:
             self.term = term
             self._save()
 
-    def record_alert(self, moment: int, name: str) -> bool:
+    def record_alert(self, alert: Alert) -> bool:
         """Return whether an alert of the daemon is new, and record it.
 
         The daemon offers its latest alerts again to a restarted adapter.
         """
-        if (moment, name) <= self._alert:
+        order = decision_order(alert)
+        if not order.follows(self._alert):
             return False
-        self._alert = (moment, name)
+        self._alert = order
         self._save()
         return True
 
@@ -111,9 +117,9 @@ class Journal:
     def _save(self) -> None:
         fresh = self._directory / "state.json.new"
         with fresh.open("w", encoding="utf-8") as file:
-            moment, name = self._alert
-            kept = {"adapter": self.adapter, "epoch": self.epoch, "term": self.term}
-            json.dump({**kept, "alert_time": moment, "alert": name}, file)
+            last = self._alert
+            alert = {"alert_term": last.term, "alert_number": last.number, "alert_time": last.time}
+            json.dump({"adapter": self.adapter, "epoch": self.epoch, "term": self.term, **alert}, file)
             file.flush()
             os.fsync(file.fileno())
         give_to_directory_owner(fresh)

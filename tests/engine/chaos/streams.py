@@ -38,7 +38,7 @@ from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, Strict, ac
 from tests.engine.chaos.promise_log import PromiseLog
 from tests.engine.chaos.values import JOBS, NODES
 
-__all__ = ["KINDS", "QUEUE_KINDS", "Stream", "stream"]
+__all__ = ["KINDS", "QUEUE_KINDS", "Stream", "packed", "stream"]
 
 _COMPARED = 300
 """Steps of a restored engine in parallel with the first one, before it is replaced."""
@@ -68,7 +68,11 @@ def encoded(engine: Engine) -> bytes:
     The bytes equal those of a checkpoint, but they are made without a copy of the state and in one call of
     the JSON encoder; a checkpoint is made in pieces, so that other threads may run.
     """
-    header, arrays = _returned(_header(engine.state, {"forgotten": engine.forgotten}))
+    return packed(*_returned(_header(engine.state, {"forgotten": engine.forgotten})))
+
+
+def packed(header: dict[str, Any], arrays: dict[str, Any]) -> bytes:
+    """Return a checkpoint with this header and these arrays."""
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     body = b"".join(np.ascontiguousarray(array, "<i8").tobytes() for array in arrays.values())
     sizes = _SIZES.pack(len(text), zlib.crc32(text), zlib.crc32(body))

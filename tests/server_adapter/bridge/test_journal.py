@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from schedd.wire import Alert
 from server_adapter.bridge.journal import _KEPT, Journal, JournalError
 
 
@@ -40,15 +41,28 @@ def test_each_start_has_a_later_epoch_whatever_the_clock_says(tmp_path: Path) ->
     assert epochs == [1000, 1001, 1002, 9000]
 
 
+def alert(number: int, time: int) -> Alert:
+    return Alert(id=f"d{number:012d}", cause="e", time=time, kind="snapshot", text="?", term=3)
+
+
 def test_an_alert_is_new_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    assert [journal.record_alert(*one) for one in ((5, "a"), (5, "a"), (5, "b"), (4, "z"))] == [
+    assert [journal.record_alert(alert(*one)) for one in ((9, 5), (9, 5), (10, 5), (8, 7))] == [
         True, False, True, False,
     ]  # fmt: skip
     journal.close()
     again = Journal(tmp_path)
-    assert [again.record_alert(*one) for one in ((5, "b"), (6, "a"))] == [False, True]
+    assert [again.record_alert(alert(*one)) for one in ((10, 5), (11, 6))] == [False, True]
     again.close()
+
+
+def test_alerts_after_the_daemons_clock_was_set_back_are_new(tmp_path: Path) -> None:
+    """The first of them asks for the snapshot without which no job starts."""
+    journal = Journal(tmp_path)
+    assert journal.record_alert(alert(9, 9000))
+    assert journal.record_alert(alert(10, 5000))
+    assert not journal.record_alert(alert(9, 9000)), "offered again"
+    journal.close()
 
 
 def test_a_damaged_file_is_reported_with_its_name_and_a_remedy(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""Order of the daemon's decisions, as far as the adapter must know which of two is the later one."""
+
+import re
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+__all__ = ["DecisionOrder", "decision_order"]
+
+_NUMBER: Final = re.compile(r"(\d{1,18})$")
+
+
+class _Decision(Protocol):
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def time(self) -> int: ...
+
+    @property
+    def term(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionOrder:
+    """Position of a decision: the leader's term, the number in its id, and its time.
+
+    Terms grow, also over the loss of a database. Within a term numbers grow, while times do not if the
+    daemon's clock is set back. A daemon without a database has no terms (0), and begins with the first number
+    at each start: then the time decides.
+    """
+
+    term: int = 0
+    number: int = 0
+    time: int = 0
+
+    def follows(self, other: "DecisionOrder") -> bool:
+        """Return whether this decision was made after the other one."""
+        if self.term != other.term:
+            return self.term > other.term
+        if not self.term and self.time != other.time:
+            return self.time > other.time
+        return self.number > other.number
+
+
+def decision_order(decision: _Decision) -> DecisionOrder:
+    """Return the position of a decision."""
+    number = _NUMBER.search(decision.id)
+    return DecisionOrder(decision.term, int(number[1]) if number is not None else 0, decision.time)
