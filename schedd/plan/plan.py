@@ -61,12 +61,17 @@ class Plan(PlanContents):
         """Return an independent copy for what-if requests and searches; slots name the same jobs."""
         return self._copied(Plan)
 
-    def restore_from(self, to: "Plan") -> None:
-        """Reset this fork to the plan ``to``, if jobs were only placed and moved in the fork. Takes a fifth
-        of the time of a new fork.
+    def make_reset(self, to: "Plan") -> Callable[[], None]:
+        """Return a function that resets this new fork of the plan ``to``, which must not change meanwhile, if
+        jobs were only placed and moved in the fork. It takes a fifth of the time of a new fork or less.
         """
-        self.slabs.restore_from(to.slabs)
-        copy_fields(self._repairs, to.repairs)
+        reset_slabs = self.slabs.make_reset(to.slabs)
+
+        def reset() -> None:
+            reset_slabs()
+            copy_fields(self._repairs, to.repairs)
+
+        return reset
 
     # ---- nodes and pools ------------------------------------------------------------------------
 

@@ -40,15 +40,21 @@ def _grown(a: Ints, shape: tuple[int, ...], make: Callable[..., Ints]) -> Ints:
 class _ArraySpec:
     """Shape of an array: along each axis a number, the size of a named axis, or both.
 
-    ``temporary`` arrays are not copied or saved; ``large`` ones are reserved at their full size.
+    ``temporary`` arrays are not copied or saved; ``large`` ones are reserved at their full size; of those
+    that are not ``cleared`` only the used part is ever read.
     """
 
     axes: tuple[int | str | tuple[int, str], ...]
     temporary: bool = False
     large: bool = False
+    cleared: bool = True
 
     @property
     def make(self) -> Callable[..., Ints]:
+        return self.make_zeros if self.cleared else _uncleared
+
+    @property
+    def make_zeros(self) -> Callable[..., Ints]:
         return reserve_zeros if self.large else _zeros
 
     def shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -71,6 +77,10 @@ def _zeros(*shape: int) -> Ints:
     return np.zeros(shape, np.int64)
 
 
+def _uncleared(*shape: int) -> Ints:
+    return np.empty(shape, np.int64)
+
+
 _TABLES: Final = {
     "T": _ArraySpec(("segments",)),
     "F": _ArraySpec(("resources", "segments")),
@@ -82,7 +92,7 @@ _TABLES: Final = {
     "sets": _ArraySpec(("sets",)),
     "costs": _ArraySpec(("sets",)),
     "pools": _ArraySpec(("pools", 2)),
-    "alloc": _ArraySpec(("entries", (at.A_TAKE, "resources"))),
+    "alloc": _ArraySpec(("entries", (at.A_TAKE, "resources")), cleared=False),
     "ctl": _ArraySpec((at.CTL_FIELDS,)),
     "bounds": _ArraySpec(("steps", "rows")),
     "exact": _ArraySpec(("steps", "rows")),
@@ -175,21 +185,35 @@ class Slabs:
 
     def fork(self) -> Self:
         """Return an independent copy."""
-        tb, freed = _bundled(self._copied({}))
+        tb, freed = _bundled(self._copied())
         return fork_part(self, tb=tb, freed=freed)
 
-    def restore_from(self, to: Self) -> None:
-        """Reset this fork to its origin: like ``fork``, but in existing memory."""
-        self.tb, self.freed = _bundled(to._copied(self._arrays))
-        self._compaction = self._former = None
+    def make_reset(self, to: Self) -> Callable[[], None]:
+        """Return a function that resets this new fork to its origin ``to``, which must not change meanwhile:
+        like another ``fork``, but always in the memory of this one.
+        """
+        tables, used = (self.tb, self.freed), to._used
+        parts = {name: table.used(used) for name, table in _TABLES.items() if not table.temporary}
+        mine, its = self._arrays, to._arrays
+        pairs = [(mine[name][part], its[name][part]) for name, part in parts.items()]
+        pairs = [(copy, original) for copy, original in pairs if original.size]
 
-    def _copied(self, memory: Mapping[str, Ints]) -> dict[str, Ints]:
-        """Return copies of all arrays, in ``memory`` where that has an array of the size."""
+        def reset() -> None:
+            for copy, original in pairs:
+                np.copyto(copy, original)
+            self.tb, self.freed = tables
+            self.tb.ctl[at.STOP] = 0
+            self._compaction = self._former = None
+
+        return reset
+
+    def _copied(self) -> dict[str, Ints]:
+        """Return copies of all arrays."""
         used = self._used
         new = {}
         for name, array in self._arrays.items():
-            table, copy = _TABLES[name], memory.get(name)
-            new[name] = copy if copy is not None and copy.shape == array.shape else table.make(*array.shape)
+            table = _TABLES[name]
+            new[name] = table.make(*array.shape)
             if not table.temporary:
                 part = table.used(used)
                 new[name][part] = array[part]
@@ -246,8 +270,9 @@ class Slabs:
         for name, table in _TABLES.items():
             shape = table.shape(all_sizes)
             if shape != arrays[name].shape:
-                temporary = table.temporary
-                arrays[name] = table.make(*shape) if temporary else _grown(arrays[name], shape, table.make)
+                arrays[name] = (
+                    table.make(*shape) if table.temporary else _grown(arrays[name], shape, table.make_zeros)
+                )
         self.tb, self.freed = _bundled(arrays)
 
     @property

@@ -190,6 +190,37 @@ def test_additional_empty_field_is_ignored(monkeypatch: pytest.MonkeyPatch) -> N
         Plan.load(*saved)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_reset_fork_is_like_a_new_one(seed: int) -> None:
+    plan = _plan(seed)
+    before = _all_of(plan)
+    fork = plan.fork()
+    reset = fork.make_reset(plan)
+    for now in (5, 9):
+        arrays = fork.slabs.tb
+        for slot in fork.planned().tolist()[::2]:
+            fork.remove(slot, now)
+            fork.place(slot, now)
+        while not fork.repair(now)[1]:
+            pass
+        fork.slabs.grow_alloc(10_000)
+        fork.slabs.grow_segments(wanted=10_000)
+        fork.forget_past(now)
+        assert _all_of(fork) != before
+        reset()
+        assert fork.slabs.tb.alloc is arrays.alloc, "in the memory of the fork"
+        assert _all_of(fork) == before == _all_of(plan)
+
+
+def test_resource_that_is_added_is_not_held_by_planned_jobs() -> None:
+    fork = _plan(1).fork()
+    before = fork.slabs.tb.alloc.shape[1]
+    fork.set_nodes([Node("n0", 8, 64, 32, 1, (("scratch", 4), ("tape", 1)))], 0)
+    assert fork.slabs.tb.alloc.shape[1] == before + 1
+    for slot in fork.planned().tolist():
+        assert all(take.amounts[-1] == 0 for take in fork.takes(slot))
+
+
 @pytest.mark.parametrize("copied", [Plan.fork, _restored])
 def test_changes_of_a_fork_do_not_affect_the_plan(copied: Callable[[Plan], Plan]) -> None:
     plan = _plan(1)
