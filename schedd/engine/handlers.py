@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from schedd.engine import plan_improvements
-from schedd.engine.component.registry import component_calls, component_handlers, components
+from schedd.engine.component.job_hooks import report_to_components
+from schedd.engine.component.registry import component_handlers, components
 from schedd.engine.facts.arrivals import defer_arrivals, pop_arrival
-from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
@@ -308,9 +308,7 @@ def _end_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 
 def _end_in_components(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    for name, call in component_calls("job_gone"):
-        with Bookkeeping(state, event.job_id, f"its end in the component {name}"):
-            call(state, event)
+    report_to_components(state, "job_gone", event.job_id, "its end in the component", event)
 
 
 def _note_lost_log(state: EngineState, event: LogLost) -> None:

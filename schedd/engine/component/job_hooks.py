@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource
 from schedd.engine.component.registry import component_calls, components
-from schedd.engine.facts.bookkeeping import Bookkeeping
+from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.model import Never
 from schedd.policy.limits import label_scope
 from schedd.wire import JobFacts
@@ -33,15 +33,30 @@ __all__ = [
     "leave_components",
     "note_dispatch",
     "note_record",
+    "report_to_components",
     "run_time_predictions",
 ]
 
 
 def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
     """Report a new or changed job to the components."""
-    for name, call in component_calls("record_changed"):
-        with Bookkeeping(state, record.id, f"its change in the component {name}"):
-            call(state, before, record)
+    report_to_components(
+        state, "record_changed", record.facts.id, "its change in the component", before, record
+    )
+
+
+def report_to_components(state: "EngineState", hook: str, job: str, what: str, *about: object) -> None:
+    """Call a hook of all components for bookkeeping about a job, with ``about``. An error in one is reported
+    as ``what``, followed by the name of the component, and has no other effect.
+
+    It does the same as ``Bookkeeping`` around each call, without a block for each: most have nothing to do.
+    """
+    for name, call in component_calls(hook):
+        try:
+            call(state, *about)
+        except Exception as error:
+            if not note_failed_bookkeeping(state, job, f"{what} {name}", error):
+                raise
 
 
 def run_time_predictions(state: "EngineState") -> RunTimeSource | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["Bookkeeping"]
+__all__ = ["Bookkeeping", "note_failed_bookkeeping"]
 
 
 class Bookkeeping:
@@ -30,12 +30,16 @@ class Bookkeeping:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        state = self._state
-        if not isinstance(error, Exception):
-            return False
-        if state.settings.validate and isinstance(error, AssertionError):
-            return False
-        state.diverged[self._job] = None
-        words = f"job {self._job}: {self._what} could not be noted: {error!r}"
-        state.alert(state.at_event, "bookkeeping", words, self._job)
-        return True
+        return isinstance(error, Exception) and note_failed_bookkeeping(
+            self._state, self._job, self._what, error
+        )
+
+
+def note_failed_bookkeeping(state: "EngineState", job: str, what: str, error: Exception) -> bool:
+    """Raise an alert about a failed step of bookkeeping. Return whether the work goes on."""
+    if state.settings.validate and isinstance(error, AssertionError):
+        return False
+    state.diverged[job] = None
+    words = f"job {job}: {what} could not be noted: {error!r}"
+    state.alert(state.at_event, "bookkeeping", words, job)
+    return True

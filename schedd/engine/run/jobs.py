@@ -4,8 +4,12 @@ from dataclasses import replace
 
 from schedd.dialect import find_dialect
 from schedd.dialect.advres import read_advres
-from schedd.engine.component.job_hooks import is_requeued_on_purpose, job_scopes, leave_components
-from schedd.engine.component.registry import component_calls
+from schedd.engine.component.job_hooks import (
+    is_requeued_on_purpose,
+    job_scopes,
+    leave_components,
+    report_to_components,
+)
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.explanations import came_back_after
@@ -501,9 +505,7 @@ def _remove_job(
     _note_run(state, record, at)
     with Bookkeeping(state, job_id, "what is held for it"):
         leave_components(state, job_id)
-    for name, call in component_calls("job_removed"):
-        with Bookkeeping(state, job_id, f"its end in the component {name}"):
-            call(state, record, at, by_itself)
+    report_to_components(state, "job_removed", job_id, "its end in the component", record, at, by_itself)
 
 
 def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
@@ -511,9 +513,7 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what it used"):
             _record_walltime_use(state, record, at)
-        for name, call in component_calls("run_ended"):
-            with Bookkeeping(state, record.id, f"what its end means for {name}"):
-                call(state, record, at)
+        report_to_components(state, "run_ended", record.id, "what its end means for", record, at)
 
 
 def _record_walltime_use(state: EngineState, record: JobRecord, end: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from schedd.dialect import find_dialect
-from schedd.engine.component.registry import component_calls
+from schedd.engine.component.job_hooks import report_to_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
@@ -120,9 +120,7 @@ def walltime_to_set(record: JobRecord) -> int | None:
 
 
 def _hold_amount(state: EngineState, record: JobRecord) -> None:
-    for name, call in component_calls("job_holds_resources"):
-        with Bookkeeping(state, record.id, f"what its run means for {name}"):
-            call(state, record)
+    report_to_components(state, "job_holds_resources", record.id, "what its run means for", record)
 
 
 def _correct_start(state: EngineState, record: JobRecord, started: int) -> int:

@@ -87,7 +87,9 @@ class FairShareSettings(Section):
     @property
     def tree(self) -> ShareTree | None:
         """The tree; None where fair share is off."""
-        return self._tree
+        # Read for each job several times: pydantic's own access to private values takes ten times as long.
+        private = self.__pydantic_private__
+        return private["_tree"] if private is not None else None
 
     def charge_factor(self, queue: str, qos: str) -> float:
         """Return the charge factor of jobs of this queue and QOS (empty: none)."""

@@ -161,9 +161,12 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
         ready = max(ready, ready_after(state, record.behind))
     best, least = candidates[0], _NEVER
     for name in candidates:
-        start = _earliest_start(state, record, name, ready, state.now + HORIZON)
+        # Only an earlier start counts, so each search ends at the best start found so far.
+        start = _earliest_start(state, record, name, ready, min(least, state.now + HORIZON))
         if start < least:
             best, least = name, start
+        if least <= ready:
+            break
     _move_to(state, record, best)
     return None
 
