@@ -154,7 +154,7 @@ _NameList = Annotated[
 
 
 class ReservationRequest(BaseModel):
-    """Nodes to be kept free: those named, those with all of these features, or all there are.
+    """Nodes to be kept free, or some of their cores: those named, those with all of these features, or all.
 
     Jobs of the users, groups, accounts and queues named here may use them as if they were not reserved.
     """
@@ -165,6 +165,7 @@ class ReservationRequest(BaseModel):
             "examples": [
                 {"nodes": ["n1"], "end": 4_000_000_000, "reason": "new memory"},
                 {"everywhere": True, "start": 3_999_990_000, "end": 4_000_000_000, "reason": "new switch"},
+                {"features": ["lab"], "cores": 2, "shorter": 1800, "reason": "short jobs"},
             ]
         },
     )
@@ -198,11 +199,21 @@ class ReservationRequest(BaseModel):
             le=366 * 86_400,
         ),
     ] = 0
+    cores: Annotated[
+        int,
+        Field(description="Only so many cores of each node; 0: the nodes.", ge=0, le=10_000_000),
+    ] = 0
+    gpus: Annotated[int, Field(description="Only so many gpus of each node.", ge=0, le=10_000_000)] = 0
+    total: Annotated[bool, Field(description="`cores` and `gpus` are those of all these nodes together.")] = (
+        False
+    )
 
     @model_validator(mode="after")
     def _check_target(self) -> Self:
         if not (self.nodes or self.features or self.everywhere):
             raise ValueError("name nodes or features, or say everywhere")
+        if self.total and not (self.cores or self.gpus):
+            raise ValueError("total is for a reservation of cores or gpus: name a number of them")
         return self
 
 

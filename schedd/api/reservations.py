@@ -98,6 +98,9 @@ def _reservation_event(cluster: PlanLoop, name: str, body: ReservationRequest) -
         accounts=body.accounts,
         queues=body.queues,
         shorter=body.shorter,
+        cores=body.cores,
+        gpus=body.gpus,
+        total=body.total,
     )
 
 
@@ -135,7 +138,8 @@ def _invalid(where: str, what: str, allowed: str | None = None) -> ProblemError:
 def _describe_reservation(event: Reserve) -> str:
     where = "all nodes" if event.everywhere else ", ".join((*event.nodes, *event.features))
     until = _format_time(event.end) if event.end is not None else "lifted"
-    words = f"{event.name}: {where} from {_format_time(event.start)} until {until}"
+    amounts = f"{event.amounts}, " if event.amounts else ""
+    words = f"{event.name}: {amounts}{where} from {_format_time(event.start)} until {until}"
     return f"{words}; {event.reason}"[:2_000] if event.reason else words[:2_000]
 
 

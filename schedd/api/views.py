@@ -295,6 +295,13 @@ class ReservationView:
     queues: tuple[str, ...]
     shorter: int
     """Jobs with a walltime up to this, in seconds, may, too; 0: no such exception."""
+    cores: int
+    """Only so many cores of each node are kept; 0, like `gpus`: the nodes."""
+    gpus: int
+    total: bool
+    """`cores` and `gpus` are those of all the nodes together."""
+    amounts: str
+    """The same in words: `2 cores of each node`; empty for whole nodes."""
 
 
 @documented

@@ -28,14 +28,10 @@ class CalendarEntry:
 
     @property
     def where(self) -> str:
-        """Which nodes, in a few words."""
+        """Which nodes, and how much of them, in a few words."""
         one = self.next
-        if one.everywhere:
-            return "all nodes"
-        if one.features:
-            return f"nodes with {', '.join(one.features)}"
-        more = len(one.nodes) - _MAX_NODES_SHOWN
-        return ", ".join(one.nodes[:_MAX_NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        nodes = _describe_nodes(one)
+        return f"{nodes}: {one.amounts}" if one.amounts else nodes
 
     @property
     def access(self) -> str:
@@ -43,6 +39,15 @@ class CalendarEntry:
         one = self.next
         short = (f"jobs up to {format_duration(one.shorter)}",) if one.shorter else ()
         return ", ".join((*short, *one.users, *one.groups, *one.accounts, *one.queues))
+
+
+def _describe_nodes(one: Reserve) -> str:
+    if one.everywhere:
+        return "all nodes"
+    if one.features:
+        return f"nodes with {', '.join(one.features)}"
+    more = len(one.nodes) - _MAX_NODES_SHOWN
+    return ", ".join(one.nodes[:_MAX_NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def calendar_entries(reservations: Iterable[Reserve]) -> list[CalendarEntry]:

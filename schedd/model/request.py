@@ -92,8 +92,8 @@ class Request:
     walltime: int | None = None
     notes: tuple[str, ...] = field(default=(), compare=False)
     passes: frozenset[str] = frozenset()
-    """Gates open to the job. A gate is a resource that a reservation with an access list takes completely;
-    other jobs need some of it.
+    """Gates open to the job. A gate is a resource that a reservation with an access list takes completely, or
+    as much of it as it reserves of the node; other jobs need some of it.
     """
     together: NodeSets | None = None
     avoids: frozenset[str] = frozenset()

@@ -24,10 +24,30 @@ from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, FieldRule, de
 from schedd.plan.slabs import Slabs
 from schedd.wire import FLOAT_PARTS
 
-__all__ = ["GATE", "NO_UNITS", "UNLIMITED", "Shapes", "node_capacity", "shape_key"]
+__all__ = [
+    "CPUS_GATE",
+    "GATE",
+    "GPUS_GATE",
+    "NO_UNITS",
+    "UNLIMITED",
+    "WHOLE_NODES_GATE",
+    "Shapes",
+    "gate_amount",
+    "gate_capacity",
+    "node_capacity",
+    "shape_key",
+]
 
 GATE = "gate "
-"""Prefix of the names of gates: see ``Request.passes``. Each node has ``WHOLE`` of every gate."""
+"""Prefix of the names of gates: see ``Request.passes``.
+
+A gate of nodes is needed by each job, and each node has ``WHOLE`` of it. Gates of cpus and of gpus are needed
+by jobs that share nodes, as many units as the job needs cpus or gpus, and the node has as many as it has of
+these. A gate of whole nodes is needed only by jobs that have nodes to themselves.
+"""
+CPUS_GATE: Final = f"{GATE}cpus "
+GPUS_GATE: Final = f"{GATE}gpus "
+WHOLE_NODES_GATE: Final = f"{GATE}whole nodes "
 
 UNLIMITED = 1 << 50
 """Capacity of a resource that the server does not report (memory of a node that never reported)."""
@@ -47,6 +67,27 @@ def node_capacity(node: Node, columns: dict[str, int]) -> list[int]:
     for name, amount in node.resources:
         capacity[columns[name]] = amount
     return capacity
+
+
+def gate_capacity(gate: str, node: Node) -> int:
+    """Return the units of a gate that a node has."""
+    if gate.startswith(CPUS_GATE):
+        return node.cpus
+    return node.gpus if gate.startswith(GPUS_GATE) else at.WHOLE
+
+
+def gate_amount(gate: str, *, units: int, cpus: int, gpus: int, whole: bool) -> int:
+    """Return what a job to which a gate is closed needs of it for some units on one node.
+
+    ``cpus`` and ``gpus`` are those of the units together; ``whole``: the job has the node to itself.
+    """
+    if gate.startswith(CPUS_GATE):
+        return 0 if whole else cpus
+    if gate.startswith(GPUS_GATE):
+        return 0 if whole else gpus
+    if gate.startswith(WHOLE_NODES_GATE):
+        return int(whole)
+    return 1 if whole else units
 
 
 def _may_be_scarce(name: str) -> bool:
@@ -413,8 +454,10 @@ class Shapes:
                 if name in self.columns:
                     needs[self.columns[name]] = amount
             for name, column in self.columns.items():
-                if name.startswith(GATE):
-                    needs[column] = int(name not in request.passes)
+                if name.startswith(GATE) and name not in request.passes:
+                    needs[column] = gate_amount(
+                        name, units=1, cpus=chunk.cpus, gpus=chunk.gpus, whole=request.exclusive
+                    )
             level = need_level(chunk.cpus, int(request.exclusive))
             rows.append([chunk.count, set_at, n, per_node, level, *needs])
         return rows

@@ -17,6 +17,20 @@ class Access:
     queues: frozenset[str] = frozenset()
     shorter: int = 0
 
+    def __or__(self, other: "Access") -> "Access":
+        """Return the list that admits the jobs of both."""
+        return Access(
+            self.users | other.users,
+            self.groups | other.groups,
+            self.accounts | other.accounts,
+            self.queues | other.queues,
+            max(self.shorter, other.shorter),
+        )
+
+    def includes(self, other: "Access") -> bool:
+        """Return whether each entry of ``other`` is in this list, too."""
+        return self | other == self
+
     def __bool__(self) -> bool:
         return any(getattr(self, field.name) for field in fields(self))
 

@@ -65,6 +65,11 @@ class StandingReservation:
     queues: tuple[str, ...] = ()
     shorter: int = 0
     """Jobs with at most this walltime in seconds may use them, too."""
+    cores: int = 0
+    """Cores reserved of each node, or with ``total`` of all nodes together; like ``gpus``. Both 0: the nodes.
+    """
+    gpus: int = 0
+    total: bool = False
     reason: str = ""
 
 

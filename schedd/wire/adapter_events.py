@@ -165,6 +165,9 @@ class Reserve:
     The nodes are the named ones, those with all of ``features``, or all nodes with ``everywhere``; nodes that
     are added later are included. Jobs of these ``users``, ``groups``, ``accounts`` and ``queues`` may use
     them, and jobs with a walltime of at most ``shorter`` seconds.
+
+    With ``cores`` or ``gpus``, only so many of each node are reserved, or with ``total``, so many of all
+    nodes together: other jobs may use the rest.
     """
 
     id: str
@@ -181,7 +184,17 @@ class Reserve:
     accounts: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     shorter: int = 0
+    cores: int = 0
+    gpus: int = 0
+    total: bool = False
     type: Literal["reserve"] = "reserve"
+
+    @property
+    def amounts(self) -> str:
+        """Reserved cores and gpus in words: ``2 cores of each node``; empty for whole nodes."""
+        counted = ((self.cores, "core"), (self.gpus, "gpu"))
+        words = " and ".join(f"{n} {unit}{'s' if n > 1 else ''}" for n, unit in counted if n)
+        return f"{words} {'in total' if self.total else 'of each node'}" if words else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -619,6 +619,28 @@ def test_a_reservation_is_translated_without_its_trigger() -> None:
     assert "no program is run" in finding_text(done, "SRCFG[x]")
 
 
+@pytest.mark.parametrize(
+    ("attributes", "parts"),
+    [
+        ("TASKCOUNT=4 RESOURCES=PROCS:2", {"cores": 8, "total": True}),
+        ("RESOURCES=PROCS:2;GPUS:1", {"cores": 2, "gpus": 1, "total": True}),
+        ("TPN=3 RESOURCES=PROCS:2", {"cores": 6}),
+        ("RESOURCES=PROCS:-1", {}),
+    ],
+)
+def test_tasks_of_a_reservation_become_cores_and_gpus(attributes: str, parts: dict[str, object]) -> None:
+    done = import_maui(f"SRCFG[x] HOSTLIST=ALL USERLIST=ann {attributes}\n")
+    table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
+    assert {name: table[name] for name in ("cores", "gpus", "total") if name in table} == parts
+    (made,) = site_policy(ClusterSettings(**settings_in(done.toml("main"))).site.plain).reservations
+    assert (made.cores, made.gpus, made.total) == (
+        parts.get("cores", 0),
+        parts.get("gpus", 0),
+        "total" in parts,
+    )
+    assert ("first of these nodes" in finding_text(done, "SRCFG[x]")) == ("total" in parts)
+
+
 def test_maui_node_sets_become_node_sets() -> None:
     done = import_maui(
         "NODESETPOLICY ONEOF\nNODESETATTRIBUTE FEATURE\nNODESETLIST rack1 rack2,rack3\n"
@@ -683,13 +705,17 @@ def test_a_reservation_without_access_is_reported() -> None:
     ("attributes", "why"),
     [
         ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00 TIMELOGIC=AND", "one match is enough"),
-        ("HOSTLIST=n1 TASKCOUNT=1 RESOURCES=PROCS:1 PERIOD=INFINITY", "reservations of single processors"),
-        ("HOSTLIST=n1 TPN=4", "reservations of single processors"),
+        ("HOSTLIST=n1 TASKCOUNT=2 RESOURCES=PROCS:1 TPN=1", "counted for each node, or in total"),
+        ("HOSTLIST=n1 TPN=4", "tasks of whole nodes are not counted"),
+        ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:2;MEM:512", "RESOURCES=MEM:512: only cores and gpus"),
+        ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:0", "without a number of PROCS"),
+        ("HOSTLIST=n1 TASKCOUNT=many RESOURCES=PROCS:1", "TASKCOUNT=many is not understood"),
+        ("HOSTLIST=n1 TASKCOUNT=1 RESOURCES=PROCS:1 MAXTASKS=4", "numbers of tasks that change"),
         ("HOSTLIST=n1 QOSLIST=high", "access by quality of service"),
         ("HOSTLIST=n1 USERLIST=ann,!bob", "access lists name only permitted users"),
         ("HOSTLIST=n1 USERLIST=ann& CLASSLIST=x", "access lists name only permitted users"),
         ("HOSTLIST=n1 SHOESIZE=9", "not known to this import"),
-        ("TASKCOUNT=4", "reservations of single processors"),
+        ("TASKCOUNT=4 RESOURCES=PROCS:2", "it names no HOSTLIST"),
         ("PERIOD=DAY", "it names no HOSTLIST"),
         ("HOSTLIST=n0[1-4]", "is a pattern"),
         ("HOSTLIST=n1 DAYS=NOW", "DAYS=NOW"),

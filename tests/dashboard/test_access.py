@@ -138,12 +138,14 @@ def test_operator_reserves_nodes_and_lifts_the_reservation(open_window: Open, si
     assert site.get_json("/reservations")["reservations"] == []
     page.get_by_label("From", exact=True).fill("2023-11-15T12:00")
     page.get_by_label("Until", exact=True).fill("2023-11-15T18:00")
+    page.get_by_label("Cores of each node").fill("1")
     page.get_by_role("button", name="Reserve").click()
     expect(page.locator("#reservations")).to_contain_text("new memory")
+    expect(page.locator("#reservations")).to_contain_text("n1: 1 core of each node")
     (made,) = site.get_json("/reservations")["reservations"]
     noon_in_prague = 1_700_046_000
     assert (made["name"], made["nodes"], made["reason"]) == ("repair", ["n1"], "new memory")
-    assert (made["start"], made["end"]) == (noon_in_prague, noon_in_prague + 6 * 3600)
+    assert (made["start"], made["end"], made["cores"]) == (noon_in_prague, noon_in_prague + 6 * 3600, 1)
     columns = page.evaluate("fetch('plan.json').then((answer) => answer.json())")
     assert [one["nodes"] for one in columns["reservations"]] == [[0]]
     page.get_by_role("button", name="Remove repair").click()

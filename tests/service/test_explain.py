@@ -169,6 +169,25 @@ def test_reservation_for_others_and_for_none_are_explained_differently() -> None
     assert (found.planned_start, found.earliest, found.without) == (T + 500, T, T)
 
 
+def test_explanation_names_the_reservation_that_keeps_cores() -> None:
+    with planner(publish_starts=False) as loop:
+        quick = Reserve(
+            id=event_id(), time=T, name="quick", nodes=("n1",), start=T, end=T + 500, cores=1, shorter=60
+        )
+        loop.submit(
+            [node("n1"), quick, job("1"), job("2", nodes="1:ppn=1", naccesspolicy="singlejob")]
+        ).result(WAIT)
+        one, two = get_explanation(loop, "1"), get_explanation(loop, "2")
+    assert (one.planned_start, one.blockers[0].on) == (T + 500, (BlockedResource("n1", ("reserved cpus",)),))
+    assert one.blockers[0].words == (
+        "reservation quick keeps cpus of n1 for its jobs until 2023-11-14 22:21:40 UTC"
+    )
+    assert next(b.words for b in two.blockers if b.kind == "reservation") == (
+        "reservation quick keeps a part of n1 for its jobs, and this job needs whole nodes there until "
+        "2023-11-14 22:21:40 UTC"
+    )
+
+
 def test_all_conditions_are_named_with_the_later_start() -> None:
     with planner(publish_starts=False) as loop:
         stopped = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch", started=False))

@@ -16,9 +16,12 @@ _TIMES = frozenset({"PERIOD", "STARTTIME", "ENDTIME", "DAYS", "HOSTLIST"})
 _NO_MATTER = frozenset({"DEPTH", "PRIORITY", "COMMENT", "CHARGEACCOUNT", "ACCESS", "NAME"})
 _SHORT = ("TIMELIMIT", "MAXTIME")
 """How long a job may be in the reservation that no list lets in."""
-_TAKEN = frozenset({*_SHORT, "TIMELOGIC", "TRIGGER"})
+_TASKS = ("TASKCOUNT", "RESOURCES", "TPN")
+_UNITS = {"PROCS": "cores", "GPUS": "gpus", "GPU": "gpus"}
+"""Resources of a task that can be reserved."""
+_TAKEN = frozenset({*_SHORT, *_TASKS, "TIMELOGIC", "TRIGGER"})
 _MISSING = {  # unsupported: the corresponding attributes
-    "reservations of single processors": ("TASKCOUNT", "RESOURCES", "TPN", "MAXTASKS", "MINTASKS"),
+    "numbers of tasks that change by themselves": ("MAXTASKS", "MINTASKS"),
     "access by the size of jobs": ("PROCLIMIT",),
     "access by quality of service": ("QOSLIST",),
     "access by job requests": ("JOBATTRLIST", "NODEFEATURES", "FEATURES"),
@@ -79,6 +82,8 @@ def _reservation_finding(
         differs.append(
             "jobs up to that walltime have access (shorter), not jobs that overlap it for that long"
         )
+    if "total" in table:
+        differs.append("its cores are kept on the first of these nodes that are up, not on any of them")
     if said.get("TRIGGER"):
         differs.append(
             "no program is run for it (TRIGGER): see webhooks and alerts in docs/administrators/operate.md"
@@ -121,7 +126,45 @@ def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
         **({"everywhere": True} if everywhere else {"nodes": hosts}),
         **{key: _names(name, said[name]) for name, key in _ACCESS.items() if said.get(name)},
         **({"shorter": min(shorter)} if shorter else {}),
+        **_parts(said),
     }
+
+
+def _parts(said: dict[str, str]) -> dict[str, object]:
+    """The cores and gpus of its tasks; empty for whole nodes. Raises ValueError if there is no equivalent.
+
+    A task has the resources of RESOURCES, by default all processors of a node (PROCS:-1).
+    """
+    if not any(said.get(name) for name in _TASKS):
+        return {}
+    task: dict[str, int] = {}
+    for part in re.split(r"[;,+]", said.get("RESOURCES", "") or "PROCS:-1"):
+        name, _, amount = part.partition(":" if ":" in part else "=")
+        unit = _UNITS.get(name.strip().upper())
+        if unit is None:
+            raise ValueError(f"RESOURCES={part}: only cores and gpus of nodes are reserved (PROCS, GPUS)")
+        task[unit] = task.get(unit, 0) + _number("RESOURCES", amount)
+    count, per_node = _number("TASKCOUNT", said.get("TASKCOUNT")), _number("TPN", said.get("TPN"))
+    if -1 in task.values():
+        if len(task) > 1 or count or per_node:
+            raise ValueError("tasks of whole nodes are not counted: name a number of PROCS in RESOURCES")
+        return {}
+    if any(amount < 1 for amount in task.values()):
+        raise ValueError("RESOURCES without a number of PROCS or GPUS")
+    if count and per_node:
+        raise ValueError("TASKCOUNT with TPN: cores are counted for each node, or in total")
+    times = count or per_node or 1
+    total: dict[str, object] = {"total": True} if not per_node else {}
+    return {unit: amount * times for unit, amount in task.items()} | total
+
+
+def _number(name: str, text: str | None) -> int:
+    """The number in an attribute, 0 without one. Raises ValueError."""
+    if not text:
+        return 0
+    if not re.fullmatch(r"-?\d{1,7}", text.strip()):
+        raise ValueError(f"{name}={text} is not understood")
+    return int(text)
 
 
 def _names(attribute: str, text: str) -> list[str]:

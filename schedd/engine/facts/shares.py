@@ -1,14 +1,16 @@
 """Between what a server says a job holds and what the plan counts."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from schedd.model import Chunk, Place, Request
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, WHOLE
 from schedd.plan.plan import Plan, Take
+from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, gate_amount
 from schedd.wire import ShareFacts
 
-__all__ = ["BLOCK", "block_takes", "merge_shares", "planned_shares", "takes_for_shares"]
+__all__ = ["BLOCK", "block_takes", "merge_shares", "planned_shares", "takes_for_shares", "with_gates"]
 
 BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 """The request of a slot that takes whole nodes from jobs."""
@@ -24,8 +26,15 @@ def _amount(chunk: Chunk, name: str) -> int:
     return dict(chunk.resources).get(name, 0)
 
 
-def takes_for_shares(plan: Plan, request: Request | None, shares: Iterable[ShareFacts]) -> list[Take]:
+def takes_for_shares(
+    plan: Plan,
+    request: Request | None,
+    shares: Iterable[ShareFacts],
+    passes: frozenset[str] = frozenset(),
+) -> list[Take]:
     """Return the plan's allocations for a job on these shares, without unknown nodes.
+
+    ``passes``: the gates of cpus and gpus that are open to the job.
 
     Amounts that the server does not report (memory, node-locked resources) are taken from the request: from
     the units that fit each share or, if that is ambiguous, in proportion to cpus. Shares of one node are
@@ -44,7 +53,7 @@ def takes_for_shares(plan: Plan, request: Request | None, shares: Iterable[Share
         amounts[CPUS], amounts[SHARE], amounts[MEM], amounts[GPUS] = share.cpus, 1, share.mem, share.gpus
         if request is not None:
             for name, column in plan.resource_columns.items():
-                if column in (CPUS, SHARE) or amounts[column]:
+                if column in (CPUS, SHARE) or amounts[column] or name.startswith(GATE):
                     continue
                 if units is not None:
                     amounts[column] = sum(_amount(chunk, name) for chunk in units[number])
@@ -52,8 +61,33 @@ def takes_for_shares(plan: Plan, request: Request | None, shares: Iterable[Share
                 total = sum(chunk.count * _amount(chunk, name) for chunk in request.chunks)
                 part, whole = (share.cpus, cpus) if cpus else (1, len(known))
                 amounts[column] = -(-total * part // whole)
+        for name, column in plan.resource_columns.items():
+            if name.startswith((CPUS_GATE, GPUS_GATE)) and name not in passes:
+                amounts[column] = gate_amount(
+                    name, units=1, cpus=amounts[CPUS], gpus=amounts[GPUS], whole=False
+                )
         takes.append(Take(row, 0, 1, tuple(amounts)))
     return takes
+
+
+def with_gates(plan: Plan, take: Take, passes: frozenset[str], gates: Iterable[str]) -> Take:
+    """Return an allocation with what the job needs of these gates; ``passes`` are those open to it."""
+    amounts = list(take.amounts)
+    if not amounts[SHARE]:
+        return take  # a further unit on a node that the job has as a whole
+    for gate in gates:
+        amounts[plan.resource_columns[gate]] = (
+            0
+            if gate in passes
+            else gate_amount(
+                gate,
+                units=take.units,
+                cpus=amounts[CPUS],
+                gpus=amounts[GPUS],
+                whole=amounts[SHARE] >= WHOLE,
+            )
+        )
+    return replace(take, amounts=tuple(amounts))
 
 
 def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:

@@ -44,6 +44,7 @@ from schedd.engine.facts.job_requests import (
     RequestReader,
     as_planned_request,
     holds_resources,
+    open_gates,
     queue_stop_reason,
 )
 from schedd.engine.facts.pools import LimitBook, power_cap_limits
@@ -441,6 +442,10 @@ class EngineState(SlotColumns):
         nodes = restriction.nodes if restriction is not None else ()
         order = node_order(self, facts)
         return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes, order)
+
+    def open_gates(self, facts: JobFacts) -> frozenset[str]:
+        """The gates that are open to a job."""
+        return open_gates(self.gates, facts) if self.gates else frozenset()
 
     def gather_limits(self) -> None:
         """Collect the limits of all components."""

@@ -19,7 +19,8 @@ from schedd.engine.place.placement import (
 )
 from schedd.engine.place.reliability import note_node_failure, note_node_state
 from schedd.model import Node, NodeState
-from schedd.plan.columns import MOST_RESOURCES, WHOLE
+from schedd.plan.columns import MOST_RESOURCES
+from schedd.plan.shapes import gate_capacity
 from schedd.wire import NodeChanged, NodeFacts
 
 __all__ = [
@@ -116,7 +117,7 @@ def _planned_node(state: EngineState, name: str) -> Node:
     if state.site.speeds:
         node = replace(node, speed=state.site.speed(name, node.features, node.speed))
     if state.gates:
-        gates = tuple((gate, WHOLE) for gate in state.gates)
+        gates = tuple((gate, gate_capacity(gate, node)) for gate in state.gates)
         node = replace(node, resources=(*node.resources, *gates))
     failing = name in state.black_holes and not _is_open_for_trial(state, name)
     shunned = failing and node.state is NodeState.UP

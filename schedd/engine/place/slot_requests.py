@@ -3,17 +3,24 @@
 from dataclasses import replace
 
 from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.shares import with_gates
 from schedd.engine.facts.state import EngineState
-from schedd.plan.columns import FIXED, SHARE, WHOLE
-from schedd.plan.shapes import GATE, shape_key
+from schedd.plan.columns import FIXED
+from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, shape_key
 
 __all__ = ["refresh_request"]
 
 
 def refresh_request(state: EngineState, record: JobRecord) -> None:
-    """Update the request of a job's slot to the present gates and node sets; the job keeps its placement."""
+    """Update the request of a job's slot to the present gates and node sets; the job keeps its placement.
+
+    Of a running job, only what it holds of the gates of cpus and gpus.
+    """
     slot, plan = record.slot, state.plan
-    if slot < 0 or record.phase is Phase.RUNNING or record.understood.request is None:
+    if slot >= 0 and record.phase is Phase.RUNNING:
+        _refresh_run(state, record)
+        return
+    if slot < 0 or record.understood.request is None:
         return
     before = plan.request(slot)
     request = replace(state.planned_request(record.facts, record.understood.request), avoids=before.avoids)
@@ -21,15 +28,23 @@ def refresh_request(state: EngineState, record: JobRecord) -> None:
         return
     start, fixed = plan.start(slot), plan.state(slot) == FIXED
     gates = [name for name in plan.resource_columns if name.startswith(GATE)]
-    takes = []
-    for take in plan.takes(slot) if start >= 0 else ():
-        amounts = list(take.amounts)
-        if amounts[SHARE]:  # else it is a further unit on a node that the job has as a whole
-            for gate in gates:
-                needed = 0 if gate in request.passes else 1 if amounts[SHARE] >= WHOLE else take.units
-                amounts[plan.resource_columns[gate]] = needed
-        takes.append(replace(take, amounts=tuple(amounts)))
+    placed = plan.takes(slot) if start >= 0 else ()
+    takes = [with_gates(plan, take, request.passes, gates) for take in placed]
     plan.remove(slot, state.now)
     plan.set_request(slot, request)
     if start >= 0:
         (plan.fix if fixed else plan.place_at)(slot, start, takes)
+
+
+def _refresh_run(state: EngineState, record: JobRecord) -> None:
+    plan, slot = state.plan, record.slot
+    gates = [name for name in plan.resource_columns if name.startswith((CPUS_GATE, GPUS_GATE))]
+    start = plan.start(slot)
+    if not gates or start < 0:
+        return
+    passes = state.open_gates(record.facts)
+    before = plan.takes(slot)
+    takes = [with_gates(plan, take, passes, gates) for take in before]
+    if takes != list(before):
+        plan.remove(slot, state.now)
+        plan.fix(slot, start, takes)

@@ -252,7 +252,8 @@ def _unresolved(state: EngineState, job: str) -> list[Take]:
             del state.unresolved[other]
         elif other != job and (record is None or record.phase is not Phase.DISPATCHED):
             request = record.understood.request if record is not None else None
-            found += takes_for_shares(state.plan, request, one.shares)
+            passes = state.open_gates(record.facts) if record is not None else frozenset()
+            found += takes_for_shares(state.plan, request, one.shares, passes)
     return found
 
 

@@ -203,7 +203,9 @@ def fix_shares(state: EngineState, record: JobRecord) -> None:
     state.queue.pop(slot, None)
     state.plan.remove(slot, state.now)
     state.plan.set_duration(slot, end - start, state.now)
-    state.plan.fix(slot, start, takes_for_shares(state.plan, record.understood.request, record.facts.shares))
+    passes = state.open_gates(record.facts)
+    takes = takes_for_shares(state.plan, record.understood.request, record.facts.shares, passes)
+    state.plan.fix(slot, start, takes)
     heapq.heappush(state.ends, (end, slot, record.id))
 
 

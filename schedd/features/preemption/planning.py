@@ -26,6 +26,7 @@ from schedd.features.preemption.victim_choice import choose_victims
 from schedd.model import Request
 from schedd.plan.columns import PLANNED, SHARE, Ints
 from schedd.plan.plan import Plan, Take, WorkSpent
+from schedd.plan.shapes import CPUS_GATE, GPUS_GATE
 from schedd.wire import JobFacts
 
 __all__ = [
@@ -227,7 +228,10 @@ def kept_amounts(plan: Plan, record: JobRecord, released: frozenset[str]) -> dic
 
 
 def _is_released(name: str, released: frozenset[str]) -> bool:
-    return name in released or {"cpus": "ncpus", "gpus": "ngpus"}.get(name, name) in released
+    if name in ("cpus", "gpus") or name.startswith((CPUS_GATE, GPUS_GATE)):
+        reserved = "ncpus" if name == "cpus" or name.startswith(CPUS_GATE) else "ngpus"
+        return name in released or reserved in released
+    return name in released
 
 
 def _choose(

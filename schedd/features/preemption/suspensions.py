@@ -160,7 +160,8 @@ def _earliest_return(state: EngineState, one: SuspendedRun, record: JobRecord, *
     """
     now, slot, left = state.now, record.slot, _seconds_left(one, record)
     fork = state.plan.fork()
-    takes = takes_for_shares(fork, record.understood.request, record.facts.shares)
+    passes = state.open_gates(record.facts)
+    takes = takes_for_shares(fork, record.understood.request, record.facts.shares, passes)
     fork.remove(slot, now)
     if one.kept >= 0:
         fork.drop_job(one.kept, now)
@@ -202,7 +203,9 @@ def _arrange(state: EngineState, one: SuspendedRun, record: JobRecord, moment: i
         state.drop_slot(one.kept)
     plan.remove(slot, now)
     plan.set_duration(slot, left, now)
-    plan.fix(slot, moment, takes_for_shares(plan, record.understood.request, record.facts.shares))
+    passes = state.open_gates(record.facts)
+    takes = takes_for_shares(plan, record.understood.request, record.facts.shares, passes)
+    plan.fix(slot, moment, takes)
     heapq.heappush(state.ends, (moment + left, slot, one.job))
     kept = -1
     if moment > now:

@@ -20,8 +20,8 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     """Its options."""
     found = make_command_parser(
         name,
-        "Show, create or delete reservations: nodes on which no job is planned for a time "
-        "(maintenance), or only jobs of some users. Changes need the role operator or admin.",
+        "Show, create or delete reservations: nodes, or some of their cores, on which no job is planned for "
+        "a time (maintenance), or only jobs of some users. Changes need the role operator or admin.",
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
@@ -51,6 +51,9 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         default=0,
         help="jobs with a walltime up to this may use the nodes",
     )
+    for unit in ("cores", "gpus"):
+        add(f"--{unit}", metavar="N", type=int, default=0, help=f"reserve only N {unit} of each node")
+    add("--total", action="store_true", help="the cores and gpus are those of all these nodes together")
     add("--preview", action="store_true", help="only show the effects; change nothing")
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
     lift.add_argument("name", metavar="NAME", help="name of the reservation")
@@ -114,6 +117,9 @@ def _read_reservation(args: argparse.Namespace, now: int) -> Reserved:
         "reason": args.reason,
         "access": {who: getattr(args, who) for who in _ACCESS},
         "shorter": 60 * args.shorter,
+        "cores": args.cores,
+        "gpus": args.gpus,
+        "total": args.total,
     }
 
 
@@ -125,13 +131,18 @@ def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
                 one.name,
                 format_time(one.start, now),
                 format_time(one.end, now) if one.end is not None else "lifted",
-                "all" if one.everywhere else shorten_list([*one.nodes, *one.features]),
+                _describe_nodes(one),
                 one.reason + _access_suffix(one),
             )
             for one in found
         ],
         last=12,
     )
+
+
+def _describe_nodes(one: ReservationView) -> str:
+    nodes = "all" if one.everywhere else shorten_list([*one.nodes, *one.features])
+    return f"{nodes}: {one.amounts}" if one.amounts else nodes
 
 
 def _access_suffix(one: ReservationView) -> str:

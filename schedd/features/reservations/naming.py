@@ -267,7 +267,11 @@ def _await_place(state: EngineState, record: JobRecord) -> None:
 def _update(state: EngineState, part: ReservationState, name: str) -> _Change:
     """Compute again what jobs may name by this name; returns how it was changed."""
     before = part.named.get(name)
-    records = [one for one in part.records.values() if base_name(one.event.name) == name and one.gate]
+    records = [
+        one
+        for one in part.records.values()
+        if base_name(one.event.name) == name and reservation_access(one.event)
+    ]
     now = _describe(name, records) if records else None
     if before is not None and now is not None:
         over = before.windows[: len(before.windows) - len(now.windows)]

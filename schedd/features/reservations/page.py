@@ -1,6 +1,7 @@
 """Forms of the administrators' page for reservations."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -15,6 +16,8 @@ from schedd.dashboard.pages.admin import parse_form_time
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
 __all__ = ["router"]
+
+_MOST_DIGITS: Final = 9
 
 router = RouteTable(prefix="/{cluster}/admin")
 
@@ -73,4 +76,16 @@ def _parse_reservation(form: Mapping[str, str]) -> ReservationRequest:
         end=parse_form_time(form, "end"),
         reason=form.get("reason", "").strip(),
         users=tuple(form.get("users", "").replace(",", " ").split()),
+        shorter=60 * _parse_number(form, "shorter"),
+        cores=_parse_number(form, "cores"),
     )
+
+
+def _parse_number(form: Mapping[str, str], field: str) -> int:
+    """Return the number in a field, 0 if it is empty. Raises ProblemError."""
+    text = form.get(field, "").strip()
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
+        raise ProblemError("invalid", f"{field}: a whole number is needed, not {text[:20]!r}")
+    return int(text)

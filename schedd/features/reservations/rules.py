@@ -1,21 +1,27 @@
-"""Reservations: nodes kept free of planned jobs for a time, or kept for the jobs of an access list.
-
-A *gate* enforces an access list. It is a resource: each node has many units of it, and each job needs one
-unit unless the list admits the job. The reservation takes all units and no other resource of the node.
+"""Reservations: nodes kept free of planned jobs for a time, or kept for the jobs of an access list; whole, or
+some of their cores and gpus. Gates enforce the access lists: see ``gates.py``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from schedd.engine.component.cluster_hooks import withdraw_nodes
 from schedd.engine.component.hook_values import NodeClaim
-from schedd.engine.facts.records import Cause
+from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.machine.nodes import refresh_all_nodes, refresh_node, refresh_nodes
+from schedd.engine.machine.nodes import refresh_node, refresh_nodes
 from schedd.engine.place.placement import displace_for, place_unplaced
-from schedd.engine.place.slot_requests import refresh_request
+from schedd.features.reservations.gates import (
+    MOST_GATES,
+    is_partial,
+    open_node_gate,
+    open_partial_gates,
+    reserved_parts,
+    reserved_takes,
+    update_partial_takes,
+)
 from schedd.features.reservations.naming import closed_slots, update_named
 from schedd.features.reservations.state import (
     ReservationRecord,
@@ -24,8 +30,6 @@ from schedd.features.reservations.state import (
     reservation_records,
 )
 from schedd.model import Chunk, Node, NodeState, Place, Request
-from schedd.plan.shapes import GATE
-from schedd.policy.access import Access
 from schedd.wire import SERVER_RESERVATION, Event, NodeChanged, Reserve, Snapshot, Unreserve
 
 __all__ = [
@@ -49,8 +53,6 @@ __all__ = [
 ]
 
 _GUARD: Final = Request((Chunk(cpus=0),), Place.FREE)
-_MOST_GATES: Final = 16
-"""Access lists at once; each costs a column of every timeline."""
 
 
 def matching_nodes(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
@@ -82,19 +84,28 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
     start = max(event.start, state.now)
     access = reservation_access(event)
     replaced = _drop(state, event.name)
-    gate = ""
+    gates: tuple[str, ...] = ()
     if end <= event.start:
         words = f"reservation {event.name} was not made: it ends before it begins"
         state.alert(event.id, "reservation", words)
     elif start >= end:
         pass  # it is over; a server may list one for a while after its end
-    elif access and not (gate := _gate(state, access)):
+    names = matching_nodes(event, state.plan.nodes)
+    partial = is_partial(event)
+    if start < end and partial:
+        gates = open_partial_gates(state, event, names, start, end)
+    elif start < end and access:
+        gates = open_node_gate(state, access)
+    if start < end and not gates and (partial or access):
         words = (
-            f"reservation {event.name} was not made: at most {_MOST_GATES} different access lists are allowed"
+            f"reservation {event.name} was not made: its access list, and those of reservations of cores on "
+            f"the same nodes, need more than {MOST_GATES} access lists together"
+            if partial
+            else f"reservation {event.name} was not made: at most {MOST_GATES} different access lists are "
+            "allowed"
         )
         state.alert(event.id, "reservation", words)
         start = end
-    names = matching_nodes(event, state.plan.nodes)
     missing = [name for name in event.nodes if name not in state.plan.nodes]
     if missing and not again and start < end:
         state.alert(
@@ -106,13 +117,20 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
     if start < end:
         slot = -1
         if names:
-            slot = state.new_slot(_GUARD if gate else BLOCK, end - start)
-            state.plan.fix(slot, start, block_takes(state.plan, names, gate))
-        reservations[event.name] = ReservationRecord(event, slot, names, gate)
+            slot = state.new_slot(_GUARD if gates else BLOCK, end - start)
+            takes = (
+                reserved_takes(state, event, names)
+                if partial
+                else block_takes(state.plan, names, gates[0] if gates else "")
+            )
+            state.plan.fix(slot, start, takes)
+        reservations[event.name] = ReservationRecord(event, slot, names, gates)
         words = f"reservation {event.name} was made"
+        changed = update_partial_takes(state) if partial else []
         if slot >= 0:
-            displace_for(state, [slot], event.id, Cause.RESERVATION, words)
-            if not gate:
+            stay = [slot, *(one.slot for one in changed)]
+            displace_for(state, stay, event.id, Cause.RESERVATION, words)
+            if not gates:
                 withdraw_nodes(state, names, event.id, words)
     words = f"reservation {event.name} was changed"
     refresh_nodes(state, dict.fromkeys([*names, *(replaced.nodes if replaced else ())]), event.id, words)
@@ -163,6 +181,10 @@ def follow_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:
     """Renew the reservations that match other nodes now, because nodes are new or have other features."""
     known = reservation_records(state).values()
     _reserve_again(state, [one for one in known if matching_nodes(one.event, state.plan.nodes) != one.nodes])
+    for record in update_partial_takes(state):
+        event, words = record.event, f"the nodes of reservation {record.event.name} were changed"
+        displace_for(state, [record.slot], event.id, Cause.RESERVATION, words)
+        refresh_nodes(state, record.nodes, event.id, words)
 
 
 def reserve_again(state: EngineState) -> None:
@@ -217,7 +239,7 @@ def will_return(state: EngineState, name: str) -> bool:
     """Whether a reservation for everybody with a known end has begun: then a node that is down returns."""
     return any(
         name in one.names
-        and not one.gate
+        and not one.gates
         and one.event.end is not None
         and one.event.start <= state.now < one.event.end
         for one in reservation_records(state).values()
@@ -225,9 +247,34 @@ def will_return(state: EngineState, name: str) -> bool:
 
 
 def reservation_claim(state: EngineState, event: Reserve) -> NodeClaim:
-    """The nodes that a reservation takes from jobs."""
-    nodes = frozenset(matching_nodes(event, state.plan.nodes))
-    return NodeClaim(nodes, event.start, event.end, reservation_access(event))
+    """The nodes that a reservation takes from jobs: of one of cores, those where jobs that it does not admit
+    run on reserved ones.
+    """
+    nodes = matching_nodes(event, state.plan.nodes)
+    if is_partial(event):
+        nodes = tuple(_crowded(state, event, nodes))
+    return NodeClaim(frozenset(nodes), event.start, event.end, reservation_access(event))
+
+
+def _crowded(state: EngineState, event: Reserve, nodes: Sequence[str]) -> Iterator[str]:
+    """Yield the nodes on which running jobs leave too few cores or gpus to a reservation."""
+    parts = reserved_parts(state, event, nodes)
+    left = {name: [state.plan.nodes[name].cpus, state.plan.nodes[name].gpus] for name in parts}
+    access = reservation_access(event)
+    for record in state.records.values():
+        if record.phase is not Phase.RUNNING or state.plan.end(record.slot) <= event.start:
+            continue
+        facts, request = record.facts, record.understood.request
+        if access.admits(facts.owner, facts.group, facts.account, facts.queue, record.understood.walltime):
+            continue
+        whole = request is not None and request.exclusive
+        for share in facts.shares:
+            if share.node in left:
+                free = left[share.node]
+                free[:] = [0, 0] if whole else [free[0] - share.cpus, free[1] - share.gpus]
+    for name, (cores, gpus) in parts.items():
+        if left[name][0] < cores or left[name][1] < gpus:
+            yield name
 
 
 def endless_reservations(state: EngineState) -> list[str]:
@@ -257,26 +304,3 @@ def published_blocks(state: EngineState) -> list[Reserve]:
 def is_reserved(state: EngineState, name: str) -> bool:
     """Whether there is a reservation of this name."""
     return name in reservation_records(state)
-
-
-# ---- access lists -------------------------------------------------------------------------------
-
-
-def _gate(state: EngineState, access: Access) -> str:
-    """Return the gate of an access list, made if there is none; empty if there are too many."""
-    for gate, known in state.gates.items():
-        if known == access:
-            return gate
-    used = {reservation.gate for reservation in reservation_records(state).values()}
-    gate = next((gate for gate in state.gates if gate not in used), "")
-    if not gate:
-        if len(state.gates) == _MOST_GATES:
-            return ""
-        gate = f"{GATE}{len(state.gates) + 1}"
-    new = gate not in state.gates
-    state.gates[gate] = access
-    if new:
-        refresh_all_nodes(state)
-    for record in list(state.records.values()):
-        refresh_request(state, record)
-    return gate

@@ -99,6 +99,9 @@ def _windows(state: EngineState) -> list[Reserve]:
             accounts=one.accounts,
             queues=one.queues,
             shorter=one.shorter,
+            cores=one.cores,
+            gpus=one.gpus,
+            total=one.total,
             reason=one.reason,
         )
         for one in state.site.reservations

@@ -30,14 +30,14 @@ __all__ = [
 class ReservationRecord:
     """A reservation with the slot that blocks its nodes; -1: none of its nodes is known.
 
-    ``nodes`` are the known nodes that it names or describes. ``gate`` is the gate that is open to the jobs of
-    its access list; empty without a list.
+    ``nodes`` are the known nodes that it names or describes. ``gates`` are the gates that it needs: see
+    ``gates.py``; empty for whole nodes without an access list.
     """
 
     event: Reserve
     slot: int
     nodes: tuple[str, ...] = ()
-    gate: str = ""
+    gates: tuple[str, ...] = ()
     names: frozenset[str] = field(init=False)
     """The same nodes as a set."""
 
@@ -46,14 +46,18 @@ class ReservationRecord:
 
 
 def _save(one: ReservationRecord) -> dict[str, Any]:
-    return {"event": save_facts(one.event), "slot": one.slot, "nodes": one.nodes, "gate": one.gate}
+    return {"event": save_facts(one.event), "slot": one.slot, "nodes": one.nodes} | {
+        "gate": one.gates[0] if one.gates else "",  # read by earlier versions
+        "gates": one.gates,
+    }
 
 
 def _load(saved: list[dict[str, Any]]) -> dict[str, ReservationRecord]:
     found = {}
     for one in saved:
         event = load_facts(Reserve, known_fields(Reserve, one["event"]))
-        found[event.name] = ReservationRecord(event, one["slot"], tuple(one["nodes"]), one["gate"])
+        gates = one["gates"] if "gates" in one else [one["gate"]] if one["gate"] else []
+        found[event.name] = ReservationRecord(event, one["slot"], tuple(one["nodes"]), tuple(gates))
     return found
 
 

@@ -1,5 +1,6 @@
 """Explanation of a planned start: the exact blockers of a job, found on a fork of the plan."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -23,7 +24,7 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan
 from schedd.plan.scarcity import NodeChoice
-from schedd.plan.shapes import GATE
+from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, WHOLE_NODES_GATE
 from schedd.plan.views import Blockers, PlanBlocker, find_blockers
 from schedd.policy.limits import format_limit
 from schedd.service.questions.explanation_chain import (
@@ -39,6 +40,8 @@ from schedd.service.questions.plan_fork import PlanFork
 __all__ = ["BlockedResource", "Blocker", "Explanation", "explain"]
 
 _NAMED: Final = 3
+_WHOLE: Final = "whole nodes"
+_RESERVED: Final = {"cpus": "reserved cpus", "gpus": "reserved gpus"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,8 @@ class BlockedResource:
     """The node; or the limit or licence, in words."""
     what: tuple[str, ...]
     """The lacking resources of the node: `cpus`, `mem`, `gpus`, ...; `node`: the whole node; `access`: a
-    reservation admits only others."""
+    reservation admits only others; `reserved cpus`, `reserved gpus`, `whole nodes`: it keeps a part of the
+    node for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +273,8 @@ def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: Job
     published = fork.published
     if item.slot < 0:
         return _node_blocker(published, plan.node_names[item.row], item.sooner)
-    columns = {c: "access" if n.startswith(GATE) else n for n, c in plan.resource_columns.items()}
+    by_job = item.slot < len(published.records) and published.records[item.slot] is not None
+    columns = {c: _column_name(n, by_job=by_job) for n, c in plan.resource_columns.items()}
     pools = {row: name for name, row in plan.pools.items()}
     names = {SHARE: "node"}
     on = tuple(
@@ -278,7 +283,7 @@ def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: Job
         )
         if hold.row in pools
         else BlockedResource(
-            plan.node_names[hold.row], tuple(names.get(c) or columns[c] for c in hold.columns)
+            plan.node_names[hold.row], _distinct(names.get(c) or columns[c] for c in hold.columns)
         )
         for hold in item.holds
     )
@@ -287,9 +292,8 @@ def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: Job
     if other is None:
         name = published.blocks.get(item.slot, "")
         open_ended = end - published.as_of >= HORIZON
-        does = "keeps others off" if any("access" in one.what for one in on) else "keeps free"
         until = "" if open_ended else f"until {_format_time(end)}"
-        words = f"reservation {name} {does} {_name_places(on)} {until}"
+        words = f"reservation {name} {_describe_reserved(on)} {until}"
         return Blocker(
             kind="reservation",
             name=name,
@@ -319,6 +323,36 @@ def _describe_blocker(fork: PlanFork, plan: Plan, item: PlanBlocker, record: Job
         ranked_by=by,
         words=f"job {other.id} {does}{since} until {_format_time(end)} and holds {_describe_held(on)}{first}",
     )
+
+
+def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names once each; a job with whole nodes is in the way of others by its node."""
+    found = dict.fromkeys(names)
+    if "node" in found:
+        found.pop(_WHOLE, None)
+    return tuple(found)
+
+
+def _column_name(name: str, *, by_job: bool) -> str:
+    """Return the name of a resource; a gate has that of what a job or a reservation holds of it."""
+    for gate, counted in ((CPUS_GATE, "cpus"), (GPUS_GATE, "gpus")):
+        if name.startswith(gate):
+            return counted if by_job else _RESERVED[counted]
+    if name.startswith(WHOLE_NODES_GATE):
+        return _WHOLE
+    return "access" if name.startswith(GATE) else name
+
+
+def _describe_reserved(on: tuple[BlockedResource, ...]) -> str:
+    """Return what a reservation does on the places where it is in the job's way."""
+    what = {name for one in on for name in one.what}
+    where = _name_places(on)
+    if "access" in what:
+        return f"keeps others off {where}"
+    if _WHOLE in what:
+        return f"keeps a part of {where} for its jobs, and this job needs whole nodes there"
+    kept = " and ".join(counted for counted, word in _RESERVED.items() if word in what)
+    return f"keeps {kept} of {where} for its jobs" if kept else f"keeps free {where}"
 
 
 def _node_blocker(published: PlanSnapshot, name: str, sooner: bool) -> Blocker:

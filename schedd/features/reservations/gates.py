@@ -1,0 +1,164 @@
+"""Gates of reservations: resources of nodes that enforce their access lists.
+
+Each node has many units of a *gate of nodes*, and each job needs one unit unless the list admits the job. A
+reservation of whole nodes takes all units and no other resource of the node.
+
+A reservation of cores takes its cores of the *gate of cpus*, of which a node has as many units as cpus, and a
+job that is not admitted needs as many as it needs cpus. So these jobs together never hold a reserved core.
+Jobs that have a node to themselves are kept out by a gate of whole nodes. The same holds for gpus.
+
+Where reservations of several lists overlap, jobs that none of them admits must leave the cores of all free:
+the union of the lists has a gate, too. A reservation takes its cores of each gate whose list includes its own
+list. With a gate for each union, this is Hall's condition: the jobs fit if and only if each set of lists
+leaves enough cores.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.nodes import refresh_all_nodes
+from schedd.engine.place.slot_requests import refresh_request
+from schedd.features.reservations.state import ReservationRecord, reservation_access, reservation_records
+from schedd.model import NodeState
+from schedd.plan.columns import WHOLE
+from schedd.plan.plan import Take
+from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, WHOLE_NODES_GATE
+from schedd.policy.access import Access
+from schedd.wire import Reserve
+
+__all__ = [
+    "MOST_GATES",
+    "is_partial",
+    "open_node_gate",
+    "open_partial_gates",
+    "reserved_parts",
+    "reserved_takes",
+    "update_partial_takes",
+]
+
+MOST_GATES: Final = 16
+"""Gates at once; each costs a column of every timeline."""
+_KINDS: Final = (CPUS_GATE, GPUS_GATE, WHOLE_NODES_GATE)
+
+
+def is_partial(event: Reserve) -> bool:
+    """Whether a reservation is of cores or gpus, not of whole nodes."""
+    return bool(event.cores or event.gpus)
+
+
+def reserved_parts(state: EngineState, event: Reserve, nodes: Iterable[str]) -> Mapping[str, tuple[int, int]]:
+    """Return the reserved cores and gpus by node: of each node, or with ``total`` of the first nodes that are
+    up, all of a node before any of the next.
+    """
+    cores, gpus = event.cores, event.gpus
+    found = {}
+    for name in nodes:
+        node = state.plan.nodes[name]
+        if event.total and node.state is not NodeState.UP:
+            continue
+        part = (min(cores, node.cpus), min(gpus, node.gpus))
+        if event.total:
+            cores, gpus = cores - part[0], gpus - part[1]
+        if any(part):
+            found[name] = part
+    return found
+
+
+def reserved_takes(state: EngineState, event: Reserve, nodes: Iterable[str]) -> list[Take]:
+    """Return what a reservation of cores takes of the present gates of these nodes."""
+    access = reservation_access(event)
+    wider = [(gate, known) for gate, known in state.gates.items() if known.includes(access)]
+    takes = []
+    for name, (cores, gpus) in reserved_parts(state, event, nodes).items():
+        amounts = {}
+        for gate, known in wider:
+            if gate.startswith(CPUS_GATE):
+                amounts[gate] = cores
+            elif gate.startswith(GPUS_GATE):
+                amounts[gate] = gpus
+            elif gate.startswith(WHOLE_NODES_GATE) and known == access:
+                amounts[gate] = WHOLE
+        takes.append(Take(state.plan.node_rows[name], 0, 1, state.plan.amounts(amounts)))
+    return takes
+
+
+def open_node_gate(state: EngineState, access: Access) -> tuple[str, ...]:
+    """Return the gate of nodes of an access list, made if there is none; empty if there are too many."""
+    return _provide(state, [(GATE, access)])
+
+
+def open_partial_gates(
+    state: EngineState, event: Reserve, nodes: Collection[str], start: int, end: int
+) -> tuple[str, ...]:
+    """Return the gates that a reservation of cores needs on these nodes over ``[start, end)``, its own first.
+
+    They are made if there are none; empty if there are too many.
+    """
+    access = reservation_access(event)
+    others = [
+        one.event
+        for one in reservation_records(state).values()
+        if is_partial(one.event)
+        and one.event.name != event.name
+        and one.event.start < end
+        and (one.event.end is None or one.event.end > start)
+        and not one.names.isdisjoint(nodes)
+    ]
+    wanted: list[tuple[str, Access]] = []
+    for kind, amount in ((CPUS_GATE, "cores"), (GPUS_GATE, "gpus")):
+        if not getattr(event, amount):
+            continue
+        lists = {access: None}
+        for other in dict.fromkeys(reservation_access(one) for one in others if getattr(one, amount)):
+            lists |= {one | other: None for one in lists}
+            if len(lists) > MOST_GATES:
+                return ()
+        wanted += [(kind, one) for one in lists]
+    return _provide(state, [*wanted, (WHOLE_NODES_GATE, access)])
+
+
+def _provide(state: EngineState, wanted: Iterable[tuple[str, Access]]) -> tuple[str, ...]:
+    """Return the gates of these kinds and lists, reused or made; empty if there are too many."""
+    used = {gate for one in reservation_records(state).values() for gate in one.gates}
+    found: list[str] = []
+    gates = dict(state.gates)
+    for kind, access in wanted:
+        alike = [gate for gate in gates if _kind(gate) == kind and gate not in found]
+        gate = next((gate for gate in alike if gates[gate] == access), "")
+        gate = gate or next((gate for gate in alike if gate not in used), "")
+        if not gate:
+            if len(gates) == MOST_GATES:
+                return ()
+            gate = f"{kind}{len(gates) + 1}"
+        gates[gate] = access
+        found.append(gate)
+    if gates != state.gates:
+        new = len(gates) > len(state.gates)
+        state.gates.update(gates)
+        if new:
+            refresh_all_nodes(state)
+        for record in list(state.records.values()):
+            refresh_request(state, record)
+    return tuple(found)
+
+
+def _kind(gate: str) -> str:
+    return next((kind for kind in _KINDS if gate.startswith(kind)), GATE)
+
+
+def update_partial_takes(state: EngineState) -> list[ReservationRecord]:
+    """Let the reservations of cores hold what they take of the present gates and nodes. Return those that
+    changed.
+    """
+    changed = []
+    for record in reservation_records(state).values():
+        if record.slot < 0 or not is_partial(record.event):
+            continue
+        takes = reserved_takes(state, record.event, record.nodes)
+        if takes != list(state.plan.takes(record.slot)):
+            start = state.plan.start(record.slot)
+            state.plan.remove(record.slot, state.now)
+            state.plan.fix(record.slot, start, takes)
+            changed.append(record)
+    return changed
