@@ -96,15 +96,17 @@ SHARED: Final = FieldRule(saved=False)
 OWN: Final = FieldRule(lambda value: value.copy(), saved=False)
 """A value with a ``copy`` method, recomputed or saved by the owner of the part."""
 MOMENT: Final = FieldRule(lambda _: None, saved=False)
-"""Work in progress that only saves time later: a copy starts without it."""
+"""Work in progress that only saves time later: a copy starts without it, with None as by default."""
 
 
 def declared(
     how: FieldRule, *, make: Callable[[], Any] | None = None, default: Any = MISSING, **more: Any
 ) -> Any:
     """Declare a field of a part with the default ``make()`` or ``default``; ``more`` is added to its
-    metadata.
+    metadata. Raises ValueError for a ``MOMENT`` whose default differs from the None of a copy.
     """
+    if how is MOMENT and (make is not None or default is not None):
+        raise ValueError("a MOMENT is None by default, as in a copy")
     told = {_KEPT: how, **more}
     return field(default_factory=make, metadata=told) if make else field(default=default, metadata=told)
 

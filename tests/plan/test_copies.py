@@ -16,7 +16,7 @@ from schedd.plan import repairs
 from schedd.plan.kernels import layout as at
 from schedd.plan.machine import Machine
 from schedd.plan.plan import Plan
-from schedd.plan.schema import NAMES, NUMBERS, Arrays, declared
+from schedd.plan.schema import MOMENT, NAMES, NUMBERS, Arrays, declared
 
 OF_THE_MOMENT = {"_compaction", "_former"}
 """Work under way that only saves time later."""
@@ -235,3 +235,8 @@ def test_changes_of_a_fork_do_not_affect_the_plan(copied: Callable[[Plan], Plan]
     copy.repair(5)
     copy.forget_past(5)
     assert _all_of(plan) == before
+
+
+def test_a_moment_that_a_copy_would_change_to_none_cannot_be_declared() -> None:
+    with pytest.raises(ValueError, match="a MOMENT is None by default"):
+        declared(MOMENT, default=-1)

@@ -91,7 +91,10 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
         (RESERVATION + 'everywhere = true\nnodes = ["n1"]', "and only one"),
         (RESERVATION + 'everywhere = true\nuser = ["ann"]', "m.user: no such setting; did you mean users?"),
         (RESERVATION + "everywhere = true\ntotal = true", "total is for a reservation of cores or gpus"),
-        (RESERVATION + "everywhere = true\ncores = -1", "m.cores: Input should be greater than or equal to 0"),
+        (
+            RESERVATION + "everywhere = true\ncores = -1",
+            "m.cores: Input should be greater than or equal to 0",
+        ),
         (RESERVATION + 'everywhere = true\nrule = "FREQ=MINUTELY"', "FREQ must be one of DAILY"),
         (AUTH + "[clusters.main.site.licences.matlab]\nfree = true", "copies, command or lent must be set"),
         (AUTH + "[clusters.main.site.licences.matlab]\ncopy = 3", "did you mean copies?"),

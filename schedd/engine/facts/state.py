@@ -281,7 +281,7 @@ class EngineState(SlotColumns):
     """Open alerts, by kind and subject."""
     next_due: int | None = declared(SHARED, default=None)
     """When the first planned job is due; None: to be found again."""
-    next_updated: int = declared(MOMENT, default=-1)
+    next_updated: int = declared(FieldRule(lambda _: -1, saved=False), default=-1)
     """The slot that was found last as the next to get an attribute written; -1: unknown."""
     first_start_ahead: tuple[int, int] | None = declared(MOMENT, default=None)
     """The earliest published start that has not passed, with its slot; None: to be found again."""

@@ -131,8 +131,8 @@ def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
                 one.name,
                 format_time(one.start, now),
                 format_time(one.end, now) if one.end is not None else "lifted",
-                _describe_nodes(one),
-                one.reason + _access_suffix(one),
+                "all" if one.everywhere else shorten_list([*one.nodes, *one.features]),
+                _describe_use(one),
             )
             for one in found
         ],
@@ -140,13 +140,11 @@ def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
     )
 
 
-def _describe_nodes(one: ReservationView) -> str:
-    nodes = "all" if one.everywhere else shorten_list([*one.nodes, *one.features])
-    return f"{nodes}: {one.amounts}" if one.amounts else nodes
-
-
-def _access_suffix(one: ReservationView) -> str:
+def _describe_use(one: ReservationView) -> str:
+    """The reason, and who may use how much."""
     names = [*one.users, *one.groups, *one.accounts, *one.queues]
     if one.shorter:
         names.append(f"jobs up to {format_duration(one.shorter)}")
-    return f" (for {shorten_list(names)})" if names else ""
+    use = [one.amounts] if one.amounts else []
+    use += [f"for {shorten_list(names)}"] if names else []
+    return f"{one.reason} ({', '.join(use)})".lstrip() if use else one.reason
