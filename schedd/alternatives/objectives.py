@@ -7,10 +7,11 @@ on, because a daemon's plan has no first job. Formulas: docs/administrators/alte
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import AfterValidator
 
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.model import FOREVER
@@ -23,6 +24,7 @@ __all__ = [
     "ObjectiveInput",
     "ObjectiveMeasure",
     "ObjectiveVector",
+    "ObjectiveWeights",
     "measure_objectives",
     "parse_weights",
 ]
@@ -84,6 +86,14 @@ def parse_weights(plain: Mapping[str, float]) -> dict[Objective, float]:
         raise ValueError("all weights are 0: no plan would be better than another")
     return {Objective(name): weight for name, weight in plain.items() if weight}
 
+
+def _check_weights(weights: dict[str, float]) -> dict[str, float]:
+    parse_weights(weights)
+    return weights
+
+
+ObjectiveWeights = Annotated[dict[str, float], AfterValidator(_check_weights)]
+"""A setting: weights by name."""
 
 ObjectiveVector = tuple[ObjectiveMeasure, ...]
 """One value per objective, in the order of ``Objective``."""

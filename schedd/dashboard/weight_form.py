@@ -9,7 +9,7 @@ from schedd.api.problems import ProblemError
 from schedd.dashboard.criterion_help import criterion_help
 from schedd.engine import EngineSettings
 from schedd.plan.evaluate import Criterion
-from schedd.service.settings.site import PrioritySettings
+from schedd.policy.priority import PrioritySettings
 from schedd.wire.field_docstrings import setting_descriptions
 
 __all__ = ["Weight", "changed_policy", "criterion_weights", "priority_weights"]

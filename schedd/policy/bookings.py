@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-__all__ = ["BookingRules", "Order", "Window", "nearest", "sort_key", "stretch"]
+__all__ = ["Order", "Window", "nearest", "sort_key", "stretch"]
 
 
 class Order(StrEnum):
@@ -23,24 +23,6 @@ class Order(StrEnum):
     """Largest first, by cores times seconds."""
     FIFO = "fifo"
     """First requested first."""
-
-
-@dataclass(frozen=True, slots=True)
-class BookingRules:
-    """Limits of users' bookings; none are allowed by default. Times in seconds."""
-
-    most: int = 0
-    """Maximum open bookings of one user; 0: users may not book."""
-    cpus: int = 0
-    """Maximum cores of one booking; 0: unlimited."""
-    longest: int = 86_400
-    ahead: int = 7 * 86_400
-    """Maximum time between now and the deadline."""
-    cost: float = 0.0
-    """Charge, as a share of the cost of a job of equal cores and duration. Jobs in the booking are charged
-    separately.
-    """
-    order: Order = Order.EDF
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,23 @@
 """Preference for nodes with the least energy for a job's work."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from pydantic import Field
 
 from schedd.policy.economy import Draw
+from schedd.wire.section import Section
+from schedd.wire.times import Whole
 
 __all__ = ["EnergyPlacement", "joules_for_work"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyPlacement:
-    """With ``prefer``, among free nodes a job gets those with the least energy for it; a job within
-    ``urgent`` seconds of its deadline gets the fastest.
-    """
+class EnergyPlacement(Section):
+    """Jobs prefer nodes that draw less power. See docs/administrators/alternatives.md."""
 
     prefer: bool = False
-    urgent: int = 3600
+    """Of the nodes free at its start, a job takes the nodes with the least power for its work,"""
+    urgent: Whole = Field(default=3600, ge=0, le=3650 * 86_400)
+    """except that a job that would end less than this before its deadline takes the fastest."""
 
 
 def joules_for_work(

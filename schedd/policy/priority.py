@@ -5,15 +5,20 @@ Capannini, Ricci and Laforenza (multilevel.md §3: Aging, Deadline, Licences, Wa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import floor
 from typing import Literal
 
+from pydantic import Field
+
 from schedd.policy.protocol import Applicant, Breakdown, JobOwner, Shares, Term, Weights
+from schedd.wire.section import Name, Section, Weight
+from schedd.wire.times import Hours
 
 __all__ = [
     "TERMS",
     "JobClass",
+    "PrioritySettings",
     "SiteWeights",
     "deadline_value",
     "latest_start",
@@ -48,36 +53,53 @@ class JobClass:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteWeights:
-    """Weights of the site's priorities; a term of weight 0 is omitted.
+class PrioritySettings(Section):
+    """Weights of the terms of a job's priority, which is their sum; 0 disables the term."""
 
-    ``queues`` override the server's queue priorities. ``waiting_most`` is the longest counted wait in hours;
-    0: unlimited. The pressure of a deadline begins ``deadline_lead * length`` before the latest start, and
-    rises from ``deadline_least`` to ``deadline_most``. A job that cannot meet its deadline falls back to
-    ``deadline_least``, unless ``deadline_lost`` is ``keep``; with ``hold`` it leaves the plan until its
-    deadline or walltime is altered. With ``mode = light`` a job keeps its priority at submission
-    (multilevel.md §8, 13).
-    """
-
-    queue: float = 1.0
-    class_: float = 1.0
-    qos: float = 1.0
-    wish: float = 0.0
-    waiting: float = 0.0
-    size: float = 0.0
-    deadline: float = 0.0
-    fair_share: float = 0.0
-    licences: float = 0.0
-    short: float = 0.0
-    waiting_most: float = 0.0
-    deadline_lead: float = 2.0
-    deadline_least: float = 0.1
-    deadline_most: float = 20.0
+    queue: Weight = 1.0
+    """Multiplies the priority of the job's queue."""
+    class_: Weight = Field(default=1.0, alias="class")
+    """Multiplies the points of the job's class."""
+    qos: Weight = 1.0
+    """Multiplies the priority of the job's QOS (`[qos.levels.NAME]`)."""
+    wish: Weight = 0.0
+    """Multiplies the owner's own `qsub -p`, -1024 to 1023."""
+    waiting: Weight = 0.0
+    """Points for each hour since the job became eligible."""
+    size: Weight = 0.0
+    """Points for each requested cpu; negative: small jobs go first."""
+    deadline: Weight = 0.0
+    """Multiplies the pressure of the job's deadline, `deadline_least` to `deadline_most`."""
+    fair_share: Weight = 0.0
+    """Multiplies the fair-share factor: 1 without use, 0.5 at the target, going to 0."""
+    licences: Weight = 0.0
+    """Multiplies the pressure of the requested licences: requested copies over existing copies, more if there
+    are too few."""
+    short: Weight = 0.0
+    """Multiplies the shortest waiting walltime divided by the job's own."""
+    waiting_most: Hours = Field(default=0.0, ge=0, le=1e6, allow_inf_nan=False)
+    """Waiting beyond this earns no more points; 0: no bound."""
+    deadline_lead: float = Field(default=2.0, gt=0, le=1000, allow_inf_nan=False)
+    """A job's deadline begins to press this many walltimes before its latest start."""
+    deadline_least: Weight = 0.1
+    """Pressure of a distant deadline."""
+    deadline_most: Weight = 20.0
+    """Pressure at the latest start that meets the deadline."""
     deadline_lost: Literal["demote", "keep", "hold"] = "demote"
+    """A job that can no longer meet its deadline falls back to `deadline_least` (`demote`), keeps
+    `deadline_most` (`keep`), or is not started until its deadline or its walltime is altered (`hold`)."""
     mode: Literal["full", "light"] = "full"
-    queues: Mapping[str, float] = field(default_factory=dict)
-    classes: Mapping[str, JobClass] = field(default_factory=dict)
+    """`full`: priorities are calculated again every `priority_every`. `light`: a job keeps the priority of
+    its submission, until it is altered or the policy changes; this costs less, and its
+    place does not change as it waits."""
+    queues: dict[Name, Weight] = Field(default_factory=dict)
+    """Priorities of queues instead of the server's: `{ urgent = 500 }`; `"*"` is for all others."""
+
+
+class SiteWeights(PrioritySettings):
+    """The weights of the site's priorities, with the classes of jobs."""
+
+    classes: Mapping[str, JobClass] = {}
 
     @property
     def active(self) -> bool:

@@ -12,6 +12,10 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
+
+from schedd.wire.section import Section
+from schedd.wire.times import Whole
 
 __all__ = ["Life", "Reliability", "expected_loss", "failure_rates"]
 
@@ -23,14 +27,16 @@ _RARE: Final = 1e-30
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reliability:
-    """Jobs of at least ``avoid`` seconds of walltime go to nodes with fewer failures; 0: none. Observations
-    lose half their weight after ``half_life`` seconds.
+class Reliability(Section):
+    """Long jobs avoid nodes that fail often, by observed failures. See
+    docs/administrators/alternatives.md.
     """
 
-    avoid: int = 0
-    half_life: int = 90 * 86_400
+    avoid: Whole = Field(default=0, ge=0, le=3650 * 86_400)
+    """Jobs with at least this walltime take, of the nodes free at their start, the most reliable ones; 0:
+    none do."""
+    half_life: Whole = Field(default=90 * 86_400, ge=3600, le=3650 * 86_400)
+    """Half-life of the observations of a node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,10 @@ from typing import Any, TypeVar
 
 from schedd.model import NodeSets
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
-from schedd.policy.automatic_alternatives import AlternativeRules
-from schedd.policy.bookings import BookingRules, Order
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import find_part, parse_feature_settings
 from schedd.policy.limits import Limit, label_scope
-from schedd.policy.power import PowerSaving
 from schedd.policy.priority import JobClass, SiteWeights
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.reliability import Reliability
@@ -102,18 +99,12 @@ class SitePolicy:
     """Licences counted by a program, with the age in seconds at which a count is outdated."""
     economy: Economy = field(default_factory=Economy)
     """Watts and prices of nodes."""
-    choosing: AlternativeRules = field(default_factory=AlternativeRules)
-    """Rules for automatic alternatives."""
     hard_limits: bool = False
     """Whether a job is planned only within its cost limit."""
     reliability: Reliability = field(default_factory=Reliability)
     """Rules for avoiding failing nodes."""
-    bookings: BookingRules = field(default_factory=BookingRules)
-    """Rules for users' bookings."""
     thrift: EnergyPlacement = field(default_factory=EnergyPlacement)
     """Rules for placement by energy."""
-    power_saving: PowerSaving = field(default_factory=PowerSaving)
-    """Rules for switching off idle nodes."""
     zone: str = "UTC"
     """Time zone of the site."""
     features: Mapping[type[Section], Section] = field(default_factory=dict)
@@ -136,9 +127,6 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     """
     if plain.get("criteria") is not None:  # searches read them by themselves
         CriterionWeights(parse_criteria(plain["criteria"]))
-    priority = dict(plain.get("priority") or {})
-    if "class" in priority:
-        priority["class_"] = priority.pop("class")
     zone = plain.get("zone", "UTC")
     licences = plain.get("licences") or {}
     copies = {name: one["copies"] for name, one in licences.items() if one.get("copies") is not None}
@@ -147,7 +135,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     return SitePolicy(
         zone=zone,
         features=parse_feature_settings(plain),
-        weights=SiteWeights(**priority, classes=classes),
+        weights=SiteWeights(**(plain.get("priority") or {}), classes=classes),
         further_limits=tuple(limit for limit in limits if limit.counts != "running"),
         limits=(
             *(limit for limit in limits if limit.counts == "running"),
@@ -160,12 +148,9 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         coordinate_arrays=plain.get("coordinate_arrays", False),
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         economy=parse_economy(plain),
-        choosing=AlternativeRules(**(plain.get("choose") or {})),
         hard_limits=plain.get("cost_limits") == "hard",
         reliability=parse_reliability(plain),
-        bookings=_bookings(plain.get("bookings") or {}),
         thrift=EnergyPlacement(**(plain.get("thrift") or {})),
-        power_saving=_power_saving(plain.get("power_saving") or {}),
         polled={
             name: one.get("stale", STALE)
             for name, one in licences.items()
@@ -237,14 +222,6 @@ def _window(plain: Mapping[str, Any], zone: str) -> Recurrence:
         zone=zone,
         without=tuple(map(date.fromisoformat, plain.get("without", ()))),
     )
-
-
-def _bookings(plain: Mapping[str, Any]) -> BookingRules:
-    return BookingRules(**{**plain, "order": Order(plain.get("order", Order.EDF))})
-
-
-def _power_saving(plain: Mapping[str, Any]) -> PowerSaving:
-    return PowerSaving(**{**plain, "never": tuple(plain.get("never", ()))})
 
 
 def _node_sets(plain: Mapping[str, Any]) -> NodeSets:

@@ -1,8 +1,14 @@
 """Base class of all settings tables."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
 
-__all__ = ["Section"]
+from pydantic import BaseModel, ConfigDict, Field
+
+__all__ = ["Name", "Names", "Section", "Weight"]
+
+Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
+Names = tuple[Name, ...]
+Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
 
 class Section(BaseModel):

@@ -13,6 +13,7 @@ from schedd.engine.lasting_facts import sections
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.engine.validate import check
 from schedd.features.accounts.state import account_book
+from schedd.features.bookings.settings import BookingSettings
 from schedd.features.bookings.state import booking_table
 from schedd.features.fair_share.state import fair_share_state
 from schedd.features.node_trials.state import trial_records
@@ -282,7 +283,7 @@ def test_policy_set_at_run_time_survives_a_rebuild() -> None:
     cluster.send(PolicyChanged(**event_id(cluster), version=3, site={"bookings": {"most": 2}}))
     assert not rebuild(cluster)
     state = cluster.engine.state
-    assert (state.policy_version, state.site.bookings.most, state.configured) == (3, 2, {})
+    assert (state.policy_version, state.site.part(BookingSettings).most, state.configured) == (3, 2, {})
 
 
 def taught() -> Cluster:

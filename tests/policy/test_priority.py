@@ -1,7 +1,5 @@
 """Priority: each term against values worked out in its source or by hand, and their sum."""
 
-from dataclasses import fields, replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,13 +11,17 @@ from schedd.policy.site import site_policy
 
 NOW = 1_700_000_000
 HOUR = 3600
-NONE = SiteWeights(queue=0.0, class_=0.0)
+NONE = site_policy({"priority": {"queue": 0.0, "class": 0.0}}).weights
 RULE: Priority = priority
 NOBODY: Shares = Demand()
 
 
 def job(**what: object) -> Applicant:
     return Applicant(**{"id": "1", "owner": "ann", "queue": "q", "submitted": NOW - HOUR, **what})  # type: ignore[arg-type]
+
+
+def changed(weights: SiteWeights, **changes: object) -> SiteWeights:
+    return weights.model_copy(update=changes)
 
 
 def points(weights: SiteWeights, one: Applicant, shares: Shares = NOBODY, now: int = NOW) -> dict[str, float]:
@@ -49,33 +51,33 @@ def test_deadline_pressure_never_falls_before_it_is_lost(deadline: int, walltime
 
 
 def test_missed_deadline_displaces_no_job_unless_the_site_keeps_it() -> None:
-    weights, lost = replace(NONE, deadline=1.0), job(deadline=NOW + 99, walltime=100)
+    weights, lost = changed(NONE, deadline=1.0), job(deadline=NOW + 99, walltime=100)
     assert points(weights, lost) == {"deadline": 0.1}
-    assert points(replace(weights, deadline_lost="keep"), lost) == {"deadline": 20.0}
+    assert points(changed(weights, deadline_lost="keep"), lost) == {"deadline": 20.0}
     assert points(weights, job(deadline=NOW + 100, walltime=100)) == {"deadline": 20.0}
 
 
 def test_unnamed_queues_use_server_or_default_priority() -> None:
-    weights = replace(NONE, queue=2.0, queues={"fast": 7.0})
+    weights = changed(NONE, queue=2.0, queues={"fast": 7.0})
     assert points(weights, job(queue="fast", queue_priority=5)) == {"queue": 14.0}
     assert points(weights, job(queue="slow", queue_priority=5)) == {"queue": 10.0}
-    weights = replace(weights, queues={"fast": 7.0, "*": 1.0})
+    weights = changed(weights, queues={"fast": 7.0, "*": 1.0})
     assert points(weights, job(queue="slow", queue_priority=5)) == {"queue": 2.0}
 
 
 def test_waiting_counts_from_eligibility() -> None:
     """W_A of 0.01 a second, as the authors used it, is 36 points an hour."""
-    weights = replace(NONE, waiting=36.0)
+    weights = changed(NONE, waiting=36.0)
     assert points(weights, job(eligible=NOW - 2000)) == {"waiting": pytest.approx(20.0)}
     assert points(weights, job(eligible=None)) == {"waiting": 0.0}
     assert points(weights, job(eligible=NOW + 60)) == {"waiting": 0.0}
-    assert points(replace(weights, waiting_most=0.5), job(eligible=NOW - HOUR)) == {"waiting": 18.0}
+    assert points(changed(weights, waiting_most=0.5), job(eligible=NOW - HOUR)) == {"waiting": 18.0}
 
 
 def test_short_jobs_gain_in_proportion() -> None:
     waiting = [job(walltime=600), job(walltime=2400)]
     shares = demand(waiting)
-    weights = replace(NONE, short=2.0)
+    weights = changed(NONE, short=2.0)
     assert [points(weights, one, shares)["short"] for one in waiting] == [2.0, 0.5]
     assert points(weights, job(walltime=0), shares) == {"short": 0.0}
 
@@ -92,7 +94,7 @@ def test_scarce_licence_outweighs_all_others_together() -> None:
     shares = demand(waiting, [job(licences=(("a", 1),))], copies=copies)
     assert shares.pressures == {"a": 1.5, "b": 1.0, "c": 1.0, "d": 0.1}
     assert shares.relaxed == 3
-    weights = replace(NONE, licences=1.0)
+    weights = changed(NONE, licences=1.0)
     found = [points(weights, one, shares)["licences"] for one in waiting]
     assert found == [pytest.approx(x) for x in (3 * 1.5, 1.0 + 1.0 + 0.1, 3 * 1.5, 1.0)]
     assert points(weights, job(), shares) == {"licences": 0.0}
@@ -108,7 +110,7 @@ def test_whatever_the_demand_a_short_licence_outweighs_the_rest(asked: dict[str,
     relaxed = job(licences=tuple(sorted(asked.items())))
     critical = job(licences=(("short", short),))
     shares = demand([relaxed, critical], copies={**dict.fromkeys("abcdef", 5), "short": 5})
-    weights = replace(NONE, licences=1.0)
+    weights = changed(NONE, licences=1.0)
     assert points(weights, critical, shares)["licences"] > points(weights, relaxed, shares)["licences"]
 
 
@@ -148,14 +150,14 @@ def test_only_a_class_that_may_breaks_promises() -> None:
 
 
 def test_owner_priority_size_and_deadline_are_weighted() -> None:
-    weights = replace(NONE, wish=0.5, size=-2.0, deadline=3.0)
+    weights = changed(NONE, wish=0.5, size=-2.0, deadline=3.0)
     one = job(priority=-100, cpus=8, walltime=HOUR, deadline=NOW + HOUR)
     assert points(weights, one) == {"wish": -50.0, "size": -16.0, "deadline": 60.0}
     assert points(weights, job())["deadline"] == 0.0
 
 
 def test_total_is_the_rounded_sum() -> None:
-    weights = replace(NONE, wish=0.5, size=0.25)
+    weights = changed(NONE, wish=0.5, size=0.25)
     found = RULE(job(priority=7, cpus=4), NOW, NOBODY, weights)
     assert (found.total, sum(term.points for term in found.terms)) == (5, 4.5)
     assert RULE(job(priority=-9, cpus=0), NOW, NOBODY, weights).total == -4
@@ -163,7 +165,7 @@ def test_total_is_the_rounded_sum() -> None:
 
 
 def test_every_term_has_a_weight() -> None:
-    weights = {field.name.rstrip("_") for field in fields(SiteWeights)}
+    weights = {name.rstrip("_") for name in SiteWeights.model_fields}
     assert set(TERMS) <= weights
 
 

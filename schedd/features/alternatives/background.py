@@ -17,7 +17,7 @@ from schedd.features.alternatives.plan_alternatives import (
     PlanAlternatives,
     SearchInProgress,
 )
-from schedd.policy.automatic_alternatives import AlternativeRules
+from schedd.features.alternatives.settings import ChooseSettings
 from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
@@ -56,7 +56,7 @@ class AutomaticAlternatives(PeriodicWork):
     def run_once(self) -> bool:
         """Search and apply if it is due and this daemon leads; return whether a plan was applied."""
         loop = self._loop
-        choosing = site_policy(loop.published.settings.site).choosing
+        choosing = site_policy(loop.published.settings.site).part(ChooseSettings)
         now, latest = loop.now(), self.alternatives.latest
         looked_at = latest is not None and latest.by != AUTOMATIC_ACTOR and now < latest.as_of + _VIEWING_S
         if not choosing.every or now < self._last + choosing.every or looked_at or loop.published.stale:
@@ -75,7 +75,7 @@ class AutomaticAlternatives(PeriodicWork):
         self._trouble = ""
         return done
 
-    def _search_and_apply(self, choosing: AlternativeRules) -> bool:
+    def _search_and_apply(self, choosing: ChooseSettings) -> bool:
         how = ParetoSettings(seconds=choosing.seconds)
         found = self.alternatives.search(how, None, AUTOMATIC_ACTOR)
         best = best_acceptable_plan(found, choosing.limits, choosing.gain)

@@ -22,6 +22,7 @@ from schedd.features.alternatives.api import (
 )
 from schedd.features.alternatives.plan_alternatives import PlanAlternatives
 from schedd.features.alternatives.plot import build_plot, choose_axes
+from schedd.features.alternatives.settings import ChooseSettings
 from schedd.policy.site import site_policy
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -147,7 +148,7 @@ async def _render(
         else (),
         known=[(one.objective, one.value, one.unit) for one in known],
         weights=found.weights if found is not None else site.get("objectives") or {},
-        choosing=site_policy(site).choosing,
+        choosing=site_policy(site).part(ChooseSettings),
         seconds=_SEARCH_S,
         done=done,
         wrong=wrong,

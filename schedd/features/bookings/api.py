@@ -20,6 +20,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine, PlanSnapshot
 from schedd.features.bookings.order_figures import booking_order_figures
+from schedd.features.bookings.settings import BookingSettings
 from schedd.features.bookings.state import (
     LIVE,
     Booking,
@@ -410,7 +411,7 @@ async def compare_booking_orders(request: Request, cluster: Cluster, _: Operator
     published = cluster.published
     rows = tuple(BookingOrderView(**asdict(one)) for one in found)
     view = BookingOrdersView(
-        order=engine.state.site.bookings.order, orders=rows, **snapshot_fields(published)
+        order=engine.state.site.part(BookingSettings).order, orders=rows, **snapshot_fields(published)
     )
     return reply(request, view, published)
 

@@ -11,6 +11,7 @@ from schedd.engine.component.job_hooks import leave_components
 from schedd.engine.facts.state import EngineState
 from schedd.features.bookings.placement import free_booking_slots
 from schedd.features.bookings.rules import book, booking_key
+from schedd.features.bookings.settings import BookingSettings
 from schedd.features.bookings.state import LIVE, Booking, booking_table
 from schedd.plan.columns import CPUS
 from schedd.policy.bookings import Order
@@ -46,7 +47,8 @@ def ordered(state: EngineState, order: Order) -> OrderFigures:
     now = state.now
     known = [one for one in booking_table(state).values() if one.phase == "flexible" or _may_still(one, now)]
     known.sort(key=lambda one: (one.event.time, one.name))
-    state.site = replace(state.site, bookings=replace(state.site.bookings, order=order))
+    rules = state.site.part(BookingSettings).model_copy(update={"order": order})
+    state.site = replace(state.site, features={**state.site.features, BookingSettings: rules})
     for one in known:
         if one.phase == "flexible":
             free_booking_slots(state, one)

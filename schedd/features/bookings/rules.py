@@ -27,6 +27,7 @@ from schedd.features.bookings.placement import (
     names_booking,
     update_booking_slots,
 )
+from schedd.features.bookings.settings import BookingSettings
 from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, booking_table, new_booking_key
 from schedd.features.transfers.rules import withdraw_transfer
 from schedd.model import FOREVER, Request, WaitingFor
@@ -186,7 +187,7 @@ def _problem(state: EngineState, understood: ParsedRequest) -> str:
 
 def _against_rules(state: EngineState, event: Book, cpus: int) -> str:
     """What the site does not allow of it; empty: it allows all."""
-    rules, now = state.site.bookings, state.now
+    rules, now = state.site.part(BookingSettings), state.now
     if not rules.most:
         return "users may book nothing here: the site has no table site.bookings"
     live = [one for one in booking_table(state).values() if one.phase in LIVE and not one.event.transfer]
@@ -212,10 +213,10 @@ def booking_key(name: str) -> str:
 
 def _component_problem(state: EngineState, event: Book, facts: JobFacts, understood: ParsedRequest) -> str:
     """Return why a component refuses a booking that has a price; empty if all components accept it."""
-    if not state.site.bookings.cost or event.transfer:
+    if not state.site.part(BookingSettings).cost or event.transfer:
         return ""
     priced = replace(understood, walltime=event.duration)
-    use = PricedUse(booking_key(event.name), facts, priced, state.site.bookings.cost)
+    use = PricedUse(booking_key(event.name), facts, priced, state.site.part(BookingSettings).cost)
     for one in components():
         if one.use_requested is not None:
             problem = one.use_requested(state, use)
@@ -250,7 +251,7 @@ def _find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> l
     alone = _planned(state, [new], asked)
     if alone is not None:
         return alone
-    order, now = state.site.bookings.order, state.now
+    order, now = state.site.part(BookingSettings).order, state.now
     others = [one for one in booking_table(state).values() if one.phase == "flexible"]
     for one in others:
         asked[one.name] = _booking_request(state, one)

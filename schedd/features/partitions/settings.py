@@ -7,12 +7,11 @@ from pydantic import Field, model_validator
 
 from schedd.dialect.partition import PARTITION_REQUESTS
 from schedd.policy.feature_settings import FeatureSettings
-from schedd.wire.section import Section
+from schedd.wire.section import Names, Section
 
 __all__ = ["SETTINGS", "PartitionDefaults", "PartitionRules", "PartitionSettings"]
 
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,62}$")]
-_Names = tuple[Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")], ...]
 _ANY: Final = frozenset({"all", "any", "default", "base"})
 
 
@@ -22,19 +21,19 @@ class PartitionSettings(Section):
     `[[clusters.main.site.limits]]` with `partition`. See docs/administrators/partitions.md.
     """
 
-    nodes: _Names = ()
+    nodes: Names = ()
     """These nodes, and"""
-    properties: _Names = ()
+    properties: Names = ()
     """nodes with any of these properties; `a&b`: with both. A resource of OpenPBS is `switch=s1`."""
     every_node: bool = False
     """All nodes belong to it."""
-    users: _Names = ()
+    users: Names = ()
     """Open to jobs of these users,"""
-    groups: _Names = ()
+    groups: Names = ()
     """of these groups,"""
-    accounts: _Names = ()
+    accounts: Names = ()
     """of these accounts,"""
-    queues: _Names = ()
+    queues: Names = ()
     """in these queues."""
     charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
     """Factor of the cost of its jobs."""

@@ -16,6 +16,7 @@ from schedd.engine.facts.shares import block_takes
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import refresh_node
 from schedd.engine.place.placement import displace_for
+from schedd.features.power.settings import PowerSavingSettings
 from schedd.features.power.state import NodePower, power_state
 from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
 from schedd.wire import NodeChanged, PowerRequested, Switch, Switched
@@ -71,7 +72,7 @@ def boot_time(state: EngineState, name: str) -> int:
     or ``boot_time`` of the settings.
     """
     boots = power_state(state).boots.get(_node_kind(state, name))
-    return max(boots) if boots else state.site.power_saving.boot_time
+    return max(boots) if boots else state.site.part(PowerSavingSettings).boot_time
 
 
 def lead_time(state: EngineState, name: str) -> int:
@@ -81,7 +82,7 @@ def lead_time(state: EngineState, name: str) -> int:
 
 def time_to_return(state: EngineState, one: NodePower) -> int:
     """Seconds until a node that is off, or on its way down, would be up if it were switched on now."""
-    stopping = state.site.power_saving.stop_time if one.phase == "stopping" else 0
+    stopping = state.site.part(PowerSavingSettings).stop_time if one.phase == "stopping" else 0
     return stopping + boot_time(state, one.node)
 
 
@@ -171,7 +172,7 @@ def move_blocks(state: EngineState, event: str) -> None:
 
 
 def _most_stop_time(state: EngineState) -> int:
-    return max(_LEAST_STOP_S, 3 * state.site.power_saving.stop_time)
+    return max(_LEAST_STOP_S, 3 * state.site.part(PowerSavingSettings).stop_time)
 
 
 class _FirstStarts:
@@ -217,7 +218,7 @@ def _update_block(state: EngineState, one: NodePower, event: str, first_starts: 
             nodes[one.node] = _blocked(state, one, until, event, first_starts)
         return
     soonest = state.now + time_to_return(state, one)
-    wanted = soonest + lead + state.site.power_saving.delay
+    wanted = soonest + lead + state.site.part(PowerSavingSettings).delay
     if one.block >= 0:
         first = first_starts.on(one.node)
         if first < wanted:
@@ -333,7 +334,7 @@ def _fail(state: EngineState, one: NodePower, why: str, event: str) -> None:
 
 def _retry_wait(state: EngineState, failures: int) -> int:
     """Seconds until the next try: retry * 2^(failures - 1), at most a day."""
-    return int(min(_DAY, state.site.power_saving.retry * 2 ** min(failures - 1, 16)))
+    return int(min(_DAY, state.site.part(PowerSavingSettings).retry * 2 ** min(failures - 1, 16)))
 
 
 def gives_up(one: NodePower) -> bool:

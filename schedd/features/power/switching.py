@@ -19,6 +19,7 @@ from schedd.features.power.rules import (
     order_switch,
     time_to_return,
 )
+from schedd.features.power.settings import PowerSavingSettings
 from schedd.features.power.state import NodePower, power_state
 from schedd.model import FOREVER
 from schedd.policy.economy import ALL_OTHERS
@@ -41,7 +42,7 @@ class _NextUses:
 
 def switch_nodes(state: EngineState, event: str) -> None:
     """Order all due switches."""
-    saving, power = state.site.power_saving, power_state(state)
+    saving, power = state.site.part(PowerSavingSettings), power_state(state)
     if state.now < power.due or state.policy is not None:
         return
     if saving.mode == "off" and not _needs_examination(state):
@@ -57,7 +58,9 @@ def switch_nodes(state: EngineState, event: str) -> None:
 
 def next_examination(state: EngineState) -> int:
     """Return the time of the next examination of nodes; FOREVER: never."""
-    examines = state.policy is None and (state.site.power_saving.mode != "off" or _needs_examination(state))
+    examines = state.policy is None and (
+        state.site.part(PowerSavingSettings).mode != "off" or _needs_examination(state)
+    )
     return max(state.now + 1, power_state(state).due) if examines and state.node_facts else FOREVER
 
 
@@ -103,7 +106,7 @@ def _note_idle_nodes(state: EngineState, uses: _NextUses) -> None:
 
 
 def _switch_on(state: EngineState, uses: _NextUses, event: str) -> None:
-    saving, nodes = state.site.power_saving, power_state(state).nodes
+    saving, nodes = state.site.part(PowerSavingSettings), power_state(state).nodes
     room = saving.at_once - sum(one.phase == "booting" for one in nodes.values())
     wanted: list[tuple[int, str]] = []
     missing = _missing_spares(state, uses)
@@ -132,14 +135,14 @@ def _switch_on(state: EngineState, uses: _NextUses, event: str) -> None:
 def _spare_kinds(state: EngineState, name: str) -> tuple[str, ...]:
     """Return the properties in ``spares`` of the settings that this node has."""
     known = {name, *state.node_facts[name].properties, ALL_OTHERS}
-    return tuple(kind for kind in state.site.power_saving.spares if kind in known)
+    return tuple(kind for kind in state.site.part(PowerSavingSettings).spares if kind in known)
 
 
 def _count_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
     """Return the number of idle nodes by property in ``spares`` of the settings, including nodes that boot
     without a job.
     """
-    found = dict.fromkeys(state.site.power_saving.spares, 0)
+    found = dict.fromkeys(state.site.part(PowerSavingSettings).spares, 0)
     if not found:
         return found
     for name in state.node_facts:
@@ -152,10 +155,10 @@ def _count_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
 
 
 def _missing_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
-    if not state.site.power_saving.spares:
+    if not state.site.part(PowerSavingSettings).spares:
         return {}
     idle = _count_spares(state, uses)
-    return {kind: count - idle[kind] for kind, count in state.site.power_saving.spares.items()}
+    return {kind: count - idle[kind] for kind, count in state.site.part(PowerSavingSettings).spares.items()}
 
 
 def _is_on(state: EngineState, name: str) -> bool:
@@ -167,7 +170,7 @@ def _is_on(state: EngineState, name: str) -> bool:
 
 
 def _switch_off(state: EngineState, uses: _NextUses, event: str) -> None:
-    saving, nodes = state.site.power_saving, power_state(state).nodes
+    saving, nodes = state.site.part(PowerSavingSettings), power_state(state).nodes
     room = saving.at_once - sum(one.phase == "stopping" for one in nodes.values())
     for name, one in list(nodes.items()):
         if (
@@ -199,7 +202,7 @@ def _switch_off(state: EngineState, uses: _NextUses, event: str) -> None:
 
 def _unneeded_nodes(state: EngineState, uses: _NextUses) -> Iterator[str]:
     """Nodes that were idle for long enough, and that nothing needs soon."""
-    saving, power = state.site.power_saving, power_state(state)
+    saving, power = state.site.part(PowerSavingSettings), power_state(state)
     never = frozenset(saving.never)
     for name, facts in state.node_facts.items():
         one = power.nodes.get(name) or NodePower(name)

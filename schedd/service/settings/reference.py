@@ -1,9 +1,10 @@
 """The settings as Markdown tables, from their own types and words."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
+from enum import StrEnum
 from inspect import cleandoc
 from pathlib import Path
 from types import UnionType
@@ -12,7 +13,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import FeatureSettings, feature_settings
+from schedd.policy.priority import PrioritySettings
+from schedd.policy.reliability import Reliability
 from schedd.service.settings.auth import OidcGrantSettings, OidcSettings
 from schedd.service.settings.file import (
     AuthSettings,
@@ -27,21 +31,15 @@ from schedd.service.settings.file import (
     WebhookSettings,
 )
 from schedd.service.settings.site import (
-    BookingSettings,
-    ChooseSettings,
     ClassSettings,
     LicenceSettings,
     NodeSetSettings,
     PowerCapSettings,
-    PowerSavingSettings,
     PowerSettings,
     PriceSettings,
-    PrioritySettings,
-    ReliabilitySettings,
     SiteLimitSettings,
     SiteReservationSettings,
     SiteSettings,
-    ThriftSettings,
 )
 from schedd.wire.durations import format_duration
 from schedd.wire.field_docstrings import setting_descriptions
@@ -89,15 +87,12 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[[clusters.NAME.site.limits]]": SiteLimitSettings,
     "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
-    "[clusters.NAME.site.bookings]": BookingSettings,
     "[clusters.NAME.site.node_sets]": NodeSetSettings,
     "[clusters.NAME.site.power.NODES]": PowerSettings,
-    "[clusters.NAME.site.power_saving]": PowerSavingSettings,
     "[[clusters.NAME.site.prices]]": PriceSettings,
     "[[clusters.NAME.site.power_caps]]": PowerCapSettings,
-    "[clusters.NAME.site.choose]": ChooseSettings,
-    "[clusters.NAME.site.reliability]": ReliabilitySettings,
-    "[clusters.NAME.site.thrift]": ThriftSettings,
+    "[clusters.NAME.site.reliability]": Reliability,
+    "[clusters.NAME.site.thrift]": EnergyPlacement,
     **{name: model for one in feature_settings() for name, model in _feature_sections(one).items()},
 }
 """All sections of the file."""
@@ -219,7 +214,6 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
             "search_threads",
             "search_patience",
         ),
-        "[clusters.NAME.site.choose]",
     ),
     "Starting jobs": (
         (
@@ -242,14 +236,10 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "[clusters.NAME.site.classes.CLASS]",
     ),
     "Limits and licences": ("[[clusters.NAME.site.limits]]", "[clusters.NAME.site.licences.LICENCE]"),
-    "Reservations and bookings": (
-        "[clusters.NAME.site.reservations.RESERVATION]",
-        "[clusters.NAME.site.bookings]",
-    ),
+    "Reservations and bookings": ("[clusters.NAME.site.reservations.RESERVATION]",),
     "Node sets": ("[clusters.NAME.site.node_sets]",),
     "Power, energy and prices": (
         "[clusters.NAME.site.power.NODES]",
-        "[clusters.NAME.site.power_saving]",
         "[[clusters.NAME.site.power_caps]]",
         "[[clusters.NAME.site.prices]]",
         "[clusters.NAME.site.thrift]",
@@ -346,6 +336,8 @@ def _allowed_values(field: FieldInfo) -> str:
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     if get_origin(kind) is Literal:
+        return _quoted_choices(get_args(kind))
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
         return _quoted_choices(kind)
     if get_origin(kind) in (Union, UnionType) and any(get_origin(part) is Literal for part in get_args(kind)):
         return ", or ".join(_allowed_values(FieldInfo.from_annotation(part)) for part in get_args(kind))
@@ -371,12 +363,16 @@ def _allowed_values(field: FieldInfo) -> str:
     if get_origin(kind) is tuple and parts[1] is date:
         return "list of dates"
     if get_origin(kind) is tuple:
-        return f"list of {_quoted_choices(parts[1])}" if get_origin(parts[1]) is Literal else "list of texts"
+        return (
+            f"list of {_quoted_choices(get_args(parts[1]))}"
+            if get_origin(parts[1]) is Literal
+            else "list of texts"
+        )
     return "path" if Path in parts else "text"
 
 
-def _quoted_choices(kind: Any) -> str:
-    return ", ".join(f"`{word}`" for word in get_args(kind))
+def _quoted_choices(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
 
 
 def _bounds(field: FieldInfo) -> Iterator[tuple[str, Any]]:

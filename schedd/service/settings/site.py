@@ -5,47 +5,29 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
-from schedd.alternatives.objectives import parse_weights
+from schedd.alternatives.objectives import ObjectiveWeights
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
-from schedd.policy.automatic_alternatives import AlternativeRules
-from schedd.policy.bookings import BookingRules
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import feature_settings
-from schedd.policy.power import PowerSaving
-from schedd.policy.priority import SiteWeights
+from schedd.policy.priority import PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import STALE, site_policy
-from schedd.wire.section import Section
-from schedd.wire.times import Hours, Whole
+from schedd.wire.section import Name, Names, Section, Weight
+from schedd.wire.times import Whole
 
 __all__ = [
-    "BookingSettings",
-    "ChooseSettings",
     "ClassSettings",
     "CriteriaWeights",
     "KernelSiteSettings",
     "LicenceSettings",
     "NodeSetSettings",
     "PowerCapSettings",
-    "PowerSavingSettings",
     "PowerSettings",
     "PriceSettings",
-    "PrioritySettings",
-    "ReliabilitySettings",
     "SiteLimitSettings",
     "SiteReservationSettings",
     "SiteSettings",
-    "ThriftSettings",
 ]
-
-_WEIGHTS = SiteWeights()
-_BOOKINGS = BookingRules()
-_SAVING = PowerSaving()
-_CHOOSING = AlternativeRules()
-_RELIABILITY = Reliability()
-_THRIFT = EnergyPlacement()
-
-Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 
 
 def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
@@ -53,15 +35,7 @@ def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
     return weights
 
 
-def _known_objectives(weights: dict[str, float]) -> dict[str, float]:
-    parse_weights(weights)
-    return weights
-
-
-ObjectiveWeights = Annotated[dict[str, float], AfterValidator(_known_objectives)]
 CriteriaWeights = Annotated[dict[str, float], AfterValidator(_known_criteria)]
-Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
-Names = tuple[Name, ...]
 _RULE = r"^[A-Za-z0-9=;,+-]*$"
 
 
@@ -72,49 +46,6 @@ def _zoneless(moment: datetime) -> datetime:
 
 
 LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
-
-
-class PrioritySettings(Section):
-    """Weights of the terms of a job's priority, which is their sum; 0 disables the term."""
-
-    queue: Weight = _WEIGHTS.queue
-    """Multiplies the priority of the job's queue."""
-    class_: Weight = Field(default=_WEIGHTS.class_, alias="class")
-    """Multiplies the points of the job's class."""
-    qos: Weight = _WEIGHTS.qos
-    """Multiplies the priority of the job's QOS (`[qos.levels.NAME]`)."""
-    wish: Weight = _WEIGHTS.wish
-    """Multiplies the owner's own `qsub -p`, -1024 to 1023."""
-    waiting: Weight = _WEIGHTS.waiting
-    """Points for each hour since the job became eligible."""
-    size: Weight = _WEIGHTS.size
-    """Points for each requested cpu; negative: small jobs go first."""
-    deadline: Weight = _WEIGHTS.deadline
-    """Multiplies the pressure of the job's deadline, `deadline_least` to `deadline_most`."""
-    fair_share: Weight = _WEIGHTS.fair_share
-    """Multiplies the fair-share factor: 1 without use, 0.5 at the target, going to 0."""
-    licences: Weight = _WEIGHTS.licences
-    """Multiplies the pressure of the requested licences: requested copies over existing copies, more if there
-    are too few."""
-    short: Weight = _WEIGHTS.short
-    """Multiplies the shortest waiting walltime divided by the job's own."""
-    waiting_most: Hours = Field(default=_WEIGHTS.waiting_most, ge=0, le=1e6, allow_inf_nan=False)
-    """Waiting beyond this earns no more points; 0: no bound."""
-    deadline_lead: float = Field(default=_WEIGHTS.deadline_lead, gt=0, le=1000, allow_inf_nan=False)
-    """A job's deadline begins to press this many walltimes before its latest start."""
-    deadline_least: Weight = _WEIGHTS.deadline_least
-    """Pressure of a distant deadline."""
-    deadline_most: Weight = _WEIGHTS.deadline_most
-    """Pressure at the latest start that meets the deadline."""
-    deadline_lost: Literal["demote", "keep", "hold"] = _WEIGHTS.deadline_lost
-    """A job that can no longer meet its deadline falls back to `deadline_least` (`demote`), keeps
-    `deadline_most` (`keep`), or is not started until its deadline or its walltime is altered (`hold`)."""
-    mode: Literal["full", "light"] = _WEIGHTS.mode
-    """`full`: priorities are calculated again every `priority_every`. `light`: a job keeps the priority of
-    its submission, until it is altered or the policy changes; this costs less, and its
-    place does not change as it waits."""
-    queues: dict[Name, Weight] = Field(default_factory=dict)
-    """Priorities of queues instead of the server's: `{ urgent = 500 }`; `"*"` is for all others."""
 
 
 class ClassSettings(Section):
@@ -284,36 +215,6 @@ class PowerSettings(Section):
     """Watts while it is off; also used for nodes that are down."""
 
 
-class PowerSavingSettings(Section):
-    """Idle nodes are switched off, and on again before the next job planned on them, by the commands in the
-    adapter's `[power]`. See docs/administrators/power.md.
-    """
-
-    mode: Literal["off", "dry", "on"] = _SAVING.mode
-    """`on`; or `dry`: nothing is switched, but `schedd power` shows which nodes would be."""
-    idle: Whole = Field(default=_SAVING.idle, ge=0, le=30 * 86_400)
-    """A node is switched off if it was idle for this long,"""
-    min_up: Whole = Field(default=_SAVING.min_up, ge=0, le=30 * 86_400)
-    """has been up for this long,"""
-    min_off: Whole = Field(default=_SAVING.min_off, ge=0, le=30 * 86_400)
-    """and the plan does not need it for this long after it could be back."""
-    delay: Whole = Field(default=_SAVING.delay, ge=0, le=86_400)
-    """How much longer a job waits for nodes that are on before one is switched on for it."""
-    boot_time: Whole = Field(default=_SAVING.boot_time, ge=1, le=86_400)
-    """Time from the command until the server shows the node up, for kinds of nodes not seen to boot yet;
-    later the longest of the last ten boots counts."""
-    stop_time: Whole = Field(default=_SAVING.stop_time, ge=1, le=86_400)
-    """Time from the command until the server shows the node down."""
-    at_once: int = Field(default=_SAVING.at_once, ge=1, le=100_000)
-    """Maximum number of nodes being switched on, and being switched off, at the same time."""
-    retry: Whole = Field(default=_SAVING.retry, ge=10, le=86_400)
-    """Time until a failed switch is retried, doubling, up to a day."""
-    spares: dict[Name, Annotated[int, Field(ge=0, le=100_000)]] = Field(default_factory=dict)
-    """Free nodes that stay on, by property, `"*"` for all: `{ "*" = 2, gpu = 1 }`."""
-    never: Names = ()
-    """Names or properties of nodes that are never switched."""
-
-
 class PowerCapSettings(_Window):
     """Maximum power of all nodes together, at every moment of the plan, calculated from their watts
     (`[clusters.NAME.site.power.NODES]`). If several apply at once, the lowest counts. See
@@ -322,45 +223,6 @@ class PowerCapSettings(_Window):
 
     watts: Watts
     """Watts, including idle nodes; all nodes are assumed to be on."""
-
-
-class ChooseSettings(Section):
-    """Alternative plans are searched for automatically, and the best by `objectives` is put in force. See
-    docs/administrators/alternatives.md.
-    """
-
-    every: Whole = Field(default=_CHOOSING.every, ge=0, le=7 * 86_400)
-    """Time between two searches; 0: never."""
-    seconds: float = Field(default=_CHOOSING.seconds, ge=0.1, le=50)
-    """Duration of each search, in seconds."""
-    gain: float = Field(default=_CHOOSING.gain, ge=0, le=1)
-    """A plan is taken only if it is better than the live one by this share, by the weights,"""
-    tolerance: float = Field(default=_CHOOSING.tolerance, ge=0, le=1)
-    """and if no more than this share of the jobs came, went or moved since it was found."""
-    limits: ObjectiveWeights = Field(default_factory=dict)
-    """A plan beyond any of these values is not taken, unless the live plan is no better there; by objective,
-    in its unit: `{ wait_max = 86400 }`."""
-
-
-class ReliabilitySettings(Section):
-    """Long jobs avoid nodes that fail often, by observed failures. See
-    docs/administrators/alternatives.md.
-    """
-
-    avoid: Whole = Field(default=_RELIABILITY.avoid, ge=0, le=3650 * 86_400)
-    """Jobs with at least this walltime take, of the nodes free at their start, the most reliable ones; 0:
-    none do."""
-    half_life: Whole = Field(default=_RELIABILITY.half_life, ge=3600, le=3650 * 86_400)
-    """Half-life of the observations of a node."""
-
-
-class ThriftSettings(Section):
-    """Jobs prefer nodes that draw less power. See docs/administrators/alternatives.md."""
-
-    prefer: bool = _THRIFT.prefer
-    """Of the nodes free at its start, a job takes the nodes with the least power for its work,"""
-    urgent: Whole = Field(default=_THRIFT.urgent, ge=0, le=3650 * 86_400)
-    """except that a job that would end less than this before its deadline takes the fastest."""
 
 
 class PriceSettings(_Window):
@@ -424,25 +286,6 @@ class NodeSetSettings(Section):
         return self
 
 
-class BookingSettings(Section):
-    """What users may book: cores for a time, within a window. See docs/administrators/policy.md."""
-
-    most: int = Field(default=_BOOKINGS.most, ge=0, le=10_000)
-    """Bookings of one user at once; 0: users may book nothing."""
-    cpus: int = Field(default=_BOOKINGS.cpus, ge=0, le=10_000_000)
-    """Maximum cores of one booking; 0: no limit."""
-    longest: Whole = Field(default=_BOOKINGS.longest, ge=60, le=366 * 86_400)
-    """Longest booking."""
-    ahead: Whole = Field(default=_BOOKINGS.ahead, ge=60, le=366 * 86_400)
-    """Latest end of a booking's window, from now."""
-    cost: float = Field(default=_BOOKINGS.cost, ge=0, le=1000, allow_inf_nan=False)
-    """Price of a booking, as a share of the price of a job on as many cores for as long; charged to the
-    account when it starts. Its jobs are charged as usual."""
-    order: Literal["edf", "lff", "bjf", "fifo"] = _BOOKINGS.order.value
-    """Order of planning for movable bookings: earliest deadline, least flexible, biggest, or first
-    come."""
-
-
 class KernelSiteSettings(Section):
     """Rules of the site beyond the server's."""
 
@@ -473,8 +316,6 @@ class KernelSiteSettings(Section):
     """Licences, by name: `[clusters.main.site.licences.matlab]`."""
     reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
     """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
-    bookings: BookingSettings | None = None
-    """What users may book: `[clusters.main.site.bookings]`. Without it users book nothing."""
     speeds: dict[Name, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
@@ -497,15 +338,11 @@ class KernelSiteSettings(Section):
     power: dict[Name, PowerSettings] = Field(default_factory=dict)
     """Watts of nodes, by name or property: `[clusters.main.site.power.epyc]`. The plan's energy is known if
     every node has watts."""
-    power_saving: PowerSavingSettings | None = None
-    """When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on."""
     power_caps: tuple[PowerCapSettings, ...] = ()
     """Power caps, always or in windows: `[[clusters.main.site.power_caps]]`."""
-    choose: ChooseSettings | None = None
-    """Automatic choice of alternative plans: `[clusters.main.site.choose]`."""
-    reliability: ReliabilitySettings | None = None
+    reliability: Reliability | None = None
     """Long jobs avoid nodes that fail: `[clusters.main.site.reliability]`."""
-    thrift: ThriftSettings | None = None
+    thrift: EnergyPlacement | None = None
     """Jobs prefer nodes that draw less power: `[clusters.main.site.thrift]`."""
     prices: tuple[PriceSettings, ...] = ()
     """Prices of node time: `[[clusters.main.site.prices]]`. A user's limit is `-W x=cost_limit:2.50`."""

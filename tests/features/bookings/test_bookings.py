@@ -97,7 +97,7 @@ def test_bookings_are_refused_unless_the_site_permits_them() -> None:
     ("rules", "asked", "words"),
     [
         ({"cpus": 4}, {"nodes": "2:ppn=4"}, "8 cores; at most 4"),
-        ({"longest": 50}, {}, "100 s; at most 50 s"),
+        ({"longest": 90}, {}, "100 s; at most 90 s"),
         ({"ahead": 9_000}, {}, "at most 9000 s ahead"),
         ({}, {"within": (0, 99)}, "shorter than it is"),
         ({}, {"nodes": "3:ppn=4"}, "nodes"),

@@ -1,0 +1,49 @@
+"""Settings of power saving: ``[clusters.NAME.site.power_saving]``."""
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from schedd.policy.feature_settings import FeatureSettings
+from schedd.wire.section import Name, Names, Section
+from schedd.wire.times import Whole
+
+__all__ = ["SETTINGS", "PowerSavingSettings"]
+
+
+class PowerSavingSettings(Section):
+    """Idle nodes are switched off, and on again before the next job planned on them, by the commands in the
+    adapter's `[power]`. See docs/administrators/power.md.
+    """
+
+    mode: Literal["off", "dry", "on"] = "off"
+    """`on`; or `dry`: nothing is switched, but `schedd power` shows which nodes would be."""
+    idle: Whole = Field(default=900, ge=0, le=30 * 86_400)
+    """A node is switched off if it was idle for this long,"""
+    min_up: Whole = Field(default=900, ge=0, le=30 * 86_400)
+    """has been up for this long,"""
+    min_off: Whole = Field(default=1800, ge=0, le=30 * 86_400)
+    """and the plan does not need it for this long after it could be back."""
+    delay: Whole = Field(default=0, ge=0, le=86_400)
+    """How much longer a job waits for nodes that are on before one is switched on for it."""
+    boot_time: Whole = Field(default=300, ge=1, le=86_400)
+    """Time from the command until the server shows the node up, for kinds of nodes not seen to boot yet;
+    later the longest of the last ten boots counts."""
+    stop_time: Whole = Field(default=120, ge=1, le=86_400)
+    """Time from the command until the server shows the node down."""
+    at_once: int = Field(default=10, ge=1, le=100_000)
+    """Maximum number of nodes being switched on, and being switched off, at the same time."""
+    retry: Whole = Field(default=1800, ge=10, le=86_400)
+    """Time until a failed switch is retried, doubling, up to a day."""
+    spares: dict[Name, Annotated[int, Field(ge=0, le=100_000)]] = Field(default_factory=dict)
+    """Free nodes that stay on, by property, `"*"` for all: `{ "*" = 2, gpu = 1 }`."""
+    never: Names = ()
+    """Names or properties of nodes that are never switched."""
+
+
+SETTINGS: Final = FeatureSettings(
+    table="power_saving",
+    model=PowerSavingSettings,
+    about="When idle nodes are switched off: `[clusters.main.site.power_saving]`. Without it they stay on.",
+    heading="Power, energy and prices",
+)
