@@ -1,16 +1,17 @@
 # schedd, its adapter and the emulated server in one image: docker build -t schedd .
 FROM python:3.12-slim AS build
 WORKDIR /src
-RUN python -m venv /opt/schedd
+RUN python -m venv /opt/schedd && python -m venv /opt/build
 # What changes seldom first, so that a change of the program does not fetch it all again.
-COPY requirements.lock requirements-compile.lock ./
-RUN /opt/schedd/bin/pip install --no-cache-dir --require-hashes -r requirements.lock -r requirements-compile.lock
+COPY requirements.lock requirements-compile.lock requirements-build.lock ./
+RUN /opt/schedd/bin/pip install --no-cache-dir --require-hashes -r requirements.lock -r requirements-compile.lock \
+    && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock
 COPY pyproject.toml LICENSE README.md ./
 COPY schedd schedd
 COPY server_adapter server_adapter
 COPY sql sql
-COPY release/wheel_tag.py release/
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+COPY release/wheel_hook.py release/
+RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
     && /opt/schedd/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM python:3.12-slim

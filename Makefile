@@ -119,10 +119,14 @@ $(PROGRAM): pyproject.toml
 	  "$$py" -m venv --clear $(VENV); \
 	fi
 	@echo "Installing schedd and its libraries into $(VENV) (450 MB)"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) --editable '.[compile,postgresql]'
+	@# What links the checkout is installed first: an environment for the build would get Bokeh and NumPy once more.
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) 'hatchling>=1.27' editables
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) --no-build-isolation \
+	  --editable '.[charts,compile,postgresql]'
 	@touch $@
 
 $(STAMP): $(PROGRAM)
 	@echo "Installing what tests, lint and packages need into $(VENV) (1 GB more)"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation \
+	  --editable '.[dev]'
 	@touch $@

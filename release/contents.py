@@ -47,6 +47,7 @@ def bill_of_materials(name: str, version: str, home: Path) -> str:
         parts.append(
             {"type": "library", "name": "schedd-modules", "version": version, **_licensed("Apache-2.0")}
         )
+    parts += _chart_script(libraries(home))
     parts += [_file(path, libraries(home)) for path in sorted(libraries(home).glob("*.libs/*"))]
     parts.append(_interpreter(home))
     moment = datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), UTC)
@@ -87,6 +88,17 @@ def _licence(dist: importlib.metadata.Distribution) -> str:
     if not known:
         sys.exit(f"{dist.name} {dist.version} does not say its licence: add it to {__file__}")
     return " OR ".join(known)
+
+
+def _chart_script(packages: Path) -> list[dict[str, object]]:
+    """Return BokehJS if the daemon's package is there; its version is that of the figures made for it."""
+    figures = packages / "schedd/dashboard/built/figures.json"
+    if not figures.is_file():
+        return []
+    (version,) = {figure["version"] for figure in json.loads(figures.read_bytes()).values()}
+    purl = f"pkg:npm/%40bokeh/bokehjs@{version}"
+    script: dict[str, object] = {"type": "library", "name": "bokehjs", "version": version, "purl": purl}
+    return [script | _licensed("BSD-3-Clause")]
 
 
 def _licensed(expression: str) -> dict[str, object]:

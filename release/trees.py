@@ -51,18 +51,15 @@ _LEFT_OUT = (
 _MODULES_LEFT_OUT = re.compile(
     r"(_tkinter|_test|xx|nis|_curses|readline|_ctypes_test|_dbm|_gdbm|_crypt|_uuid)"
 )
-_UNUSED = (  # below site-packages: tests, compilers' input, other threading layers, pages that we do not show
-    "tornado/test",
+_UNUSED = (  # below site-packages: tests, compilers' input, other threading layers
     "numpy/distutils",
     "numpy/f2py",
     "numpy/_core/include",
     "numpy/random/lib",
     "numba/np/ufunc/tbbpool*",
     "numba/np/ufunc/omppool*",
-    "bokeh/server/static/lib",
 )
 _SOURCES = {".pyi", ".pxd", ".pyx", ".c", ".cpp", ".h", ".hpp", ".a", ".map"}
-_SHOWN = "bokeh.min.js"
 _ADAPTER_NEEDS = ("httpx2", "pydantic", "python-dateutil", "tzdata")
 _ADAPTER_MODULES = ("__init__.py", "start_sentence.py")  # besides the package schedd/wire
 _ADAPTER_HAS_NOT = ("emulator",)
@@ -237,9 +234,6 @@ def _trim(home: Path) -> None:
         shutil.rmtree(tests)
     for path in [one for one in packages.rglob("*") if one.suffix in _SOURCES and one.is_file()]:
         path.unlink()
-    for path in packages.glob("bokeh/server/static/js/**/*"):
-        if path.is_file() and path.name != _SHOWN:
-            path.unlink()
     for path in elf_files(home):
         # Libraries that wheels carry were moved about by patchelf; strip makes such ones useless.
         if not path.parent.name.endswith(".libs"):

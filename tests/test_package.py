@@ -42,6 +42,10 @@ def test_lock_files_cover_all_requirements_with_hashes() -> None:
     extras = project["optional-dependencies"]
     needed = [(line, lean) for line in (*project["dependencies"], *extras["oidc"], *extras["postgresql"])]
     needed += [(line, locked("requirements-compile.lock")) for line in extras["compile"]]
+    # Charts are made by the same Bokeh everywhere: in a wheel, in the image, and in a checkout.
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    assert {*extras["charts"]} <= {*build}
+    needed += [(line, locked("requirements-build.lock")) for line in build]
     needed += [(line, whole) for name in extras if name not in ("test", "dev") for line in extras[name]]
     for line, lock in needed:
         one = Requirement(line)
@@ -74,6 +78,6 @@ def test_the_image_copies_what_building_the_wheel_needs() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]
     wheel = build["targets"]["wheel"]
     needed = {*wheel["packages"], *wheel["force-include"], wheel["hooks"]["custom"]["path"]}
-    assert needed | {"requirements.lock", "requirements-compile.lock"} <= copied
+    assert needed | {"requirements.lock", "requirements-compile.lock", "requirements-build.lock"} <= copied
     admitted = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert {f"!{name}" for name in copied} <= {*admitted}

@@ -1,11 +1,10 @@
-"""Style sheets, scripts, and Bokeh's own from its wheel, under addresses that name their content."""
+"""Style sheets and scripts, BokehJS among them, under addresses that name their content."""
 
 import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -14,12 +13,12 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from schedd.api.routes import RouteTable
+from schedd.dashboard.chart_files import bokeh_script_path
 
 __all__ = ["asset_path", "get_asset", "router"]
 
 router = RouteTable(prefix="/-/assets")
 _STATIC_FOLDER: Final = Path(__file__).parent / "static"
-_BOKEH: Final = "server/static/js/bokeh.min.js"
 _MEDIA_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -46,10 +45,7 @@ class _AssetSet:
 def _load_assets() -> _AssetSet:
     """All files, read once."""
     paths = {path.name: path for path in sorted(_STATIC_FOLDER.iterdir()) if path.suffix in _MEDIA_TYPES}
-    spec = find_spec("bokeh")  # not imported: that takes a moment
-    if spec is None or spec.origin is None:
-        raise ModuleNotFoundError("bokeh is not installed")
-    paths["bokeh.js"] = Path(spec.origin).parent / _BOKEH
+    paths["bokeh.js"] = bokeh_script_path()
     files = {name: _read_asset(path) for name, path in paths.items()}
     digest = hashlib.sha256()
     for name, file in files.items():

@@ -1,10 +1,9 @@
-"""Bokeh's figures, made once and without data: scripts of the pages fill their columns.
+"""Definitions of the charts in Bokeh, without data: scripts of the pages fill their columns.
 
 Nothing in them is a script: they must work where no text may be run (`CustomJS` and its like are out).
+The build of a wheel makes them (`chart_files.py`), so this module imports only Bokeh.
 """
 
-import json
-from functools import cache
 from typing import Any, Final
 
 from bokeh.embed import json_item
@@ -24,7 +23,7 @@ from bokeh.models import (
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
-__all__ = ["FIGURES", "figure_json"]
+__all__ = ["make_figures"]
 
 _LEFT: Final = 72
 """Pixels kept for the labels left of an axis, so that charts below each other are in line."""
@@ -267,7 +266,7 @@ def _metrics_figure() -> Any:
     return chart
 
 
-FIGURES: Final = {
+_FIGURES: Final = {
     "plan": _plan_figure,
     "moves": _moves_figure,
     "errors": _errors_figure,
@@ -275,7 +274,6 @@ FIGURES: Final = {
 }
 
 
-@cache
-def figure_json(name: str) -> bytes:
-    """The figure as Bokeh's script takes it. Raises KeyError."""
-    return json.dumps(json_item(FIGURES[name]())).encode()
+def make_figures() -> dict[str, Any]:
+    """Return the figures by name, as BokehJS takes them."""
+    return {name: json_item(make()) for name, make in _FIGURES.items()}

@@ -51,7 +51,7 @@ def add_dashboard(app: FastAPI, page_modules: Sequence[str] = ()) -> Sessions:
     app.state.page_modules = tuple(page_modules)
 
     def make() -> FastAPI:
-        # Loaded with the first request: a start does without Bokeh, Jinja and the pages.
+        # Loaded with the first request: a start does without Jinja and the pages.
         from schedd.dashboard.app import make_pages  # noqa: PLC0415
 
         return make_pages(app)

@@ -12,6 +12,7 @@ import ssl
 import subprocess
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -177,3 +178,11 @@ def test_a_user_token_works_on_login_nodes(house: TwoHosts) -> None:
         )
         with pytest.raises(AssertionError, match="ca_file: /nonexistent"):
             house.run("schedd showq")
+
+
+def test_wheel_has_the_files_of_the_charts(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        built = {name.rpartition("/")[2] for name in archive.namelist() if "/dashboard/built/" in name}
+        assert built == {"figures.json", "bokeh.min.js", "LICENSE.bokeh.txt"}
+        requirements = archive.read(f"{wheel.name.rpartition('-py3')[0]}.dist-info/METADATA").decode()
+    assert not re.search(r"^Requires-Dist: bokeh(?!.*extra ==)", requirements, re.MULTILINE)

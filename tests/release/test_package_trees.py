@@ -84,3 +84,17 @@ def test_adapter_package_has_all_modules_that_it_imports(trees: ModuleType) -> N
     carried = packages_distributions()
     needed = {canonicalize_name(name) for top in tops for name in carried[top]}
     assert needed <= {*trees._ADAPTER_NEEDS, "pydantic-core", "annotated-types"}
+
+
+def test_the_list_of_contents_names_the_script_of_the_charts(
+    trees: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trees", trees)
+    contents = importlib.import_module("contents")
+    assert contents._chart_script(tmp_path) == []  # the adapter's package
+    built = tmp_path / "schedd/dashboard/built"
+    built.mkdir(parents=True)
+    (built / "figures.json").write_text('{"plan": {"version": "3.9.2"}, "moves": {"version": "3.9.2"}}')
+    (script,) = contents._chart_script(tmp_path)
+    assert (script["name"], script["version"]) == ("bokehjs", "3.9.2")
+    assert script["licenses"] == [{"expression": "BSD-3-Clause"}]

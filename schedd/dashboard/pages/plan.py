@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from schedd.api.routes import RouteTable
-from schedd.dashboard.bokeh_figures import FIGURES, figure_json
+from schedd.dashboard.chart_files import figure_json
 from schedd.dashboard.cluster_load import measure_load
 from schedd.dashboard.ended_jobs import recently_ended
 from schedd.dashboard.job_list import JobFilter, list_jobs
@@ -82,9 +82,10 @@ def get_columns(
 @router.get("/-/figures/{name}.json")
 def get_figure(request: Request, name: str) -> Response:
     """A chart without data."""
-    if name not in FIGURES:
-        raise HTTPException(404)
-    body = figure_json(name)
+    try:
+        body = figure_json(name)
+    except KeyError:
+        raise HTTPException(404) from None
     tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if request.headers.get("if-none-match") == tag:
