@@ -45,14 +45,12 @@ def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str
 
 
 @pytest.mark.timeout(WAIT)
-def test_demo_shows_planned_and_actual_starts_and_ends_on_time() -> None:
+def test_demo_shows_planned_starts_and_ends_on_time() -> None:
     process = demo("--exit-after", "8", "--speed", "900")
     out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, err) == (0, "")
     assert re.search(r"http://127\.0\.0\.1:\d+/docs", out)
-    queued = _check_table(out)
-    assert re.search(r" started .*(on time|earlier|later)", out)
-    assert len(queued) >= 20  # two hours; a busy machine brings fewer of them in that time
+    assert len(_check_table(out)) >= 20  # two hours; a busy machine brings fewer of them in that time
 
 
 def _check_table(out: str) -> list[str]:
@@ -111,12 +109,12 @@ def test_demo_takes_jobs_and_a_signal_ends_it_with_its_processes(
 
 
 def _read_until_start(process: subprocess.Popen[str]) -> str:
-    """The output up to the row of the first start."""
+    """The output up to the row of the first start of a job with a planned start."""
     assert process.stdout is not None
     said = ""
     for line in process.stdout:
         said += line
-        if " started " in line:
+        if re.search(r" started .*(on time|earlier|later)", line):
             break
     return said
 

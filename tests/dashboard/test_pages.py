@@ -366,21 +366,23 @@ def test_chart_is_moved_and_zoomed_by_keys(open_window: Open, site: DashboardSit
     assert everything[1] > first[0]
 
 
-@pytest.mark.parametrize("path", [*PAGES, *OF_ONE])
-def test_every_page_works_without_scripts(open_window: Open, site: DashboardSite, path: str) -> None:
+def test_every_page_works_without_scripts(open_window: Open, site: DashboardSite) -> None:
     """Controls that need scripts are hidden, forms have a button, and times are in UTC."""
-    page = open_window("admin", java_script_enabled=False).open_page(path)
-    expect(page.locator("h1")).to_be_visible()
-    ids = page.locator("[id]").evaluate_all("all => all.map((one) => one.id)")
-    assert [one for one in ids if ids.count(one) > 1] == [], "scripts and links would find the first alone"
-    expect(page.locator(".script-only:visible")).to_have_count(0)
-    assert "UTC" in page.locator("#zone").inner_text()
-    dead = page.locator("main button[type=button]:visible")
-    assert dead.count() == 0, dead.first.inner_text()
-    for form in page.locator("main form:visible").all():
-        if form.locator("input:visible, select:visible").count():
-            assert form.locator("button:visible").count() > 0, "nothing sends this form"
-    outside = page.locator("main select:visible, main input:visible").evaluate_all(
-        "all => all.filter((one) => !one.form).map((one) => one.outerHTML)"
-    )
-    assert outside == [], "a field of no form does nothing"
+    window = open_window("admin", java_script_enabled=False)
+    for path in [*PAGES, *OF_ONE]:
+        page = window.open_page(path)
+        expect(page.locator("h1"), path).to_be_visible()
+        ids = page.locator("[id]").evaluate_all("all => all.map((one) => one.id)")
+        twice = [one for one in ids if ids.count(one) > 1]
+        assert twice == [], f"{path}: scripts and links would find the first alone"
+        expect(page.locator(".script-only:visible"), path).to_have_count(0)
+        assert "UTC" in page.locator("#zone").inner_text(), path
+        dead = page.locator("main button[type=button]:visible")
+        assert dead.count() == 0, (path, dead.first.inner_text())
+        for form in page.locator("main form:visible").all():
+            if form.locator("input:visible, select:visible").count():
+                assert form.locator("button:visible").count() > 0, f"{path}: nothing sends this form"
+        outside = page.locator("main select:visible, main input:visible").evaluate_all(
+            "all => all.filter((one) => !one.form).map((one) => one.outerHTML)"
+        )
+        assert outside == [], f"{path}: a field of no form does nothing"

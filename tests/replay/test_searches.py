@@ -150,17 +150,16 @@ def test_searches_at_no_interval_are_refused() -> None:
 
 
 def test_newcomer_between_searches_is_tried_immediately() -> None:
-    """Over sixteen streams of jobs, because chance outweighs the effect in a few.
+    """Over several streams of jobs, because chance outweighs the effect in one.
 
-    The draws of searches depend on the order in which slots are assigned: by two orders the share was 0.83
-    and 0.89 over these, and 0.76 and 0.97 over three of them.
+    With short searches the effect is large: the share is 0.59 over these streams, and 0.72 over sixteen.
     """
     slowdown = {0: 0.0, 5: 0.0}
-    for seed in range(1, 17):
+    for seed in range(1, 7):
         jobs = prepare(select(generate(300, 32, seed=seed, load=1.1), procs=32), single_node_site(32))
         searches = {}
         for newcomers in slowdown:
-            searching = SearchSchedule(3600, newcomers=newcomers)
+            searching = SearchSchedule(3600, SearchSettings(moves=20), newcomers=newcomers)
             found = replay(jobs, PLANNING_POLICY, slack=OFF, searching=searching)
             slowdown[newcomers] += found.metrics.avg_bounded_slowdown_10s
             searches[newcomers] = found.searched.searches
