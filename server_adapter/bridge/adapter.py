@@ -144,6 +144,7 @@ class Adapter:
             self._barred,
             self.request_reading,
             lambda: self.journal.term,
+            self.journal,
             clock,
         )
         self._drain = QueueDrainer(

@@ -30,9 +30,10 @@ class JournalError(Exception):
 class Journal:
     """Durable state in small files of the state directory.
 
-    `state.json` holds the adapter's id, the epoch (incremented at each start), the highest leader's term and
-    the last alert. `runs` gets a line before each request of a run, so that no decision is executed twice
-    after a restart. `lock` excludes a second adapter. Raises `JournalError`.
+    `state.json` holds the adapter's id, the epoch (incremented at each start), the highest leader's term, the
+    last alert, and the jobs on hold for a checkpoint. `runs` gets a line before each request of a run, so
+    that no decision is executed twice after a restart. `lock` excludes a second adapter. Raises
+    `JournalError`.
     """
 
     def __init__(self, directory: Path, clock: Callable[[], float] = time.time) -> None:
@@ -62,6 +63,7 @@ class Journal:
         self._alert = DecisionOrder(
             *(int(before.get(name, 0)) for name in ("alert_term", "alert_number", "alert_time"))
         )
+        self._holds = {str(job) for job in before.get("checkpoint_holds", ())}
         self._save()
         recent = self._recent_runs()
         self.requested = {job: moment for moment, job, _ in recent}
@@ -91,6 +93,22 @@ class Journal:
         self._save()
         return True
 
+    def is_set(self, job: str) -> bool:
+        """Return whether the adapter has held a job for a checkpoint, and not lifted the hold yet."""
+        return job in self._holds
+
+    def record(self, job: str) -> None:
+        """Record the hold of a job for a checkpoint, right before its request."""
+        if job not in self._holds:
+            self._holds.add(job)
+            self._save()
+
+    def forget(self, job: str) -> None:
+        """Record that the hold of a job was lifted, or is gone."""
+        if job in self._holds:
+            self._holds.discard(job)
+            self._save()
+
     def record_request(self, job: str, decision: str) -> None:
         """Record a run right before its request."""
         self.requested[job] = self._clock()
@@ -119,7 +137,8 @@ class Journal:
         with fresh.open("w", encoding="utf-8") as file:
             last = self._alert
             alert = {"alert_term": last.term, "alert_number": last.number, "alert_time": last.time}
-            json.dump({"adapter": self.adapter, "epoch": self.epoch, "term": self.term, **alert}, file)
+            kept = {"adapter": self.adapter, "epoch": self.epoch, "term": self.term, **alert}
+            json.dump({**kept, "checkpoint_holds": sorted(self._holds)}, file)
             file.flush()
             os.fsync(file.fileno())
         give_to_directory_owner(fresh)

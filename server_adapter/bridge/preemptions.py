@@ -28,6 +28,7 @@ from server_adapter.bridge.run_checks import describe_old_term
 __all__ = [
     "CHECKPOINT_HOLD",
     "PREEMPTIONS_AT_ONCE",
+    "CheckpointHolds",
     "PreemptionExecutor",
     "PreemptionServer",
     "full_signal_name",
@@ -81,6 +82,22 @@ class PreemptionServer(Protocol):
         ...
 
 
+class CheckpointHolds(Protocol):
+    """Durable record of the jobs on which the adapter has set ``CHECKPOINT_HOLD``."""
+
+    def is_set(self, job: str) -> bool:
+        """Return whether the adapter has set the hold."""
+        ...
+
+    def record(self, job: str) -> None:
+        """Record the hold, before it is set."""
+        ...
+
+    def forget(self, job: str) -> None:
+        """Record that it was lifted, or is gone."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class _PreemptionOutcome:
     done: bool
@@ -90,7 +107,7 @@ class _PreemptionOutcome:
 
 class PreemptionExecutor:
     """Executes preemptions, several at a time. `barred` returns the reason against any, or an empty text;
-    `term` is the highest known leader's term.
+    `term` is the highest known leader's term; `holds` are the holds that it has set.
     """
 
     def __init__(
@@ -100,6 +117,7 @@ class PreemptionExecutor:
         barred: Callable[[], str],
         request_reading: Callable[[], None],
         term: Callable[[], int],
+        holds: CheckpointHolds,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -108,6 +126,7 @@ class PreemptionExecutor:
         self._barred = barred
         self._request_reading = request_reading
         self._term = term
+        self._holds = holds
         self._clock = clock
         self._sleep = sleep
         self._tasks = TaskSet("a preemption")
@@ -218,16 +237,32 @@ class PreemptionExecutor:
                 return _PreemptionOutcome(True, text="it was requeued")
 
     async def _checkpoint(self, server: PreemptionServer, order: Preempt) -> _PreemptionOutcome:
-        """Hold the job, which ends its run with a checkpoint, and lift the hold."""
-        await server.hold_job(order.job_id)
+        """Hold the job, which ends its run with a checkpoint, and lift the hold. A job with such a hold by
+        others is left alone, since nothing tells the two holds apart.
+        """
+        job = await server.find_job(order.job_id)
+        held = job is not None and CHECKPOINT_HOLD in job.holds
+        if held and not self._holds.is_set(order.job_id):
+            return _PreemptionOutcome(False, text="it has a system hold of an administrator")
+        if not held:
+            self._holds.record(order.job_id)
+            try:
+                await server.hold_job(order.job_id)
+            except ServerRefusedError:
+                self._holds.forget(order.job_id)
+                raise
         until = self._clock() + _CHECKPOINT_S
         while _is_this_run(order, await server.find_job(order.job_id)):
             if self._clock() >= until:
-                await server.lift_hold(order.job_id)
+                await self._lift_hold(server, order.job_id)
                 return _PreemptionOutcome(False, text="it was held, and runs on without a checkpoint")
             await self._sleep(_SETTLING_S)
-        await server.lift_hold(order.job_id)
+        await self._lift_hold(server, order.job_id)
         return _PreemptionOutcome(True, text="it was checkpointed")
+
+    async def _lift_hold(self, server: PreemptionServer, job: str) -> None:
+        await server.lift_hold(job)
+        self._holds.forget(job)
 
     async def _resume(self, server: PreemptionServer, order: Resume) -> _PreemptionOutcome:
         job = await server.find_job(order.job_id)
@@ -244,10 +279,11 @@ class PreemptionExecutor:
         if _is_this_run(order, job):
             suspended = job is not None and job.state == "S"
             return "it was suspended" if suspended and order.method == "suspend" else ""
-        left = job is not None and job.state == "H" and CHECKPOINT_HOLD in job.holds and not job.depend
-        if left and order.method == "checkpoint":
-            await server.lift_hold(order.job_id)
+        held = job is not None and job.state == "H" and CHECKPOINT_HOLD in job.holds and not job.depend
+        if held and order.method == "checkpoint" and self._holds.is_set(order.job_id):
+            await self._lift_hold(server, order.job_id)
             return "it was checkpointed"
+        self._holds.forget(order.job_id)
         return "the run had ended"
 
     async def _find_done(self, server: PreemptionServer, order: Preempt | Resume) -> str:

@@ -134,6 +134,9 @@ class Component(Generic[_S]):
     before_placement: Callable[["EngineState", "JobRecord"], "JobRecord | None"] | None = None
     """Called before an unplaced job is placed: the component chooses among alternatives of its request.
     Returns the record with another request, which the caller stores; None: its request is the same."""
+    may_lengthen: Callable[["EngineState", "JobRecord"], bool] | None = None
+    """Whether a planned job, whose record has a longer walltime than is planned, may take that much of what
+    the component counts."""
     before_start: Callable[["EngineState", "JobRecord"], "JobRecord | None"] | None = None
     """Called before a due job is started, while it is placed at the present time. Returns the stored record
     if the component gave the job another request or placement; None: it did not."""

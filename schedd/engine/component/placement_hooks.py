@@ -22,6 +22,7 @@ __all__ = [
     "is_own_reservation",
     "is_planned_on_hold",
     "job_restriction",
+    "may_lengthen",
     "node_order",
     "rearrange_nodes",
     "reason_to_replan",
@@ -87,6 +88,11 @@ def planned_facts(state: "EngineState", facts: JobFacts) -> JobFacts:
 def _replacements() -> tuple[Callable[["EngineState", JobFacts], JobFacts], ...]:
     """The functions ``planned_facts`` of all components: they are called for each job that is read."""
     return tuple(one.planned_facts for one in components() if one.planned_facts is not None)
+
+
+def may_lengthen(state: "EngineState", record: "JobRecord") -> bool:
+    """Whether all components allow a planned job the walltime of this record, longer than is planned."""
+    return all(one.may_lengthen(state, record) for one in components() if one.may_lengthen is not None)
 
 
 def prepare_start(state: "EngineState", record: "JobRecord") -> "JobRecord":

@@ -253,6 +253,18 @@ class CurrentRun:
         """Return how long the run was suspended until now."""
         return self.suspended_s + (max(0, now - self.suspended_since) if self.suspended_since >= 0 else 0)
 
+    def computed_interval(self, end: int) -> tuple[int, int]:
+        """Return ``(begin, until)`` with the length of the time in which the run was not suspended before
+        ``end``. It is the last part of the run: past suspensions are taken from its beginning.
+        """
+        until = max(self.started, min(end, self.suspended_since) if self.suspended_since >= 0 else end)
+        return min(self.started + self.suspended_s, until), until
+
+    def computed_s(self, end: int) -> int:
+        """Return how long the run was not suspended before ``end``, in seconds."""
+        begin, until = self.computed_interval(end)
+        return until - begin
+
     def with_letter(self, letter: str, now: int) -> "CurrentRun":
         """Return the run as it is when the server shows this state of the job."""
         if (letter == "S") == (self.suspended_since >= 0):

@@ -18,7 +18,7 @@ from schedd.policy.affordable_places import Tariff, held_portions, move_to_affor
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["move_earlier_affordably", "next_cost_check", "over_limit", "place_affordably"]
+__all__ = ["exceeds_limit", "move_earlier_affordably", "next_cost_check", "over_limit", "place_affordably"]
 
 _DAY = 86_400
 
@@ -76,8 +76,13 @@ def place_affordably(state: "EngineState", record: JobRecord, event: str) -> Wai
 
 def over_limit(state: "EngineState", record: JobRecord) -> bool:
     """Return whether a planned job exceeds its cost limit at its planned start."""
-    if record.id not in state.capped:
-        return False
+    return record.id in state.capped and exceeds_limit(state, record)
+
+
+def exceeds_limit(state: "EngineState", record: JobRecord) -> bool:
+    """Return whether a planned job would exceed its cost limit with the walltime of this record, on the nodes
+    and at the start that are planned.
+    """
     most = _limit(state, record)
     if most is None:
         return False

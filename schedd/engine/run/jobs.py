@@ -520,7 +520,7 @@ def _record_walltime_use(state: EngineState, record: JobRecord, end: int) -> Non
     """Record the used share of the requested walltime. An assumed walltime was not requested."""
     if not record.understood.assumed:
         cpus = sum(share.cpus for share in record.facts.shares)
-        run = max(0, end - record.run.started)
+        run = record.run.computed_s(end)
         state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)
 
 

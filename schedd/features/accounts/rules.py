@@ -16,7 +16,7 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.ranking import set_rank
 from schedd.features.accounts.settings import AccountSettings
-from schedd.features.accounts.state import account_book
+from schedd.features.accounts.state import AccountBook, account_book
 from schedd.model import WaitingFor
 from schedd.policy.accounts import SCALE, Account, Portion, dearest, paid, period_at
 from schedd.policy.site import SitePolicy
@@ -39,6 +39,7 @@ __all__ = [
     "find_account",
     "forget_old_runs",
     "goes_last",
+    "has_funds",
     "hold_for_run",
     "hold_for_use",
     "missing_funds",
@@ -105,6 +106,15 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
             set_rank(state, record)
         return None
     return missing_funds(account, book.available(name, job), most, state.site.economy.currency)
+
+
+def has_funds(state: EngineState, record: JobRecord) -> bool:
+    """Whether the account of a planned job has the maximum cost with the walltime of this record."""
+    book = account_book(state)
+    account = book.accounts.get(find_account(state.site.part(AccountSettings), record.facts))
+    if account is None or record.id in book.poor:
+        return True
+    return book.available(account.name, record.id) >= _maximum_job_cost(state, account, record)
 
 
 def goes_last(state: EngineState, job: str) -> bool:
@@ -221,21 +231,32 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
 
 
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
-    """Charge the use of a finished run, once."""
+    """Charge the use of a finished run, once. Time in which it was suspended costs nothing."""
     book = account_book(state)
     account = book.accounts.get(find_account(state.site.part(AccountSettings), record.facts))
     book.release(record.id)
     if account is not None:
-        _charge(state, account, record.facts, _portions(state, record), record.run.started, end)
+        portions, begin = _portions(state, record), record.run.started
+        cost = _cost(state, account, record.facts, portions, *record.run.computed_interval(end))
+        seconds = record.run.computed_s(end)
+        _charge(state, account, record.facts, portions, (begin, max(end, begin)), cost, seconds)
 
 
 def note_logged_runs(state: EngineState, event: RunsRead) -> None:
-    """Charge the runs in the server's accounting logs that were not charged, and correct other charges."""
+    """Charge the runs in the server's accounting logs that were not charged, and correct the times of others:
+    what they were charged before, perhaps without suspensions, changes by the cost of the difference.
+    """
     rules, book = state.site.part(AccountSettings), account_book(state)
     for run in event.runs:
         account = book.accounts.get(find_account(rules, run))
-        if account is not None and run.end > account.created:
-            _charge(state, account, run, _group_shares(state, run.shares), run.start, run.end)
+        if account is None or run.end <= account.created:
+            continue
+        portions, times = _group_shares(state, run.shares), (run.start, max(run.end, run.start))
+        cost, seconds = _cost(state, account, run, portions, *times), times[1] - times[0]
+        before = _find_charge(book, run.id, times)
+        if before is not None:
+            cost += before[2] - _cost(state, account, run, portions, *before[:2])
+        _charge(state, account, run, portions, times, max(0, cost), seconds)
     book.read = max(book.read, event.until)
 
 
@@ -244,20 +265,20 @@ def _charge(
     account: Account,
     facts: JobFacts | RunFacts,
     portions: list[Portion],
-    start: int,
-    end: int,
+    times: tuple[int, int],
+    cost: int,
+    seconds: int,
 ) -> None:
-    book, job = account_book(state), facts.id
-    end = max(end, start)
-    cost = _cost(state, account, facts, portions, start, end)
-    known = book.runs.get(job, ())
-    before = next((one for one in known if _is_same_run(one, start, end)), None)
-    rest = tuple(one for one in known if one is not before)
+    """Charge the run over ``times`` with ``cost`` for ``seconds`` of use, less what it was charged before."""
+    book, job, (start, end) = account_book(state), facts.id, times
+    before = _find_charge(book, job, times)
+    rest = tuple(one for one in book.runs.get(job, ()) if one is not before)
     book.runs[job] = (*rest, (start, end, cost))
     amount = cost - (before[2] if before is not None else 0)
     if before is not None and not amount:
         return
-    seconds = end - start - (before[1] - before[0] if before is not None else 0)
+    if before is not None:
+        seconds = end - start - (before[1] - before[0])
     book.enter(
         replace(account, charged=account.charged + amount),
         state.now,
@@ -270,6 +291,11 @@ def _charge(
         cpu_seconds=sum(one.cpus for one in portions) * seconds,
         gpu_seconds=sum(one.gpus for one in portions) * seconds,
     )
+
+
+def _find_charge(book: AccountBook, job: str, times: tuple[int, int]) -> tuple[int, int, int] | None:
+    """Return the charge of a run: its times and its cost; None: it was not charged."""
+    return next((one for one in book.runs.get(job, ()) if _is_same_run(one, *times)), None)
 
 
 def _is_same_run(run: tuple[int, int, int], start: int, end: int) -> bool:

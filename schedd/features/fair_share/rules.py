@@ -141,11 +141,12 @@ def _charged_run(state: EngineState, tree: ShareTree, record: JobRecord, end: in
     settings = state.site.part(FairShareSettings)
     cpus = sum(share.cpus * _node_factor(state, settings, share.node) for share in facts.shares)
     qos = job_labels(state, facts).get("qos", "") if settings.charge_qos else ""
+    begin, until = record.run.computed_interval(end)
     return ChargedRun(
         owner=tree.names(facts),
         rate=round(RATE_UNIT * cpus * settings.charge_factor(facts.queue, qos)),
-        start=record.run.started,
-        end=end,
+        start=begin,
+        end=until,
         waited=max(0, record.run.started - record.run_waited_since),
     )
 

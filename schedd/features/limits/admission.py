@@ -33,6 +33,7 @@ __all__ = [
     "follow_room",
     "forget_idle",
     "goes_last",
+    "has_room",
     "hold_for_run",
     "job_notes",
     "leave",
@@ -86,6 +87,17 @@ def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
         )
     _enter_soft(state, record, wanted)
     return None
+
+
+def has_room(state: EngineState, record: JobRecord) -> bool:
+    """Whether the limits have room for a planned job with the walltime of this record."""
+    if not state.site.further_limits:
+        return True
+    limits = limit_parser(state).limits
+    return all(
+        limits[pool].counts == "soft" or _has_room(state, record.id, pool, amount)
+        for pool, amount in _wanted(state, record).items()
+    )
 
 
 def _wanted(state: EngineState, record: JobRecord) -> dict[str, int]:
@@ -237,7 +249,7 @@ def charge_use(state: EngineState, record: JobRecord, end: int) -> None:
         return
     part = limit_parser(state)
     amounts = make_claim(record.facts, record.understood, (), state.limits.types).amounts
-    seconds = max(0, end - record.run.started)
+    seconds = record.run.computed_s(end)
     for pool in _wanted(state, record):
         limit = part.limits[pool]
         if limit.counts == "used":

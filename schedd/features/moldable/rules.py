@@ -4,17 +4,19 @@ A job with a range of walltimes gets the earliest start that the shortest allows
 with this start. Of alternatives, the one with the earliest end is planned.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from schedd.dialect import find_dialect, format_walltime
 from schedd.dialect.moldable import is_moldable, read_alternatives, read_walltime_range, with_walltime
-from schedd.engine.component.placement_hooks import unmovable_jobs
+from schedd.engine.component.placement_hooks import may_lengthen, unmovable_jobs
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.costs import exceeds_limit
 from schedd.engine.place.dependencies import ready_after
 from schedd.engine.place.placement import replan
 from schedd.engine.place.slot_requests import refresh_request
@@ -242,7 +244,9 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def lengthen(state: EngineState, record: JobRecord) -> JobRecord | None:
-    """Give a due job with a shortened walltime as much of its range as fits before the jobs planned next."""
+    """Give a due job with a shortened walltime as much of its range as fits before the jobs planned next, and
+    within its cost limit, the limits of pools, and the amounts that components count.
+    """
     facts, plan, slot = record.facts, state.plan, record.slot
     if not _is_moldable(facts) or read_alternatives(facts.resources) or state.policy is not None:
         return None
@@ -253,27 +257,67 @@ def lengthen(state: EngineState, record: JobRecord) -> JobRecord | None:
     )
     if bounds is None or walltime >= bounds[1] or start != state.now:
         return None
+    if not _is_allowed(state, record, walltime + 1):
+        return None  # the usual case of a limit that is reached: nothing else is tried
     takes = plan.takes(slot)
+    longest = _find_last(walltime, bounds[1], lambda length: _is_allowed(state, record, length))
     plan.remove(slot, state.now)
-    fits, too_long = walltime, bounds[1] + 1
-    middle = bounds[1]
-    while too_long - fits > 1:
-        plan.set_duration(slot, middle, state.now)
-        if plan.fits_at_start(slot, start, state.now):
-            fits = middle
-        else:
-            too_long = middle
-        middle = (fits + too_long) // 2
-    plan.set_duration(slot, fits, state.now)
-    if fits == walltime or not plan.place_at_start(slot, start, state.now):
-        plan.set_duration(slot, walltime, state.now)
+    fits = _find_last(walltime, longest, lambda length: _fits(state, record, length))
+    if fits == walltime or not (_fits(state, record, fits) and plan.place_at_start(slot, start, state.now)):
+        _fits(state, record, walltime)
         plan.place_at(slot, start, takes)
         return None
-    moldable_state(state).chosen[record.id] = fits
+    # Other nodes may cost more.
+    affordable = _find_last(walltime, fits, lambda length: _is_affordable(state, record, length))
+    if affordable == walltime:
+        plan.remove(slot, state.now)
+        _fits(state, record, walltime)
+        plan.place_at(slot, start, takes)
+        return None
+    plan.set_duration(slot, affordable, state.now)
+    moldable_state(state).chosen[record.id] = affordable
     understood = state.read_request(facts)
     record = state.store_record(apply_step(record, Step.READ, facts=facts, understood=understood))
     state.refit(record)
     return record
+
+
+def _find_last(good: int, last: int, check: Callable[[int], bool]) -> int:
+    """Return the last number up to ``last`` that passes a monotonic check; ``good`` passes it."""
+    bad = last + 1
+    middle = last
+    while bad - good > 1:
+        if check(middle):
+            good = middle
+        else:
+            bad = middle
+        middle = (good + bad) // 2
+    return good
+
+
+def _with_walltime(state: EngineState, record: JobRecord, walltime: int) -> JobRecord:
+    """The record of a job as if this walltime of its range was chosen."""
+    return replace(record, understood=_read(state, record.facts, walltime))
+
+
+def _is_affordable(state: EngineState, record: JobRecord, walltime: int) -> bool:
+    return not exceeds_limit(state, _with_walltime(state, record, walltime))
+
+
+def _is_allowed(state: EngineState, record: JobRecord, walltime: int) -> bool:
+    """Whether limits, components and the cost limit allow a placed job this walltime."""
+    longer = _with_walltime(state, record, walltime)
+    if state.limits.too_much(state.pools_for(longer.facts, longer.understood)) is not None:
+        return False
+    return may_lengthen(state, longer) and not exceeds_limit(state, longer)
+
+
+def _fits(state: EngineState, record: JobRecord, walltime: int) -> bool:
+    """Give an unplaced job this walltime in the plan; return whether it fits at its start, now."""
+    longer = _with_walltime(state, record, walltime)
+    state.plan.set_duration(record.slot, walltime, state.now)
+    state.refit(longer)
+    return state.plan.fits_at_start(record.slot, state.now, state.now)
 
 
 def forget(state: EngineState, event: JobDeleted | JobEnded) -> None:

@@ -102,7 +102,7 @@ def record_job_end(state: EngineState, record: JobRecord, at: int, by_itself: bo
         return
     try:
         if by_itself:
-            predictor.record_end(record.id, state.now, max(at, record.run.started))
+            predictor.record_end(record.id, state.now, record.run.started + record.run.computed_s(at))
     finally:
         predictor.forget(record.id, state.now)
 

@@ -73,10 +73,14 @@ def lost_work(method: PreemptionMethod, cpus: int, seconds: int) -> int:
 
 
 def permitted_methods(settings: PreemptionSettings, facts: JobFacts) -> tuple[PreemptionMethod, ...]:
-    """Return the methods by which a job may be preempted, in order of preference."""
+    """Return the methods by which a job may be preempted, in order of preference.
+
+    A checkpoint is made by a system hold, which is lifted afterwards: a job with such a hold of an
+    administrator would lose it.
+    """
     permits = {
         "suspend": True,
-        "checkpoint": declares_checkpoint(facts.checkpoint),
+        "checkpoint": declares_checkpoint(facts.checkpoint) and "s" not in facts.holds,
         "requeue": facts.rerunnable,
     }
     return tuple(one for one in settings.methods if permits[one])

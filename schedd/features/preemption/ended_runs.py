@@ -48,7 +48,7 @@ def count_run(state: EngineState, record: JobRecord, at: int) -> None:
     part, settings = preemption_state(state), state.site.part(PreemptionSettings)
     if not may_be_preempted(state, settings, record.facts):
         return
-    seconds = max(0, at - record.run.started)
+    seconds = record.run.computed_s(at)
     kept = 0.5 ** (max(0, at - part.exposed_until) / _RATE_HALF_LIFE_S)
     part.exposed_runs, part.exposed_s = part.exposed_runs * kept, part.exposed_s * kept + seconds
     part.exposed_until = max(at, part.exposed_until)

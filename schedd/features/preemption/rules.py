@@ -565,6 +565,10 @@ def forget_past(state: EngineState) -> None:
     part.preempted = {job: at for job, at in part.preempted.items() if at > oldest}
     part.ordered = {job: started for job, started in part.ordered.items() if job in part.preempted}
     part.refused = {job: at for job, at in part.refused.items() if at > oldest}
+    given_up = state.now - state.settings.decision_expiry - _settings(state).grace - _GIVEN_UP_AFTER_S
+    for job in [one for one in part.suspending if part.preempted.get(one, -1) < given_up]:
+        # The order cannot be carried out any more. A later suspension is that of an administrator.
+        part.suspending.pop(job)
     if state.records and not state.arriving:  # after a restart, jobs may be gone without an event
         for job in {*part.suspending, *part.suspended, *part.checkpoints} - set(state.records):
             forget_suspension(state, job)

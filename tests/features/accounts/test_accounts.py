@@ -374,3 +374,19 @@ def test_a_job_that_needs_no_account_any_more_goes_last_no_longer() -> None:
     assert rank[site.record("2").slot] < rank[site.record("3").slot]
     site.alter("2", account="")
     assert rank[site.record("2").slot] == rank[site.record("3").slot]
+
+
+def test_time_in_which_a_run_was_suspended_costs_nothing_also_after_the_logs_were_read() -> None:
+    site = AccountCluster()
+    site.set_account(amount=10_000)
+    site.submit("1", "1:ppn=4", 300, account="phys", runtime=200)
+    site.at(50)
+    site.send(*site.server.suspend("1"))
+    site.at(90)
+    site.send(*site.server.resume("1"))
+    site.at(400)
+    assert site.balance() == 10_000 - 4 * 200
+    shares = (ShareFacts(node="n1", cpus=4, mem=0),)
+    run = RunFacts(id="1", owner="ann", start=T, end=T + 241, account="phys", shares=shares)
+    site.send(RunsRead(id=site.server.event_id(), time=site.server.now, runs=(run,), until=site.server.now))
+    assert site.balance() == 10_000 - 4 * 201, "the log has one second more"

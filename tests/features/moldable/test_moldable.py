@@ -10,7 +10,7 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.moldable.state import moldable_state
 from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
-from schedd.wire import JobFacts, Run
+from schedd.wire import AccountSet, JobFacts, Run
 from tests.engine.cluster import Cluster, T
 
 
@@ -46,6 +46,30 @@ def test_a_shorter_walltime_lets_a_job_start_before_a_reservation(family: str) -
     cluster.at(100)
     assert run_of(cluster, "1").walltime == 900, "all of the gap is used"
     assert cluster.view("1").planned_end == T + 1000
+
+
+@pytest.mark.parametrize(
+    ("site", "job", "longest"),
+    [
+        ({"prices": [{"core_hour": 36.0}], "cost_limits": "hard"}, {"x.cost_limit": "35.5"}, 887),
+        ({"limits": [{"what": "cpu_seconds", "amount": 3560}]}, {}, 890),
+        ({"limits": [{"counts": "used", "what": "walltime", "amount": 880}]}, {}, 880),
+        ({"accounts": {}}, {}, 885),
+    ],
+    ids=["cost limit", "pool", "limit of use", "account"],
+)
+def test_a_walltime_grows_at_the_start_only_within_cost_limits_pools_and_budgets(
+    site: dict[str, Any], job: dict[str, str], longest: int
+) -> None:
+    cluster = Cluster(site=site)
+    account = AccountSet(id=cluster.server.event_id(), time=T, name="phys", amount=4 * 885)
+    if "accounts" in site:
+        cluster.send(account)
+    cluster.reserve("r", "n1", start=900, end=3000)
+    cluster.obeys = False
+    payer = "phys" if "accounts" in site else ""
+    cluster.submit("1", walltime=2000, resources={"minwclimit": "200", **job}, account=payer)
+    assert run_of(cluster, "1").walltime == longest
 
 
 @pytest.mark.parametrize("family", ["torque", "openpbs"])

@@ -364,3 +364,21 @@ def test_refused_resume_is_tried_again_when_the_clock_was_set_back() -> None:
     cluster.send(cluster.server.snapshot())
     cluster.at(400)
     assert len(cluster.resumptions()) > 1
+
+
+def test_an_order_without_an_outcome_is_forgotten_so_that_an_administrators_suspension_stays_his() -> None:
+    cluster = SuspendingCluster()
+    cluster.submit("long", "1:ppn=4", 10_000)
+    cluster.at(1_000)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert [one.job_id for one in cluster.orders()] == ["long"]
+    part = preemption_state(cluster.engine.state)
+    assert "long" in part.suspending
+    cluster.server.jobs.pop("now")
+    cluster.send(cluster.server.snapshot())
+    cluster.at(2_500)
+    assert part.suspending == {}
+    cluster.send(*cluster.server.suspend("long"))
+    cluster.at(5_000)
+    assert (part.suspended, cluster.resumptions()) == ({}, [])

@@ -69,3 +69,16 @@ def test_a_damaged_file_is_reported_with_its_name_and_a_remedy(tmp_path: Path) -
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(JournalError, match=r"state\.json is damaged .*; remove it"):
         Journal(tmp_path)
+
+
+def test_holds_for_checkpoints_are_known_after_a_restart_until_they_are_lifted(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.record("7.srv")
+    journal.close()
+    again = Journal(tmp_path)
+    assert again.is_set("7.srv")
+    again.forget("7.srv")
+    again.close()
+    last = Journal(tmp_path)
+    assert not last.is_set("7.srv")
+    last.close()

@@ -89,6 +89,19 @@ class RunningJob:
             raise ServerUnreachableError(self.lost.pop())
 
 
+class Holds(set[str]):
+    """The record of holds in memory."""
+
+    def is_set(self, job: str) -> bool:
+        return job in self
+
+    def record(self, job: str) -> None:
+        self.add(job)
+
+    def forget(self, job: str) -> None:
+        self.discard(job)
+
+
 class ExecutorHarness:
     """The executor with its own clock, which `sleep` moves."""
 
@@ -99,8 +112,16 @@ class ExecutorHarness:
         self.barred = ""
         names = (f"e:{number}" for number in count(1))
         delivery: Any = SimpleNamespace(ids=names, enqueue=self._record)
+        self.holds = Holds()
         self.executor = PreemptionExecutor(
-            self.server, delivery, lambda: self.barred, lambda: None, lambda: 3, lambda: self.now, self._sleep
+            self.server,
+            delivery,
+            lambda: self.barred,
+            lambda: None,
+            lambda: 3,
+            self.holds,
+            lambda: self.now,
+            self._sleep,
         )
 
     async def _record(self, event: PreemptionDone) -> None:
@@ -296,8 +317,23 @@ def test_checkpointed_job_loses_its_hold_again(lost: list[str]) -> None:
 def test_hold_that_an_interrupted_checkpoint_left_is_lifted_though_the_decision_expired() -> None:
     house = ExecutorHarness()
     house.server.job = JobFacts(id="7", owner="ann", queue="batch", submitted=0, state="H", holds="s")
+    house.holds.record("7")
     (event,) = house.do(order(method="checkpoint", expires=NOW))
     assert (event.done, house.server.requests) == (True, ["lift"])
+
+
+def test_system_hold_of_an_administrator_is_neither_used_for_a_checkpoint_nor_lifted() -> None:
+    house = ExecutorHarness()
+    running = house.server.job
+    assert running is not None
+    house.server.job = replace(running, holds="s")
+    (event,) = house.do(order(method="checkpoint"))
+    assert (event.done, event.text) == (False, "it has a system hold of an administrator")
+    ended = ExecutorHarness()
+    ended.server.job = replace(running, state="H", holds="s", started=None, shares=())
+    (event,) = ended.do(order(method="checkpoint"))
+    assert (event.done, event.text) == (True, "the run had ended")
+    assert house.server.requests == ended.server.requests == []
 
 
 def test_job_that_runs_on_after_its_hold_is_released_and_reported() -> None:
