@@ -1,0 +1,239 @@
+"""The centre of docs/administrators/centre.md: all features at once, on 1,000 nodes."""
+
+import random
+import re
+import tomllib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import schedd
+from schedd.engine.facts.records import MAY_BREAK, Breach
+from schedd.engine.show.job_view import job_view
+from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.partitions.state import chosen_partition
+from schedd.features.preemption.state import preemption_state
+from schedd.features.reservations.state import reservation_access, reservation_records
+from schedd.service.questions.explain import explain
+from schedd.service.questions.plan_fork import fork_plan
+from schedd.service.settings.file import ClusterSettings
+from schedd.wire import Event, JobFacts, NodeFacts, Preempt, PreemptionDone, QueueFacts, Run
+from tests.engine.cluster import Cluster
+
+PAGE = Path(schedd.__file__).parents[1] / "docs" / "administrators" / "centre.md"
+CORES = 32
+GPUS = 4
+SLICES = 7
+HOUR = 3600
+KINDS = {
+    "wide": 22,
+    "small": 14,
+    "high": 12,
+    "gpu": 8,
+    "slice": 6,
+    "course": 8,
+    "short": 8,
+    "idle": 12,
+    "urgent": 10,
+}
+"""Kinds of jobs, with their weights in the mix."""
+
+
+def configured_site() -> dict[str, Any]:
+    """The site's settings on the page."""
+    (text,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return ClusterSettings(**tomllib.loads(text)["clusters"]["main"]).site.plain
+
+
+def centre_nodes() -> list[NodeFacts]:
+    """``general`` and ``parallel`` share 301 nodes, ``parallel`` and ``accel`` 200."""
+    nodes = []
+    for number in range(1, 1001):
+        sets = [("cpu", number <= 800), ("ib", number > 499), ("gpu", number > 800), ("lab", number <= 40)]
+        gpu = number > 800
+        nodes.append(
+            NodeFacts(
+                name=f"n{number}",
+                cpus=CORES,
+                gpus=GPUS if gpu and number <= 900 else 0,
+                properties=tuple(name for name, member in sets if member),
+                resources={"mig_1g10gb": SLICES} if gpu and number > 900 else {},
+            )
+        )
+    return nodes
+
+
+class Centre(Cluster):
+    """The centre with its server, which preempts at once. After each batch its invariants are checked."""
+
+    def __init__(self, site: dict[str, Any]) -> None:
+        self.checks = self.examined = 0
+        self.breaches: list[Breach] = []
+        self.peaks: Counter[str] = Counter()
+        super().__init__(0, site=site, validate=False, slack=1800)
+        for node in centre_nodes():
+            self.server.nodes[node.name] = node
+        for name in ("urgent", "idle"):
+            self.server.queues[name] = QueueFacts(name=name)
+        self.send(self.server.snapshot())
+
+    def _handle(self, events: tuple[Event, ...]) -> None:
+        before = len(self.decisions)
+        super()._handle(events)
+        while orders := [one for one in self.decisions[before:] if isinstance(one, Preempt)]:
+            before = len(self.decisions)
+            for one in orders:
+                done = PreemptionDone(
+                    id=self.server.event_id(),
+                    time=self.server.now,
+                    decision_id=one.id,
+                    job_id=one.job_id,
+                    done=True,
+                    text="",
+                )
+                super()._handle((done, *self.server.requeue(one.job_id)))
+        self.check_invariants()
+        self.check_starts()
+
+    def check_starts(self) -> None:
+        """The new runs have a reason for their present start."""
+        new = [one.job_id for one in self.decisions[self.examined :] if isinstance(one, Run)]
+        self.examined = len(self.decisions)
+        if not new:
+            return
+        published = publish_snapshot(self.engine.state)
+        for job in new:
+            view = job_view(published, job)
+            if view is not None:  # else it has ended
+                self.breaches += self.record(job).breaches
+                assert view.why, job
+                assert view.last_change is not None, job
+                assert view.last_change.words, job
+
+    def partition(self, job: JobFacts) -> str | None:
+        return job.resources.get("partition") or chosen_partition(self.engine.state, job.id)
+
+    def running(self) -> list[JobFacts]:
+        return [job for job in self.server.jobs.values() if job.shares]
+
+    def check_invariants(self) -> None:
+        """No node, limit or reserved core is exceeded now."""
+        self.checks += 1
+        now = self.server.now
+        cpus: Counter[str] = Counter()
+        gpus: Counter[str] = Counter()
+        slices: Counter[str] = Counter()
+        by_user: Counter[str] = Counter()
+        by_high_user: Counter[str] = Counter()
+        outside: Counter[tuple[str, str]] = Counter()
+        reservations = [
+            one
+            for one in reservation_records(self.engine.state).values()
+            if one.event.start <= now < (one.event.end or now + 1)
+        ]
+        for job in self.running():
+            user, walltime = job.owner.partition("@")[0], int(job.resources["walltime"])
+            size = sum(share.cpus for share in job.shares)
+            by_user[user] += size
+            if job.resources.get("qos") == "high":
+                by_high_user[user] += size
+            for share in job.shares:
+                cpus[share.node] += share.cpus
+                gpus[share.node] += share.gpus
+                slices[share.node] += int(job.resources.get("gres", ":0").partition(":")[2])
+            before = [one for one in reservations if (job.started or 0) >= one.event.start]
+            for one in before:
+                if not reservation_access(one.event).admits(
+                    job.owner, job.group, job.account, job.queue, walltime
+                ):
+                    for share in job.shares:
+                        outside[one.event.name, share.node] += share.cpus
+        nodes = self.server.nodes
+        assert all(amount <= CORES for amount in cpus.values())
+        assert all(amount <= nodes[name].gpus for name, amount in gpus.items())
+        assert all(
+            amount <= nodes[name].resources.get("mig_1g10gb", 0) for name, amount in slices.items() if amount
+        )
+        accel = sum(
+            share.cpus for job in self.running() for share in job.shares if self.partition(job) == "accel"
+        )
+        assert accel <= 4096
+        assert max(by_high_user.values(), default=0) <= 2048
+        assert max(by_user.values(), default=0) <= 8192
+        for one in reservations:
+            for name in one.names:
+                assert outside[one.event.name, name] <= CORES - one.event.cores, (one.event.name, name)
+        self.peaks["cpus"] = max(self.peaks["cpus"], sum(cpus.values()))
+        self.peaks["accel"] = max(self.peaks["accel"], accel)
+        inside = sum(share.cpus for job in self.running() if job.account == "course" for share in job.shares)
+        self.peaks["course"] = max(self.peaks["course"], inside)
+        self.peaks["slices"] = max(self.peaks["slices"], sum(slices.values()))
+
+
+def submit_mix(centre: Centre, rng: random.Random, number: int) -> None:
+    """Submit one job of a random kind."""
+    kind = rng.choices(
+        list(KINDS),
+        list(KINDS.values()),
+    )[0]
+    user = rng.choice(["ann", "bob", "cyd", "dan", "eve"])
+    account = rng.choice(["theory", "biology", "physics"])
+    more: dict[str, Any] = {"owner": f"{user}@login", "account": account, "group": "physics"}
+    resources: dict[str, str] = {}
+    walltime = rng.choice([1, 2, 4, 8]) * HOUR
+    nodes = f"{rng.choice([1, 2, 4])}:ppn={rng.choice([4, 16, 32])}"
+    match kind:
+        case "wide":
+            nodes = f"{rng.choice([64, 128, 200])}:ppn=32"
+            resources["partition"] = rng.choice(["general", "parallel"])
+        case "high":
+            nodes, resources["qos"] = f"{rng.choice([8, 32])}:ppn=32", "high"
+        case "gpu":
+            nodes, resources["partition"] = f"{rng.choice([1, 4, 16])}:ppn=8:gpus=2", "accel"
+        case "slice":
+            nodes, resources["gres"] = "1:ppn=2", f"mig_1g10gb:{rng.randint(1, 3)}"
+        case "course":
+            nodes, more["account"], walltime = "1:ppn=4:lab", "course", HOUR
+        case "short":
+            nodes, walltime = "1:ppn=2:lab", 1200
+        case "idle":
+            nodes, more["queue"] = f"{rng.choice([8, 64])}:ppn=32", "idle"
+        case "urgent":
+            nodes, more["queue"], walltime = f"{rng.choice([32, 128])}:ppn=32", "urgent", HOUR
+        case _:
+            nodes = f"{nodes}:lab" if rng.random() < 0.5 else nodes
+    runtime = max(60, int(walltime * rng.uniform(0.2, 1)))
+    centre.submit(f"{kind}{number}", nodes, walltime, runtime=runtime, resources=resources, **more)
+
+
+def check_explanations(centre: Centre) -> int:
+    """Each waiting job has an explanation, which names a blocker if the job could start later than now."""
+    state = centre.engine.state
+    fork = fork_plan(state, publish_snapshot(state))
+    waiting = [job.id for job in centre.server.jobs.values() if not job.shares]
+    for job in waiting[:25]:
+        found = explain(fork, job, centre.server.now)
+        assert found is not None
+        assert found.why, job
+        if found.planned_start is not None and found.planned_start > centre.server.now:
+            assert found.blockers or found.last_change is not None, (job, found.why)
+    return min(len(waiting), 25)
+
+
+def test_a_whole_centre_keeps_its_limits_and_explains_each_start() -> None:
+    rng = random.Random(41)
+    centre = Centre(configured_site())
+    explained, number = 0, 0
+    for step in range(11):
+        for _ in range(16 if step < 8 else 0):
+            number += 1
+            submit_mix(centre, rng, number)
+        explained += check_explanations(centre) if step % 2 == 0 else 0
+        centre.at((step + 1) * HOUR)
+    kinds = {one.job_id.rstrip("0123456789") for one in centre.decisions if isinstance(one, Run)}
+    assert {one.cause for one in centre.breaches} <= MAY_BREAK
+    assert kinds == set(KINDS)
+    assert explained > 50
+    assert preemption_state(centre.engine.state).count > 2
+    assert centre.peaks["cpus"] > 0.9 * CORES * 1000, "the limits matter only on a full cluster"
+    assert min(centre.peaks["accel"], centre.peaks["slices"], centre.peaks["course"]) > 0
