@@ -68,7 +68,7 @@ class Centre(Cluster):
 
     def __init__(self, site: dict[str, Any]) -> None:
         self.checks = self.examined = 0
-        self.breaches: list[Breach] = []
+        self.broken: list[Breach] = []
         self.peaks: Counter[str] = Counter()
         super().__init__(0, site=site, validate=False, slack=1800)
         for node in centre_nodes():
@@ -105,7 +105,7 @@ class Centre(Cluster):
         for job in new:
             view = job_view(published, job)
             if view is not None:  # else it has ended
-                self.breaches += self.record(job).breaches
+                self.broken += self.record(job).breaches
                 assert view.why, job
                 assert view.last_change is not None, job
                 assert view.last_change.words, job
@@ -231,7 +231,7 @@ def test_a_whole_centre_keeps_its_limits_and_explains_each_start() -> None:
         explained += check_explanations(centre) if step % 2 == 0 else 0
         centre.at((step + 1) * HOUR)
     kinds = {one.job_id.rstrip("0123456789") for one in centre.decisions if isinstance(one, Run)}
-    assert {one.cause for one in centre.breaches} <= MAY_BREAK
+    assert {one.cause for one in centre.broken} <= MAY_BREAK
     assert kinds == set(KINDS)
     assert explained > 50
     assert preemption_state(centre.engine.state).count > 2
