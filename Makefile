@@ -68,6 +68,7 @@ soak: $(STAMP) ## the long runs, the property tests with new examples, the kerne
 	HYPOTHESIS_PROFILE=explore $(VENV)/bin/pytest -m "hypothesis and not soak"
 	@# Kernels of their own: those in the cache do not look whether an index is within its array.
 	NUMBA_BOUNDSCHECK=1 SCHEDD_KERNEL_CACHE=$(CURDIR)/build/checked $(VENV)/bin/pytest tests/plan tests/optimize
+	$(VENV)/bin/python -m research removal
 	@# The daemon is killed 10,000 times on each database: this takes a night.
 	SCHEDD_CRASH_ROUNDS=$${SCHEDD_CRASH_ROUNDS:-100} $(VENV)/bin/pytest -m soak --timeout 0
 

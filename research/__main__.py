@@ -1,4 +1,4 @@
-"""``python -m research bench …``, ``… experiment …`` and ``… streams …``."""
+"""``python -m research bench …``, ``… experiment …``, ``… lines``, ``… removal …`` and ``… streams …``."""
 
 import sys
 from collections.abc import Sequence
@@ -8,6 +8,8 @@ from typing import Final
 COMMANDS: Final = {
     "bench": ("research.benchmarks.command", "measure planner, daemon, adapter and pages on this machine"),
     "experiment": ("research.studies.command", "run a study of policies: a page, its figures and a picture"),
+    "lines": ("research.code_size", "print the lines of the shipped code by folder, as a Markdown table"),
+    "removal": ("research.removal", "delete each feature in a copy of the repository and check what remains"),
     "streams": ("research.streams", "compare engines with restored ones in long random streams of events"),
 }
 """Module and summary of each command."""
