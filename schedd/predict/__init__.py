@@ -15,11 +15,13 @@ from schedd.predict.run_time_predictor import (
 from schedd.predict.run_times import RunTimes
 from schedd.predict.sampling import draw_levels, sample_run_times
 from schedd.predict.start_calibration import CalibratedStart, StartCalibration, WaitBand
+from schedd.predict.start_delays import NO_START_DELAY, StartDelay, StartDelays
 from schedd.predict.start_sampler import SampledPlan, StartQuantiles, StartSampler, start_quantiles
 
 __all__ = [
     "ESTIMATE_KINDS",
     "LEVELS",
+    "NO_START_DELAY",
     "P50_INDEX",
     "P90_INDEX",
     "AccuracyFigures",
@@ -34,6 +36,8 @@ __all__ = [
     "RunTimes",
     "SampledPlan",
     "StartCalibration",
+    "StartDelay",
+    "StartDelays",
     "StartQuantiles",
     "StartSampler",
     "WaitBand",

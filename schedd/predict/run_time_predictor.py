@@ -6,11 +6,13 @@ the start.
 """
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any, Final, Literal, get_args
 
 from schedd.plan.columns import Ints
 from schedd.predict.learner import Learner
 from schedd.predict.start_calibration import CalibratedStart, StartCalibration
+from schedd.predict.start_delays import StartDelays
 
 __all__ = ["ESTIMATE_KINDS", "EstimateKind", "RunTimePredictor", "classify_estimate", "is_unchanged"]
 
@@ -32,10 +34,38 @@ class RunTimePredictor:
         self.calibrations: dict[EstimateKind, StartCalibration] = {
             kind: StartCalibration() for kind in ESTIMATE_KINDS
         }
+        self.start_delays = StartDelays()
+        self._due: dict[str, int] = {}
+        """When each job with an open run decision was due."""
+        self._latest_end = (-1, -1)
+        """When the latest end was reported, and when that job ended."""
         self.as_of = -1
         """Time of the latest round of all expected starts; -1: none yet."""
         self.near_as_of = self.near_until = -1
         """Time of the latest round of near starts, and up to which start it went; -1: none yet."""
+
+    def record_dispatch(self, job: str, now: int, due: int) -> None:
+        """Record that a run decision was made for a job that was ``due``.
+
+        A job that is dispatched when an end is reported could have started at that end.
+        """
+        reported, ended = self._latest_end
+        self._due[job] = min(due, ended) if reported == now else due
+
+    def record_reported_end(self, now: int, at: int) -> None:
+        """Record that a job ended at ``at``, reported now, and freed its nodes."""
+        reported, ended = self._latest_end
+        self._latest_end = (now, max(at, ended) if reported == now else at)
+
+    def record_start_delay(self, job: str, at: int) -> None:
+        """Learn the delay of a dispatched job that started at ``at``; of other jobs none is known."""
+        due = self._due.pop(job, None)
+        if due is not None:
+            self.start_delays.record(at - due)
+
+    def withdraw_dispatch(self, job: str) -> None:
+        """Forget the run decision of a job that did not start."""
+        self._due.pop(job, None)
 
     def record_start(self, job: str, now: int, at: int, *, counts: bool) -> None:
         """Record that a job started at ``at``. ``counts``: see ``Learner.record_start``."""
@@ -52,10 +82,12 @@ class RunTimePredictor:
         """Return what was learned, without the open jobs: they are to be listed again."""
         new = RunTimePredictor(Learner(self.learner.run_times))
         new.calibrations = {kind: one.without_estimates() for kind, one in self.calibrations.items()}
+        new.start_delays, new._latest_end = self.start_delays.copy(), self._latest_end
         return new
 
     def forget(self, job: str, now: int) -> None:
         """Drop a job without learning from it."""
+        self.withdraw_dispatch(job)
         self.learner.forget(job, now)
         self._discard_estimates(job)
 
@@ -79,6 +111,8 @@ class RunTimePredictor:
         """Return an independent copy."""
         new = RunTimePredictor(self.learner.copy())
         new.calibrations = {kind: one.copy() for kind, one in self.calibrations.items()}
+        new.start_delays, new._due = self.start_delays.copy(), dict(self._due)
+        new._latest_end = self._latest_end
         new.as_of, new.near_as_of, new.near_until = self.as_of, self.near_as_of, self.near_until
         return new
 
@@ -89,7 +123,8 @@ class RunTimePredictor:
         plain, arrays = self.learner.save()
         kinds = {kind: one.save() for kind, one in self.calibrations.items()}
         rounds = {"as_of": self.as_of, "near_as_of": self.near_as_of, "near_until": self.near_until}
-        return {"version": _VERSION, "learner": plain, "kinds": kinds, **rounds}, arrays
+        delays = {"start_delays": self.start_delays.save(), "due": self._due, "latest_end": self._latest_end}
+        return {"version": _VERSION, "learner": plain, "kinds": kinds, **rounds, **delays}, arrays
 
     @classmethod
     def load(cls, plain: Mapping[str, Any], arrays: Mapping[str, Ints]) -> "RunTimePredictor":
@@ -104,6 +139,11 @@ class RunTimePredictor:
         new.as_of, new.near_as_of, new.near_until = (
             plain[name] for name in ("as_of", "near_as_of", "near_until")
         )
+        # Earlier versions save no delays.
+        new.start_delays = StartDelays.load(plain.get("start_delays", ()))
+        new._due = {job: index(due) for job, due in plain.get("due", {}).items()}
+        reported, ended = plain.get("latest_end", (-1, -1))
+        new._latest_end = (index(reported), index(ended))
         return new
 
 

@@ -6,6 +6,8 @@ corrected by conformal prediction over the latest outcomes and by small steps af
 and Candès 2021). Both are factors on the wait, and are learned apart for short and long waits: where near
 jobs start minutes late, the factor of these would move P90 of long waits by days. Until there are enough
 outcomes for a correction, P90 is no earlier than the planned start by walltimes.
+
+The delay of starts is added to all of these times: no estimate is earlier than a start that was due now.
 """
 
 import heapq
@@ -17,6 +19,8 @@ from math import exp, log
 from typing import Any, Final
 
 import numpy as np
+
+from schedd.predict.start_delays import NO_START_DELAY, StartDelay
 
 __all__ = ["CalibratedStart", "StartCalibration", "StartEstimate", "WaitBand"]
 
@@ -136,20 +140,32 @@ class StartCalibration:
         self.record_estimate(job, now, expected, planned, late)
         return expected
 
-    def estimate(self, now: int, predicted: int, planned: int, late: int) -> CalibratedStart:
-        """Return the expected start without recording it."""
-        p50 = max(predicted, now + 1)
-        base = _base(now, planned, late)
+    def estimate(
+        self, now: int, predicted: int, planned: int, late: int, delay: StartDelay = NO_START_DELAY
+    ) -> CalibratedStart:
+        """Return the expected start without recording it; ``delay``: of starts of due jobs."""
+        due = max(predicted, now)
+        p50 = max(due + delay.p50, now + 1)
+        base = _base(now, planned, late, delay)
         band = self.band(base)
         correction, shift = band.correction, band.shift
         if band.outcomes < _ENOUGH:
-            correction, shift = max(correction, _base(now, planned, -1) - base), max(shift, 0.0)
+            correction = max(correction, _base(now, planned, -1, delay) - base)
+            shift = max(shift, 0.0)
         wait = exp(min(base + correction + shift, log(_LONGEST_WAIT_S)))
-        return CalibratedStart(p50, max(p50, now + round(wait) - _FLOOR))
+        return CalibratedStart(p50, max(p50, due + delay.p90, now + round(wait) - _FLOOR))
 
-    def record_estimate(self, job: str, at: int, expected: CalibratedStart, planned: int, late: int) -> None:
+    def record_estimate(
+        self,
+        job: str,
+        at: int,
+        expected: CalibratedStart,
+        planned: int,
+        late: int,
+        delay: StartDelay = NO_START_DELAY,
+    ) -> None:
         """Record an estimate, to learn from its outcome."""
-        self.estimates[job] = StartEstimate(at, expected, _base(at, planned, late))
+        self.estimates[job] = StartEstimate(at, expected, _base(at, planned, late, delay))
         heapq.heappush(self.pending_p90, (expected.p90, job))
 
     def record_start(self, job: str, now: int) -> None:
@@ -228,6 +244,7 @@ class StartCalibration:
         return new
 
 
-def _base(now: int, planned: int, late: int) -> float:
-    by_plan = log(max(planned - now, 0) + _FLOOR)
-    return (by_plan + log(max(late - now, 0) + _FLOOR)) / 2 if late >= 0 else by_plan
+def _base(now: int, planned: int, late: int, delay: StartDelay) -> float:
+    least = _FLOOR + delay.p90
+    by_plan = log(max(planned - now, 0) + least)
+    return (by_plan + log(max(late - now, 0) + least)) / 2 if late >= 0 else by_plan

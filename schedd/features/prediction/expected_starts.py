@@ -22,6 +22,7 @@ from schedd.predict import (
     Prediction,
     SampledPlan,
     StartCalibration,
+    StartDelay,
     StartSampler,
     classify_estimate,
     decode_starts,
@@ -62,6 +63,7 @@ class ExpectedStartsInput:
     expected_by: Ints
     open_jobs: OpenJobs
     kinds: Mapping[EstimateKind, StartCalibration]
+    start_delay: StartDelay
     arrays: ArrayEnds | None = None
     outline: BackfillRule | None = None
     """The backfilling rule, without predictions."""
@@ -108,6 +110,7 @@ class ExpectedStarts:
     """Run times by job; ``measured`` has those with a known throughput, in seconds."""
     measured: Mapping[str, int]
     kinds: Mapping[EstimateKind, StartCalibration] = field(repr=False)
+    start_delay: StartDelay
 
     def events(self, name: str) -> Iterator[StartsExpected]:
         """Return the events for the engine, at least one, which has the time; ``name`` is the prefix of their
@@ -156,6 +159,7 @@ def expected_starts_input(state: EngineState) -> ExpectedStartsInput | None:
         expected_by=state.expected_by.copy(),
         open_jobs=predictor.learner.snapshot_open_jobs(state.now),
         kinds={kind: one.copy() for kind, one in predictor.calibrations.items()},
+        start_delay=predictor.start_delays.current,
         arrays=_own(state.arrays),
         outline=backfill_rule_outline(state),
     )
@@ -175,7 +179,18 @@ def compute_expected_starts(
     decode_starts(plan, order, scene.median_run_times, now)
     sampled = np.stack([one.starts[order] for one in drawn])
     starts, expected = _estimate_starts(given, order, sampled, scene.planned_starts, predictions)
-    return ExpectedStarts(now, plan, scene, tuple(drawn), starts, expected, predictions, seconds, given.kinds)
+    return ExpectedStarts(
+        as_of=now,
+        plan=plan,
+        scene=scene,
+        drawn=tuple(drawn),
+        starts=starts,
+        expected=expected,
+        predictions=predictions,
+        measured=seconds,
+        kinds=given.kinds,
+        start_delay=given.start_delay,
+    )
 
 
 def compute_near_starts(
@@ -238,7 +253,9 @@ def _estimate_starts(
         starts[job] = start
         kind, counts = classify_estimate(given.kinds, job, now, int(given.since[slot]), start)
         new = cap_at_promise(
-            given.kinds[kind].estimate(now, start, by_plan, late), now, int(given.promise[slot])
+            given.kinds[kind].estimate(now, start, by_plan, late, given.start_delay),
+            now,
+            int(given.promise[slot]),
         )
         p50 = int(given.expected[slot])
         old = CalibratedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None

@@ -78,14 +78,17 @@ class ExpectationSource:
         prediction = self.predict(job_features(facts, understood))
         run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than the prediction
-            return Expectation(planned, planned, as_of, run_time)
+            delay = self.found.start_delay
+            return Expectation(planned + delay.p50, planned + delay.p90, as_of, run_time)
         found = start_quantiles(
             self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of)
         )
         start, late = int(found.p50[0]), int(found.p90[0])
         if start < 0:
             return replace(UNKNOWN, run_time=run_time)
-        expected = self.found.kinds["submission"].estimate(asked.now, start, planned, late)
+        expected = self.found.kinds["submission"].estimate(
+            asked.now, start, planned, late, self.found.start_delay
+        )
         expected = cap_at_promise(expected, asked.now, promise)
         return Expectation(expected.p50, expected.p90, as_of, run_time)
 

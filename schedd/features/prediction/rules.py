@@ -6,7 +6,7 @@ import numpy as np
 
 from schedd.engine.facts.arrays import array_name
 from schedd.engine.facts.job_requests import ParsedRequest
-from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.prediction.state import PredictionState, find_predictor
 from schedd.predict import CalibratedStart, JobFeatures, RunTimePredictor
@@ -16,6 +16,8 @@ _MIN_OUTCOMES: Final = 100
 """Number of outcomes below which the accuracy of expected starts is not judged."""
 _COVERAGE_BOUNDS: Final = (0.80, 0.97)
 """P90 should cover 90 % of the jobs; outside these bounds an alert is raised."""
+_LATEST_MOVES: Final = 3
+"""Latest changes of the plan among which is the move of a late job to the present."""
 
 __all__ = [
     "begin_predictions",
@@ -71,14 +73,32 @@ def _follow_job(
         predictor.learner.predict_job(job, job_features(record.facts, record.understood), now)
     if runs:
         if before is None or not ran or before.run.started != record.run.started:
+            predictor.record_start_delay(job, record.run.started)
             predictor.record_start(job, now, record.run.started, counts=before is not None)
             _discard_expected_start(state, record)
         return
+    if record.phase is Phase.DISPATCHED:
+        if before is None or before.phase is not Phase.DISPATCHED:
+            predictor.record_dispatch(job, now, _due_time(state, record))
+    else:
+        predictor.withdraw_dispatch(job)
     if ran:
         predictor.learner.record_requeue(job, now)
     if record.phase is Phase.BLOCKED and (before is None or before.phase is not Phase.BLOCKED):
         predictor.discard_estimates(job)
         _discard_expected_start(state, record)
+
+
+def _due_time(state: EngineState, record: JobRecord) -> int:
+    """Return the planned start of a job that is dispatched now. A late job was moved to the present just
+    before.
+    """
+    for changes in reversed(state.moves[-_LATEST_MOVES:]):
+        if changes.cause is Cause.OUTAGE and changes.slots.tolist() == [record.slot]:
+            old = int(changes.old[0])
+            if int(changes.new[0]) == state.now and old >= 0:
+                return old
+    return state.now
 
 
 def _differs(before: JobRecord, record: JobRecord) -> bool:
@@ -101,6 +121,8 @@ def record_job_end(state: EngineState, record: JobRecord, at: int, by_itself: bo
     if predictor is None:
         return
     try:
+        if record.run.started >= 0:
+            predictor.record_reported_end(state.now, min(at, state.now))
         if by_itself:
             predictor.record_end(record.id, state.now, record.run.started + record.run.computed_s(at))
     finally:
@@ -130,7 +152,12 @@ def on_starts_expected(state: EngineState, event: StartsExpected) -> None:
         if facts.kind and facts.by > state.now:  # a P90 that passed during the round was not shown to anybody
             shown = CalibratedStart(facts.start, facts.by)
             predictor.calibrations[facts.kind].record_estimate(
-                facts.job_id, event.time, shown, facts.planned, facts.late
+                facts.job_id,
+                event.time,
+                shown,
+                facts.planned,
+                facts.late,
+                predictor.start_delays.current,
             )
 
 

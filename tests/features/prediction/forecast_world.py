@@ -20,6 +20,7 @@ __all__ = ["ForecastWorld"]
 
 _BEGIN = 1_700_000_000
 _CPUS = 16
+_NEAR_S = 600
 
 
 @dataclass
@@ -40,6 +41,8 @@ class ForecastWorld:
     started: dict[str, int] = field(default_factory=dict)
     issued: list[tuple[str, int, str]] = field(default_factory=list)
     """Estimates that count: kind, P90, job."""
+    near: list[tuple[str, int, str]] = field(default_factory=list)
+    """Those with a P50 within ten minutes."""
 
     def __post_init__(self) -> None:
         work = SteadyWorkload(self.nodes, _CPUS, self.waiting, 1)
@@ -93,9 +96,16 @@ class ForecastWorld:
     def coverage(self, *kinds: str) -> float:
         """Return the share of decided estimates of these kinds (none: all) whose job started by its P90."""
         wanted = kinds or ESTIMATE_KINDS
-        rows = [(by, self.started.get(job)) for kind, by, job in self.issued if kind in wanted]
+        return self._coverage([(by, job) for kind, by, job in self.issued if kind in wanted], 100)
+
+    def near_coverage(self) -> float:
+        """The same for starts within ten minutes."""
+        return self._coverage([(by, job) for _, by, job in self.near], 20)
+
+    def _coverage(self, estimates: list[tuple[int, str]], least: int) -> float:
+        rows = [(by, self.started.get(job)) for by, job in estimates]
         decided = [(by, start) for by, start in rows if start is not None or by < self.now]
-        assert len(decided) > 100
+        assert len(decided) > least
         return sum(start is not None and start <= by for by, start in decided) / len(decided)
 
     def _forecast(self) -> None:
@@ -103,6 +113,11 @@ class ForecastWorld:
         if given is not None and self._queued:
             found = compute_expected_starts(given)
             self.issued += [(one.kind, one.by, one.job_id) for one in found.expected if one.kind]
+            self.near += [
+                (one.kind, one.by, one.job_id)
+                for one in found.expected
+                if one.kind and one.start <= self.now + _NEAR_S
+            ]
             for event in found.events(f"round{self.now}"):
                 self._handle([event])
         self._schedule(self.now + self.round_every, "round", None)
