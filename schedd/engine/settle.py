@@ -16,6 +16,7 @@ from schedd.engine.run.dispatch import dispatch_by_policy, dispatch_jobs, move_l
 from schedd.engine.run.job_attributes import next_write, write_attributes
 from schedd.engine.run.outcomes import void_after, void_unanswered
 from schedd.engine.run.running import extend_overruns
+from schedd.engine.run.start_outages import next_start_attempt
 from schedd.model import FOREVER
 from schedd.plan.job_order import NO_RANKS
 
@@ -116,7 +117,8 @@ def next_wake(state: EngineState) -> int | None:
     if state.policy is None:
         due = state.next_due_start()
         if due < FOREVER:
-            moments.append(due + state.lateness + 1 if state.halted else due)
+            attempt = max(due, next_start_attempt(state))
+            moments.append(due + state.lateness + 1 if state.halted else attempt)
         if "backfill" not in waits:
             moments.append(next_backfill(state))
         if "promises" not in waits:
@@ -131,6 +133,9 @@ def next_wake(state: EngineState) -> int | None:
                 return now
             moments.append(rerank)
     elif state.queue:
+        attempt = next_start_attempt(state)
+        if attempt > now:
+            moments.append(attempt)
         ready = state.plan.jobs.ready[np.fromiter(state.queue, np.int64, len(state.queue))]
         ready = ready[ready > now]
         if ready.shape[0]:

@@ -239,12 +239,15 @@ def test_outage_lasts_while_the_plan_is_rebuilt() -> None:
 def test_one_error_of_the_server_for_five_jobs_in_a_row_raises_one_alert(code: int, alerts: int) -> None:
     cluster = Cluster(nodes=7, hole_failures=0)
     cluster.obeys = False
-    for job in "1234567":
+    for job in "12345":
         cluster.submit(job)
         _refuse(cluster, job, code)
     assert len(cluster.alerts("starts_refused")) == alerts
     cluster.obeys = True
     cluster.submit("8")
+    assert bool(cluster.runs("8")) != bool(alerts), "an outage is probed with growing waits"
+    cluster.at(10)
+    assert cluster.runs("8") == [5 if alerts else 0]
     assert _opened(cluster) == []
 
 
@@ -646,3 +649,40 @@ def test_dispatched_job_has_no_pending_attribute_writes() -> None:
     wake = cluster.engine.next_wake
     assert wake is not None
     assert wake > T + 1
+
+
+@pytest.mark.parametrize("policy", ["conservative", "easy"])
+def test_a_hook_that_refuses_all_starts_is_an_outage_in_which_one_start_is_tried_at_a_time(
+    policy: str,
+) -> None:
+    cluster = Cluster(nodes=20, policy=policy)
+    cluster.obeys = False
+    for number in range(200):
+        cluster.submit(str(number), family="openpbs", resources={"select": "1:ncpus=4"}, walltime=50)
+    answered = 0
+
+    def refuse_until(last: int) -> None:
+        nonlocal answered
+        while True:
+            runs = [one for one in cluster.decisions if isinstance(one, Run)]
+            for one in runs[answered:]:
+                cluster.send(*cluster.server.refuse(one, 15136, "licences are being renewed"))
+            done, answered = answered == len(runs), len(runs)
+            wake = cluster.engine.next_wake
+            if done and (wake is None or wake > T + last):
+                return
+            if done and wake is not None:
+                cluster.at(wake - T)
+
+    refuse_until(59)
+    assert _opened(cluster) == []
+    refuse_until(120)
+    assert _opened(cluster) == ["starts_refused"]
+    before = answered
+    refuse_until(720)
+    assert 10 <= answered - before <= 14, "half the outage's length, then a minute"
+    assert len(cluster.alerts("starts_refused")) == 1
+    cluster.obeys = True
+    cluster.at(800)
+    assert _opened(cluster) == []
+    assert len([one for one in cluster.server.jobs.values() if one.state == "R"]) == 20

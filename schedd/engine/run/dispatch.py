@@ -40,6 +40,7 @@ from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.reevaluation import reevaluate
 from schedd.engine.run.running import fix_until, walltime_to_set
+from schedd.engine.run.start_outages import is_refused_by_server, next_start_attempt
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.plan import Take
 from schedd.wire import Run
@@ -83,10 +84,10 @@ def dispatch_by_policy(state: EngineState, event: str) -> None:
     """Under a queue policy: start the jobs that the policy selects. Jobs that may not be dispatched yet
     return to the queue.
     """
-    if state.halted:
+    if state.halted or next_start_attempt(state) > state.now:
         return
     for slot in start_by_policy(state, event):
-        if _too_many(state):
+        if _too_many(state) or (is_refused_by_server(state) and state.dispatched):
             state.plan.set_ready(slot, state.now + 1)
         else:
             _dispatch(state, slot, event, _Displaced())
@@ -96,7 +97,7 @@ def dispatch_by_policy(state: EngineState, event: str) -> None:
 
 def dispatch_jobs(state: EngineState, event: str) -> None:
     """Start every due job, earliest planned start first."""
-    if state.halted:
+    if state.halted or next_start_attempt(state) > state.now:
         return
     for _ in range(_ROUNDS):
         if state.next_due_start() > state.now:
@@ -104,8 +105,8 @@ def dispatch_jobs(state: EngineState, event: str) -> None:
         state.next_due = None
         displaced = _Displaced()
         enough = False
-        for slot in state.plan.due_jobs(state.now).tolist():
-            enough = _too_many(state)
+        for slot in _due_slots(state):
+            enough = _too_many(state) or bool(is_refused_by_server(state) and state.dispatched)
             if enough:
                 break
             if state.plan.state(slot) == PLANNED and state.plan.start(slot) <= state.now:
@@ -113,6 +114,14 @@ def dispatch_jobs(state: EngineState, event: str) -> None:
         displaced.place_again(state, event)
         if enough:
             return
+
+
+def _due_slots(state: EngineState) -> list[int]:
+    """The due jobs by planned start; while the server refuses all, those not refused yet go first."""
+    slots: list[int] = state.plan.due_jobs(state.now).tolist()
+    if is_refused_by_server(state):
+        slots.sort(key=lambda slot: (one := state.by_slot[slot]) is not None and one.id in state.refused_jobs)
+    return slots
 
 
 def _too_many(state: EngineState) -> bool:

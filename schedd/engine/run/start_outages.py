@@ -1,7 +1,12 @@
 """Start outages: run requests that the server refuses one after another, whatever the job.
 
-Two kinds count: refusals that say nothing of the job (``RunRefused.outage``), and the same error code of the
-server for several jobs. Any accepted run ends the outage.
+Three kinds count: refusals that say nothing of the job (``RunRefused.outage``), the same error code of the
+server for several jobs, and refusals by the server's hook for many jobs over some time: a hook may refuse a
+few jobs for what they are. Any accepted run ends the outage.
+
+While the server answers, but refuses all starts, one run is requested at a time, and seldom: each request
+costs the server and the planner as much as a start. A job that was not refused yet goes first: perhaps only
+the others are at fault.
 """
 
 from dataclasses import replace
@@ -12,12 +17,15 @@ from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
+from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import RunRefused
 
 __all__ = [
     "end_start_outage",
     "forget_start_outage",
+    "is_refused_by_server",
+    "next_start_attempt",
     "note_refused_run",
     "outage_retry_wait",
     "retry_refused_jobs",
@@ -27,21 +35,28 @@ _OUTAGE_CODE: Final = -1
 """Stands for refusals that say nothing of the job, with whatever text."""
 _ALERT_AFTER_S: Final = 30
 _ALERT_AFTER_JOBS: Final = 5
+_HOOK_ALERT_AFTER_S: Final = 60
+_HOOK_ALERT_AFTER_JOBS: Final = 20
+"""The same for refusals by the server's hook."""
 _LONGEST_RETRY_WAIT_S: Final = 60
 
 
 def note_refused_run(state: EngineState, event: RunRefused, dialect: Dialect, answer: str) -> None:
     """Record a refusal. Raise the alert once the refusals in a row are no fault of single jobs."""
     code = _OUTAGE_CODE if event.outage else event.code
-    if not event.outage and (code == 0 or dialect.concerns_one_job(code)):
+    hook = not event.outage and dialect.is_refused_by_hook(code)
+    if not (event.outage or hook) and (code == 0 or dialect.concerns_one_job(code)):
         state.refused_jobs.pop(event.job_id, None)  # its backoff does not end with the outage
         return
     if code != state.refused_code or state.refused_since < 0:
         state.refused_code, state.refused_since, state.refused_jobs = code, state.now, {}
     state.refused_jobs[event.job_id] = None
-    lasting = event.outage and state.now >= state.refused_since + _ALERT_AFTER_S
-    if not state.starts_refused and (lasting or len(state.refused_jobs) >= _ALERT_AFTER_JOBS):
-        number = len(state.refused_jobs)
+    number, length = len(state.refused_jobs), state.now - state.refused_since
+    if hook:
+        certain = number >= _HOOK_ALERT_AFTER_JOBS and length >= _HOOK_ALERT_AFTER_S
+    else:
+        certain = number >= _ALERT_AFTER_JOBS or (event.outage and length >= _ALERT_AFTER_S)
+    if not state.starts_refused and certain:
         jobs = f"{number} {'job was' if number == 1 else 'jobs were'}"
         since = format_moment(state.refused_since)
         state.starts_refused = f"no start has succeeded since {since}: {jobs} refused, the last by {answer}"
@@ -54,6 +69,24 @@ def outage_retry_wait(state: EngineState) -> int:
     """
     length = state.now - state.refused_since
     return max(state.settings.check_wait, min(_LONGEST_RETRY_WAIT_S, length // 2))
+
+
+def is_refused_by_server(state: EngineState) -> bool:
+    """Return whether the server answers, but refuses all starts."""
+    return bool(state.starts_refused) and state.refused_code != _OUTAGE_CODE
+
+
+def next_start_attempt(state: EngineState) -> int:
+    """Return when a run may be requested again while the server refuses all; otherwise now. FOREVER: when the
+    outcome of the pending request is known.
+    """
+    if not is_refused_by_server(state):
+        return state.now
+    if state.dispatched:
+        return FOREVER
+    refused = (state.records.get(job_id) for job_id in state.refused_jobs)
+    last = max((record.attempt.decided for record in refused if record is not None), default=-1)
+    return last + outage_retry_wait(state)
 
 
 def end_start_outage(state: EngineState) -> None:
