@@ -303,7 +303,7 @@ def _reservation_columns(published: PlanSnapshot, nodes: Sequence[str], base: in
             "nodes": [i for i, name in enumerate(nodes) if _reserves_node(one, published.nodes[name])],
             "start": one.start - base,
             "end": one.end - base if one.end is not None else None,
-            "reason": one.reason,
+            "reason": ": ".join(filter(None, (one.amounts, one.reason))),
         }
         for one in published.node_blocks
     ]

@@ -69,7 +69,8 @@ class ClusterEvents:
                 continue
             lifted = "" if one.end is not None else "Until it is lifted. "
             access = ", ".join((*one.users, *one.groups, *one.accounts, *one.queues))
-            text = f"{lifted}{one.reason}" + (f"\nFor {access}" if access else "")
+            amounts = f"{one.amounts}. " if one.amounts else ""
+            text = f"{lifted}{amounts}{one.reason}" + (f"\nFor {access}" if access else "")
             self.events.append(
                 CalendarEvent(
                     uid=f"reservation-{one.name}",

@@ -21,6 +21,15 @@ async def test_a_maintenance_is_planned_around_at_once_and_its_conflicts_are_pre
     await bench.house.request("/reservations/memory", "DELETE")
     await bench.current_view(job, lambda one: one["planned_start"] == start)
 
+    # Of reserved cores, long jobs leave the reserved ones, and short jobs have all.
+    quick = {"nodes": ["n1"], "end": start + 20 * HOUR, "cores": 2, "shorter": 600}
+    await bench.house.request("/reservations/quick", "PUT", quick)
+    moved = await bench.current_view(job, lambda one: one["planned_start"] == start + 20 * HOUR)
+    assert moved["last_change"]["cause"] == "reservation made by an admin"
+    await bench.planned(bench.submit("mia", "n1:ppn=2", walltime=1000), at=0)
+    await bench.planned(bench.submit("mia", "n1:ppn=2", walltime=600), at=0)
+    await bench.house.request("/reservations/quick", "DELETE")
+
 
 async def test_a_standing_reservation_admits_only_listed_users_on_exclusive_nodes_too(bench: Bench) -> None:
     everyone = bench.submit("eve", "n8:ppn=1", extra={"egroup": "others"})
