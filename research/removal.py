@@ -24,7 +24,7 @@ _TESTED: Final = ("tests/engine", "tests/policy", "tests/plan", "tests/api")
 _IMPORT_ALL: Final = """
 import importlib, pkgutil, schedd, server_adapter
 for package in (schedd, server_adapter):
-    for one in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    for one in pkgutil.walk_packages(package.__path__, package.__name__ + ".", lambda _: None):
         if not one.name.endswith("__main__"):
             try:
                 importlib.import_module(one.name)

@@ -5,14 +5,14 @@ Capannini, Ricci and Laforenza (multilevel.md §3: Aging, Deadline, Licences, Wa
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import cached_property
 from math import floor
 from typing import Literal
 
 from pydantic import Field
 
 from schedd.policy.protocol import Applicant, Breakdown, JobOwner, Shares, Term, Weights
-from schedd.wire.section import Name, Section, Weight
+from schedd.wire.section import Name, Names, Section, Weight
 from schedd.wire.times import Hours
 
 __all__ = [
@@ -30,26 +30,39 @@ __all__ = [
 _HOUR = 3600
 
 
-@dataclass(frozen=True, slots=True)
-class JobClass:
-    """Jobs of these users, groups, accounts, projects or queues have ``points``; one match is enough."""
+class JobClass(Section):
+    """A class of jobs, matched by its lists. If several classes match, the most points count."""
 
-    points: float
-    users: frozenset[str] = frozenset()
-    groups: frozenset[str] = frozenset()
-    accounts: frozenset[str] = frozenset()
-    projects: frozenset[str] = frozenset()
-    queues: frozenset[str] = frozenset()
+    points: Weight
+    """Value of the term `class`."""
+    users: Names = ()
+    """The class has the jobs of these users,"""
+    groups: Names = ()
+    """of these groups,"""
+    accounts: Names = ()
+    """of these accounts (`qsub -A`),"""
+    projects: Names = ()
+    """of these projects (OpenPBS),"""
+    queues: Names = ()
+    """and of these queues."""
     breaks_promises: bool = False
+    """Jobs of this class may delay others beyond their promises; each broken promise is recorded and
+    shown."""
+
+    @cached_property
+    def _members(self) -> tuple[frozenset[str], ...]:
+        lists = (self.users, self.groups, self.accounts, self.projects, self.queues)
+        return tuple(map(frozenset, lists))
 
     def takes(self, job: JobOwner) -> bool:
-        """Return whether the job belongs to this class."""
+        """Return whether the job belongs to this class; one match is enough."""
+        users, groups, accounts, projects, queues = self._members
         return (
-            job.owner.partition("@")[0] in self.users
-            or job.group in self.groups
-            or job.account in self.accounts
-            or job.project in self.projects
-            or job.queue in self.queues
+            job.owner.partition("@")[0] in users
+            or job.group in groups
+            or job.account in accounts
+            or job.project in projects
+            or job.queue in queues
         )
 
 

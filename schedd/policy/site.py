@@ -16,7 +16,7 @@ from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import find_part, parse_feature_settings
 from schedd.policy.limits import Limit, label_scope
-from schedd.policy.priority import JobClass, SiteWeights
+from schedd.policy.priority import SiteWeights
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.reliability import Reliability
 from schedd.wire.section import Section
@@ -130,12 +130,11 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     zone = plain.get("zone", "UTC")
     licences = plain.get("licences") or {}
     copies = {name: one["copies"] for name, one in licences.items() if one.get("copies") is not None}
-    classes = {name: _job_class(one) for name, one in (plain.get("classes") or {}).items()}
     limits = [limit for one in plain.get("limits") or () for limit in _limits(one, zone)]
     return SitePolicy(
         zone=zone,
         features=parse_feature_settings(plain),
-        weights=SiteWeights(**(plain.get("priority") or {}), classes=classes),
+        weights=SiteWeights(**(plain.get("priority") or {}), classes=plain.get("classes") or {}),
         further_limits=tuple(limit for limit in limits if limit.counts != "running"),
         limits=(
             *(limit for limit in limits if limit.counts == "running"),
@@ -228,12 +227,3 @@ def _node_sets(plain: Mapping[str, Any]) -> NodeSets:
     named = tuple((name, frozenset(features)) for name, features in plain.get("sets", {}).items())
     wait = None if plain.get("strict", False) else plain.get("wait", 0)
     return NodeSets(plain.get("by", ""), named, wait)
-
-
-def _job_class(plain: Mapping[str, Any]) -> JobClass:
-    sets = ("users", "groups", "accounts", "projects", "queues")
-    return JobClass(
-        points=plain["points"],
-        breaks_promises=plain.get("breaks_promises", False),
-        **{name: frozenset(plain.get(name, ())) for name in sets},
-    )

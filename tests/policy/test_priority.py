@@ -134,17 +134,17 @@ def test_queue_priority_is_the_servers_unless_the_site_overrides_it() -> None:
     ],
 )
 def test_job_gets_the_points_from_its_best_class(one: dict[str, str]) -> None:
-    who = frozenset({"gold"})
-    gold = JobClass(8.0, users=who, groups=who, accounts=who, projects=who, queues=who)
-    weights = SiteWeights(queue=0.0, classes={"gold": gold, "ann": JobClass(4.0, users=frozenset({"ann"}))})
+    who = ("gold",)
+    gold = JobClass(points=8.0, users=who, groups=who, accounts=who, projects=who, queues=who)
+    weights = SiteWeights(queue=0.0, classes={"gold": gold, "ann": JobClass(points=4.0, users=("ann",))})
     assert points(weights, job(**one)) == {"class": 8.0}
     assert points(weights, job()) == {"class": 4.0}
     assert points(weights, job(owner="bob")) == {"class": 0.0}
 
 
 def test_only_a_class_that_may_breaks_promises() -> None:
-    urgent = JobClass(1.0, queues=frozenset({"urgent"}), breaks_promises=True)
-    weights = SiteWeights(classes={"urgent": urgent, "ann": JobClass(9.0, users=frozenset({"ann"}))})
+    urgent = JobClass(points=1.0, queues=("urgent",), breaks_promises=True)
+    weights = SiteWeights(classes={"urgent": urgent, "ann": JobClass(points=9.0, users=("ann",))})
     assert weights.breaks_promises(job(queue="urgent"))
     assert not weights.breaks_promises(job())
 

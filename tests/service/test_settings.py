@@ -313,7 +313,7 @@ def test_engine_gets_only_explicit_site_settings(tmp_path: Path) -> None:
     site = site_policy(engine.site)
     assert (site.weights.class_, site.weights.waiting, site.weights.queue) == (2.0, 10.0, 1.0)
     assert site.weights.queues == {"urgent": 500.0}
-    assert site.weights.classes == {"gold": JobClass(8.0, groups=frozenset({"physics"}))}
+    assert site.weights.classes == {"gold": JobClass(points=8.0, groups=("physics",))}
     assert site.part(FairShareSettings).tree == ShareTree(("account", "user"), {"chem": 3.0, "chem/ann": 2.0})
     assert site.limits == (Limit(amount=64, what="cpus", who="user"),)
     assert json.loads(json.dumps(engine.site)) == engine.site

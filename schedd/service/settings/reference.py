@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import FeatureSettings, feature_settings
-from schedd.policy.priority import PrioritySettings
+from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.service.settings.auth import OidcGrantSettings, OidcSettings
 from schedd.service.settings.file import (
@@ -31,7 +31,6 @@ from schedd.service.settings.file import (
     WebhookSettings,
 )
 from schedd.service.settings.site import (
-    ClassSettings,
     LicenceSettings,
     NodeSetSettings,
     PowerCapSettings,
@@ -83,7 +82,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME]": ClusterSettings,
     "[clusters.NAME.site]": SiteSettings,
     "[clusters.NAME.site.priority]": PrioritySettings,
-    "[clusters.NAME.site.classes.CLASS]": ClassSettings,
+    "[clusters.NAME.site.classes.CLASS]": JobClass,
     "[[clusters.NAME.site.limits]]": SiteLimitSettings,
     "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,

@@ -9,14 +9,13 @@ from schedd.alternatives.objectives import ObjectiveWeights
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import feature_settings
-from schedd.policy.priority import PrioritySettings
+from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import STALE, site_policy
-from schedd.wire.section import Name, Names, Section, Weight
+from schedd.wire.section import Name, Names, Section
 from schedd.wire.times import Whole
 
 __all__ = [
-    "ClassSettings",
     "CriteriaWeights",
     "KernelSiteSettings",
     "LicenceSettings",
@@ -46,26 +45,6 @@ def _zoneless(moment: datetime) -> datetime:
 
 
 LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
-
-
-class ClassSettings(Section):
-    """A class of jobs, matched by its lists. If several classes match, the most points count."""
-
-    points: Weight
-    """Value of the term `class`."""
-    users: Names = ()
-    """The class has the jobs of these users,"""
-    groups: Names = ()
-    """of these groups,"""
-    accounts: Names = ()
-    """of these accounts (`qsub -A`),"""
-    projects: Names = ()
-    """of these projects (OpenPBS),"""
-    queues: Names = ()
-    """and of these queues."""
-    breaks_promises: bool = False
-    """Jobs of this class may delay others beyond their promises; each broken promise is recorded and
-    shown."""
 
 
 class _Window(Section):
@@ -308,7 +287,7 @@ class KernelSiteSettings(Section):
     """Order of repair after an early end: `false`, the oldest job first; `true`, the job with the earliest
     planned end, where a job of an array counts as ending with the array's last job. See
     docs/administrators/policy.md."""
-    classes: dict[Name, ClassSettings] = Field(default_factory=dict)
+    classes: dict[Name, JobClass] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     limits: tuple[SiteLimitSettings, ...] = ()
     """Limits on simultaneous use: `[[clusters.main.site.limits]]`."""
