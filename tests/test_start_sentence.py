@@ -2,7 +2,6 @@
 
 import random
 import re
-from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
@@ -30,7 +29,7 @@ FACTS = StartFacts(
 
 
 def sentence(**changes: Any) -> str:
-    facts = replace(FACTS, **changes)
+    facts = FACTS._replace(**changes)
     return describe_start(facts, NOW).text(lambda time: format_near_time(time, NOW, UTC))
 
 

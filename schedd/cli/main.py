@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from schedd import __version__
 from schedd.cli.arguments import usage_error
-from schedd.cli.typer_help import asks_for_help, typer_parser
 from schedd.feature_list import feature_commands
 
 if TYPE_CHECKING:
@@ -124,6 +123,8 @@ def _run_command(argv: Sequence[str] | None) -> int:
         return int(module.run(args[1:], f"schedd {name}"))
     if hasattr(module, "run"):
         return int(module.run(args[1:]))
+    from schedd.cli.typer_help import asks_for_help, typer_parser  # noqa: PLC0415  (users' commands have none)
+
     typed = make_typer({name: module})
     if asks_for_help(args[1:]):
         print(typer_parser(typed, args).format_help(), end="")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -141,7 +141,7 @@ def _texts(decision: WriteAttributes) -> tuple[str, str, str]:
     sentence = describe_start(facts, decision.time)
     forecast = sentence.certainty in ("likely", "any time")
     if not forecast:  # the planned start follows anyway
-        sentence = replace(sentence, certainty="latest")
+        sentence = sentence._replace(certainty="latest")
     text = sentence.text(lambda time: format_day_time(time, decision.time))
     if forecast:
         return text, "", decision.text
