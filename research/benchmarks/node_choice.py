@@ -113,7 +113,7 @@ class _Fragments:
     def queued(self, i: int, now: int) -> None:  # noqa: ARG002
         self._advance(now)
 
-    def started(self, i: int, now: int) -> None:
+    def started(self, i: int, now: int, speed: float) -> None:  # noqa: ARG002 (the interface of observers)
         self._advance(now)
         assert self.state is not None
         shares = planned_shares(self.state.plan, self.state.records[str(i)].slot)

@@ -68,7 +68,7 @@ class DisplayedStarts:
     def queued(self, i: int, now: int) -> None:
         """The job arrives."""
 
-    def started(self, i: int, now: int) -> None:  # noqa: ARG002 (the interface of observers)
+    def started(self, i: int, now: int, speed: float) -> None:  # noqa: ARG002 (the interface of observers)
         """The job starts: its published start is not replaced any more."""
         self._last.pop(str(i), None)
 

@@ -1,6 +1,6 @@
 """The parts of a plan, copied and saved as their fields declare, and all reading access to them."""
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, KeysView, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -217,6 +217,11 @@ class PlanContents:
     def tiers(self) -> int:
         """Number of speed tiers of nodes; 0 is the slowest."""
         return self._machine.tiers
+
+    @property
+    def speeds(self) -> KeysView[float]:
+        """The distinct speeds of the nodes."""
+        return self._machine.speeds
 
     def slowest(self, tier: int) -> float:
         """Return the lowest speed of a tier."""

@@ -1,6 +1,6 @@
 """Rows of the plan: nodes, pools (limits, licences, quotas) and the demand for pools."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, KeysView, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -146,6 +146,11 @@ class Machine:
     def tiers(self) -> int:
         """Number of tiers."""
         return max(self._tiers.values(), default=0) + 1
+
+    @property
+    def speeds(self) -> KeysView[float]:
+        """The distinct speeds of the nodes."""
+        return self._tiers.keys()
 
     def slowest(self, tier: int) -> float:
         """Return the lowest speed of a tier."""

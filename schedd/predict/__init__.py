@@ -3,6 +3,7 @@
 from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_accuracy
 from schedd.predict.learner import Learner
 from schedd.predict.open_jobs import OpenJobs
+from schedd.predict.planned_speeds import PlannedSpeeds, fastest_speed
 from schedd.predict.predicted_starts import decode_starts, running_slots, waiting_slots
 from schedd.predict.predictions import LEVELS, P50_INDEX, P90_INDEX, JobFeatures, Prediction
 from schedd.predict.run_time_predictor import (
@@ -31,6 +32,7 @@ __all__ = [
     "JobFeatures",
     "Learner",
     "OpenJobs",
+    "PlannedSpeeds",
     "Prediction",
     "RunTimePredictor",
     "RunTimes",
@@ -44,6 +46,7 @@ __all__ = [
     "classify_estimate",
     "decode_starts",
     "draw_levels",
+    "fastest_speed",
     "is_unchanged",
     "measure_accuracy",
     "running_slots",

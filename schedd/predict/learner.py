@@ -3,7 +3,7 @@ P90.
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -24,6 +24,8 @@ class _OpenJob:
 
     prediction: Prediction
     started: int = -1
+    speed: float = 1.0
+    """Speed of the slowest node of the run."""
     outlived: bool = False
     """Already counted as a hit or miss, or excluded from counting."""
 
@@ -65,14 +67,20 @@ class Learner:
         at_first = tuple(one.prediction for one in jobs)
         keys = np.concatenate([one.template_keys for one in at_first]) if at_first else np.zeros(0, np.int64)
         known = self.run_times.snapshot(keys.reshape(-1, TEMPLATES_PER_JOB))
-        return OpenJobs(tuple(self._jobs), at_first, tuple(one.started for one in jobs), now, known)
+        started, speeds = tuple(one.started for one in jobs), tuple(one.speed for one in jobs)
+        return OpenJobs(tuple(self._jobs), at_first, started, speeds, now, known)
 
-    def renew_predictions(self, now: int) -> dict[str, Prediction]:
-        """Return renewed predictions of all open jobs by id."""
-        return self.snapshot_open_jobs(now).renew_predictions()
+    def renew_predictions(
+        self, now: int, planned_speed: Callable[[str], float] | None = None
+    ) -> dict[str, Prediction]:
+        """Return renewed predictions of all open jobs by id; see ``OpenJobs.renew_predictions``."""
+        return self.snapshot_open_jobs(now).renew_predictions(planned_speed)
 
-    def record_start(self, job: str, now: int, at: int | None = None, *, counts: bool = True) -> None:
-        """Record that a job started at ``at`` (default: ``now``); an unknown job is ignored.
+    def record_start(
+        self, job: str, now: int, at: int | None = None, *, counts: bool = True, speed: float = 1.0
+    ) -> None:
+        """Record that a job started at ``at`` (default: ``now``) on nodes of ``speed``; an unknown job is
+        ignored.
 
         ``counts=False`` excludes the job from the calibration: jobs found running are a biased sample of long
         jobs.
@@ -81,16 +89,17 @@ class Learner:
         one = self._jobs.get(job)
         if one is not None:
             begun = now if at is None else at
-            self._jobs[job] = replace(one, started=begun, outlived=one.outlived or not counts)
-            if one.prediction.p90 < one.prediction.walltime:  # no job runs past its walltime
-                heapq.heappush(self._due, (begun + one.prediction.p90, job))
+            self._jobs[job] = replace(one, started=begun, speed=speed, outlived=one.outlived or not counts)
+            p90 = one.prediction.at_speed(speed).p90
+            if p90 < one.prediction.walltime:  # no job runs past its walltime
+                heapq.heappush(self._due, (begun + p90, job))
 
     def record_requeue(self, job: str, now: int) -> None:
         """Record that a running job was requeued; its partial run is not learned from."""
         self.advance_clock(now)
         one = self._jobs.get(job)
         if one is not None:
-            self._jobs[job] = replace(one, started=-1)
+            self._jobs[job] = replace(one, started=-1, speed=1.0)
 
     def record_end(self, job: str, now: int, at: int | None = None) -> None:
         """Learn from a job that ended at ``at`` (default: ``now``)."""
@@ -98,7 +107,7 @@ class Learner:
         one = self._jobs.pop(job, None)
         if one is not None and one.started >= 0:
             run = (now if at is None else at) - one.started
-            self.run_times.record_end(one.prediction, run, outlived=one.outlived)
+            self.run_times.record_end(one.prediction, run, outlived=one.outlived, speed=one.speed)
 
     def forget(self, job: str, now: int) -> None:
         """Drop a job without learning from it: it was deleted or lost with its node."""
@@ -112,7 +121,7 @@ class Learner:
             one = self._jobs.get(job)
             if one is None or one.outlived or one.started < 0:
                 continue
-            if one.started + one.prediction.p90 == moment:
+            if one.started + one.prediction.at_speed(one.speed).p90 == moment:
                 self._jobs[job] = replace(one, outlived=True)
                 self.run_times.record_outlived(one.prediction)
 
@@ -140,6 +149,8 @@ class Learner:
             "jobs.raw": raw.view(np.int64),
             "jobs.keys": keys,
             "jobs.walltime": np.array([one.walltime for one in kept], np.int64),
+            "jobs.most_work": np.array([one.work_limit for one in kept], np.int64),
+            "jobs.speed": np.array([job.speed for job in jobs], np.float64).view(np.int64),
             "jobs.started": np.array([job.started for job in jobs], np.int64),
             "jobs.outlived": np.array([job.outlived for job in jobs], np.int64),
         }
@@ -152,11 +163,15 @@ class Learner:
         new = cls(RunTimes.load(plain["run_times"], of))
         raw = arrays["jobs.raw"].view(np.float64)
         names = ("jobs.walltime", "jobs.started", "jobs.outlived")
-        rest = zip(*(arrays[name].tolist() for name in names), strict=True)
-        for job, told, share, keys, (walltime, started, outlived) in zip(
+        columns = [arrays[name] for name in names]
+        columns.append(arrays.get("jobs.most_work", arrays["jobs.walltime"]))  # absent before speeds counted
+        speeds = arrays.get("jobs.speed", np.ones(columns[0].shape[0]).view(np.int64)).view(np.float64)
+        rest = zip(*(column.tolist() for column in (*columns, speeds)), strict=True)
+        for job, told, share, keys, (walltime, started, outlived, most_work, speed) in zip(
             plain["jobs"], arrays["jobs.told"], raw, arrays["jobs.keys"], rest, strict=True
         ):
-            new._jobs[job] = _OpenJob(Prediction(walltime, told, share, keys), started, bool(outlived))
+            prediction = Prediction(walltime, told, share, keys, most_work=most_work)
+            new._jobs[job] = _OpenJob(prediction, started, speed, bool(outlived))
         new._due = [(moment, job) for moment, job in plain["due"]]
         heapq.heapify(new._due)
         return new

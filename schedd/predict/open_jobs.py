@@ -5,6 +5,7 @@ A user may submit hundreds of jobs at once; all initial predictions are then mad
 run. Learning still uses the initial predictions.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,6 +25,8 @@ class OpenJobs:
     """Predictions at submission."""
     started: tuple[int, ...]
     """Start of each job, seconds since the epoch; -1: waiting."""
+    speeds: tuple[float, ...]
+    """Speed of the nodes of each running job; 1 for a waiting one."""
     now: int
     snapshot: TemplateSnapshot = field(repr=False)
 
@@ -31,31 +34,36 @@ class OpenJobs:
         """Return the predictions at submission by job id."""
         return dict(zip(self.ids, self.initial_predictions, strict=True))
 
-    def renew_predictions(self) -> dict[str, Prediction]:
-        """Return renewed predictions by job id; the fields used for learning stay those of the initial
-        ones.
+    def renew_predictions(self, planned_speed: Callable[[str], float] | None = None) -> dict[str, Prediction]:
+        """Return renewed predictions by job id, in seconds on the job's nodes; the fields used for learning
+        stay those of the initial ones.
+
+        ``planned_speed`` is the speed of a waiting job's planned nodes; None: 1 for all.
         """
         started = np.array(self.started, np.int64)
-        walltimes = np.array([one.walltime for one in self.initial_predictions], np.int64)
+        limits = np.array([one.work_limit for one in self.initial_predictions], np.int64)
+        speeds = np.array(self.speeds, np.float64)
         running = np.flatnonzero(started >= 0)
         running = running[np.argsort(-started[running], kind="stable")]
-        ran = np.log(np.maximum(self.now - started[running], 1) / walltimes[running])
+        ran = np.log(np.maximum(self.now - started[running], 1) * speeds[running] / limits[running])
         # Waiting jobs with equal templates share one prediction.
-        alike: dict[tuple[int, bytes], int] = {}
+        alike: dict[tuple[int, int, bytes], int] = {}
         which = []
         jobs: list[int] = []
         for i, one in enumerate(self.initial_predictions):
             k = len(jobs)
             if self.started[i] < 0:
-                k = alike.setdefault((one.walltime, one.template_keys.tobytes()), k)
+                k = alike.setdefault((one.walltime, one.work_limit, one.template_keys.tobytes()), k)
             if k == len(jobs):
                 jobs.append(i)
             which.append(k)
         chosen = np.array(jobs, np.int64)
-        quantiles = self.snapshot.predict(chosen, walltimes[chosen], running, ran)
-        return {
-            job: replace(one, quantiles=quantiles[k], elapsed=max(self.now - began, 0) if began >= 0 else 0)
-            for job, one, began, k in zip(
-                self.ids, self.initial_predictions, self.started, which, strict=True
-            )
-        }
+        quantiles = self.snapshot.predict(chosen, limits[chosen], running, ran)
+        found = {}
+        rows = zip(self.ids, self.initial_predictions, self.started, self.speeds, which, strict=True)
+        for job, one, began, speed, k in rows:
+            if began < 0 and planned_speed is not None:
+                speed = planned_speed(job)
+            elapsed = max(self.now - began, 0) if began >= 0 else 0
+            found[job] = replace(one, quantiles=quantiles[k], elapsed=elapsed).at_speed(speed)
+        return found

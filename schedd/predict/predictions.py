@@ -1,6 +1,6 @@
 """Run-time predictions: quantile levels, the features of a job, and its predicted quantiles."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,8 @@ LEVELS: Final[Floats] = np.array(
 P50_INDEX: Final = 6
 P90_INDEX: Final = 10
 """Indices of 0.5 and 0.9 in ``LEVELS``."""
+_ROUNDING: Final = 1e-6
+"""Keeps whole seconds from being rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +28,24 @@ class JobFeatures:
     """Features of a job, known at its submission, on which its prediction depends.
 
     ``walltime`` is in seconds, at least 1; ``procs`` is the number of processors; ``name`` may be empty. Only
-    digests of the names are stored. Raises ValueError for a walltime below 1.
+    digests of the names are stored. ``fastest`` is the speed of the cluster's fastest node. Raises ValueError
+    for a walltime below 1.
     """
 
     user: str
     walltime: int
     procs: int
     name: str = ""
+    fastest: float = 1.0
 
     def __post_init__(self) -> None:
         if self.walltime < 1:
             raise ValueError(f"walltime {self.walltime}: at least 1 second")
+
+    @property
+    def most_work(self) -> int:
+        """Largest work that the walltime allows, in seconds of a node of speed 1."""
+        return max(1, round(self.walltime * self.fastest))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,8 +54,11 @@ class Prediction:
     ascending.
 
     With ``elapsed`` > 0 the quantiles are conditional: the job has already run for ``elapsed`` seconds. No
-    value exceeds the walltime. ``uncalibrated`` (logarithms of run time / walltime) and ``template_keys`` are
-    kept to learn from the outcome.
+    value exceeds the walltime. ``uncalibrated`` (logarithms of work / ``most_work``) and ``template_keys``
+    are kept to learn from the outcome.
+
+    The prediction made at submission is one of work: its seconds are those of a node of speed 1, at most
+    ``most_work``. ``at_speed`` converts it to seconds on the job's nodes.
     """
 
     walltime: int
@@ -54,6 +66,23 @@ class Prediction:
     uncalibrated: Floats
     template_keys: Ints
     elapsed: int = 0
+    most_work: int = 0
+    """Largest work that the walltime allows on the fastest node; 0: the walltime, all nodes have speed 1."""
+
+    @property
+    def work_limit(self) -> int:
+        """Upper bound of the work, in seconds of a node of speed 1."""
+        return self.most_work or self.walltime
+
+    def at_speed(self, speed: float) -> "Prediction":
+        """Return this prediction of work in seconds on nodes of ``speed``, at most the walltime. ``elapsed``
+        is in seconds already.
+        """
+        if speed == 1.0 and self.work_limit <= self.walltime:
+            return self
+        seconds = np.ceil(self.quantiles / speed - _ROUNDING)
+        quantiles = np.clip(seconds, 1, self.walltime).astype(np.int64)
+        return replace(self, quantiles=quantiles, most_work=0)
 
     @property
     def p50(self) -> int:

@@ -67,9 +67,9 @@ class RunTimePredictor:
         """Forget the run decision of a job that did not start."""
         self._due.pop(job, None)
 
-    def record_start(self, job: str, now: int, at: int, *, counts: bool) -> None:
-        """Record that a job started at ``at``. ``counts``: see ``Learner.record_start``."""
-        self.learner.record_start(job, now, at, counts=counts)
+    def record_start(self, job: str, now: int, at: int, *, counts: bool, speed: float = 1.0) -> None:
+        """Record that a job started at ``at``. ``counts``, ``speed``: see ``Learner.record_start``."""
+        self.learner.record_start(job, now, at, counts=counts, speed=speed)
         for kind in self.calibrations.values():
             kind.record_start(job, now)
 

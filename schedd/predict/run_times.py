@@ -112,11 +112,11 @@ class TemplateSnapshot:
     _shift: float
     _ends: int
 
-    def predict(self, jobs: Ints, walltimes: Ints, running: Ints, ran: Floats) -> Ints:
-        """Return quantiles in seconds, (n, levels), of ``jobs``, (n,) positions in this snapshot.
+    def predict(self, jobs: Ints, limits: Ints, running: Ints, ran: Floats) -> Ints:
+        """Return quantiles of the work, (n, levels), of ``jobs``, (n,) positions in this snapshot.
 
-        ``running``: positions of the running jobs, latest start first; ``ran``: their log(elapsed /
-        walltime).
+        ``limits``: the largest work of each; ``running``: positions of the running jobs, latest start first;
+        ``ran``: their log(work done / largest work).
 
         The calibration of waiting jobs is scaled by ``ends / (_ENDS_PER_RUNNING * running)``, at most 1:
         while most jobs still run, those that ended are the short ones.
@@ -125,7 +125,7 @@ class TemplateSnapshot:
         place = np.full(self._keys.shape[0], -1, np.int64)
         place[running] = np.arange(running.shape[0])
         return predict_open(
-            self._tb, self._entries[jobs], self._keys[jobs], walltimes, self._keys[running], ran,
+            self._tb, self._entries[jobs], self._keys[jobs], limits, self._keys[running], ran,
             place[jobs], LEVELS, self._offset * known, self._shift, _FIRST_SHIFTED,
         )  # fmt: skip
 
@@ -161,9 +161,9 @@ class RunTimes:
         """Return the prediction for a job submitted now."""
         keys = _template_keys(features)
         raw, quantiles = predict_submitted(
-            self._tb, keys, LEVELS, self._offset, self._shift, _FIRST_SHIFTED, features.walltime
+            self._tb, keys, LEVELS, self._offset, self._shift, _FIRST_SHIFTED, features.most_work
         )
-        return Prediction(features.walltime, quantiles, raw, keys)
+        return Prediction(features.walltime, quantiles, raw, keys, most_work=features.most_work)
 
     def snapshot(self, keys: Ints) -> TemplateSnapshot:
         """Return a copy of the templates with these keys, (jobs, TEMPLATES_PER_JOB), for use by another
@@ -177,13 +177,14 @@ class RunTimes:
             own, where.reshape(keys.shape) - absent, keys, self._offset.copy(), self._shift, self._ends
         )
 
-    def record_end(self, prediction: Prediction, run: int, *, outlived: bool) -> None:
-        """Learn from a job that ran ``run`` seconds; ``prediction`` is the one made at its submission.
+    def record_end(self, prediction: Prediction, run: int, *, outlived: bool, speed: float = 1.0) -> None:
+        """Learn from a job that ran ``run`` seconds on nodes of ``speed``; ``prediction`` is the one made at
+        its submission.
 
         ``outlived``: the job was already counted by ``record_outlived``.
         """
         run = min(max(run, 1), prediction.walltime)
-        value = log(run / prediction.walltime)
+        value = log(min(run * speed / prediction.work_limit, 1.0))
         keys = prediction.template_keys
         self._ends += 1
         self._filled += learn_end(self._tb, keys, value, self._ends)
@@ -196,7 +197,7 @@ class RunTimes:
             part = at - low
             self._offset = (1 - part) * errors[low, column] + part * errors[low + 1, column]
         if not outlived:
-            self._shift_quantiles(int(keys[USER_TEMPLATE]), run > prediction.p90)
+            self._shift_quantiles(int(keys[USER_TEMPLATE]), run > prediction.at_speed(speed).p90)
         size = self._tb.keys.shape[0]
         if self._filled > _MAX_LOAD * size and size < self._most:
             self.grow()

@@ -13,7 +13,7 @@ from schedd.model import FOREVER, Never, WaitingFor
 from schedd.predict import JobFeatures, Learner, StartSampler, start_quantiles
 from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Simulation
-from schedd.replay.start_estimates import SlotIds
+from schedd.replay.start_estimates import SlotIds, planned_speed
 
 __all__ = ["JobAtTime", "PlanAtTime", "StartForecaster", "plan_at_time"]
 
@@ -79,15 +79,19 @@ class StartForecaster:
     def __init__(self, prepared: Prepared) -> None:
         self._jobs = prepared.jobs
         self._learner = Learner()
+        self._paced = prepared.site.paced
+        self._fastest = max(prepared.site.speeds.values()) if self._paced else 1.0
 
     def queued(self, i: int, now: int) -> None:
         """Process an arrival."""
         job = self._jobs[i]
-        self._learner.predict_job(str(i), JobFeatures(job.user, job.estimate, job.procs, job.name), now)
+        self._learner.predict_job(
+            str(i), JobFeatures(job.user, job.estimate, job.procs, job.name, self._fastest), now
+        )
 
-    def started(self, i: int, now: int) -> None:
-        """Process a start."""
-        self._learner.record_start(str(i), now)
+    def started(self, i: int, now: int, speed: float) -> None:
+        """Process a start on nodes of this ``speed``."""
+        self._learner.record_start(str(i), now, speed=speed)
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
         """Process an end; a killed job is not used for learning."""
@@ -102,7 +106,10 @@ class StartForecaster:
     def expected(self, state: EngineState, now: int) -> Mapping[str, int]:
         """Return the P50 start by job at ``now`` on the engine's clock."""
         ids = SlotIds(state.by_slot)
-        predictions, release = self._learner.renew_predictions(now), state.columns.release
+        predictions, release = (
+            self._learner.renew_predictions(now, planned_speed(state, self._paced)),
+            state.columns.release,
+        )
         scene = StartSampler.from_plan(
             state.plan,
             now,

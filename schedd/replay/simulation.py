@@ -88,8 +88,8 @@ class Observer(Protocol):
     def queued(self, i: int, now: int) -> None:
         """The job arrives."""
 
-    def started(self, i: int, now: int) -> None:
-        """The job starts."""
+    def started(self, i: int, now: int, speed: float) -> None:
+        """The job starts; its run time is that of nodes of this ``speed``."""
 
     def ended(self, i: int, now: int, *, killed: bool) -> None:
         """The job ends, normally or with its node."""
@@ -385,7 +385,7 @@ class Simulation:
             self._where[job] = tuple(dict.fromkeys(share.node for share in decision.shares))
             runs = int(self._preempted[job])
             if self._teller is not None and not runs:
-                self._teller.started(job, t)
+                self._teller.started(job, t, self._speed(decision.shares))
             self._ends_at[job] = began + self._run_time(job, decision.shares)
             heapq.heappush(self._ends, (int(self._ends_at[job]), job))
             events.append(
@@ -413,8 +413,12 @@ class Simulation:
         run, site = self._jobs[job].run, self._prepared.site
         if not site.paced:
             return run
-        own = min(site.speeds[share.node] for share in shares)
-        return max(1, round(run * min(site.speeds.values()) / own))
+        return max(1, round(run * min(site.speeds.values()) / self._speed(shares)))
+
+    def _speed(self, shares: Sequence[ShareFacts]) -> float:
+        """Return the speed of the slowest of these nodes; 1 where run times do not depend on it."""
+        site = self._prepared.site
+        return min(site.speeds[share.node] for share in shares) if site.paced else 1.0
 
     def _passes_over(self, job: int, t: int) -> bool:
         """Return whether a waiting job of higher priority would fit in this place."""

@@ -5,7 +5,7 @@ of the same replay determines these times; an estimate uses nothing that happens
 """
 
 from bisect import insort
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, overload
 
@@ -14,11 +14,18 @@ import numpy as np
 from schedd.engine import EngineState, JobRecord
 from schedd.engine.place.backfilling import backfill_rule
 from schedd.plan.columns import Ints
-from schedd.predict import JobFeatures, Learner, StartCalibration, StartSampler, start_quantiles
+from schedd.predict import (
+    JobFeatures,
+    Learner,
+    PlannedSpeeds,
+    StartCalibration,
+    StartSampler,
+    start_quantiles,
+)
 from schedd.replay.coverage import CoveragePart, by_tenth, by_time, tenths
 from schedd.replay.prepared import Prepared
 
-__all__ = ["ESTIMATE_TIMES", "SlotIds", "StartEstimateFigures", "StartEstimator"]
+__all__ = ["ESTIMATE_TIMES", "SlotIds", "StartEstimateFigures", "StartEstimator", "planned_speed"]
 
 ESTIMATE_TIMES: Final = ("submission", "half", "hour")
 _HOUR: Final = 3600
@@ -73,6 +80,19 @@ class SlotIds(Sequence[str]):
         return record.id if record is not None else ""
 
 
+def planned_speed(state: EngineState, paced: bool) -> Callable[[str], float] | None:
+    """Return the speed of a job's planned nodes by its id; None: run times do not depend on the nodes."""
+    speeds = PlannedSpeeds.from_plan(state.plan) if paced else None
+    if speeds is None:
+        return None
+
+    def job_speed(job: str) -> float:
+        record = state.records.get(job)
+        return speeds.job_speed(record.slot if record is not None else -1)
+
+    return job_speed
+
+
 class StartEstimator:
     """Estimates starts within a replay and stores the estimates. Times are those of the engine's clock."""
 
@@ -82,6 +102,9 @@ class StartEstimator:
         self._start = start + prepared.offset
         self._submit = np.array([job.submit for job in prepared.jobs], np.int64) + prepared.offset
         self._learner = Learner()
+        self._paced = prepared.site.paced
+        speeds = prepared.site.speeds.values() if self._paced else (1.0,)
+        self._slowest, self._fastest = min(speeds), max(speeds)
         self._kinds = tuple(StartCalibration() for _ in ESTIMATE_TIMES)
         n = len(prepared.jobs)
         self._asked = np.full((len(ESTIMATE_TIMES), n), _NOT, np.int64)
@@ -95,9 +118,10 @@ class StartEstimator:
         """Process the arrival of job number ``i``."""
         job = self._jobs[i]
         prediction = self._learner.predict_job(
-            str(i), JobFeatures(job.user, job.estimate, job.procs, job.name), now
+            str(i), JobFeatures(job.user, job.estimate, job.procs, job.name, self._fastest), now
         )
-        self._run50[i], self._run90[i] = prediction.p50, prediction.p90
+        on_slowest = prediction.at_speed(self._slowest)  # the nodes of the workload's run times
+        self._run50[i], self._run90[i] = on_slowest.p50, on_slowest.p90
         wait = int(self._start[i]) - now
         if wait > 0:
             self._schedule_estimate(now, 0, i)
@@ -108,9 +132,9 @@ class StartEstimator:
     def _schedule_estimate(self, moment: int, horizon: int, i: int) -> None:
         insort(self._asks, (-moment, -horizon, -i))
 
-    def started(self, i: int, now: int) -> None:
-        """Process a start."""
-        self._learner.record_start(str(i), now)
+    def started(self, i: int, now: int, speed: float) -> None:
+        """Process a start on nodes of this ``speed``."""
+        self._learner.record_start(str(i), now, speed=speed)
         for kind in self._kinds:
             kind.record_start(str(i), now)
 
@@ -149,7 +173,7 @@ class StartEstimator:
             now,
             state.columns.release,
             ids,
-            self._learner.renew_predictions(now),
+            self._learner.renew_predictions(now, planned_speed(state, self._paced)),
             queued=state.queue,
             arrays=state.arrays,
             rule=backfill_rule(state),

@@ -10,6 +10,7 @@ from schedd.dialect.units import parse_walltime
 from schedd.engine import EngineSettings
 from schedd.engine.facts.arrays import array_name
 from schedd.features.prediction.state import PredictionState
+from schedd.policy.site import SitePolicy, site_policy
 from schedd.predict import JobFeatures, Learner, RunTimePredictor, RunTimes
 from schedd.service.cluster.accounting_logs import ended_runs
 
@@ -31,13 +32,16 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
     """Return the run-time predictor trained on the last year's runs, in chronological order.
 
     None if prediction is off or no logs are configured. Each run is predicted at its submission and learned
-    at its end, so that the calibration is right, too. Unreadable records are logged and skipped.
+    at its end, so that the calibration is right, too. Unreadable records are logged and skipped. A node has
+    the speed that the settings give for its name, else 1: the logs do not have its properties.
     """
     if not settings.predict or not settings.predict_from:
         return None
+    site = site_policy(settings.site)
+    fastest = max(site.speeds.values(), default=1.0)
     runs = []
     for run in ended_runs(Path(settings.predict_from), now - _OLDEST, cluster, "how long jobs ran"):
-        ask = _job_features(run)
+        ask = _job_features(run, fastest)
         if (
             ask is not None
             and not run.lost
@@ -54,14 +58,22 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
         if what == _QUEUED:
             learner.predict_job(str(i), ask, moment)
         if what == _STARTED or (what == _QUEUED and run.start == run.eligible):
-            learner.record_start(str(i), moment)
+            learner.record_start(str(i), moment, speed=_run_speed(run, site))
         if what == _ENDED:
             learner.record_end(str(i), moment)
     _log.info("run times were learned", cluster=cluster, runs=learner.run_times.ends)
     return learner.run_times
 
 
-def _job_features(run: EndedRun) -> JobFeatures | None:
+def _run_speed(run: EndedRun, site: SitePolicy) -> float:
+    """Return the speed of the slowest node of a run, by the nodes' names."""
+    if not site.speeds:
+        return 1.0
+    hosts = {part.partition("/")[0] for part in run.values.get("exec_host", "").split("+")}
+    return min((site.speed(host, (host.partition(".")[0],), 1.0) for host in hosts if host), default=1.0)
+
+
+def _job_features(run: EndedRun, fastest: float) -> JobFeatures | None:
     """Return the job's features; None if the log has no walltime."""
     values = run.values
     try:
@@ -71,4 +83,4 @@ def _job_features(run: EndedRun) -> JobFeatures | None:
     if walltime < 1:
         return None
     name = array_name(run.id, values.get("jobname", ""))
-    return JobFeatures(values.get("user", ""), walltime, run.procs, name)
+    return JobFeatures(values.get("user", ""), walltime, run.procs, name, fastest)

@@ -19,6 +19,7 @@ from schedd.predict import (
     CalibratedStart,
     EstimateKind,
     OpenJobs,
+    PlannedSpeeds,
     Prediction,
     SampledPlan,
     StartCalibration,
@@ -83,14 +84,31 @@ class ExpectedStartsInput:
     @property
     def predictions(self) -> Mapping[str, Prediction]:
         """Predicted run times at the time of the copy, by job."""
-        return with_measured_run_times(self.open_jobs.renew_predictions(), self.measured)
+        return self.predict_run_times(self.measured)
+
+    def predict_run_times(self, measured: Mapping[str, int]) -> dict[str, Prediction]:
+        """Return the predicted run times on the planned nodes by job; ``measured`` ones take precedence."""
+        speed = self._planned_speed
+        return with_measured_run_times(self.open_jobs.renew_predictions(speed), measured)
+
+    @property
+    def _planned_speed(self) -> Callable[[str], float] | None:
+        """Speed of a job's planned nodes by its id; None: all nodes have speed 1."""
+        speeds = PlannedSpeeds.from_plan(self.plan)
+        if speeds is None:
+            return None
+        slots = {record.id: slot for slot, record in enumerate(self.by_slot) if record is not None}
+        return lambda job: speeds.job_speed(slots.get(job, -1))
 
     @property
     def rule(self) -> BackfillRule | None:
         """The backfilling rule with predictions. None: repair alone assigns free capacity."""
         if self.outline is None:
             return None
-        return with_expected_run_times(self.outline, self.by_slot, self.open_jobs.predictions_by_id().get)
+        initial, speed = self.open_jobs.predictions_by_id(), self._planned_speed
+        if speed is not None:
+            initial = {job: one.at_speed(speed(job)) for job, one in initial.items()}
+        return with_expected_run_times(self.outline, self.by_slot, initial.get)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +188,7 @@ def compute_expected_starts(
 ) -> ExpectedStarts:
     """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
     now, seconds = given.now, given.measured
-    predictions = with_measured_run_times(given.open_jobs.renew_predictions(), seconds)
+    predictions = given.predict_run_times(seconds)
     scene = _make_sampler(given, predictions)
     order = scene.order
     drawn = scene.sample_plans(ready=ready)
@@ -202,7 +220,7 @@ def compute_near_starts(
     plan of all jobs.
     """
     now, ids = given.now, given.ids
-    predictions = with_measured_run_times(given.open_jobs.renew_predictions(), given.measured)
+    predictions = given.predictions
     scene = _make_sampler(given, predictions)
     order, planned = scene.order, scene.planned_starts
     expected = given.expected[order]

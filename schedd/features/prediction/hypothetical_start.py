@@ -18,9 +18,11 @@ from schedd.plan.plan import Plan
 from schedd.plan.projection import project_plan
 from schedd.predict import (
     JobFeatures,
+    PlannedSpeeds,
     Prediction,
     StartSampler,
     draw_levels,
+    fastest_speed,
     sample_run_times,
     start_quantiles,
 )
@@ -75,7 +77,11 @@ class ExpectationSource:
             return UNKNOWN
         planned, as_of = asked.answer.placement.start, self.found.as_of
         understood = self.fork.understand(facts)
-        prediction = self.predict(job_features(facts, understood))
+        plan = self.found.plan
+        prediction = self.predict(job_features(facts, understood, fastest_speed(plan)))
+        speeds = PlannedSpeeds.from_plan(plan)
+        if prediction is not None and speeds is not None:
+            prediction = prediction.at_speed(speeds.slowest(asked.answer.placement.nodes))
         run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than the prediction
             delay = self.found.start_delay

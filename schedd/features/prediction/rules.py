@@ -9,7 +9,7 @@ from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.prediction.state import PredictionState, find_predictor
-from schedd.predict import CalibratedStart, JobFeatures, RunTimePredictor
+from schedd.predict import CalibratedStart, JobFeatures, PlannedSpeeds, RunTimePredictor, fastest_speed
 from schedd.wire import JobFacts, StartsExpected
 
 _MIN_OUTCOMES: Final = 100
@@ -39,14 +39,14 @@ _KIND_TEXTS: Final = {
 }
 
 
-def job_features(facts: JobFacts, understood: ParsedRequest) -> JobFeatures:
-    """Return the features that predict a job's run time. The host of its owner is not one: users log in
-    anywhere.
+def job_features(facts: JobFacts, understood: ParsedRequest, fastest: float = 1.0) -> JobFeatures:
+    """Return the features that predict a job's run time, with the speed of the ``fastest`` node. The host of
+    its owner is not one: users log in anywhere.
     """
     request = understood.request
     cpus = request.cpus if request is not None else sum(share.cpus for share in facts.shares)
     name = array_name(facts.id, facts.name)
-    return JobFeatures(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, name)
+    return JobFeatures(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, name, fastest)
 
 
 def update_prediction(state: EngineState, before: JobRecord | None, record: JobRecord) -> None:
@@ -70,11 +70,14 @@ def _follow_job(
         if job in predictor.learner:
             _discard_expected_start(state, record)
             predictor.discard_estimates(job)
-        predictor.learner.predict_job(job, job_features(record.facts, record.understood), now)
+        features = job_features(record.facts, record.understood, fastest_speed(state.plan))
+        predictor.learner.predict_job(job, features, now)
     if runs:
         if before is None or not ran or before.run.started != record.run.started:
             predictor.record_start_delay(job, record.run.started)
-            predictor.record_start(job, now, record.run.started, counts=before is not None)
+            speeds = PlannedSpeeds.from_plan(state.plan)
+            speed = speeds.slowest(share.node for share in record.facts.shares) if speeds is not None else 1.0
+            predictor.record_start(job, now, record.run.started, counts=before is not None, speed=speed)
             _discard_expected_start(state, record)
         return
     if record.phase is Phase.DISPATCHED:

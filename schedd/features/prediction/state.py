@@ -7,7 +7,7 @@ from typing import Any, Final
 from schedd.engine.component.hook_values import ForecastRounds
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import Arrays, FieldRule, declared
-from schedd.predict import Prediction, RunTimePredictor
+from schedd.predict import PlannedSpeeds, Prediction, RunTimePredictor
 
 __all__ = [
     "PredictionState",
@@ -58,9 +58,23 @@ def find_predictor(state: EngineState) -> RunTimePredictor | None:
 
 
 def run_time_predictions(state: EngineState) -> Callable[[str], Prediction | None] | None:
-    """Return a function from a job's id to the prediction at its submission; None: there are none."""
+    """Return a function from a job's id to the prediction at its submission, in seconds on its planned nodes;
+    None: there are none.
+    """
     predictor = find_predictor(state)
-    return predictor.learner.find_prediction if predictor is not None else None
+    if predictor is None:
+        return None
+    find, speeds = predictor.learner.find_prediction, PlannedSpeeds.from_plan(state.plan)
+    if speeds is None:
+        return find
+    records = state.records
+
+    def find_at_speed(job: str) -> Prediction | None:
+        prediction, record = find(job), records.get(job)
+        slot = record.slot if record is not None else -1
+        return prediction.at_speed(speeds.job_speed(slot)) if prediction is not None else None
+
+    return find_at_speed
 
 
 def forecast_rounds(state: EngineState) -> ForecastRounds | None:

@@ -8,6 +8,7 @@ import pytest
 
 from schedd.dialect.throughput import Work
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.features.prediction.state import run_time_predictions
 from schedd.features.prediction.throughput import (
     measured_run_times,
     rate_on,
@@ -124,3 +125,45 @@ def test_unknown_application_rates_fall_back_to_similar_jobs() -> None:
     given = expected_starts_input(site.engine.state)
     assert given is not None
     assert set(given.predictions) == {"1", "2"}
+
+
+def learn_on_fast_node(**site: Any) -> Site:
+    """Return a site of a fast and a slow node that has learned from jobs of 400 s on the fast one."""
+    cluster = Site(**site)
+    for i in range(30):
+        cluster.submit(f"past{i}", "1:epyc:ppn=4", 10_000, runtime=400)
+        cluster.at(500 * (i + 1))
+    return cluster
+
+
+@pytest.mark.parametrize("slow", [0.25, 0.5, 1.0])
+def test_prediction_from_similar_jobs_follows_the_speed_of_the_planned_nodes(slow: float) -> None:
+    site = learn_on_fast_node(speeds={"epyc": 2.0, "old": slow})
+    now = site.server.now
+    for name, node in (("1", "epyc"), ("2", "old")):  # they run
+        site.submit(name, f"1:{node}:ppn=4", 10_000)
+    for name, node in (("3", "epyc"), ("4", "old")):  # they wait
+        site.submit(name, f"1:{node}:ppn=4", 10_000)
+    given = expected_starts_input(site.engine.state)
+    assert given is not None
+    found = compute_expected_starts(given)
+    on_slow = 400 * 2.0 / slow
+    for fast, other in (("1", "2"), ("3", "4")):
+        assert found.predictions[fast].p50 == pytest.approx(400, rel=0.02)
+        assert found.predictions[other].p50 == pytest.approx(on_slow, rel=0.02)
+    assert found.starts["3"] - now == pytest.approx(400, rel=0.02)
+    assert found.starts["4"] - now == pytest.approx(on_slow, rel=0.02)
+    source = run_time_predictions(site.engine.state)
+    assert source is not None
+    for job in ("3", "4"):
+        at_submission = source(job)
+        assert at_submission is not None
+        assert at_submission.p50 == pytest.approx(found.predictions[job].p50, rel=0.02)
+
+
+def test_without_speeds_predictions_are_those_of_similar_jobs() -> None:
+    site = learn_on_fast_node()
+    site.submit("1", "1:old:ppn=4", 10_000)
+    given = expected_starts_input(site.engine.state)
+    assert given is not None
+    assert given.predictions["1"].p50 == pytest.approx(400, rel=0.02)
