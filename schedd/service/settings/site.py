@@ -299,8 +299,8 @@ class KernelSiteSettings(Section):
         default_factory=dict
     )
     """Relative speed of nodes (default 1), by name or property: `{ epyc = 2.5, node17 = 0.5 }`. The largest
-    counts. Fair share multiplies cpu-seconds by it, predicted run times are divided by it, and `placement` may prefer fast nodes; jobs hold nodes
-    for their walltime all the same."""
+    counts. Fair share multiplies cpu-seconds by it, predicted run times are divided by it, and `placement`
+    may prefer fast nodes; jobs hold nodes for their walltime all the same."""
     throughput: dict[Name, dict[str, Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]]] = Field(
         default_factory=dict
     )
