@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 _NO_RETRY_S: Final = 3_600
-"""A job whose preemption was refused is not tried again within this time."""
+"""After a refused preemption a job is not tried again within this time."""
 _AHEAD_S: Final = 14 * 86_400
 """Windows are searched this far ahead."""
 _NORMAL_FIRST: Final = 1 << 40
@@ -40,7 +40,7 @@ _NORMAL_FIRST: Final = 1 << 40
 class Candidate:
     """A running job that may be preempted so that its cores are free from ``free_from`` on.
 
-    ``methods`` are those that it permits, in order of preference, of which ``method`` is used. The cost grows
+    ``methods``: permitted methods in order of preference; ``method``: the one that is used. The cost grows
     with the core-seconds that are lost, with the ``weight`` of its class.
     """
 
@@ -73,7 +73,7 @@ def lost_work(method: PreemptionMethod, cpus: int, seconds: int) -> int:
 
 
 def permitted_methods(settings: PreemptionSettings, facts: JobFacts) -> tuple[PreemptionMethod, ...]:
-    """Return the methods by which a job may be preempted, in order of preference.
+    """Return the permitted methods to preempt a job, in order of preference.
 
     A checkpoint is made by a system hold, which is lifted afterwards: a job with such a hold of an
     administrator would lose it.
@@ -117,7 +117,7 @@ def may_be_preempted(
 
 
 def _targets_of(facts: JobFacts) -> tuple[str, ...] | None:
-    """Return the conditions of OpenPBS's ``preempt_targets`` of a preemptor, of which a target meets one.
+    """Return the conditions of a preemptor's ``preempt_targets`` (OpenPBS). A target meets at least one.
 
     Empty: no conditions. None: it preempts no job (``NONE``).
     """
@@ -145,7 +145,7 @@ def _meets(target: str, facts: JobFacts) -> bool:
 
 
 def next_opening(settings: PreemptionSettings, moment: int) -> int | None:
-    """Return the first time, at ``moment`` or later, at which a preemption may begin; None: not soon."""
+    """Return when a preemption may begin, at ``moment`` or later; None: not soon."""
     if not settings.windows:
         return moment
     found = [

@@ -1,4 +1,4 @@
-"""What readers are told of preemptions."""
+"""Texts about preemptions for users."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -60,7 +60,7 @@ def block_names(state: EngineState) -> dict[int, str]:
 
 
 def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]:
-    """Return what readers of a job are told: whom it preempts, or by whom and when it is preempted."""
+    """Return sentences for the job's readers: its victims, or its preemptor and the time."""
     known = published.part(PublishedPreemptions)
     found = []
     one = known.by_preemptor.get(record.id)

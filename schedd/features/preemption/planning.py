@@ -1,13 +1,13 @@
 """Planning of a preemption: the preemptor's earliest start, the victims, and both in the plan.
 
 The earliest start is found on a fork in which running candidates end as soon as they may. Planned jobs may
-move as far as their promises allow. The cheapest candidates that allow this start are found by bisection, and
-of these the victims by ``victim_choice``.
+move as far as their promises allow. The cheapest candidates that allow this start are found by bisection;
+``victim_choice`` takes the victims from these.
 
-In the plan each victim then ends at the preemptor's start. What it would have held afterwards, beyond the
-preemptor's part, stays blocked until the preemption is over, so that it can be undone without any effect on
-other jobs. Of a victim that is suspended, what it keeps is blocked, too, and after the preemptor's end all of
-its resources for the rest of its walltime.
+In the plan each victim then ends at the preemptor's start. The resources of its remaining time, without the
+preemptor's part, stay blocked until the preemption is over, so that it can be undone without any effect on
+other jobs. A suspended victim blocks the resources that it keeps, and after the preemptor's end all of its
+resources for the rest of its walltime.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -76,7 +76,7 @@ class PlanAtNow:
     released: frozenset[str] = frozenset({"ncpus"})
 
     def ended_run(self, one: Candidate) -> EndedRun:
-        """Return the run of a candidate as one that ends early."""
+        """Return the run of a candidate with an early end."""
         slot = one.record.slot
         suspended = one.method == "suspend"
         kept = kept_amounts(self.plan, one.record, self.released) if suspended else None
@@ -85,7 +85,7 @@ class PlanAtNow:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """An earlier start that fits into the plan: by a preemption, or without victims by moves alone."""
+    """An earlier start that fits into the plan: by a preemption, or by moves of planned jobs."""
 
     start: int
     takes: tuple[Take, ...]
@@ -100,9 +100,9 @@ def find_preemption(
     candidates: Sequence[Candidate],
     locked: Sequence[int],
 ) -> Arrangement | None:
-    """Return how a planned job starts earlier: by moves of planned jobs alone, without victims, or by the
-    preemption with the earliest start, if that is worth it compared with such moves. None: it cannot, without
-    a broken promise. ``slot`` is that of the job, ``locked`` are the slots of other preemptors.
+    """Return how the planned job in ``slot`` starts earlier: by moves of planned jobs, or by the preemption
+    with the earliest start, if that is worth it compared with such moves. None: it cannot without a broken
+    promise. ``locked``: slots of other preemptors.
     """
     before, soon = state.plan.start(slot), state.now + settings.wait
     if before <= soon:
@@ -122,7 +122,7 @@ def find_preemption(
 
 
 def _find_move(state: PlanAtNow, latest: int, slot: int, locked: Sequence[int]) -> Arrangement | None:
-    """Return an earlier start, no later than ``latest``, by moves of planned jobs alone."""
+    """Return an earlier start, no later than ``latest``, by moves of planned jobs and without victims."""
     try:
         start, takes = _Search(state, slot, (), locked).earliest(0)
         if 0 <= start <= latest and _fits(state, slot, start, takes, (), locked):
@@ -206,9 +206,9 @@ def _add_to(plan: Plan, now: int, request: Request, duration: int, pools: Mappin
 
 
 def kept_amounts(plan: Plan, record: JobRecord, released: frozenset[str]) -> dict[int, Ints]:
-    """Return by row what a running job keeps while it is suspended: all but the released resources of nodes.
+    """Return by row the amounts that a job keeps while it is suspended: all but the released resources.
 
-    Limits count it as before. Of a node that it has to itself it keeps what it requested.
+    Limits count it as before. On a node that it has to itself it keeps the requested amounts.
     """
     columns = [column for name, column in plan.resource_columns.items() if _is_released(name, released)]
     request = record.understood.request
@@ -359,9 +359,9 @@ def arrange(
 
 
 def block_rest(plan: Plan, slot: int, runs: Sequence[EndedRun], new_slot: NewSlot) -> tuple[int, ...]:
-    """Block what the runs would have held from the preemptor's start on, without the preemptor's part; of
-    suspended runs also what they keep, and all of it when they go on. Return the slots of the blocks, one for
-    each interval.
+    """Block the resources of the runs from the preemptor's start on, without the preemptor's part. Suspended
+    runs block the amounts that they keep, and all of their resources when they go on. Return the slots of the
+    blocks, one for each interval.
     """
     start, end = plan.start(slot), plan.end(slot)
     own = _sum(plan, [slot])

@@ -80,7 +80,7 @@ _EXAMINED_EVERY_S: Final = 30
 _MOST_EXAMINED: Final = 3
 """Preemptors examined in one batch."""
 _POSTPONED_BY_S: Final = 10
-"""A preemptor whose victims are late is moved by this time."""
+"""A preemptor is moved by this time if its victims are late."""
 _GIVEN_UP_AFTER_S: Final = 600
 """A preemption is undone if a victim still runs this long after its decision and grace."""
 
@@ -139,7 +139,7 @@ def apply_settings(state: EngineState) -> None:
 
 
 def plan_preemptions(state: EngineState, event: str) -> None:
-    """Plan preemptions for preemptors that wait, and order those that are due."""
+    """Plan preemptions for waiting preemptors, and order the due ones."""
     part = preemption_state(state)
     if not (part.waiting or part.planned):
         return
@@ -320,7 +320,7 @@ def _still_runs(state: EngineState, victim: Victim) -> bool:
 
 
 def follow_preemptions(state: EngineState, event: str) -> None:
-    """Compare each preemption with what has happened: end it, undo it, or wait longer for its victims."""
+    """Follow each preemption after a batch: end it, undo it, or wait longer for its victims."""
     part = preemption_state(state)
     new: frozenset[str] = frozenset()
     if part.suspended:
@@ -334,7 +334,7 @@ def follow_preemptions(state: EngineState, event: str) -> None:
 
 
 def _free_suspended(state: EngineState) -> None:
-    """Block for the other victims alone where some of a preemptor's victims were suspended just now."""
+    """Block only for the other victims after some victims of a preemptor were suspended."""
     part = preemption_state(state)
     for one in list(part.planned.values()):
         new = [v.job for v in one.victims if v.job in part.suspended and part.suspended[v.job].returns < 0]
@@ -405,7 +405,7 @@ def _is_permitted(state: EngineState, one: PlannedPreemption) -> bool:
 
 
 def _keep_running_victims(state: EngineState, record: JobRecord, one: PlannedPreemption) -> None:
-    """Drop victims whose runs are over from a planned preemption; the preemptor keeps its place."""
+    """Drop victims from a planned preemption after their runs ended; the preemptor keeps its place."""
     _drop_blocks(state, one)
     blocks = block_rest(state.plan, record.slot, _runs(state, one), state.new_slot)
     victims = tuple(victim for victim in one.victims if _still_runs(state, victim))
@@ -413,7 +413,7 @@ def _keep_running_victims(state: EngineState, record: JobRecord, one: PlannedPre
 
 
 def _postpone(state: EngineState, record: JobRecord, one: PlannedPreemption, event: str) -> None:
-    """Move the start of a preemptor whose victims have not ended yet."""
+    """Move the start of a preemptor because victims still run."""
     plan, slot, start = state.plan, record.slot, state.now + _POSTPONED_BY_S
     _drop_blocks(state, one)
     runs = _runs(state, one)
@@ -448,7 +448,7 @@ def _undo(state: EngineState, one: PlannedPreemption, event: str, cause: Cause, 
 
 
 def _restore(state: EngineState, one: PlannedPreemption, event: str, words: str) -> None:
-    """Let the victims go on in the plan as before, and free what was blocked for them."""
+    """Let the victims go on in the plan as before, and free the blocks made for them."""
     preemption_state(state).planned.pop(one.preemptor)
     record = state.records.get(one.preemptor)
     if record is not None and record.slot >= 0:
@@ -475,7 +475,7 @@ def _extend_runs(state: EngineState, one: PlannedPreemption, event: str, words: 
         if record is None or not _still_runs(state, victim) or state.plan.state(record.slot) != FIXED:
             continue
         if state.plan.end(record.slot) != one.start:
-            continue  # the server described it anew
+            continue  # the server described it again
         end = max(victim.end, state.now + 1)
         state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
         heapq.heappush(state.ends, (end, record.slot, victim.job))
@@ -567,7 +567,7 @@ def forget_past(state: EngineState) -> None:
     part.refused = {job: at for job, at in part.refused.items() if at > oldest}
     given_up = state.now - state.settings.decision_expiry - _settings(state).grace - _GIVEN_UP_AFTER_S
     for job in [one for one in part.suspending if part.preempted.get(one, -1) < given_up]:
-        # The order cannot be carried out any more. A later suspension is that of an administrator.
+        # The order cannot be carried out any more. A later suspension is an administrator's.
         part.suspending.pop(job)
     if state.records and not state.arriving:  # after a restart, jobs may be gone without an event
         for job in {*part.suspending, *part.suspended, *part.checkpoints} - set(state.records):

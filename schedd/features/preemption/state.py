@@ -1,4 +1,4 @@
-"""What the engine knows of preemptions: those that are planned or under way, and past ones."""
+"""Preemptions in the engine's state: planned ones, running ones and past ones."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +31,7 @@ class Victim:
     """A run that ends, or is suspended, for a preemptor: the job, the start of the run, and the end that it
     had in the plan.
 
-    ``cpus`` are those that it holds. ``decision`` is the open decision; empty: none is open.
+    ``cpus``: its cores. ``decision`` is the open decision; empty: none is open.
     """
 
     job: str
@@ -70,9 +70,9 @@ class PlannedPreemption:
 class SuspendedRun:
     """A run that is suspended for a preemptor: the start of the run, and when it was suspended.
 
-    It has used ``ran`` seconds of its walltime. ``kept`` is the slot of the plan with what it keeps until it
-    goes on (-1: none). In the plan the slot of its job begins at ``returns``, when it is to go on (-1: no
-    time yet). ``decision`` is the open decision to resume it (empty: none), made at ``asked`` (-1: not yet).
+    It has used ``ran`` seconds of its walltime. ``kept`` is the slot of the plan with the resources that it
+    keeps until it goes on (-1: none). In the plan the slot of its job begins at ``returns`` (-1: no time
+    yet). ``decision`` is the open decision to resume it (empty: none), made at ``asked`` (-1: not yet).
     None is made before ``retry``.
     """
 
@@ -133,7 +133,7 @@ class PreemptionState:
     ordered: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
     """By job in ``preempted``: the start of the run that was ordered to end."""
     suspending: dict[str, str] = declared(_TEXTS, make=dict, carried=True, lasting=True)
-    """By job whose run was ordered to be suspended: its preemptor."""
+    """Preemptor by job, while the suspension of its run is ordered."""
     suspended: dict[str, SuspendedRun] = declared(
         _SUSPENDED, make=dict, carried=_without_places, lasting=_without_places
     )
@@ -169,7 +169,7 @@ class PublishedPreemptions:
     """Preemptions in a second of running, of the jobs that may be preempted; 0: unknown."""
 
     def risk(self, seconds: int) -> float:
-        """Return the probability that a run is preempted within so many seconds."""
+        """Return the probability that a run is preempted within this time."""
         return 1.0 - exp(-self.rate * max(0, seconds))
 
 

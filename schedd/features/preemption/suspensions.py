@@ -1,7 +1,8 @@
-"""Suspended runs: what they keep in the plan, when they go on, and the decisions to resume them.
+"""Suspended runs: the resources that they keep in the plan, their returns, and decisions to resume them.
 
-While a run is suspended, a slot of the component holds what it keeps. The slot of the job has all of its
-resources from the time at which it is to go on: the end of its preemptor, or as soon as they are free.
+While a run is suspended, a slot of the component holds the resources that it keeps. The job's own slot has
+all of its resources from its return on: from the end of its preemptor, or from the first time when they are
+free.
 """
 
 import heapq
@@ -41,7 +42,7 @@ _ASKED_EVERY_S: Final = 60
 _LATER_S: Final = 60
 """A run that cannot go on is tried again after this time."""
 _MOST_TIMES: Final = 200
-"""Ends of jobs at which it is checked whether a run can go on."""
+"""Number of ends of jobs that are tried for the return of a run."""
 _RESTRICTED: Final = "restrict_res_to_release_on_suspend"
 
 
@@ -108,7 +109,7 @@ def place_suspended(state: EngineState, event: str) -> frozenset[str]:
 
 
 def follow_suspensions(state: EngineState, new: frozenset[str], event: str) -> None:
-    """Follow changes of the plan with the returns of suspended runs, and resume those whose time has come.
+    """Follow changes of the plan with the returns of suspended runs, and resume the due ones.
 
     ``new`` are jobs that got their place in this batch, before the plan of their preemptors was final.
     """
@@ -188,8 +189,8 @@ def _earliest_return(state: EngineState, one: SuspendedRun, record: JobRecord, *
 
 
 def _preemptor_slots(state: EngineState) -> set[int]:
-    """Return the slots of the preemptors whose places in the plan are kept: those with victims, and those for
-    which a run is suspended that have not started yet.
+    """Return the slots of preemptors that keep their places in the plan: with planned victims, or with a
+    suspended run.
     """
     part = preemption_state(state)
     jobs = {*part.planned, *(one.preemptor for one in part.suspended.values())}
@@ -197,7 +198,9 @@ def _preemptor_slots(state: EngineState) -> set[int]:
 
 
 def _arrange(state: EngineState, one: SuspendedRun, record: JobRecord, moment: int, event: str) -> None:
-    """Plan that a run goes on at ``moment``, and until then what it keeps; displace planned jobs."""
+    """Plan the return of a run at ``moment``, and the resources that it keeps until then; displace planned
+    jobs.
+    """
     plan, slot, now, left = state.plan, record.slot, state.now, _seconds_left(one, record)
     if one.kept >= 0:
         state.drop_slot(one.kept)
