@@ -4,6 +4,8 @@ import faulthandler
 import fcntl
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
@@ -142,3 +144,20 @@ def workloads() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real logs in {folder} (set SCHEDD_WORKLOADS to their directory)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program's wheel, built once for all test processes of a run."""
+    pytest.importorskip("hatchling")
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "wheel"
+    folder.mkdir(exist_ok=True)
+    build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+    with (folder / "building").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several test processes one builds, the others wait
+        if not (made := sorted(folder.glob("*.whl"))):
+            subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True)
+            made = sorted(folder.glob("*.whl"))
+    (found,) = made
+    return found

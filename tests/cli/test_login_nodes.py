@@ -85,15 +85,6 @@ class TwoHosts:
         return done.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
-    build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, capture_output=True)
-    return next(folder.glob("*.whl"))
-
-
 @pytest.fixture
 def house(tmp_path: Path, wheel: Path) -> TwoHosts:
     if shutil.which("openssl") is None:

@@ -93,13 +93,9 @@ def test_a_checkout_has_its_migrations_in_sql() -> None:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """The files of a wheel, with one more migration."""
-    build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
-    pytest.importorskip("hatchling")
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run([sys.executable, "-c", build, str(folder)], cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
+    folder = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "installed")
     add_next_version(folder / "installed" / "schedd" / "store" / "migrations")
