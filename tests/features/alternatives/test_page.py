@@ -39,7 +39,8 @@ def test_an_operator_searches_plans_and_applies_an_alternative(
     window = open_window("operator")
     page = window.open_page("alternatives")
     expect(page.locator("main")).to_contain_text("No search since the daemon started")
-    seconds, found = 0.5, {}
+    seconds = 0.5
+    found: dict[str, Any] = {}
     while not found.get("plans"):
         page.get_by_label("Search time, s").fill(str(seconds))
         page.locator("#search-form").get_by_label("wait", exact=True).fill("1")
