@@ -101,22 +101,30 @@ def test_demo_takes_jobs_and_a_signal_ends_it_with_its_processes(
         assert len(parts) == (4 if several else 2), "the daemon, the adapters, and a federation of several"
     finally:
         process.send_signal(number)
-        out, err = process.communicate(timeout=WAIT)
-    assert (process.returncode, err) == (0, "")
+        out, err = _read_rest(process)
+    assert (process.wait(WAIT), err) == (0, "")
     _check_table(said + out)
     assert out.rstrip().endswith("Ended.")
     assert not any(Path(f"/proc/{part}").exists() for part in parts)
 
 
 def _read_until_start(process: subprocess.Popen[str]) -> str:
-    """The output up to the row of the first start of a job with a planned start."""
+    """The output up to the row of the first start."""
     assert process.stdout is not None
     said = ""
     for line in process.stdout:
         said += line
-        if re.search(r" started .*(on time|earlier|later)", line):
+        if " started " in line:
             break
     return said
+
+
+def _read_rest(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """The rest of the output, and all of the errors; ``communicate`` would lose what was read ahead."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdout, process.stderr:
+        return process.stdout.read(), process.stderr.read()
 
 
 def _check_logins(said: str, cluster: str) -> None:
