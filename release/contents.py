@@ -91,7 +91,7 @@ def _licence(dist: importlib.metadata.Distribution) -> str:
 
 
 def _chart_script(packages: Path) -> list[dict[str, object]]:
-    """Return BokehJS if the daemon's package is there; its version is that of the figures made for it."""
+    """Return BokehJS if the daemon's package is there. The figures name its version."""
     figures = packages / "schedd/dashboard/built/figures.json"
     if not figures.is_file():
         return []

@@ -102,13 +102,14 @@ class ParallelSearch:
         if self._stopped:  # between the last look and now
             return False
         self._run_together([search.search for search in searches])
-        reports = [search.improvement().report for search in searches]
-        self._tried += sum(report.tried for report in reports)
-        self._too_late += sum(report.too_late for report in reports)
-        best = min(range(len(searches)), key=lambda index: searches[index].cost)
-        self._accepted += reports[best].accepted
-        self._pulled_left += reports[best].pulled_left
-        self._best, self._why = searches[best], searches[best].reason
+        for search in searches:
+            search.finish()
+            self._tried += search.counts.tried
+            self._too_late += search.counts.too_late
+        self._best = min(searches, key=lambda search: search.cost)
+        self._accepted += self._best.counts.accepted
+        self._pulled_left += self._best.counts.pulled_left
+        self._why = self._best.end_reason
         return self._why in (SearchEndReason.MOVES, SearchEndReason.SECONDS)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.trials import TrialOutcome, TrialRound, Trials
 
-__all__ = ["Improvement", "PlanSearch"]
+__all__ = ["Improvement", "MoveCounts", "PlanSearch"]
 
 _SEED_MASK = (1 << 64) - 1
 
@@ -49,6 +50,15 @@ _FACTS_BATCH = 2000
 
 _PULL_LEFT_SEGMENTS = 300_000
 """Plan segments visited by pull-left after one accepted move; the next call continues there."""
+
+
+class MoveCounts(NamedTuple):
+    """Numbers of moves of a search, as in ``SearchReport``."""
+
+    tried: int
+    accepted: int
+    too_late: int
+    pulled_left: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +136,15 @@ class PlanSearch:
             self._why = self._search(begin)
         self._elapsed = perf_counter() - begin
 
+    def finish(self) -> None:
+        """Finish the move during which the search was stopped."""
+        for _ in self._steps:
+            pass
+        self._cost = self._current_cost()
+
     def improvement(self) -> Improvement:
-        """Return the result of the finished search; takes some milliseconds."""
-        self._finish()
+        """Return the result of the ended search; takes some milliseconds."""
+        self.finish()
         places = self._moved_places()
         return Improvement(places, self._make_report(len(places)))
 
@@ -139,23 +155,25 @@ class PlanSearch:
 
     @property
     def cost(self) -> float:
-        """Cost of the plan, relative to the plan before the search; exact once the search was finished by
-        ``improvement`` or ``branch``.
-        """
+        """Cost of the plan, relative to the plan before the search; exact after ``finish``."""
         return self._cost
 
     @property
-    def reason(self) -> SearchEndReason:
-        """Reason for which the search ended."""
+    def end_reason(self) -> SearchEndReason:
+        """Why the search ended."""
         return self._why
 
+    @property
+    def counts(self) -> MoveCounts:
+        """Numbers of moves up to now."""
+        return MoveCounts(self._tried, self._accepted, self._too_late, self._pulled_left)
+
     def branch(self, settings: SearchSettings) -> "PlanSearch":
-        """Return a search that goes on from this finished one, on a fork of its plan.
+        """Return a search that goes on from this one after its ``finish``, on a fork of its plan.
 
         ``settings`` bound the new search alone. Its report counts the moves of the new search, but has the
         gains and the moved jobs of both.
         """
-        self._finish()
         new = copy(self)
         new._restart(settings)  # noqa: SLF001 (it is of this class)
         return new
@@ -366,12 +384,6 @@ class PlanSearch:
         self._pulled_left += len(moves)
 
     # ---- the end --------------------------------------------------------------------------------
-
-    def _finish(self) -> None:
-        """Finish the move during which the search was stopped."""
-        for _ in self._steps:
-            pass
-        self._cost = self._current_cost()
 
     def _moved_places(self) -> tuple[Allocation, ...]:
         slots = np.array(sorted(self._touched), np.int64)

@@ -77,7 +77,7 @@ def gate_capacity(gate: str, node: Node) -> int:
 
 
 def gate_amount(gate: str, *, units: int, cpus: int, gpus: int, whole: bool) -> int:
-    """Return what a job to which a gate is closed needs of it for some units on one node.
+    """Return the amount of a gate that a job needs for ``units`` on one node, if the gate is closed to it.
 
     ``cpus`` and ``gpus`` are those of the units together; ``whole``: the job has the node to itself.
     """

@@ -4,20 +4,25 @@ import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-__all__ = ["DecisionOrder", "decision_order"]
+__all__ = ["DecisionOrder", "NumberedDecision", "decision_order"]
 
 _NUMBER: Final = re.compile(r"(\d{1,18})$")
 
 
-class _Decision(Protocol):
-    @property
-    def id(self) -> str: ...
+class NumberedDecision(Protocol):
+    """A decision with the facts that order it."""
 
     @property
-    def time(self) -> int: ...
+    def id(self) -> str:
+        """Its id, which ends with its number."""
 
     @property
-    def term(self) -> int: ...
+    def time(self) -> int:
+        """When it was made."""
+
+    @property
+    def term(self) -> int:
+        """Term of the daemon that made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class DecisionOrder:
         return self.number > other.number
 
 
-def decision_order(decision: _Decision) -> DecisionOrder:
+def decision_order(decision: NumberedDecision) -> DecisionOrder:
     """Return the position of a decision."""
     number = _NUMBER.search(decision.id)
     return DecisionOrder(decision.term, int(number[1]) if number is not None else 0, decision.time)

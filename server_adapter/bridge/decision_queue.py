@@ -6,31 +6,20 @@ The daemon delivers a decision again until its outcome has arrived, so each may 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
-from server_adapter.bridge.decision_order import decision_order
+from server_adapter.bridge.decision_order import NumberedDecision, decision_order
 
 __all__ = ["DecisionOutcomes", "DecisionQueue", "RecentKeys", "decision_key"]
 
 _MOST: Final = 10_000
 
 
-class _Decision(Protocol):
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def time(self) -> int: ...
-
-    @property
-    def term(self) -> int: ...
-
-
-_D = TypeVar("_D", bound=_Decision)
+_D = TypeVar("_D", bound=NumberedDecision)
 _T = TypeVar("_T")
 
 
-def decision_key(decision: _Decision) -> str:
+def decision_key(decision: NumberedDecision) -> str:
     """Return a key of the decision that stays unique if the daemon loses its state and reuses ids."""
     return f"{decision.id}@{decision.time}"
 
@@ -61,11 +50,11 @@ class DecisionOutcomes(Generic[_T]):
     def __init__(self) -> None:
         self._outcomes: RecentKeys[_T] = RecentKeys()
 
-    def find(self, decision: _Decision) -> _T | None:
+    def find(self, decision: NumberedDecision) -> _T | None:
         """Return the outcome of the decision; None if it was not carried out, or is long past."""
         return self._outcomes.get(decision_key(decision))
 
-    def record(self, decision: _Decision, outcome: _T) -> None:
+    def record(self, decision: NumberedDecision, outcome: _T) -> None:
         """Note the outcome of a decision."""
         self._outcomes.put(decision_key(decision), outcome)
 

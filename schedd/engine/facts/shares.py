@@ -71,7 +71,7 @@ def takes_for_shares(
 
 
 def with_gates(plan: Plan, take: Take, passes: frozenset[str], gates: Iterable[str]) -> Take:
-    """Return an allocation with what the job needs of these gates; ``passes`` are those open to it."""
+    """Return an allocation with the job's amounts of these gates; ``passes``: gates open to it."""
     amounts = list(take.amounts)
     if not amounts[SHARE]:
         return take  # a further unit on a node that the job has as a whole

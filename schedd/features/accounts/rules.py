@@ -231,7 +231,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
 
 
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
-    """Charge the use of a finished run, once. Time in which it was suspended costs nothing."""
+    """Charge the use of a finished run, once. Suspended time costs nothing."""
     book = account_book(state)
     account = book.accounts.get(find_account(state.site.part(AccountSettings), record.facts))
     book.release(record.id)

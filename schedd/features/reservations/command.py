@@ -141,7 +141,7 @@ def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
 
 
 def _describe_use(one: ReservationView) -> str:
-    """The reason, and who may use how much."""
+    """The reason, the kept amounts and the access list."""
     names = [*one.users, *one.groups, *one.accounts, *one.queues]
     if one.shorter:
         names.append(f"jobs up to {format_duration(one.shorter)}")
