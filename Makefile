@@ -61,7 +61,8 @@ test: $(PROGRAM) ## lint, then all tests but the long ones
 	@# A file's tests stay together: many share what is dear to start. Five workers for two cores: many tests wait.
 	$(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/research
 
-research: $(STAMP) ## the tests of benchmarks, experiments and simulated federations (research/)
+research: $(STAMP) ## list the stale pages of results; the tests of research/
+	$(VENV)/bin/python -m research stale
 	$(VENV)/bin/pytest -m "research and not soak" --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/research
 
 soak: $(STAMP) ## the long runs, the property tests with new examples, the kernels with their indices checked

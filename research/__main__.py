@@ -1,4 +1,6 @@
-"""``python -m research bench …``, ``… experiment …``, ``… lines``, ``… removal …`` and ``… streams …``."""
+"""``python -m research bench …``, ``… experiment …``, ``… lines``, ``… removal …``, ``… stale …`` and
+``… streams …``.
+"""
 
 import sys
 from collections.abc import Sequence
@@ -10,6 +12,7 @@ COMMANDS: Final = {
     "experiment": ("research.studies.command", "run a study of policies: a page, its figures and a picture"),
     "lines": ("research.code_size", "print the lines of the shipped code by folder, as a Markdown table"),
     "removal": ("research.removal", "delete each feature in a copy of the repository and check what remains"),
+    "stale": ("research.stale", "list the pages of results that the present sources did not make"),
     "streams": ("research.streams", "compare engines with restored ones in long random streams of events"),
 }
 """Module and summary of each command."""

@@ -1,6 +1,5 @@
 """The cells of an experiment: one replay each, described by plain values, so that equal ones run once."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, lru_cache
@@ -9,7 +8,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-import schedd
+from research.versions import version_of
 from schedd.engine.facts.slack import Slack
 from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.evaluate import parse_criteria
@@ -105,22 +104,14 @@ class Cell:
         return found
 
 
-_DECIDES: Final = ("engine", "model", "optimize", "plan", "policy", "replay", "wire")
-"""The layers on which a replay's result hangs."""
-
-
-_TELLS: Final = frozenset(
-    f"replay/{name}.py"
-    for name in (
-        "comparison", "plot", "report",
-    )
-)  # fmt: skip
+_TELLS: Final = ("schedd/replay/comparison.py", "schedd/replay/plot.py", "schedd/replay/report.py")
 """Sources that only say what to run, or tell what was found."""
 
 _SEARCH_ALONE: Final = (
-    "engine/plan_improvements.py", "engine/search_schedule.py", "optimize/", "plan/placement_choice.py",
-    "plan/kernels/moves.py", "plan/kernels/propose.py", "plan/latest_starts.py", "plan/rebase.py",
-    "plan/startable.py", "plan/trials.py", "replay/searches.py",
+    "schedd/engine/plan_improvements.py", "schedd/engine/search_schedule.py", "schedd/optimize/",
+    "schedd/plan/kernels/moves.py", "schedd/plan/kernels/propose.py", "schedd/plan/latest_starts.py",
+    "schedd/plan/placement_choice.py", "schedd/plan/rebase.py", "schedd/plan/startable.py",
+    "schedd/plan/trials.py", "schedd/replay/searches.py",
 )  # fmt: skip
 """Sources that a replay without a search, or a placement that values, never runs: rivals need not run again
 when a search gets better."""
@@ -128,20 +119,11 @@ when a search gets better."""
 
 @cache
 def code_version(*, search: bool = True) -> str:
-    """A hash over the sources on which results hang: what has the same was found by the same program.
+    """The version of the sources on which results hang: what has the same was found by the same program.
 
     Without ``search``, of those on which a replay without searches hangs.
     """
-    root = Path(schedd.__file__).parent
-    found = hashlib.sha256()
-    for layer in _DECIDES:
-        for path in sorted((root / layer).rglob("*.py")):
-            name = path.relative_to(root).as_posix()
-            if name not in _TELLS and (search or not name.startswith(_SEARCH_ALONE)):
-                found.update(name.encode())
-                found.update(path.read_bytes())
-    found.update(Path(__file__).read_bytes())
-    return found.hexdigest()[:12]
+    return version_of(__name__, (*_TELLS, *(() if search else _SEARCH_ALONE)))
 
 
 def run_cell(cell: Cell, logs: str) -> dict[str, Any]:

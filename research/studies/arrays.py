@@ -55,10 +55,10 @@ def run_arrays(
     ]
     todo += [("exact", 0, days, seed) for seed in range(1, times + 1)]
     options = [f"--repetitions {repetitions}"] if repetitions else []
-    results = Results.of(NAME, out, *options, quick=quick)
+    results = Results.of(NAME, ABOUT, out, *options, quick=quick)
     rows = sorted(at_once(_one, todo, workers), key=lambda row: (row["over"], row["order"], row["seed"]))
     figures = {"days": days, "repetitions": times, "results": rows}
-    results.write(figures, _page(rows, results.command, days, times), f"{len(rows)} runs")
+    results.write(figures, _page(rows, days, times), f"{len(rows)} runs")
 
 
 def _one(order: str, over: int, days: float, seed: int) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _one(order: str, over: int, days: float, seed: int) -> dict[str, Any]:
 # ---- the page --------------------------------------------------------------------------------------------
 
 
-def _page(rows: Sequence[Mapping[str, Any]], command: str, days: float, times: int) -> str:
+def _page(rows: Sequence[Mapping[str, Any]], days: float, times: int) -> str:
     bags, tasks = (mean(row[what] for row in rows) for what in ("bags", "tasks"))
     setup = (
         f"Four clusters of 300 processors, load 70 %, {days:g} days, {times} drawn workloads of {bags:,.0f} "
@@ -98,7 +98,7 @@ def _page(rows: Sequence[Mapping[str, Any]], command: str, days: float, times: i
         "| too long, % | order | response, s | slowdown | first to last end, s | stretch, % "
         "| on several clusters, % | stretch of these, % | longest response, s | utilisation, % |"
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", setup, "", differs, ""]
+    lines = [setup, "", differs, ""]
     lines += [head, f"|--:|---|{'--:|' * 8}"]
     cells = [(0, "exact"), *((over, order) for over in _OVER for order in _ORDERS)]
     for over, order in cells:

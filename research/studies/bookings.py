@@ -57,11 +57,11 @@ def run_bookings(
         raise TraceError(f"--repetitions {times}: at most {_WINDOWS}")
     todo = [(str(logs), window, quick, *run) for window in range(times) for run in _runs()]
     options = [f"--repetitions {repetitions}"] if repetitions else []
-    results = Results.of(NAME, out, *options, "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, *options, "--logs LOGS", quick=quick)
     rows = sorted(at_once(_one, todo, workers), key=_key)
     _picture(rows, results.picture)
     figures = {"days": DAYS, "repetitions": times, "results": rows}
-    results.write(figures, _page(rows, results.command, times, results.picture.name), f"{len(rows)} runs")
+    results.write(figures, _page(rows, times, results.picture.name), f"{len(rows)} runs")
 
 
 def _runs() -> list[tuple[int, bool, int, str, int, float | None]]:
@@ -110,7 +110,7 @@ def _jobs_of(path: Path) -> Sequence[TraceJob]:
 # ---- the page --------------------------------------------------------------------------------------------
 
 
-def _page(rows: Sequence[Row], command: str, times: int, picture: str) -> str:
+def _page(rows: Sequence[Row], times: int, picture: str) -> str:
     asked = [mean(row["asked"] for row in _of(rows, more=more, exact=True, flex=0)) for more in _MORE]
     about = (
         f"{times} windows of {DAYS} days, the first of {_WINDOWS} that lie evenly over the log, on {PROCS} "
@@ -134,7 +134,7 @@ def _page(rows: Sequence[Row], command: str, times: int, picture: str) -> str:
         "order *shuffle* is not offered; it does not say whether a longer interval grows at its end: here it "
         "does; a job whose deadline would lie at its submission (*p* = 0) is given *p* = 1."
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", about, "", differs, ""]
+    lines = [about, "", differs, ""]
     lines += [f"![What longer intervals add to the use of the machine]({picture})", ""]
     return "\n".join((*lines, *_fixed(rows), *_by_order(rows), *_frozen(rows), *_offers(rows), *_said(rows)))
 

@@ -37,7 +37,7 @@ def run_energy(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> No
     names = chosen(_LOGS, only, logs)
     if (missing := plot_support.missing_plot_library()) is not None:
         raise TraceError(missing)
-    results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     found: list[Saved] = []
     with Console(stderr=True).status("reading") as status:
         for name in names:
@@ -57,11 +57,11 @@ def run_energy(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> No
                 found.append(one)
                 status.update(f"{one.log}: {one.rule}")
     _picture(found, results.picture)
-    page = _page(found, results.command, results.picture.name)
+    page = _page(found, results.picture.name)
     results.write({"results": [one.as_row() for one in found]}, page, f"{len(found)} results")
 
 
-def _page(found: Sequence[Saved], command: str, picture: str) -> str:
+def _page(found: Sequence[Saved], picture: str) -> str:
     words = (
         f"Every node draws {WATTS:g} W idle, twice that with all cores busy, {OFF:g} W off. It is up {BOOT} "
         f"s after the order, and down after {STOP} s; meanwhile it draws as if idle. *Planned*: the "
@@ -76,7 +76,7 @@ def _page(found: Sequence[Saved], command: str, picture: str) -> str:
         *("log", "rule", "kWh", "saved %", "of idle %", "offs", "mean wait s", "longer s"),
         *("99 % wait s", "longest s", "broken"),
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", words, ""]
+    lines = [words, ""]
     lines += [f"| {' | '.join(columns)} |", "|---|---|" + "--:|" * (len(columns) - 2)]
     for at, one in enumerate(found):
         base = _base(found, one)

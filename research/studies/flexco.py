@@ -61,11 +61,11 @@ def run_flexco(
         for precision in _PRECISIONS
     ]
     options = [f"--repetitions {repetitions}"] if repetitions else []
-    results = Results.of(NAME, out, *options, "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, *options, "--logs LOGS", quick=quick)
     found = [row for done in at_once(_one, todo, workers) for row in done["rows"]]
     rows = sorted(found, key=lambda row: (row["outside"], row["precision"], row["seed"], _order(row["way"])))
     figures = {"days": days, "repetitions": times, "results": rows}
-    results.write(figures, _page(rows, results.command, days, times), f"{len(rows)} runs")
+    results.write(figures, _page(rows, days, times), f"{len(rows)} runs")
 
 
 def _order(way: str) -> int:
@@ -119,7 +119,7 @@ def _one(logs: str, days: float, outside: int, precision: int, seed: int) -> dic
 # ---- the page --------------------------------------------------------------------------------------------
 
 
-def _page(rows: Sequence[Mapping[str, Any]], command: str, days: float, times: int) -> str:
+def _page(rows: Sequence[Mapping[str, Any]], days: float, times: int) -> str:
     local = mean(row["local"]["jobs"] for row in rows)
     windows = "one window of each log"
     if times > 1:
@@ -145,7 +145,7 @@ def _page(rows: Sequence[Mapping[str, Any]], command: str, days: float, times: i
         "minute ahead, and bookings are a minute longer than their jobs, as in production. How its precision "
         "is meant it does not say: here what users ask for above the run time is less by 25 or 50 %."
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", about, "", differs, ""]
+    lines = [about, "", differs, ""]
     lines += _sources(rows)
     for outside in GROUPS:
         lines += _of_load([row for row in rows if row["outside"] == outside], outside)

@@ -24,7 +24,7 @@ _LOGS: Final = {"KTH-SP2-1996-2.swf.gz": (100, 1)}
 def run_front(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page and figures. Raises TraceError and OSError for logs that cannot be read, and NoPymoo."""
     names = chosen(_LOGS, only, logs)
-    results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     sizes, seconds, seeds = ((200,), (0.5,), 1) if quick else ((1_000, 5_000), (2.0, 8.0, 32.0), 3)
     found: list[Volume] = []
     with Console(stderr=True).status("reading") as status:
@@ -42,10 +42,10 @@ def run_front(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> Non
                         status.update(f"{one.log}, {one.jobs} jobs: {one.method}, {one.seconds:g} s")
                         found.append(one)
     figures = {"seeds": seeds, "results": [one.as_row() for one in found]}
-    results.write(figures, _page(found, results.command, seeds), f"{len(found)} results")
+    results.write(figures, _page(found, seeds), f"{len(found)} results")
 
 
-def _page(found: Sequence[Volume], command: str, seeds: int) -> str:
+def _page(found: Sequence[Volume], seeds: int) -> str:
     words = (
         "The hypervolume is the share of the box from nothing to 1.2 times the live plan's values that the "
         f"plans found dominate, and the live plan with them: median of the seeds ({seeds}), also as a "
@@ -64,7 +64,7 @@ def _page(found: Sequence[Volume], command: str, seeds: int) -> str:
         "plans",
         "all CPU s",
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", words, ""]
+    lines = [words, ""]
     lines += [f"| {' | '.join(columns)} |", "|---|--:|---|" + "--:|" * (len(columns) - 3)]
     for one in sorted(found, key=lambda v: (v.log, v.jobs, v.seconds, METHODS.index(v.method))):
         cells = (

@@ -68,10 +68,10 @@ def run_modes(
     ]
     options = [f"--jobs {jobs}"] if jobs else []
     options += [f"--repetitions {repetitions}"] if repetitions else []
-    results = Results.of(NAME, out, *options, quick=quick)
+    results = Results.of(NAME, ABOUT, out, *options, quick=quick)
     rows = sorted(at_once(_one, todo, workers), key=lambda row: (row["every"], row["setup"], row["seed"]))
     figures = {"jobs": many, "repetitions": times, "results": rows}
-    results.write(figures, _page(rows, results.command, many, times), f"{len(rows)} runs")
+    results.write(figures, _page(rows, many, times), f"{len(rows)} runs")
 
 
 def _one(name: str, every: float, jobs: int, seed: int) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _told(job: FieldJob) -> FieldJob:
 # ---- the page --------------------------------------------------------------------------------------------
 
 
-def _page(rows: Sequence[Mapping[str, Any]], command: str, jobs: int, times: int) -> str:
+def _page(rows: Sequence[Mapping[str, Any]], jobs: int, times: int) -> str:
     weights = ", ".join(f"{name} {weight:g}" for name, weight in _WEIGHTS.items())
     about = (
         f"Four streams of {jobs:,} jobs, one each 0 (all at once), 5, 10 or 15 s in the mean, {times} "
@@ -115,7 +115,7 @@ def _page(rows: Sequence[Mapping[str, Any]], command: str, jobs: int, times: int
         "heuristics), *full* works all out again every 300 s (its LS heuristics). Nothing is promised. "
         f"Weights: {weights}. A cycle is one call of a cluster's engine; its times are of the processor."
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", about, ""]
+    lines = [about, ""]
     head = (
         "| set-up | past deadline, % | by cluster 1 to 4, jobs | slowdown without deadline | cycles "
         "| mean of a cycle, ms | its p99, ms | planners in all, s |"

@@ -52,10 +52,10 @@ def run_offers(
         for way in _WAYS
     ]
     options = [f"--repetitions {repetitions}"] if repetitions else []
-    results = Results.of(NAME, out, *options, "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, *options, "--logs LOGS", quick=quick)
     rows = sorted(at_once(_one, todo, workers), key=lambda row: (row["schema"], row["way"], row["seed"]))
     figures = {"days": days, "repetitions": times, "results": rows}
-    results.write(figures, _page(rows, results.command, days, times), f"{len(rows)} runs")
+    results.write(figures, _page(rows, days, times), f"{len(rows)} runs")
 
 
 def _one(way: str, schema: Literal["relaxed", "tight"], logs: str, days: float, seed: int) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _one(way: str, schema: Literal["relaxed", "tight"], logs: str, days: float, 
 # ---- the page --------------------------------------------------------------------------------------------
 
 
-def _page(rows: Sequence[Mapping[str, Any]], command: str, days: float, times: int) -> str:
+def _page(rows: Sequence[Mapping[str, Any]], days: float, times: int) -> str:
     count = {kind: mean(row[kind]["jobs"] for row in rows) for kind in ("local", "bags")}
     tasks = mean(row["tasks"] for row in rows)
     about = (
@@ -99,7 +99,7 @@ def _page(rows: Sequence[Mapping[str, Any]], command: str, days: float, times: i
         "does not print of the balance by load is *power / (waiting jobs + 1)*; times are run times, known "
         "exactly, where the thesis does not say."
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", about, "", differs, ""]
+    lines = [about, "", differs, ""]
     lines += _sources()
     for schema in SCHEMAS:
         lines += _of_schema([row for row in rows if row["schema"] == schema], schema)

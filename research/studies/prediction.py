@@ -23,7 +23,7 @@ _QUICK: Final = 300
 def run_prediction(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page, figures and picture. Raises TraceError and OSError for logs that cannot be read."""
     names = chosen(LOGS, only, logs)
-    results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     found: list[Fared] = []
     usable = methods()
     for method in METHODS.keys() - set(usable):
@@ -37,11 +37,11 @@ def run_prediction(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -
                 status.update(f"{ready.prepared.name} {method}")
                 found.append(fared(ready.prepared.name, ready.prepared.jobs, method))
     _picture(found, results.picture)
-    page = _page(found, results.command, results.picture.name)
+    page = _page(found, results.picture.name)
     results.write({"results": [one.as_row() for one in found]}, page, f"{len(found)} results")
 
 
-def _page(found: Sequence[Fared], command: str, picture: str) -> str:
+def _page(found: Sequence[Fared], picture: str) -> str:
     words = (
         "`walltime` is what users asked for, `last two` the mean of the user's last two runs, `LightGBM` "
         "boosted trees (two models, calibrated, fitted anew after 1,000 ends to the latest 10,000), "
@@ -56,7 +56,7 @@ def _page(found: Sequence[Fared], command: str, picture: str) -> str:
         *("log", "method", "jobs", "mean error s", "median error s", "P50 covers %", "P90 covers %"),
         *("months %", "apart", "tenths of users %", "apart", "µs/job"),
     )
-    lines = ["# Experiment: prediction", "", ABOUT, "", "```", command, "```", "", words, ""]
+    lines = [words, ""]
     lines += [f"| {' | '.join(columns)} |", "|---|---|" + "--:|" * (len(columns) - 2)]
     for at, one in enumerate(found):
         log = one.log if not at or found[at - 1].log != one.log else ""

@@ -37,7 +37,7 @@ _QUICK: Final = 150
 def run_preemption(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
     """Write page and figures. Raises TraceError and OSError for logs that cannot be read."""
     names = chosen(_LOGS, only, logs)
-    results = Results.of(NAME, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
     jobs = _QUICK if quick else _JOBS
     found: list[PreemptionFigures] = []
     with Console(stderr=True).status("reading") as status:
@@ -66,10 +66,10 @@ def run_preemption(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -
         "seed": _SEED,
         "results": [one.as_row() for one in found],
     }
-    results.write(figures, _page(found, results.command, jobs), f"{len(found)} results")
+    results.write(figures, _page(found, jobs), f"{len(found)} results")
 
 
-def _page(found: Sequence[PreemptionFigures], command: str, jobs: int) -> str:
+def _page(found: Sequence[PreemptionFigures], jobs: int) -> str:
     words = (
         f"{jobs:,} jobs of each log from the end of its first third on, with users' estimates, on a machine "
         "of equal processors. A job is urgent by a random draw, whatever its size. *EASY*: urgent jobs go "
@@ -85,7 +85,7 @@ def _page(found: Sequence[PreemptionFigures], command: str, jobs: int) -> str:
         *("log", "rule", "urgent: mean", "95 %", "at once %", "others: mean", "95 %", "slowdown"),
         *("preempted runs", "lost core-hours", "broken promises"),
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", "", words, ""]
+    lines = [words, ""]
     lines += [f"| {' | '.join(columns)} |", "|---|---|" + "--:|" * (len(columns) - 2)]
     for at, one in enumerate(found):
         cells = (

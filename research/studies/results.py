@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from research.versions import version_of
 from schedd.replay.workload import TraceError
 
 __all__ = ["Results", "chosen", "present"]
@@ -32,28 +33,33 @@ def present(names: Collection[str], logs: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The files of a study's results in ``out``, and the ``command`` that makes them."""
+    """The files of a study's results in ``out``, with the ``command`` and the ``sources`` that make them."""
 
     out: Path
     stem: str
+    about: str
     command: str
+    sources: str
 
     @classmethod
-    def of(cls, name: str, out: Path, *options: str, quick: bool) -> "Results":
+    def of(cls, name: str, about: str, out: Path, *options: str, quick: bool) -> "Results":
         """``options`` are what the command has beside its name and ``--quick``. Makes the folder."""
         out.mkdir(parents=True, exist_ok=True)
         words = ("python -m research experiment", name, *(["--quick"] if quick else []), *options)
-        return cls(out, f"{name}-quick" if quick else name, " ".join(words))
+        stem = f"{name}-quick" if quick else name
+        return cls(out, stem, about, " ".join(words), version_of(f"research.studies.{name}"))
 
     @property
     def picture(self) -> Path:
         """Where the picture goes; the page names it without its folder."""
         return self.out / f"{self.stem}.png"
 
-    def write(self, figures: Mapping[str, Any], page: str, what: str) -> None:
-        """Write figures and page, and say so: ``what`` is in them."""
-        document = {"command": self.command, **figures}
+    def write(self, figures: Mapping[str, Any], body: str, what: str) -> None:
+        """Write the figures, and the page with its head; print where ``what`` is."""
+        document = {"command": self.command, "sources": self.sources, **figures}
         (self.out / f"{self.stem}.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        head = f"# Experiment: {self.stem}\n\n{self.about}\n\n```\n{self.command}\n```\n\n"
+        page = f"{head}Version of the sources: {self.sources}.\n\n{body}"
         (self.out / f"{self.stem}.md").write_text(page, encoding="utf-8")
         picture = ", .png" if self.picture.exists() else ""
         print(f"{what} in {self.out / self.stem}.md, .json{picture}")

@@ -82,11 +82,11 @@ def run_routing(
     options = [f"--only {part}" for part in only]
     options += [f"--jobs {jobs}"] if jobs else []
     options += [f"--repetitions {repetitions}"] if repetitions else []
-    results = Results.of(NAME, out, *options, "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, *options, "--logs LOGS", quick=quick)
     rows = list(at_once(_one, todo, workers))
     rows.sort(key=lambda row: json.dumps(row, sort_keys=True))
     figures = {"jobs": many, "repetitions": times, "results": rows}
-    results.write(figures, _page(rows, results.command, many, times), f"{len(rows)} runs")
+    results.write(figures, _page(rows, many, times), f"{len(rows)} runs")
 
 
 def _one(part: str, args: tuple[Any, ...]) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def _one(part: str, args: tuple[Any, ...]) -> dict[str, Any]:
 # ---- the page --------------------------------------------------------------------------------------------
 
 
-def _page(rows: Sequence[Mapping[str, Any]], command: str, jobs: int, times: int) -> str:
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", command, "```", ""]
+def _page(rows: Sequence[Mapping[str, Any]], jobs: int, times: int) -> str:
+    lines: list[str] = []
     of_paper = [row for row in rows if row["part"] == "paper"]
     of_logs = [row for row in rows if row["part"] == "logs"]
     if of_paper:

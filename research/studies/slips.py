@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -46,7 +45,7 @@ def run_slips(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> Non
     and ReplayDefectError.
     """
     names = chosen(_WINDOWS, only, logs)
-    results = Results.of(NAME, out, "--logs LOGS", quick=quick)
+    results = Results.of(NAME, ABOUT, out, "--logs LOGS", quick=quick)
     rows: list[dict[str, Any]] = []
     warm_up(search=True)
     with Console(stderr=True).status("reading") as status:
@@ -61,7 +60,7 @@ def run_slips(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> Non
                         rows.append(_run(ready.prepared, mode, hold))
     rows = _merged(results, rows)
     _draw(rows, results.picture)
-    results.write({"version": version("schedd"), "results": rows}, _page(rows, results), f"{len(rows)} runs")
+    results.write({"results": rows}, _page(rows, results.picture.name), f"{len(rows)} runs")
 
 
 def _run(prepared: Prepared, mode: str, hold: int) -> dict[str, Any]:
@@ -100,7 +99,7 @@ def _merged(results: Results, rows: Sequence[dict[str, Any]]) -> list[dict[str, 
     """Return the rows with those of other logs that this version wrote before."""
     path = results.out / f"{results.stem}.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    known = before.get("results", []) if before.get("version") == version("schedd") else []
+    known = before.get("results", []) if before.get("sources") == results.sources else []
     fresh = {row["log"] for row in rows}
     return sorted(
         [row for row in known if row["log"] not in fresh] + list(rows),
@@ -108,20 +107,19 @@ def _merged(results: Results, rows: Sequence[dict[str, Any]]) -> list[dict[str, 
     )
 
 
-def _page(rows: Sequence[dict[str, Any]], results: Results) -> str:
+def _page(rows: Sequence[dict[str, Any]], picture: str) -> str:
     columns = (
         *("log", "mode", "hold s", "published", "later in 1 min %", "in 5 min %", "in 10 min %"),
         *("mean delay s", "jobs with a first start that got later %"),
         *("mean wait s", "slowdown", "p99.9 s", "longest s"),
     )
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", results.command, "```", ""]
     words = (
-        f"Version {version('schedd')}; {_JOBS:,} jobs of each log. *Later*: share of published starts that a "
+        f"{_JOBS:,} jobs of each log. *Later*: share of published starts that a "
         "later one replaced within that time. *Mean delay*: of those within ten minutes. `search`: 200 "
         'moves every 300 s; `shortest`: `backfill = "shortest"`. Where nothing optimises the plan, no '
         "start gets later in a replay."
     )
-    lines += [
+    lines = [
         words,
         "",
         f"| {' | '.join(columns)} |",
@@ -143,7 +141,7 @@ def _page(rows: Sequence[dict[str, Any]], results: Results) -> str:
             f"{row['max_wait_s']:,}",
         )
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join((*lines, "", f"![Published starts that got later, by age]({results.picture.name})", ""))
+    return "\n".join((*lines, "", f"![Published starts that got later, by age]({picture})", ""))
 
 
 def _draw(rows: Sequence[dict[str, Any]], path: Path) -> None:

@@ -43,7 +43,7 @@ def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
         raise TraceError("--only: the experiment draws its jobs and has no logs")
     if (missing := plot_support.missing_plot_library()) is not None:
         raise TraceError(missing)
-    results = Results.of(NAME, out, quick=quick)
+    results = Results.of(NAME, ABOUT, out, quick=quick)
     jobs, tried, front_jobs, front_tried = (120, 12, 60, 60) if quick else (1_000, 24, 500, 300)
     sizes = ((120, 10),) if quick else _SIZES
     with Console(stderr=True).status("drawing jobs") as status:
@@ -77,8 +77,7 @@ def run_thesis(_: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
         "fronts": [{"workload": w, "live": live, "plans": plans} for w, live, plans in fronts],
     }
     _picture(fronts, results.picture)
-    lines = [f"# Experiment: {NAME}", "", ABOUT, "", "```", results.command, "```", ""]
-    lines += [*_words(jobs, tried), ""]
+    lines = [*_words(jobs, tried), ""]
     lines += [*_summary(tables), "", *_independent(alone), "", *_thrift(thrift), "", *_types(types), ""]
     lines += [*_front(fronts, front_jobs, front_tried, results.picture.name), ""]
     for one, found in tables:
