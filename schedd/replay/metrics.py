@@ -39,6 +39,7 @@ class Metrics:
     avg_bounded_slowdown_10s: float
     makespan_s: int
     utilisation: float
+    weighted_utilisation: float
     fairness_nuwt_stddev: float
 
 
@@ -58,13 +59,21 @@ class Series:
 
 
 def measure(
-    submit: ArrayLike, start: ArrayLike, end: ArrayLike, procs: ArrayLike, user: ArrayLike, capacity: int
+    submit: ArrayLike,
+    start: ArrayLike,
+    end: ArrayLike,
+    procs: ArrayLike,
+    user: ArrayLike,
+    capacity: int,
+    *,
+    weighted: tuple[ArrayLike, float] | None = None,
 ) -> Metrics:
     """The metrics of jobs given as arrays of one length, on a machine of `capacity` processors.
 
-    `submit`, `start` and `end` are integer seconds; `user` may hold names or numbers. Raises ValueError
-    for no jobs, and for a job that starts before its submission, does not end after its start, or has no
-    processors: such a schedule is no measurement but a defect.
+    `weighted` has the processors of each job and of the machine, each processor times the speed of its node;
+    without it all speeds are 1. `submit`, `start` and `end` are integer seconds; `user` may hold names or
+    numbers. Raises ValueError for no jobs, and for a job that starts before its submission, does not end
+    after its start, or has no processors: such a schedule is no measurement but a defect.
     """
     submitted, started, ended, width = (np.asarray(a, dtype=np.int64) for a in (submit, start, end, procs))
     owner = np.asarray(user)
@@ -82,6 +91,8 @@ def measure(
     response = ended - submitted
     makespan = int(ended.max() - submitted.min())
     area = width.astype(np.float64) * run
+    fast, fast_capacity = (width, float(capacity)) if weighted is None else weighted
+    fast_area = np.asarray(fast, dtype=np.float64) * run
     slowdown = response / np.maximum(run, _SLOWDOWN_FLOOR)
     return Metrics(
         avg_wait_s=float(wait.mean()),
@@ -94,6 +105,7 @@ def measure(
         avg_bounded_slowdown_10s=float(np.maximum(response / np.maximum(run, _BOUND), 1.0).mean()),
         makespan_s=makespan,
         utilisation=float(area.sum() / (float(capacity) * makespan)),
+        weighted_utilisation=float(fast_area.sum() / (fast_capacity * makespan)),
         fairness_nuwt_stddev=float(_normalised_waits(wait, area, owner).std()),
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from schedd.dialect import KILLED
 from schedd.engine import Engine, EngineSettings, EngineState, SearchHistory
@@ -62,8 +63,9 @@ class Schedule:
     """Start and end of each selected job in the log's seconds, and engine statistics.
 
     ``estimated_starts`` is the start estimate of each job at arrival, or -1; ``killed`` marks jobs that ended
-    with a node; ``where`` are the nodes of each job; ``power`` is the energy use, if simulated. A preempted
-    job counts with its last run; ``preempted_runs`` lost ``lost_core_s`` core-seconds of work.
+    with a node; ``where`` are the nodes of each job, ``weighted_procs`` its processors, each times the speed
+    of its node; ``power`` is the energy use, if simulated. A preempted job counts with its last run;
+    ``preempted_runs`` lost ``lost_core_s`` core-seconds of work.
     """
 
     start: Ints
@@ -71,6 +73,7 @@ class Schedule:
     estimated_starts: Ints
     killed: Ints
     where: tuple[tuple[str, ...], ...]
+    weighted_procs: NDArray[np.float64]
     events: int
     promise_breaches: int
     plan: TimedPlan | None
@@ -151,6 +154,7 @@ class Simulation:
         self._searches: PlanImprover | None = improver
         self._chains = JobDependencies(prepared.jobs)
         self._where: list[tuple[str, ...]] = [()] * len(self._jobs)
+        self._weighted_procs = np.zeros(len(self._jobs))
         if searching is not None:
             self._searches = PeriodicSearches(searching.search, SearchHistory(whole=first, tried=first))
         check_outages(outages, len(prepared.site.nodes))
@@ -229,6 +233,7 @@ class Simulation:
             estimated_starts=np.where(self._estimated < 0, -1, self._estimated - self._offset),
             killed=self._killed,
             where=tuple(self._where),
+            weighted_procs=self._weighted_procs,
             events=self._events,
             promise_breaches=self._engine.state.breaches + self._late,
             plan=self._plan,
@@ -383,6 +388,8 @@ class Simulation:
             began = t + (self._power.start_job(decision.shares, t) if self._power is not None else 0)
             self._start[job] = began
             self._where[job] = tuple(dict.fromkeys(share.node for share in decision.shares))
+            speeds = self._prepared.site.speeds
+            self._weighted_procs[job] = sum(share.cpus * speeds[share.node] for share in decision.shares)
             runs = int(self._preempted[job])
             if self._teller is not None and not runs:
                 self._teller.started(job, t, self._speed(decision.shares))

@@ -52,7 +52,13 @@ def test_bounded_slowdown_spares_short_jobs_and_is_at_least_unity() -> None:
 def test_utilisation_is_work_over_capacity() -> None:
     found = measure(**HAND)
     assert found.makespan_s == 104
-    assert found.utilisation == pytest.approx(226 / (4 * 104))
+    assert found.utilisation == found.weighted_utilisation == pytest.approx(226 / (4 * 104))
+
+
+def test_weighted_utilisation_counts_each_processor_by_its_speed() -> None:
+    # Two processors of speed 3, two of speed 1. Job 1 has the fast ones, job 2 the slow ones, job 3 all.
+    found = measure(**HAND, weighted=([6, 2, 8], 8))
+    assert found.weighted_utilisation == pytest.approx((600 + 10 + 32) / (8 * 104))
 
 
 def test_fairness_is_the_user_spread_in_wait_per_work() -> None:

@@ -37,7 +37,7 @@ def test_results_are_kept_cell_by_cell_and_count_for_this_program_alone(
     assert results().missing() == [cells[0], *cells[2:]]
     assert [each.row for each in results().found()] == [ROWS[1]]
     code_version.cache_clear()
-    monkeypatch.setattr(cells_module, "_DECIDES", ("wire",))
+    monkeypatch.setattr(cells_module, "_TELLS", ("schedd/wire/",))
     assert results().missing() == list(cells)
     code_version.cache_clear()
 
