@@ -23,7 +23,7 @@ from schedd.replay.trace_reader import read_traces
 from schedd.replay.wait_bound import mean_wait_bound
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 
-__all__ = ["Cell", "Part", "Search", "Workload", "busiest", "code_version", "run_cell"]
+__all__ = ["Cell", "Part", "Search", "Workload", "busiest", "code_version", "prepared_workload", "run_cell"]
 
 Part = Literal["whole", "first third", "rest", "busiest"]
 
@@ -131,7 +131,7 @@ def run_cell(cell: Cell, logs: str) -> dict[str, Any]:
 
     Raises TraceError, OSError, Defect.
     """
-    prepared = _prepared(cell.workload, logs)
+    prepared = prepared_workload(cell.workload, logs)
     searching = None
     if cell.search is not None:
         how: dict[str, Any] = {"weights": parse_criteria(cell.search.weights)} if cell.search.weights else {}
@@ -163,7 +163,8 @@ def _trace(path: Path) -> Trace:
 
 
 @lru_cache(maxsize=2)
-def _prepared(workload: Workload, logs: str) -> Prepared:
+def prepared_workload(workload: Workload, logs: str) -> Prepared:
+    """Return the jobs of a workload on its machine. Raises TraceError and OSError."""
     if workload.every_s:
         trace, site = stream(
             workload.jobs or 3000, workload.every_s, workload.stream_seed, paced=workload.paced
@@ -183,7 +184,7 @@ def _prepared(workload: Workload, logs: str) -> Prepared:
 
 @lru_cache(maxsize=2)
 def _bound(workload: Workload, logs: str) -> float:
-    prepared = _prepared(workload, logs)
+    prepared = prepared_workload(workload, logs)
     jobs = prepared.jobs
     return mean_wait_bound(
         [job.submit for job in jobs],

@@ -11,7 +11,7 @@ from schedd.replay.comparison import GROUPS
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searches import SEARCH_POLICY
 
-__all__ = ["EXPERIMENTS", "Experiment", "Figure", "of_part", "quick"]
+__all__ = ["EXPERIMENTS", "WINDOWS", "Experiment", "Figure", "of_part", "quick"]
 
 Figure = Literal[
     "wait", "slowdown", "p999", "longest", "held", "late", "tardiness", "utilisation", "fairness", "killed"
@@ -111,7 +111,7 @@ def _users_estimates() -> Experiment:
 
 
 _WINDOW: Final = 10_000
-_WINDOWS: Final = (
+WINDOWS: Final = (
     (_KTH, (10_000,)),
     (_CTC, (30_000, 40_000, 50_000, 60_000)),
     (_SDSC, (20_000, 30_000, 40_000)),
@@ -124,7 +124,7 @@ _WINDOWS: Final = (
 def _windows() -> Experiment:
     cells: list[Cell] = []
     shortest: list[Cell] = []
-    for log, begins in _WINDOWS:
+    for log, begins in WINDOWS:
         for skip in begins:
             window = replace(log, estimates="user", skip=skip, jobs=_WINDOW)
             cells += [*_rivals(window, ("easy",)), *_searches(window, _DEFAULT, (1,))]

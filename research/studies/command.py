@@ -23,6 +23,7 @@ from research.studies import modes as experiment_modes
 from research.studies import offers as experiment_offers
 from research.studies import prediction as experiment_prediction
 from research.studies import preemption as experiment_preemption
+from research.studies import repair_order as experiment_repair_order
 from research.studies import routing as experiment_routing
 from research.studies import slips as experiment_slips
 from research.studies import thesis as experiment_thesis
@@ -41,6 +42,7 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_thesis.NAME: (experiment_thesis.ABOUT, experiment_thesis.run_thesis),
     experiment_preemption.NAME: (experiment_preemption.ABOUT, experiment_preemption.run_preemption),
     experiment_prediction.NAME: (experiment_prediction.ABOUT, experiment_prediction.run_prediction),
+    experiment_repair_order.NAME: (experiment_repair_order.ABOUT, experiment_repair_order.run_repair_order),
     experiment_slips.NAME: (experiment_slips.ABOUT, experiment_slips.run_slips),
     experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
     experiment_modes.NAME: (experiment_modes.ABOUT, experiment_modes.run_modes),

@@ -16,7 +16,7 @@ from research.experiments.cells import (
     _TELLS,
     Cell,
     Workload,
-    _prepared,
+    prepared_workload,
     busiest,
     code_version,
     run_cell,
@@ -48,7 +48,7 @@ def test_a_cell_gives_the_row_of_its_replay_and_the_bound(logs: Path) -> None:
 def test_parts_of_a_log_are_its_first_third_and_the_rest(logs: Path) -> None:
     def ids(part: str) -> list[object]:
         experiment = of_part(small(), part)  # type: ignore[arg-type]
-        return [job.id for job in _prepared(experiment.cells[0].workload, str(logs)).jobs]
+        return [job.id for job in prepared_workload(experiment.cells[0].workload, str(logs)).jobs]
 
     assert ids("whole") == list(range(1, 91))
     assert ids("first third") == list(range(1, 31))
@@ -62,7 +62,7 @@ def test_parts_of_a_log_are_its_first_third_and_the_rest(logs: Path) -> None:
 
 def test_estimates_are_blurred_by_a_factor_but_never_above_the_users(logs: Path) -> None:
     def estimates(name: str) -> np.ndarray:
-        jobs = _prepared(replace(SMALL, estimates=name), str(logs)).jobs
+        jobs = prepared_workload(replace(SMALL, estimates=name), str(logs)).jobs
         return np.array([job.estimate / job.run for job in jobs])
 
     assert (estimates("exact") == 1).all()
@@ -79,9 +79,9 @@ def test_requirements_can_be_left_out(tmp_path: Path) -> None:
     fields = "1 0 -1 10 4 -1 -1 4 20 -1 1 1 1 1 1 1 -1 -1 {} q"
     (tmp_path / "n.swf").write_text(f"; MaxProcs: 16\n{fields} 1:ppn=4:b\n")
     workload = Workload(log="n.swf", machines="m.machines")
-    bare = _prepared(replace(workload, requirements=False), str(tmp_path))
+    bare = prepared_workload(replace(workload, requirements=False), str(tmp_path))
     assert bare.requests[0].resources == {"procs": "4"}
-    assert _prepared(workload, str(tmp_path)).requests[0].resources["nodes"] == "1:ppn=4:b"
+    assert prepared_workload(workload, str(tmp_path)).requests[0].resources["nodes"] == "1:ppn=4:b"
 
 
 def test_streams_are_what_they_say() -> None:

@@ -10,7 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from research.experiments import cells as cells_module
 from research.experiments.cells import (
     Cell,
-    _prepared,
+    prepared_workload,
     code_version,
 )
 from research.experiments.named import EXPERIMENTS, Experiment
@@ -152,9 +152,9 @@ def test_the_windows_are_eighteen_beyond_the_first_thirds_and_none_overlaps_anot
 
 
 def test_a_window_begins_behind_the_jobs_that_it_passes_over(logs: Path) -> None:
-    whole = _prepared(SMALL, str(logs)).jobs
-    assert _prepared(replace(SMALL, skip=20, jobs=30), str(logs)).jobs == whole[20:50]
-    assert _prepared(replace(SMALL, part="rest", skip=10), str(logs)).jobs == whole[40:]
+    whole = prepared_workload(SMALL, str(logs)).jobs
+    assert prepared_workload(replace(SMALL, skip=20, jobs=30), str(logs)).jobs == whole[20:50]
+    assert prepared_workload(replace(SMALL, part="rest", skip=10), str(logs)).jobs == whole[40:]
 
 
 def test_results_from_before_there_were_windows_still_count() -> None:
