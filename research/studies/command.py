@@ -17,6 +17,7 @@ from research.experiments.results import Results
 from research.studies import arrays as experiment_arrays
 from research.studies import bookings as experiment_bookings
 from research.studies import energy as experiment_energy
+from research.studies import fairness as experiment_fairness
 from research.studies import flexco as experiment_flexco
 from research.studies import front as experiment_front
 from research.studies import modes as experiment_modes
@@ -42,6 +43,7 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_thesis.NAME: (experiment_thesis.ABOUT, experiment_thesis.run_thesis),
     experiment_preemption.NAME: (experiment_preemption.ABOUT, experiment_preemption.run_preemption),
     experiment_prediction.NAME: (experiment_prediction.ABOUT, experiment_prediction.run_prediction),
+    experiment_fairness.NAME: (experiment_fairness.ABOUT, experiment_fairness.run_fairness),
     experiment_repair_order.NAME: (experiment_repair_order.ABOUT, experiment_repair_order.run_repair_order),
     experiment_slips.NAME: (experiment_slips.ABOUT, experiment_slips.run_slips),
     experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
