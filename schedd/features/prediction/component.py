@@ -13,6 +13,7 @@ from schedd.features.prediction.rules import (
     review_predictions,
     update_prediction,
 )
+from schedd.features.prediction.speed_note import describe_speed
 from schedd.features.prediction.state import (
     PredictionState,
     first_estimates,
@@ -36,6 +37,7 @@ COMPONENT: Final = Component(
     batch_ended=close_batch,
     run_time_predictions=run_time_predictions,
     forecast_rounds=forecast_rounds,
+    notes=describe_speed,
     first_estimates=first_estimates,
     alerts={
         "expected": AlertKind(

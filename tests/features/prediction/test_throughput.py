@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from schedd.dialect.throughput import Work
+from schedd.engine.show.job_view import job_view
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.features.prediction.state import run_time_predictions
 from schedd.features.prediction.throughput import (
@@ -136,7 +138,7 @@ def learn_on_fast_node(**site: Any) -> Site:
     return cluster
 
 
-@pytest.mark.parametrize("slow", [0.25, 0.5, 1.0])
+@pytest.mark.parametrize("slow", [0.25, 0.5, 1.0, 4.0])
 def test_prediction_from_similar_jobs_follows_the_speed_of_the_planned_nodes(slow: float) -> None:
     site = learn_on_fast_node(speeds={"epyc": 2.0, "old": slow})
     now = site.server.now
@@ -159,6 +161,19 @@ def test_prediction_from_similar_jobs_follows_the_speed_of_the_planned_nodes(slo
         at_submission = source(job)
         assert at_submission is not None
         assert at_submission.p50 == pytest.approx(found.predictions[job].p50, rel=0.02)
+
+
+def test_a_job_on_nodes_of_another_speed_says_what_is_scaled() -> None:
+    site = Site(speeds={"epyc": 4.0, "n2": 1.0})
+    for name, node in (("1", "epyc"), ("2", "epyc"), ("3", "old")):
+        site.submit(name, f"1:{node}:ppn=4", 600)
+    site.submit("4", "2:ppn=4", 600)
+    published = publish_snapshot(site.engine.state)
+    found = {name: job_view(published, name) for name in "1234"}
+    words = "on nodes of speed 4: run times are predicted for it; the walltime is not scaled"
+    assert {name: view is not None and words in view.notes for name, view in found.items()} == {
+        "1": True, "2": True, "3": False, "4": False,
+    }  # fmt: skip
 
 
 def test_without_speeds_predictions_are_those_of_similar_jobs() -> None:

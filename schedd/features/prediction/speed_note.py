@@ -1,0 +1,29 @@
+"""Remark on the speed of a job's nodes: the predicted run time follows it, the walltime does not."""
+
+from collections.abc import Sequence
+
+from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.show.job_view import job_shares
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.policy.site import SitePolicy
+
+__all__ = ["describe_speed"]
+
+
+def describe_speed(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
+    """Return the remark on a planned or running job; nothing if its slowest node has speed 1, or if its run
+    time is not predicted.
+    """
+    placed = record.slot >= 0 and (record.phase is Phase.RUNNING or published.starts[record.slot] >= 0)
+    if not placed or not published.settings.predicts(record.facts.queue):
+        return ()
+    site = SitePolicy(speeds=published.settings.site.get("speeds") or {})
+    nodes = [
+        published.nodes[share.node]
+        for share in job_shares(published, record)
+        if share.node in published.nodes
+    ]
+    speed = min((site.speed(node.name, node.properties, node.speed) for node in nodes), default=1.0)
+    if speed == 1.0:
+        return ()
+    return (f"on nodes of speed {speed:g}: run times are predicted for it; the walltime is not scaled",)
