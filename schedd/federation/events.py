@@ -156,8 +156,9 @@ class BookingSubmitted(SubmissionEvent):
     """The owner requests ``resources`` for ``duration`` seconds between ``ready`` and ``deadline``, under
     this ``name``.
 
-    The start may move within that window until ``freeze`` percent of the wait have passed. ``users`` are the
-    user names by cluster from the owner's ID token.
+    The start may move within that window until ``freeze`` percent of the wait have passed. With ``by_speed``
+    the duration is that at a cluster of speed 1. ``users`` are the user names by cluster from the owner's ID
+    token.
     """
 
     name: str
@@ -167,6 +168,7 @@ class BookingSubmitted(SubmissionEvent):
     deadline: int
     freeze: int = 50
     account: str = ""
+    by_speed: bool = False
     users: Mapping[str, str] | None = None
     type: Literal["booking_submitted"] = "booking_submitted"
 
@@ -206,7 +208,7 @@ class ClusterChosen(AttemptEvent):
     """The item is to be submitted at ``cluster``, in the name of ``user``. A job with another attempt moves.
 
     ``start`` and ``end`` are the plan's offer; None if it had none. An unconfirmed booking expires at
-    ``until``.
+    ``until``; ``duration`` is its length at the cluster, 0 as requested.
     """
 
     cluster: str
@@ -215,6 +217,7 @@ class ClusterChosen(AttemptEvent):
     end: int | None
     why: str
     until: int = 0
+    duration: int = 0
     type: Literal["cluster_chosen"] = "cluster_chosen"
 
 

@@ -145,6 +145,8 @@ def test_users_list_own_bookings_and_admins_list_all(harness: BookingHarness, an
         ({"deadline": T + 9_000, "start": T + 50}, "body"),
         ({}, "body"),
         ({"deadline": T + 500}, "body.deadline"),
+        ({"start": T + 50, "by_speed": True}, "body"),
+        ({"deadline": T + 500, "by_speed": True}, "body.deadline"),
         ({"start": T - 100}, "body.start"),
         ({"deadline": T + 9_000, "duration": 5}, "body.duration"),
         ({"deadline": T + 9_000, "request": "nodes=x:ppn=y"}, "body"),

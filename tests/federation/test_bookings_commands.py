@@ -181,6 +181,7 @@ def test_command_submits_a_job_into_a_booking(harness: BookingHarness, run: Run,
         ),
         (("--federation", "add", "x", "-l", "nodes=1:ppn=x", "--for", "1h", "--at", "+1h"), 2, "ppn=x"),
         (("--federation", "add", "x", *WHOLE, "--at", "+1h", "--only", "z"), 2, "no cluster z"),
+        (("--federation", "add", "x", *WHOLE, "--at", "+1h", "--by-speed"), 2, "by_speed needs a window"),
         (
             ("--federation", "add", "x", *WHOLE, "--at", "+1h", "--owner", "bob@org"),
             5,

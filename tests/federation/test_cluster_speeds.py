@@ -12,12 +12,23 @@ from hypothesis import strategies as st
 
 from schedd.dialect import format_walltime, parse_walltime
 from schedd.federation.api import app
+from schedd.federation.api.booking_rows import counter_offers
 from schedd.federation.api.requests import FederatedWhatIf
+from schedd.federation.bookings.bookings import FederationBooking
+from schedd.federation.bookings.decisions import (
+    ClusterReadiness,
+    FederationBookingRules,
+    WindowOffer,
+    next_attempt,
+    pending_calls,
+)
 from schedd.federation.cluster_speed import scale_resources, scale_seconds
-from schedd.federation.events import BagSpecification
+from schedd.federation.events import BagSpecification, BookingSubmitted
 from schedd.federation.routing.jobs import PlanQuestion
+from schedd.federation.routing.policies import RoutingCandidate
 from schedd.federation.workers.bag_offers import collect_offers
 from schedd.federation.workers.cluster_worker import ClusterWorker
+from tests.engine.cluster import T
 from tests.federation.simulated_federation import SimulatedFederation
 
 SPEEDS = dict(zip("abcdefg", (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 4.0), strict=True))
@@ -153,5 +164,51 @@ def test_jobs_are_routed_by_their_ends_and_get_the_walltime_that_their_cluster_n
         for name, walltime in (("a", 200), ("b", 25)):
             (job,) = simulation.clusters[name].server.jobs.values()
             assert parse_walltime(job.resources["walltime"]) == walltime
+    finally:
+        simulation.close()
+
+
+@given(st.integers(1, 10**6), st.sampled_from([n / 20 for n in range(5, 81)]), st.booleans())
+def test_bookings_by_speed_last_as_long_as_their_work_takes(
+    duration: int, speed: float, by_speed: bool
+) -> None:
+    submitted = BookingSubmitted(
+        job="1",
+        time=T,
+        owner="ann@org",
+        name="x",
+        resources={},
+        duration=duration,
+        by_speed=by_speed,
+        ready=T,
+        deadline=T + 10**8,
+    )
+    booking, rules = FederationBooking.create(submitted), FederationBookingRules()
+    candidate = RoutingCandidate(cluster="a", user="ann", start=T, end=T + 1)
+    places = {"a": ClusterReadiness(user="ann", speed=speed)}
+    chosen = next_attempt(booking, rules, places, {"a": WindowOffer(T, candidate)}, T)
+    assert chosen is not None
+    (call,) = pending_calls(booking.apply(chosen), rules)
+    assert call.body is not None
+    assert call.body["duration"] == (seconds_at(duration, speed) if by_speed else duration)
+
+
+def test_a_booking_by_speed_goes_where_its_window_suffices(tmp_path: Path) -> None:
+    simulation = SimulatedFederation(tmp_path, names="ab", speeds={"a": 0.5, "b": 4.0})
+    try:
+        simulation.busy("b", 2, 300)
+        fits_only_fast = simulation.book("fast", (0, 500), duration=400, by_speed=True)
+        same_length = simulation.book("person", (0, 500), duration=400)
+        simulation.go(3)
+        assert simulation.booked() == {fits_only_fast: [("b", 300)], same_length: [("a", 1)]}
+        refused = simulation.book("none", (0, 250), duration=400, by_speed=True, clusters=("b",))
+        simulation.go(3)
+        one = simulation.booking(refused)
+        assert one.over == "refused"
+        offers = counter_offers(one)
+        assert {offer.end - offer.start for offer in offers} == {100}
+        simulation.federation.booking_operations.accept(refused, "ann@org", "b", offers[0].start)
+        simulation.go(3)
+        assert simulation.booked()[refused] == [("b", offers[0].start - T)]
     finally:
         simulation.close()

@@ -69,6 +69,11 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         default="",
         help="with --federation: clusters to choose from (default: all)",
     )
+    add(
+        "--by-speed",
+        action="store_true",
+        help="with --federation: LENGTH is for speed 1; each cluster divides it by its own",
+    )
     for act, about in (
         ("show", "show a booking and its moves"),
         ("freeze", "fix its place in the plan"),
@@ -156,6 +161,8 @@ def _booking_terms(args: argparse.Namespace, now: int) -> dict[str, Any]:
         raise ClientError("say when: --at, or --by (and --after)")
     if args.only and not args.federation:
         raise ClientError("--only is for bookings of a federation: say --federation, too")
+    if args.by_speed and not args.federation:
+        raise ClientError("--by-speed is for bookings of a federation: say --federation, too")
     more = {"freeze": args.freeze, "account": args.account or None, "owner": args.owner or None}
     return body | {name: value for name, value in more.items() if value is not None}
 

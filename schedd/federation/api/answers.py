@@ -534,7 +534,9 @@ class CounterOfferView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederatedBookingView:
-    """A booking of the federation. ``away`` is the reason why its cluster does not answer."""
+    """A booking of the federation. ``away`` is the reason why its cluster does not answer. ``duration`` is
+    that at its cluster; with ``by_speed``, before it has one, that at a cluster of speed 1.
+    """
 
     id: str
     name: str
@@ -545,6 +547,7 @@ class FederatedBookingView:
     resources: Mapping[str, str]
     cpus: int | None
     duration: int
+    by_speed: bool
     ready: int
     deadline: int
     start: int | None

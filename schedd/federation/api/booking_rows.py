@@ -10,7 +10,7 @@ from schedd.federation.api.answers import (
     FederatedBookingMove,
     FederatedBookingView,
 )
-from schedd.federation.bookings.bookings import FederationBooking
+from schedd.federation.bookings.bookings import BookingAttempt, FederationBooking
 from schedd.federation.state.federation_state import FederationState
 from schedd.policy.bookings import Window, nearest, stretch
 
@@ -35,16 +35,20 @@ def counter_offers(booking: FederationBooking) -> tuple[CounterOffer, ...]:
     """What all clusters that declined offered last, the nearest first. Empty while it is not refused."""
     if booking.over != "refused":
         return ()
-    window = Window(
-        booking.submitted, booking.ready, booking.deadline, booking.duration, booking.cpus, booking.name
-    )
-    latest = {one.cluster: one.options for one in booking.attempts if one.phase == "refused"}
+    latest = {one.cluster: one for one in booking.attempts if one.phase == "refused"}
     found = (
-        CounterOffer(cluster, one.start, one.end, round(stretch(window, one.start), 4))
-        for cluster in sorted(latest)
-        for one in latest[cluster]
+        CounterOffer(cluster, one.start, one.end, round(stretch(_window(booking, attempt), one.start), 4))
+        for cluster, attempt in sorted(latest.items())
+        for one in attempt.options
     )
     return nearest(found, _MAX_OPTIONS)
+
+
+def _window(booking: FederationBooking, attempt: BookingAttempt) -> Window:
+    """The window that was asked for, with the booking's length at the attempt's cluster."""
+    return Window(
+        booking.submitted, booking.ready, booking.deadline, attempt.duration, booking.cpus, booking.name
+    )
 
 
 def jobs_by_booking(federation: FederationState, bookings: Iterable[str]) -> dict[str, list[str]]:
@@ -66,7 +70,8 @@ def booking_row(
     seen = federation.clusters.get(cluster)
     away = seen.away if seen is not None and not one.over else ""
     live = one.placed is not None and not one.over
-    spare = one.deadline - max(one.ready, federation.now) - one.duration
+    duration = attempt.duration if attempt is not None and shown else one.duration
+    spare = one.deadline - max(one.ready, federation.now) - duration
     return FederatedBookingView(
         id=one.id,
         name=one.name,
@@ -76,11 +81,12 @@ def booking_row(
         away=away,
         resources=dict(one.resources),
         cpus=one.cpus or None,
-        duration=one.duration,
+        duration=duration,
+        by_speed=one.by_speed,
         ready=one.ready,
         deadline=one.deadline,
         start=one.start,
-        end=one.start + one.duration if one.start is not None else None,
+        end=one.start + duration if one.start is not None else None,
         spare=(max(0, spare) if one.phase == "flexible" else 0) if live else None,
         freezes=one.freezes if live else None,
         clusters=list(one.clusters),

@@ -21,6 +21,7 @@ from schedd.federation.api.item_access import is_item_visible, require_write_rol
 from schedd.federation.api.requests import parse_request
 from schedd.federation.api.waiting import wait_until
 from schedd.federation.bookings.bookings import FederationBooking
+from schedd.federation.cluster_speed import scale_seconds
 from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
@@ -42,6 +43,13 @@ class FederatedBooking(BookingTerms):
     clusters: Annotated[
         tuple[str, ...], Field(description="Only these clusters may be used.", max_length=1_000)
     ] = ()
+    by_speed: Annotated[
+        bool,
+        Field(
+            description="The duration is that at a cluster of speed 1; each cluster books it divided by its "
+            "speed. Not with an exact start."
+        ),
+    ] = False
 
     @property
     def queues(self) -> dict[str, str]:
@@ -54,6 +62,8 @@ class FederatedBooking(BookingTerms):
             parse_request(self.requested_resources)
         except RequestError as error:
             raise ValueError(error.comment) from None
+        if self.by_speed and self.start is not None:
+            raise ValueError("by_speed needs a window, ready and deadline, instead of an exact start")
         return self
 
 
@@ -125,9 +135,10 @@ async def _book_cores(
     ready, deadline = (
         (start, start + body.duration) if start is not None else (body.ready, body.deadline or 0)
     )
-    if deadline - max(now, ready or 0) < body.duration:
+    shortest = _shortest_length(federation, body)
+    if deadline - max(now, ready or 0) < shortest:
         where = "body.start" if start is not None else "body.deadline"
-        what = f"from {max(now, ready or 0)} on there are not {body.duration} s until {deadline}"
+        what = f"from {max(now, ready or 0)} on there are not {shortest} s until {deadline}"
         raise ProblemError("invalid", what, errors=[Fault(where=where, what=what)])
     terms = {
         "resources": body.requested_resources,
@@ -136,11 +147,19 @@ async def _book_cores(
         "deadline": deadline,
         "freeze": 0 if start is not None else body.freeze,
         "account": body.account,
+        "by_speed": body.by_speed,
         "clusters": tuple(body.clusters),
         "users": claimed_users(caller, owner).get("users"),
     }
     booking = await run_in_threadpool(federation.booking_operations.request, owner, name, terms)
     return await _booking_outcome(federation, booking.id, reply)
+
+
+def _shortest_length(federation: FederationState, body: FederatedBooking) -> int:
+    """The duration at the fastest of the clusters that may be used."""
+    known = federation.settings.clusters
+    speeds = [known[name].speed for name in body.clusters or known if name in known]
+    return scale_seconds(body.duration, max(speeds, default=1.0)) if body.by_speed else body.duration
 
 
 async def _accept_counter_offer(

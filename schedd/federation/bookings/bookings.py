@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, Self, TypeVar
 
+from schedd.federation.cluster_speed import scale_seconds
 from schedd.federation.events import (
     AlternativeStart,
     AttemptBooked,
@@ -34,18 +35,20 @@ _BookingT = TypeVar("_BookingT", bound="FederationBooking")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingAttempt(Attempt):
-    """A booking at one cluster."""
+    """A booking at one cluster, for ``duration`` seconds."""
 
     ready: int
     deadline: int
     until: int
+    duration: int
     expected: int | None = None
     options: tuple[AlternativeStart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederationBooking(FederationItem[BookingAttempt]):
-    """State of one booking; ``duration`` is in seconds. ``key`` is its name.
+    """State of one booking; ``duration`` is in seconds, with ``by_speed`` at a cluster of speed 1. ``key`` is
+    its name.
 
     ``ready``, ``deadline`` and ``clusters`` are as requested. ``wanted_ready``, ``wanted_deadline`` and
     ``wanted_clusters`` are the same, or come from an accepted alternative. ``first`` is the number of the
@@ -59,6 +62,7 @@ class FederationBooking(FederationItem[BookingAttempt]):
     deadline: int
     freeze: int
     account: str
+    by_speed: bool = False
     since: int
     wanted_ready: int
     wanted_deadline: int
@@ -97,6 +101,7 @@ class FederationBooking(FederationItem[BookingAttempt]):
             deadline=event.deadline,
             freeze=event.freeze,
             account=event.account,
+            by_speed=event.by_speed,
             since=event.time,
             wanted_ready=event.ready,
             wanted_deadline=event.deadline,
@@ -107,6 +112,10 @@ class FederationBooking(FederationItem[BookingAttempt]):
     def name(self) -> str:
         """Name of the booking, unique among the owner's open bookings."""
         return self.key
+
+    def length_at(self, speed: float) -> int:
+        """Return the duration at a cluster of this speed."""
+        return scale_seconds(self.duration, speed) if self.by_speed else self.duration
 
     @property
     def active(self) -> BookingAttempt | None:
@@ -173,6 +182,7 @@ class FederationBooking(FederationItem[BookingAttempt]):
             ready=self.wanted_ready,
             deadline=self.wanted_deadline,
             until=event.until,
+            duration=event.duration or self.duration,
             expected=event.start,
             why=event.why,
         )
@@ -181,6 +191,8 @@ class FederationBooking(FederationItem[BookingAttempt]):
     def _accept(self, event: BookingAccepted) -> Self:
         if self.over != "refused":
             raise ImpossibleError(f"booking {self.id} was not refused: no option can be accepted")
+        refused = next((one for one in reversed(self.attempts) if one.cluster == event.cluster), None)
+        length = refused.duration if refused is not None else self.duration
         return replace(
             self,
             over="",
@@ -188,7 +200,7 @@ class FederationBooking(FederationItem[BookingAttempt]):
             text="",
             since=event.time,
             wanted_ready=event.start,
-            wanted_deadline=event.start + self.duration,
+            wanted_deadline=event.start + length,
             wanted_clusters=(event.cluster,),
             first=len(self.attempts) + 1,
         )

@@ -74,11 +74,12 @@ class BookingCall:
 class ClusterReadiness:
     """Known state of a cluster before an attempt. ``user`` is the owner's name there; empty if there is none.
 
-    ``cannot`` is the reason why its server cannot take the request. ``away`` is the reason why it is
-    unreachable, since ``since``.
+    ``speed`` is the cluster's. ``cannot`` is the reason why its server cannot take the request. ``away`` is
+    the reason why it is unreachable, since ``since``.
     """
 
     user: str = ""
+    speed: float = 1.0
     cannot: str = ""
     away: str = ""
     since: int = 0
@@ -116,10 +117,10 @@ def pending_calls(booking: FederationBooking, rules: FederationBookingRules) -> 
 
 def _body(booking: FederationBooking, one: BookingAttempt) -> dict[str, Any]:
     resources = {name: value for name, value in booking.resources.items() if name.lower() != "walltime"}
-    fixed = one.deadline - one.ready == booking.duration
+    fixed = one.deadline - one.ready == one.duration
     return {
         "resources": resources,
-        "duration": booking.duration,
+        "duration": one.duration,
         "ready": one.ready,
         "deadline": one.deadline,
         "freeze": 0 if fixed else booking.freeze,
@@ -156,7 +157,10 @@ def next_attempt(
     missed = booking.missed
     fewest = min(missed[name] for name in open_ones)
     open_ones = [name for name in open_ones if missed[name] == fewest]
-    within = {name: answers[name] for name in open_ones if _within_window(booking, answers[name])}
+    lengths = {name: booking.length_at(places[name].speed) for name in open_ones}
+    within = {
+        name: answers[name] for name in open_ones if _within_window(booking, answers[name], lengths[name])
+    }
     if within:
         candidates = [one.candidate for one in within.values() if one.candidate is not None]
         best = rules.policy.best(candidates, now, booking.id)
@@ -172,6 +176,7 @@ def next_attempt(
         cluster=cluster,
         user=places[cluster].user,
         until=now + rules.expiry,
+        duration=lengths[cluster],
         start=within[cluster].start if cluster in within else None,
         end=None,
         why=why,
@@ -198,9 +203,9 @@ def eligible_clusters(
     return [name for name in left if not places[name].away]
 
 
-def _within_window(booking: FederationBooking, answer: WindowOffer) -> bool:
+def _within_window(booking: FederationBooking, answer: WindowOffer, length: int) -> bool:
     start = answer.start
-    return start is not None and booking.wanted_ready <= start <= booking.wanted_deadline - booking.duration
+    return start is not None and booking.wanted_ready <= start <= booking.wanted_deadline - length
 
 
 def _preference(answer: WindowOffer) -> tuple[bool, int]:

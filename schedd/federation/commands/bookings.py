@@ -32,7 +32,8 @@ def run_federated_action(args: argparse.Namespace, asked: Callable[[int], dict[s
             match args.act:
                 case "add":
                     only = [one for one in args.only.split(",") if one]
-                    done = federation.book(args.name, {**asked(now), "clusters": only})
+                    terms = {**asked(now), "clusters": only, "by_speed": args.by_speed}
+                    done = federation.book(args.name, terms)
                 case "accept":
                     done = federation.accept_option(args.name, args.option)
                 case "freeze":

@@ -168,9 +168,7 @@ class BookingWorker(ItemWorker):
         rules, now = self._federation.booking_operations.rules, self._now()
         places = self._readiness(booking)
         names = [name for name in eligible_clusters(booking, places, now, rules) or () if name not in answers]
-        found = call_in_parallel(
-            lambda name: self._query_plan(booking, name, places[name].user), names, _AT_ONCE
-        )
+        found = call_in_parallel(lambda name: self._query_plan(booking, name, places[name]), names, _AT_ONCE)
         answers |= {name: one for name, one in zip(names, found, strict=True) if one is not None}
         return next_attempt(booking, rules, places, answers, now)
 
@@ -187,24 +185,28 @@ class BookingWorker(ItemWorker):
             seen_there = federation.clusters[name]
             found[name] = ClusterReadiness(
                 user=users.get(name, ""),
+                speed=federation.settings.clusters[name].speed,
                 cannot=federation.unsupported_reason(name, booking.resources),
                 away=seen_there.away,
                 since=seen_there.since,
             )
         return found
 
-    def _query_plan(self, booking: FederationBooking, cluster: str, user: str) -> WindowOffer | None:
+    def _query_plan(
+        self, booking: FederationBooking, cluster: str, place: ClusterReadiness
+    ) -> WindowOffer | None:
         """Return the plan's answer, or None if the cluster must be queried again."""
         federation, now = self._federation, self._now()
+        length = booking.length_at(place.speed)
         late = now - booking.since >= federation.booking_operations.rules.patience
         if self._in_backoff(cluster) and not late:
             return None
         resources = {name: value for name, value in booking.resources.items() if name.lower() != "walltime"}
-        resources["walltime"] = format_walltime(booking.duration)
+        resources["walltime"] = format_walltime(length)
         try:
             with self._client(cluster) as client:
                 found = client.what_if(
-                    resources=resources, owner=user, not_before=max(now, booking.wanted_ready)
+                    resources=resources, owner=place.user, not_before=max(now, booking.wanted_ready)
                 )
         except Refused as error:
             if error.kind in _FOR_NOW and not late:
@@ -220,9 +222,9 @@ class BookingWorker(ItemWorker):
         seen_there, weight = federation.clusters[cluster], federation.settings.routing.price_weight
         candidate = RoutingCandidate(
             cluster=cluster,
-            user=user,
+            user=place.user,
             start=start,
-            end=start + booking.duration,
+            end=start + length,
             handicap=seen_there.handicap + int(weight * (found.cost or 0.0)),
             power=seen_there.power,
             backlog=federation.backlog(cluster),

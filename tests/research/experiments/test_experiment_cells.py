@@ -16,9 +16,9 @@ from research.experiments.cells import (
     _TELLS,
     Cell,
     Workload,
-    prepared_workload,
     busiest,
     code_version,
+    prepared_workload,
     run_cell,
 )
 from research.experiments.named import EXPERIMENTS, of_part, quick

@@ -10,8 +10,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from research.experiments import cells as cells_module
 from research.experiments.cells import (
     Cell,
-    prepared_workload,
     code_version,
+    prepared_workload,
 )
 from research.experiments.named import EXPERIMENTS, Experiment
 from research.experiments.picture import draw
