@@ -132,8 +132,8 @@ def _reservation_events(
 
 
 def _about(event: Reserve) -> tuple[object, ...]:
-    """A reservation's time and nodes. Its queues include those of other reservations, which come and go."""
-    return event.start, event.end, frozenset(event.nodes)
+    """A reservation's time and nodes, or their parts. Its queues include those of other reservations, which come and go."""
+    return event.start, event.end, frozenset(event.nodes), event.shares
 
 
 def _check_adapter(cluster: PlanLoop, adapter: str, host: str) -> None:

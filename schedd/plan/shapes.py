@@ -25,9 +25,11 @@ from schedd.plan.slabs import Slabs
 from schedd.wire import FLOAT_PARTS
 
 __all__ = [
+    "COUNTED_GATES",
     "CPUS_GATE",
     "GATE",
     "GPUS_GATE",
+    "MEM_GATE",
     "NO_UNITS",
     "UNLIMITED",
     "WHOLE_NODES_GATE",
@@ -41,12 +43,15 @@ __all__ = [
 GATE = "gate "
 """Prefix of the names of gates: see ``Request.passes``.
 
-A gate of nodes is needed by each job, and each node has ``WHOLE`` of it. Gates of cpus and of gpus are needed
-by jobs that share nodes, as many units as the job needs cpus or gpus, and the node has as many as it has of
-these. A gate of whole nodes is needed only by jobs that have nodes to themselves.
+A gate of nodes is needed by each job, and each node has ``WHOLE`` of it. Gates of cpus, gpus and memory are
+needed by jobs that share nodes, as many units as the job needs cpus, gpus or KiB, and the node has as many as
+it has of these. A gate of whole nodes is needed only by jobs that have nodes to themselves.
 """
 CPUS_GATE: Final = f"{GATE}cpus "
 GPUS_GATE: Final = f"{GATE}gpus "
+MEM_GATE: Final = f"{GATE}mem "
+COUNTED_GATES: Final = (CPUS_GATE, GPUS_GATE, MEM_GATE)
+"""Gates of which a job needs as much as of a resource."""
 WHOLE_NODES_GATE: Final = f"{GATE}whole nodes "
 
 UNLIMITED = 1 << 50
@@ -73,18 +78,19 @@ def gate_capacity(gate: str, node: Node) -> int:
     """Return the units of a gate that a node has."""
     if gate.startswith(CPUS_GATE):
         return node.cpus
+    if gate.startswith(MEM_GATE):
+        return node.mem or UNLIMITED
     return node.gpus if gate.startswith(GPUS_GATE) else at.WHOLE
 
 
-def gate_amount(gate: str, *, units: int, cpus: int, gpus: int, whole: bool) -> int:
+def gate_amount(gate: str, *, units: int, cpus: int, gpus: int, mem: int, whole: bool) -> int:
     """Return the amount of a gate that a job needs for ``units`` on one node, if the gate is closed to it.
 
-    ``cpus`` and ``gpus`` are those of the units together; ``whole``: the job has the node to itself.
+    ``cpus``, ``gpus`` and ``mem`` are those of the units together; ``whole``: the job has the node to itself.
     """
-    if gate.startswith(CPUS_GATE):
-        return 0 if whole else cpus
-    if gate.startswith(GPUS_GATE):
-        return 0 if whole else gpus
+    for kind, amount in zip(COUNTED_GATES, (cpus, gpus, mem), strict=True):
+        if gate.startswith(kind):
+            return 0 if whole else amount
     if gate.startswith(WHOLE_NODES_GATE):
         return int(whole)
     return 1 if whole else units
@@ -456,7 +462,12 @@ class Shapes:
             for name, column in self.columns.items():
                 if name.startswith(GATE) and name not in request.passes:
                     needs[column] = gate_amount(
-                        name, units=1, cpus=chunk.cpus, gpus=chunk.gpus, whole=request.exclusive
+                        name,
+                        units=1,
+                        cpus=chunk.cpus,
+                        gpus=chunk.gpus,
+                        mem=chunk.mem,
+                        whole=request.exclusive,
                     )
             level = need_level(chunk.cpus, int(request.exclusive))
             rows.append([chunk.count, set_at, n, per_node, level, *needs])

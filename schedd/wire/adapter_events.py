@@ -167,7 +167,7 @@ class Reserve:
     them, and jobs with a walltime of at most ``shorter`` seconds.
 
     With ``cores`` or ``gpus``, only so many of each node are reserved, or with ``total``, so many of all
-    nodes together: other jobs may use the rest.
+    nodes together: other jobs may use the rest. With ``shares`` only these parts of the nodes are reserved.
     """
 
     id: str
@@ -187,14 +187,17 @@ class Reserve:
     cores: int = 0
     gpus: int = 0
     total: bool = False
+    shares: tuple[ShareFacts, ...] = ()
     type: Literal["reserve"] = "reserve"
 
     @property
     def amounts(self) -> str:
         """Reserved cores and gpus in words: ``2 cores of each node``; empty for whole nodes."""
-        counted = ((self.cores, "core"), (self.gpus, "gpu"))
+        cores = self.cores or sum(one.cpus for one in self.shares)
+        gpus = self.gpus or sum(one.gpus for one in self.shares)
+        counted = ((cores, "core"), (gpus, "gpu"))
         words = " and ".join(f"{n} {unit}{'s' if n > 1 else ''}" for n, unit in counted if n)
-        return f"{words} {'in total' if self.total else 'of each node'}" if words else ""
+        return f"{words} {'in total' if self.total or self.shares else 'of each node'}" if words else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,7 @@ def reserve_event(name: str, held: ServerReservation, *, id: str, now: int) -> R
         end=held.end,
         reason=SERVER_RESERVATION,
         queues=held.queues,
+        shares=held.shares,
     )
 
 

@@ -83,4 +83,4 @@ def apply(state: ServerState, events: Iterable[Event]) -> ServerState:
 
 def _reservation(event: Reserve) -> ServerReservation:
     end = event.start if event.end is None else event.end
-    return ServerReservation(event.start, end, event.nodes, event.queues)
+    return ServerReservation(event.start, end, event.nodes, event.queues, event.shares)

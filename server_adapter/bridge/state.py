@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts
+from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import ACTIVE, Ending, Values
 from server_adapter.bridge.slot_limits import SlotLimits
@@ -23,12 +23,13 @@ class WrittenAttributes:
 
 @dataclass(frozen=True, slots=True)
 class ServerReservation:
-    """Nodes reserved by the server for the jobs of `queues` over `[start, end)`."""
+    """Nodes, or only their `shares`, reserved by the server for the jobs of `queues` over `[start, end)`."""
 
     start: int
     end: int
     nodes: tuple[str, ...]
     queues: tuple[str, ...]
+    shares: tuple[ShareFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final
 from schedd.model import Chunk, Place, Request
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, WHOLE
 from schedd.plan.plan import Plan, Take
-from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, gate_amount
+from schedd.plan.shapes import COUNTED_GATES, GATE, gate_amount
 from schedd.wire import ShareFacts
 
 __all__ = ["BLOCK", "block_takes", "merge_shares", "planned_shares", "takes_for_shares", "with_gates"]
@@ -34,7 +34,7 @@ def takes_for_shares(
 ) -> list[Take]:
     """Return the plan's allocations for a job on these shares, without unknown nodes.
 
-    ``passes``: the gates of cpus and gpus that are open to the job.
+    ``passes``: the gates of cpus, gpus and memory that are open to the job.
 
     Amounts that the server does not report (memory, node-locked resources) are taken from the request: from
     the units that fit each share or, if that is ambiguous, in proportion to cpus. Shares of one node are
@@ -62,9 +62,9 @@ def takes_for_shares(
                 part, whole = (share.cpus, cpus) if cpus else (1, len(known))
                 amounts[column] = -(-total * part // whole)
         for name, column in plan.resource_columns.items():
-            if name.startswith((CPUS_GATE, GPUS_GATE)) and name not in passes:
+            if name.startswith(COUNTED_GATES) and name not in passes:
                 amounts[column] = gate_amount(
-                    name, units=1, cpus=amounts[CPUS], gpus=amounts[GPUS], whole=False
+                    name, units=1, cpus=amounts[CPUS], gpus=amounts[GPUS], mem=amounts[MEM], whole=False
                 )
         takes.append(Take(row, 0, 1, tuple(amounts)))
     return takes
@@ -84,6 +84,7 @@ def with_gates(plan: Plan, take: Take, passes: frozenset[str], gates: Iterable[s
                 units=take.units,
                 cpus=amounts[CPUS],
                 gpus=amounts[GPUS],
+                mem=amounts[MEM],
                 whole=amounts[SHARE] >= WHOLE,
             )
         )

@@ -6,7 +6,7 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import with_gates
 from schedd.engine.facts.state import EngineState
 from schedd.plan.columns import FIXED
-from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, shape_key
+from schedd.plan.shapes import COUNTED_GATES, GATE, shape_key
 
 __all__ = ["refresh_request"]
 
@@ -14,7 +14,7 @@ __all__ = ["refresh_request"]
 def refresh_request(state: EngineState, record: JobRecord) -> None:
     """Update the request of a job's slot to the present gates and node sets; the job keeps its placement.
 
-    Of a running job, only what it holds of the gates of cpus and gpus.
+    Of a running job, only what it holds of the gates of cpus, gpus and memory.
     """
     slot, plan = record.slot, state.plan
     if slot >= 0 and record.phase is Phase.RUNNING:
@@ -38,7 +38,7 @@ def refresh_request(state: EngineState, record: JobRecord) -> None:
 
 def _refresh_run(state: EngineState, record: JobRecord) -> None:
     plan, slot = state.plan, record.slot
-    gates = [name for name in plan.resource_columns if name.startswith((CPUS_GATE, GPUS_GATE))]
+    gates = [name for name in plan.resource_columns if name.startswith(COUNTED_GATES)]
     start = plan.start(slot)
     if not gates or start < 0:
         return

@@ -26,7 +26,7 @@ from schedd.features.preemption.victim_choice import choose_victims
 from schedd.model import Request
 from schedd.plan.columns import PLANNED, SHARE, Ints
 from schedd.plan.plan import Plan, Take, WorkSpent
-from schedd.plan.shapes import CPUS_GATE, GPUS_GATE
+from schedd.plan.shapes import CPUS_GATE, GPUS_GATE, MEM_GATE
 from schedd.wire import JobFacts
 
 __all__ = [
@@ -231,7 +231,7 @@ def _is_released(name: str, released: frozenset[str]) -> bool:
     if name in ("cpus", "gpus") or name.startswith((CPUS_GATE, GPUS_GATE)):
         reserved = "ncpus" if name == "cpus" or name.startswith(CPUS_GATE) else "ngpus"
         return name in released or reserved in released
-    return name in released
+    return ("mem" if name.startswith(MEM_GATE) else name) in released
 
 
 def _choose(

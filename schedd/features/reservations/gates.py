@@ -5,7 +5,8 @@ reservation of whole nodes takes all units and no other resource of the node.
 
 A reservation of cores takes its cores of the *gate of cpus*, of which a node has as many units as cpus, and a
 job that is not admitted needs as many as it needs cpus. So these jobs together never hold a reserved core.
-Jobs that have a node to themselves are kept out by a gate of whole nodes. The same holds for gpus.
+Jobs that have a node to themselves are kept out by a gate of whole nodes. The same holds for gpus, and for
+memory where a server reserves it.
 
 Where reservations of several lists overlap, jobs that none of them admits must leave the cores of all free:
 the union of the lists has a gate, too. A reservation takes its cores of each gate whose list includes its own
@@ -14,7 +15,7 @@ leaves enough cores.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import refresh_all_nodes
@@ -23,12 +24,13 @@ from schedd.features.reservations.state import ReservationRecord, reservation_ac
 from schedd.model import NodeState
 from schedd.plan.columns import WHOLE
 from schedd.plan.plan import Take
-from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, WHOLE_NODES_GATE
+from schedd.plan.shapes import COUNTED_GATES, GATE, WHOLE_NODES_GATE
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 
 __all__ = [
     "MOST_GATES",
+    "ReservedPart",
     "is_partial",
     "open_node_gate",
     "open_partial_gates",
@@ -39,27 +41,44 @@ __all__ = [
 
 MOST_GATES: Final = 16
 """Gates at once; each costs a column of every timeline."""
-_KINDS: Final = (CPUS_GATE, GPUS_GATE, WHOLE_NODES_GATE)
+_KINDS: Final = (*COUNTED_GATES, WHOLE_NODES_GATE)
+
+
+class ReservedPart(NamedTuple):
+    """The reserved amounts of one node; ``mem`` in KiB."""
+
+    cpus: int
+    gpus: int
+    mem: int = 0
+
+    def of_gate(self, gate: str) -> int:
+        """Return the reserved amount that a gate of cpus, gpus or memory counts."""
+        return next((n for kind, n in zip(COUNTED_GATES, self, strict=True) if gate.startswith(kind)), 0)
 
 
 def is_partial(event: Reserve) -> bool:
-    """Whether a reservation is of cores or gpus, not of whole nodes."""
-    return bool(event.cores or event.gpus)
+    """Whether a reservation is of parts of nodes, not of whole nodes."""
+    return bool(event.cores or event.gpus or event.shares)
 
 
-def reserved_parts(state: EngineState, event: Reserve, nodes: Iterable[str]) -> Mapping[str, tuple[int, int]]:
-    """Return the reserved cores and gpus by node: of each node, or with ``total`` of the first nodes that are
-    up, all of a node before any of the next.
+def reserved_parts(state: EngineState, event: Reserve, nodes: Iterable[str]) -> Mapping[str, ReservedPart]:
+    """Return the reserved parts by node: the given ones, the same of each node, or with ``total`` of the
+    first nodes that are up, all of a node before any of the next.
     """
+    if event.shares:
+        known = frozenset(nodes)
+        return {
+            one.node: ReservedPart(one.cpus, one.gpus, one.mem) for one in event.shares if one.node in known
+        }
     cores, gpus = event.cores, event.gpus
     found = {}
     for name in nodes:
         node = state.plan.nodes[name]
         if event.total and node.state is not NodeState.UP:
             continue
-        part = (min(cores, node.cpus), min(gpus, node.gpus))
+        part = ReservedPart(min(cores, node.cpus), min(gpus, node.gpus))
         if event.total:
-            cores, gpus = cores - part[0], gpus - part[1]
+            cores, gpus = cores - part.cpus, gpus - part.gpus
         if any(part):
             found[name] = part
     return found
@@ -70,13 +89,11 @@ def reserved_takes(state: EngineState, event: Reserve, nodes: Iterable[str]) -> 
     access = reservation_access(event)
     wider = [(gate, known) for gate, known in state.gates.items() if known.includes(access)]
     takes = []
-    for name, (cores, gpus) in reserved_parts(state, event, nodes).items():
+    for name, part in reserved_parts(state, event, nodes).items():
         amounts = {}
         for gate, known in wider:
-            if gate.startswith(CPUS_GATE):
-                amounts[gate] = cores
-            elif gate.startswith(GPUS_GATE):
-                amounts[gate] = gpus
+            if gate.startswith(COUNTED_GATES):
+                amounts[gate] = part.of_gate(gate)
             elif gate.startswith(WHOLE_NODES_GATE) and known == access:
                 amounts[gate] = WHOLE
         takes.append(Take(state.plan.node_rows[name], 0, 1, state.plan.amounts(amounts)))
@@ -106,11 +123,9 @@ def open_partial_gates(
         and not one.names.isdisjoint(nodes)
     ]
     wanted: list[tuple[str, Access]] = []
-    for kind, amount in ((CPUS_GATE, "cores"), (GPUS_GATE, "gpus")):
-        if not getattr(event, amount):
-            continue
+    for kind in _counted_kinds(event):
         lists = {access: None}
-        for other in dict.fromkeys(reservation_access(one) for one in others if getattr(one, amount)):
+        for other in dict.fromkeys(reservation_access(one) for one in others if kind in _counted_kinds(one)):
             lists |= {one | other: None for one in lists}
             if len(lists) > MOST_GATES:
                 return ()
@@ -143,6 +158,16 @@ def _provide(state: EngineState, wanted: Iterable[tuple[str, Access]]) -> tuple[
     return tuple(found)
 
 
+def _counted_kinds(event: Reserve) -> list[str]:
+    """Return the kinds of gates of what a reservation keeps of nodes."""
+    amounts = (
+        event.cores or any(one.cpus for one in event.shares),
+        event.gpus or any(one.gpus for one in event.shares),
+        any(one.mem for one in event.shares),
+    )
+    return [kind for kind, amount in zip(COUNTED_GATES, amounts, strict=True) if amount]
+
+
 def _kind(gate: str) -> str:
     return next((kind for kind in _KINDS if gate.startswith(kind)), GATE)
 
@@ -153,7 +178,7 @@ def update_partial_takes(state: EngineState) -> list[ReservationRecord]:
     """
     changed = []
     for record in reservation_records(state).values():
-        if record.slot < 0 or not is_partial(record.event):
+        if record.slot < 0 or not is_partial(record.event) or _kind(record.gates[0]) == GATE:
             continue
         takes = reserved_takes(state, record.event, record.nodes)
         if takes != list(state.plan.takes(record.slot)):

@@ -30,6 +30,7 @@ from schedd.features.reservations.state import (
     reservation_records,
 )
 from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.plan.shapes import UNLIMITED
 from schedd.wire import SERVER_RESERVATION, Event, NodeChanged, Reserve, Snapshot, Unreserve
 
 __all__ = [
@@ -94,7 +95,8 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
     partial = is_partial(event)
     if start < end and partial:
         gates = open_partial_gates(state, event, names, start, end)
-    elif start < end and access:
+        partial = bool(gates) or not event.shares  # a server's reservation may keep whole nodes instead
+    if start < end and access and not partial:
         gates = open_node_gate(state, access)
     if start < end and not gates and (partial or access):
         words = (
@@ -259,7 +261,8 @@ def reservation_claim(state: EngineState, event: Reserve) -> NodeClaim:
 def _crowded(state: EngineState, event: Reserve, nodes: Sequence[str]) -> Iterator[str]:
     """Yield the nodes on which running jobs leave too few cores or gpus to a reservation."""
     parts = reserved_parts(state, event, nodes)
-    left = {name: [state.plan.nodes[name].cpus, state.plan.nodes[name].gpus] for name in parts}
+    sizes = {name: state.plan.nodes[name] for name in parts}
+    left = {name: [one.cpus, one.gpus, one.mem or UNLIMITED] for name, one in sizes.items()}
     access = reservation_access(event)
     for record in state.records.values():
         if record.phase is not Phase.RUNNING or state.plan.end(record.slot) <= event.start:
@@ -271,9 +274,10 @@ def _crowded(state: EngineState, event: Reserve, nodes: Sequence[str]) -> Iterat
         for share in facts.shares:
             if share.node in left:
                 free = left[share.node]
-                free[:] = [0, 0] if whole else [free[0] - share.cpus, free[1] - share.gpus]
-    for name, (cores, gpus) in parts.items():
-        if left[name][0] < cores or left[name][1] < gpus:
+                held = (share.cpus, share.gpus, share.mem)
+                free[:] = [0, 0, 0] if whole else [n - used for n, used in zip(free, held, strict=True)]
+    for name, part in parts.items():
+        if any(n < reserved for n, reserved in zip(left[name], part, strict=True)):
             yield name
 
 

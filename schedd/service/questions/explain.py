@@ -24,7 +24,7 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
 from schedd.plan.plan import Plan
 from schedd.plan.scarcity import NodeChoice
-from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, WHOLE_NODES_GATE
+from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, MEM_GATE, WHOLE_NODES_GATE
 from schedd.plan.views import Blockers, PlanBlocker, find_blockers
 from schedd.policy.limits import format_limit
 from schedd.service.questions.explanation_chain import (
@@ -41,7 +41,7 @@ __all__ = ["BlockedResource", "Blocker", "Explanation", "explain"]
 
 _NAMED: Final = 3
 _WHOLE: Final = "whole nodes"
-_RESERVED: Final = {"cpus": "reserved cpus", "gpus": "reserved gpus"}
+_RESERVED: Final = {"cpus": "reserved cpus", "gpus": "reserved gpus", "mem": "reserved memory"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ def _distinct(names: Iterable[str]) -> tuple[str, ...]:
 
 def _column_name(name: str, *, by_job: bool) -> str:
     """Return the name of a resource; a gate has that of what a job or a reservation holds of it."""
-    for gate, counted in ((CPUS_GATE, "cpus"), (GPUS_GATE, "gpus")):
+    for gate, counted in ((CPUS_GATE, "cpus"), (GPUS_GATE, "gpus"), (MEM_GATE, "mem")):
         if name.startswith(gate):
             return counted if by_job else _RESERVED[counted]
     if name.startswith(WHOLE_NODES_GATE):

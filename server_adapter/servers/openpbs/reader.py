@@ -228,11 +228,17 @@ class OpenPBSReader:
                 name: translate_requests(wanted, hosts.translate_request)
                 for name, wanted in pending_reservations.items()
             }
+        divisible = {
+            node.name
+            for node in nodes
+            if node.name not in hosts.members and node.values.get("sharing", SHARED) == SHARED
+        }
+        placed = _translate_placements(reserved, hosts)
         state = replace(
             state,
             reservations={
                 name: held
-                for name, one in server_reservations(_translate_placements(reserved, hosts)).items()
+                for name, one in server_reservations(placed, divisible).items()
                 if (held := _restrict_to_nodes(one, state.nodes)) is not None
             },
             pending_reservations=pending_reservations,
@@ -376,7 +382,9 @@ def _holds(values: Values, vnodes: Collection[str]) -> bool:
 def _restrict_to_nodes(held: ServerReservation, nodes: Collection[str]) -> ServerReservation | None:
     """Return the part of a reservation on the nodes of this partition; None without any."""
     ours = tuple([name for name in held.nodes if name in nodes])
-    return None if not ours else held if len(ours) == len(held.nodes) else replace(held, nodes=ours)
+    if not ours or len(ours) == len(held.nodes):
+        return held if ours else None
+    return replace(held, nodes=ours, shares=tuple(one for one in held.shares if one.node in nodes))
 
 
 def _bind_queues_to_nodes(

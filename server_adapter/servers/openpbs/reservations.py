@@ -41,6 +41,8 @@ _OPEN: Final = _KEPT - {ReservationState.DELETING_JOBS}
 _RESOURCE: Final = "Resource_List."
 _REVERT: Final = "reserve_alter_revert."
 _FIRST: Final = "reserve_standing_revert."
+_ALONE: Final = frozenset({"excl", "exclhost"})
+_GATED: Final = frozenset({"ncpus", "ngpus", "mem"})
 _ANYWHERE: Final = frozenset({"", "free", "excl", "exclhost", "shared"})
 _NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
@@ -52,25 +54,77 @@ class _Occurrence:
     where: str
 
 
-def server_reservations(found: Iterable[DescribedObject]) -> dict[str, ServerReservation]:
+def server_reservations(
+    found: Iterable[DescribedObject], divisible: Collection[str] = ()
+) -> dict[str, ServerReservation]:
     """Return the reserved nodes by name; later occurrences of a standing reservation have names of their own.
 
+    Of the `divisible` nodes only the reserved part is kept, unless the reservation is exclusive or contains
+    resources that have no gate.
+
     Each entry admits the jobs of all reservations, since the properties of the vnodes (`resv=`) already
-    restrict them. `placement_queue` admits only the reservation itself.
+    restrict them, except those of another one with a part of the same node at the same time. While a
+    reservation may be placed again, `placement_queue` admits only the reservation itself.
     """
-    times = {one.name: _times(one.values) for one in found if _state(one.values) in _KEPT}
-    named: dict[str, _Occurrence] = {}
-    for name, of_one in times.items():
-        for index, time in enumerate(of_one):
-            named[f"{name}#{index + 1}" if index else name] = time
-    queues = tuple(sorted({reservation_queue(name) for name in times}))
+    kept = {one.name: one.values for one in found if _state(one.values) in _KEPT}
+    named: dict[str, ServerReservation] = {}
+    queue_of: dict[str, str] = {}
+    for name, values in kept.items():
+        queue = reservation_queue(name)
+        moving = (placement_queue(queue),) if _may_move(values) else ()
+        for index, time in enumerate(_times(values)):
+            held = shares(time.where)
+            nodes = tuple(share.node for share in held)
+            if nodes:
+                label = f"{name}#{index + 1}" if index else name
+                parts = held if _is_divisible(values, time, nodes, divisible) else ()
+                named[label] = ServerReservation(time.start, time.end, nodes, (queue, *moving), parts)
+                queue_of[label] = queue
+    queues = {reservation_queue(name) for name in kept}
+    rivals = _rivals(named)
     return {
-        name: ServerReservation(
-            time.start, time.end, nodes, (*queues, placement_queue(reservation_queue(name)))
+        name: replace(
+            one,
+            queues=(
+                *sorted(queues - {queue_of[other] for other in rivals[name]} | {queue_of[name]}),
+                *one.queues[1:],
+            ),
         )
-        for name, time in named.items()
-        if (nodes := tuple(share.node for share in shares(time.where)))
+        for name, one in named.items()
     }
+
+
+def _may_move(values: Values) -> bool:
+    """Return whether a reservation is altered or degraded: the scheduler may be asked for its place."""
+    states = {_state(values), parse_number(values.get("reserve_substate"))}
+    return bool(states & {*_BROKEN, ReservationState.BEING_ALTERED})
+
+
+def _is_divisible(
+    values: Values, time: _Occurrence, nodes: Collection[str], divisible: Collection[str]
+) -> bool:
+    """Return whether other jobs may use the rest of the nodes of an occurrence."""
+    if _ALONE & set(_place(values).split(":")) or not all(node in divisible for node in nodes):
+        return False
+    brackets = parse_or(exec_vnode, time.where, default=_NO_CHUNKS)
+    return all(piece.resources.keys() <= _GATED for bracket in brackets for piece in bracket)
+
+
+def _rivals(named: Mapping[str, ServerReservation]) -> dict[str, set[str]]:
+    """Return for each reservation the others that hold a part of one of its nodes at some moment of it."""
+    found: dict[str, set[str]] = {name: set() for name in named}
+    by_node: dict[str, list[str]] = {}
+    for name, one in sorted(named.items(), key=lambda item: item[1].start):
+        for share in one.shares:
+            by_node.setdefault(share.node, []).append(name)
+    for sharing in by_node.values():
+        for at, first in enumerate(sharing):
+            for other in islice(sharing, at + 1, None):
+                if named[other].start >= named[first].end:
+                    break
+                found[first].add(other)
+                found[other].add(first)
+    return found
 
 
 def reservation_queue(name: str) -> str:

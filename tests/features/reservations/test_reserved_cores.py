@@ -10,7 +10,7 @@ import pytest
 from schedd.engine import Engine
 from schedd.engine.preview import preview
 from schedd.features.reservations.state import reservation_access, reservation_records
-from schedd.wire import Reserve
+from schedd.wire import Reserve, ShareFacts
 from tests.engine.cluster import Cluster, T
 from tests.features.reservations.test_reservations import make_reservation
 
@@ -145,6 +145,50 @@ def test_too_many_overlapping_access_lists_are_refused_by_name() -> None:
     (words,) = cluster.alerts("reservation")
     assert words.startswith("reservation r3 was not made: its access list")
     assert sorted(reservation_records(cluster.engine.state)) == ["r0", "r1", "r2"]
+
+
+# ---- parts of nodes that a server reserves ---------------------------------------------------------
+
+
+def of_server(cluster: Cluster, name: str, *shares: ShareFacts, queues: tuple[str, ...] = ()) -> None:
+    nodes = tuple(one.node for one in shares)
+    make_reservation(cluster, name, 50, 1000, nodes=nodes, shares=shares, queues=queues or (name,))
+
+
+def test_a_server_keeps_different_parts_of_its_nodes() -> None:
+    cluster = Cluster(nodes=2)
+    of_server(cluster, "R1", ShareFacts("n1", 3), ShareFacts("n2", 1))
+    cluster.submit("1", "1:ppn=3")
+    cluster.submit("2", "1:ppn=2", 40)
+    cluster.submit("3", "1:ppn=2")
+    cluster.submit("4", "n1:ppn=3", queue="R1")
+    assert planned(cluster, "1", "2", "4") == [(0, ["n2"]), (0, ["n1"]), (40, ["n1"])]
+    assert planned(cluster, "3") == [(100, ["n2"])]
+    assert Engine.restore(cluster.engine.checkpoint()).checkpoint() == cluster.engine.checkpoint()
+
+
+def test_a_server_keeps_memory_of_nodes() -> None:
+    cluster = Cluster(nodes=1)
+    cluster.node("n1", mem=8 << 20)
+    of_server(cluster, "R1", ShareFacts("n1", 1, mem=5 << 20))
+    cluster.submit("1", "1:ppn=1", resources={"mem": "4gb"})
+    cluster.submit("2", "1:ppn=1", resources={"mem": "3gb"})
+    cluster.submit("3", "1:ppn=1", resources={"mem": "5gb"}, queue="R1")
+    assert [cluster.start(job) for job in "123"] == [1000, 0, 0]
+
+
+def test_whole_nodes_are_kept_where_parts_need_too_many_access_lists() -> None:
+    cluster = Cluster(nodes=1, cpus=16)
+    for i in range(4):
+        of_server(cluster, f"R{i}", ShareFacts("n1", 1))
+    assert sorted(reservation_records(cluster.engine.state)) == ["R0", "R1", "R2", "R3"]
+    assert cluster.alerts("reservation") == []
+    cluster.submit("1", "1:ppn=1")
+    cluster.submit("2", "1:ppn=1", queue="R3")
+    assert [cluster.start(job) for job in "12"] == [1000, 0]
+    cluster.node("n1", properties=("new",))
+    cluster.submit("3", "1:ppn=1")
+    assert cluster.start("3") == 1000
 
 
 # ---- against a plain reference -------------------------------------------------------------------

@@ -5,6 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from schedd.wire import ShareFacts
 from server_adapter.batch.codes import ObjectType
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerReservation
@@ -59,7 +60,7 @@ def described(**reservations: dict[str, str]) -> list[DescribedObject]:
 
 def test_a_confirmed_reservation_holds_its_vnodes_and_a_pending_one_holds_none() -> None:
     assert server_reservations(described(R7=CONFIRMED)) == {
-        "R7.s": ServerReservation(100, 160, ("n1", "n2"), ("R7", "R7:anew"))
+        "R7.s": ServerReservation(100, 160, ("n1", "n2"), ("R7",))
     }
     assert server_reservations(described(R7=UNCONFIRMED)) == {}
     assert server_reservations(described(R7=CONFIRMED | {"reserve_state": "6"})) == {}
@@ -67,8 +68,8 @@ def test_a_confirmed_reservation_holds_its_vnodes_and_a_pending_one_holds_none()
 
 
 def test_all_reservations_admit_each_others_jobs_since_vnode_properties_restrict_them() -> None:
-    held = server_reservations(described(R7=CONFIRMED, R9=CONFIRMED))
-    assert [one.queues for one in held.values()] == [("R7", "R9", "R7:anew"), ("R7", "R9", "R9:anew")]
+    held = server_reservations(described(R7=CONFIRMED, R9=CONFIRMED | {"reserve_substate": "10"}))
+    assert [one.queues for one in held.values()] == [("R7", "R9"), ("R7", "R9", "R9:anew")]
 
 
 def test_a_new_reservation_requests_its_resources_from_its_start() -> None:
@@ -284,3 +285,42 @@ def test_the_vnodes_of_all_occurrences_are_written_as_a_single_text() -> None:
 def test_a_text_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="sequence of vnodes"):
         unrolled(text)
+
+
+# ---- parts of nodes ---------------------------------------------------------------------------------
+
+
+def test_only_the_reserved_part_of_a_node_is_kept() -> None:
+    values = CONFIRMED | {"resv_nodes": "(n1:ncpus=2:mem=1024kb)+(n1:ncpus=2:mem=1024kb)+(n2:ngpus=1)"}
+    held = server_reservations(described(R7=values), ALL)["R7.s"]
+    assert held.nodes == ("n1", "n2")
+    assert held.shares == (ShareFacts("n1", 4, mem=2048), ShareFacts("n2", 0, gpus=1))
+
+
+@pytest.mark.parametrize(
+    ("changed", "divisible"),
+    [
+        ({"Resource_List.place": "scatter:excl"}, ALL),
+        ({"Resource_List.place": "exclhost"}, ALL),
+        ({"resv_nodes": "(n1:ncpus=2:scratch=1gb)+(n2:ncpus=1)"}, ALL),
+        ({}, {"n1", "n3"}),
+    ],
+)
+def test_a_reservation_keeps_whole_nodes_if_others_cannot_use_the_rest(
+    changed: dict[str, str], divisible: set[str]
+) -> None:
+    held = server_reservations(described(R7=CONFIRMED | changed), divisible)["R7.s"]
+    assert held.nodes == ("n1", "n2")
+    assert held.shares == ()
+
+
+def test_reservations_with_parts_of_one_node_do_not_admit_each_others_jobs() -> None:
+    later = CONFIRMED | {"reserve_start": "160", "reserve_end": "220"}
+    elsewhere = CONFIRMED | {"resv_nodes": "(n3:ncpus=2)"}
+    found = server_reservations(described(R7=CONFIRMED, R8=CONFIRMED, R9=later, R10=elsewhere), ALL)
+    assert {name: one.queues for name, one in found.items()} == {
+        "R7.s": ("R10", "R7", "R9"),
+        "R8.s": ("R10", "R8", "R9"),
+        "R9.s": ("R10", "R7", "R8", "R9"),
+        "R10.s": ("R10", "R7", "R8", "R9"),
+    }
