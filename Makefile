@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
 # Processes of `make test`.
-WORKERS ?= 5
+WORKERS ?= 4
 
 WARM_UP := $(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
 # Bytecode is kept although the environment may forbid it (images of containers do): without it each process of
@@ -58,7 +58,8 @@ test: $(PROGRAM) ## lint, then all tests but the long ones
 	$(VENV)/bin/pytest --collect-only --quiet --quiet --ignore tests/research >$(VENV)/.collection.log || \
 	  { cat $(VENV)/.collection.log; false; }; collected=$$?; \
 	wait $$compiled; wait $$linted && wait $$browser && exit $$collected
-	@# A file's tests stay together: many share what is dear to start. Five workers for two cores: many tests wait.
+	@# A file's tests stay together: many share what is dear to start. Four workers for two cores: many tests wait; each
+	@# worker costs the processor time of a collection.
 	$(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/research
 
 research: $(STAMP) ## list the stale pages of results; the tests of research/

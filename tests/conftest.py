@@ -2,6 +2,7 @@
 
 import faulthandler
 import fcntl
+import gc
 import hashlib
 import os
 import subprocess
@@ -28,6 +29,19 @@ for _phase in ("connect", "read", "write", "pool"):
     setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, _phase, WAIT_S)
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Let no garbage collection look at the objects of thousands of tests: neither while they are made, which
+    is a sixth of the collection's time, nor afterwards.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

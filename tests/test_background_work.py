@@ -12,7 +12,7 @@ import structlog
 
 from schedd.supervision import Supervisor, run_in_thread
 
-WAIT = 30
+WAIT = 120
 ROOT = Path(__file__).parent.parent
 SUPERVISORS = {"schedd/supervision.py", "server_adapter/batch/supervision.py"}
 NO_DAEMONS = (

@@ -11,12 +11,15 @@ import pytest
 from tests.conftest import ROOT
 from tests.waits import WAIT_S
 
-_SHORT = r"(?:[1-9]|1\d)(?:\.\d+)?"
+_SHORT = r"(?:[1-9]\d?|1[01]\d)(?:\.\d+)?"
 _WAIT = re.compile(
     rf"asyncio\.timeout\({_SHORT}\)|fail_after\({_SHORT}\)|asyncio\.wait_for\(.*, {_SHORT}\)"
-    rf"|\.join\({_SHORT}\)|\.result\({_SHORT}\)"
+    rf"|\.join\({_SHORT}\)|\.result\({_SHORT}\)|(?:run|communicate)\w*\(.*timeout={_SHORT}[,)]"
+    r"|mark\.timeout\([1-5]?\d?\d\)(?<!\(0\))"
 )
-"""Waits of 1 to 20 s. A shorter one is for what must not happen; others use `tests.waits.WAIT_S`."""
+"""Waits of 1 to 119 s, and tests that may take less time than the default of all tests. A shorter wait is for
+what must not happen; others use `tests.waits.WAIT_S`.
+"""
 
 
 def short_waits(text: str) -> list[str]:
@@ -37,7 +40,12 @@ def test_no_wait_has_a_short_deadline() -> None:
         ("await asyncio.wait_for(heard.get(), 2.5)", True),
         ("thread.join(19)", True),
         ("thread.join(WAIT_S)", False),
-        ("found.result(30)", False),
+        ("found.result(30)", True),
+        ("found.result(240)", False),
+        ("run_program(program, timeout=60)", True),
+        ("pytestmark = pytest.mark.timeout(400)", True),
+        ("@pytest.mark.timeout(0)", False),
+        ("@pytest.mark.timeout(900)", False),
         ("async with asyncio.timeout(0.1):", False),
     ],
 )
@@ -72,7 +80,7 @@ def test_a_fixture_that_hangs_after_a_timeout_ends_the_process(tmp_path: Path) -
     (tmp_path / "conftest.py").write_text(HANGING_TEST.partition("@pytest.fixture")[0])
     (tmp_path / "test_server.py").write_text(HANGING_TEST)
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-o", "timeout=0.5", "--rootdir", tmp_path, tmp_path],
+        [sys.executable, "-m", "pytest", "-q", "-o", "timeout=4", "--rootdir", tmp_path, tmp_path],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
@@ -80,5 +88,5 @@ def test_a_fixture_that_hangs_after_a_timeout_ends_the_process(tmp_path: Path) -
         cwd=ROOT,
     )
     assert run.returncode == 1, run.stdout
-    assert "Timeout (0:00:00.500000)!" in run.stderr, run.stderr
+    assert "Timeout (0:00:04)!" in run.stderr, run.stderr
     assert "in server" in run.stderr, "it says where the test hung"

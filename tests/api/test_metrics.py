@@ -16,6 +16,7 @@ from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN
 from tests.conftest import ROOT
 from tests.service.planner_harness import T
+from tests.waits import WAIT_S
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -81,7 +82,7 @@ def test_licence_scarcity_is_exported_if_priorities_use_it(client: TestClient, c
     assert not any(name == "schedd_licence_pressure" for name, _ in scrape(client))
     site = {"priority": {"licences": 1.0}, "licences": {"matlab": {"copies": 2}}}
     changed = PolicyChanged(id="p", time=T, version=2, site=site, by="root")
-    clusters["main"].submit([changed]).result(60)
+    clusters["main"].submit([changed]).result(WAIT_S)
     assert value(scrape(client), "schedd_licence_pressure", licence="matlab") == 1.5
     assert not any(
         name == "schedd_licence_pressure" and ("cluster", "other") in labels

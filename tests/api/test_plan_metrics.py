@@ -18,6 +18,7 @@ from tests.api.conftest import EVENTS, token
 from tests.api.test_jobs import queue
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import StillClock, T
+from tests.waits import WAIT_S
 
 
 def test_users_are_counted(busy_cluster: TestClient) -> None:
@@ -121,7 +122,7 @@ def test_expected_starts_are_compared_by_queue_and_user(the_app: FastAPI, durabl
     clusters: Clusters = the_app.state.clusters
     loop = clusters["main"]
     told = ExpectedFacts("3.server", T + 100, T + 500, T + 900, "submission")
-    loop.submit([StartsExpected(id="x", time=T, jobs=(told,))]).result(30)
+    loop.submit([StartsExpected(id="x", time=T, jobs=(told,))]).result(WAIT_S)
     started = {
         "type": "job_started",
         "id": "s:1",

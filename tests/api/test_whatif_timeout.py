@@ -16,6 +16,7 @@ from schedd.wire import JobFacts
 from tests.api.test_errors import problem
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import T
+from tests.waits import WAIT_S
 
 QUESTIONS: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/what-if", {"request": "nodes=1:ppn=1,walltime=60"}),
@@ -41,7 +42,7 @@ def test_a_whatif_is_aborted_after_its_timeout(
     busy_cluster: TestClient, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(question_runner, "QUESTION_TIMEOUT_S", 0.2)
-    copy = clusters["main"].fork().result(30)
+    copy = clusters["main"].fork().result(WAIT_S)
     facts = JobFacts(id="x", owner="u", queue="batch", submitted=T, resources={"nodes": "1:ppn=1"})
     asked = []
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.emulate import run
+from tests.waits import WAIT_S
 
 LOG = """; MaxProcs: 64
 1 0 -1 30 2 -1 -1 2 60 -1 1 3 1 -1 -1 -1 -1 -1
@@ -36,7 +37,7 @@ def test_a_log_is_played_until_a_signal(tmp_path: Path) -> None:
         process.stdin.flush()
         assert process.stdout.readline() == "Q:1; nodes free:2\n"
         process.terminate()
-        counted, complained = process.communicate(timeout=20)
+        counted, complained = process.communicate(timeout=WAIT_S)
     assert counted == "1 submitted, 1 waiting; 0 runs accepted\n"
     assert process.returncode == 0, complained
     assert "1 jobs are wider than the cluster" in complained

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schedd.cli.main import main
 from schedd.client.task_grouping import GroupedTask, Grouping, GroupingError, group_tasks
+from tests.waits import WAIT_S
 
 FAKE_QSUB = """#!/bin/sh
 # Runs the job at once, and answers with its id as a server would.
@@ -132,7 +133,7 @@ def run_grouped_jobs(out: Path, tmp_path: Path) -> None:
     qsub.write_text(FAKE_QSUB)
     qsub.chmod(0o755)
     path = {"PATH": f"{qsub.parent}:/usr/bin:/bin", "QSUB_LOG": str(tmp_path / "log")}
-    subprocess.run(["sh", str(out / "submit.sh")], env=path, check=True, capture_output=True, timeout=60)
+    subprocess.run(["sh", str(out / "submit.sh")], env=path, check=True, capture_output=True, timeout=WAIT_S)
 
 
 def test_tasks_preserve_results_and_successors_after_a_failure_are_skipped(

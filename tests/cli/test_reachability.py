@@ -20,6 +20,7 @@ import httpx2
 from tests.cli.test_serve import MAIN, TOKEN, WAIT, ServedDaemon, _read_url, _wait_until, job, node
 from tests.cli.test_serve_safely import log_entries, request_over_socket, write_settings
 from tests.store.forked_processes import start_program
+from tests.waits import WAIT_S
 
 USER = "a-token-for-a-user-0123456789"
 
@@ -59,7 +60,7 @@ def altered_daemon(
 def status_over_new_connection(served: ServedDaemon) -> int:
     """The status of a request over a new connection; 0: the connection was broken off."""
     try:
-        with httpx2.Client(trust_env=False, timeout=20) as client:
+        with httpx2.Client(trust_env=False, timeout=WAIT_S) as client:
             return client.get(f"{served.url}/healthz").status_code
     except httpx2.TransportError:
         return 0

@@ -18,11 +18,11 @@ from server_adapter.emulator.lifecycle import delete, start
 from tests.conftest import ROOT
 from tests.server_adapter.bridge.processes import ADMIN, MEMORY, ProcessHarness
 from tests.store.forked_processes import start_program
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
 Said = tuple[int, str]
-WAIT_S = 60
 ELSEWHERE = {"Fail over by hand": ("tests/store/test_standby.py", "killed")}
 """Symptoms that need two daemons on PostgreSQL, and the tests that walk them."""
 
@@ -74,7 +74,7 @@ async def run_command(house: ProcessHarness, *args: str) -> Said:
 async def wait_for_output(house: ProcessHarness, right: Callable[[Said], bool], *args: str) -> str:
     """Repeat a command until its output satisfies ``right``; return the output."""
     said: Said = (0, "")
-    for _ in range(WAIT_S):
+    for _ in range(int(WAIT_S)):
         said = await run_command(house, *args)
         if right(said):
             return said[1]
@@ -85,7 +85,7 @@ async def wait_for_output(house: ProcessHarness, right: Callable[[Said], bool], 
 async def wait_until_normal(house: ProcessHarness) -> None:
     """Wait for the normal state: every component is present, and jobs are started."""
     shown: dict[str, object] = {}
-    for _ in range(2 * WAIT_S):
+    for _ in range(2 * int(WAIT_S)):
         shown = await house.request("")
         if shown["heard"] is not None and not (shown["stale"] or shown["halted"]):
             return
@@ -95,7 +95,7 @@ async def wait_until_normal(house: ProcessHarness) -> None:
 
 async def wait_for_alert(house: ProcessHarness, kind: str) -> None:
     """Wait until an alert of this kind is open; the engine's environment is checked each second."""
-    for _ in range(WAIT_S):
+    for _ in range(int(WAIT_S)):
         if kind in [one["kind"] for one in (await house.request("/alerts"))["alerts"]]:
             return
         await asyncio.sleep(0.5)
@@ -167,7 +167,7 @@ def metric(page: str, name: str) -> float:
 async def collect_reports(house: ProcessHarness, job: str) -> dict[str, Any]:
     """Return the reports about the cluster: API, health, metrics, users' commands, dashboard."""
     headers = {"Authorization": f"Bearer {ADMIN}"}
-    async with httpx2.AsyncClient(base_url=house.urls[0], timeout=30) as client:
+    async with httpx2.AsyncClient(base_url=house.urls[0], timeout=WAIT_S) as client:
         cluster = (await client.get("/v1/clusters/main", headers=headers)).json()
         alerts = (await client.get("/v1/clusters/main/alerts", headers=headers)).json()["alerts"]
         health = await client.get("/readyz", headers=headers)
@@ -296,7 +296,7 @@ async def test_a_node_flaps_or_jobs_fail_on_it(house: ProcessHarness) -> None:
         change("node4")
         state = "down" if change == house.server.kill_node else "up"
         nodes: dict[str, str] = {}
-        for _ in range(2 * WAIT_S):
+        for _ in range(int(WAIT_S)):
             nodes = {one["name"]: one["state"] for one in (await house.request("/nodes"))["nodes"]}
             if nodes["node4"] == state:
                 break

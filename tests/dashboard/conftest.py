@@ -28,6 +28,7 @@ from schedd.service.warmup import warm_up
 from schedd.wire import Event
 from tests.dashboard.browser import HOW, chromium
 from tests.service.planner_harness import StillClock, T, job, node
+from tests.waits import WAIT_S
 
 ROLES: tuple[Role, ...] = get_args(Role)
 WAIT_MS = 60_000
@@ -63,7 +64,7 @@ class DashboardSite:
 
     def submit(self, *events: Event) -> None:
         """Submit events to the planner."""
-        self.loop.submit(events).result(30)
+        self.loop.submit(events).result(WAIT_S)
 
     def get_json(self, path: str, role: str = "admin", **options: Any) -> Any:
         """Return the API's response to a client with this role."""
@@ -145,7 +146,7 @@ def server() -> Iterator[tuple[str, FastAPI]]:
         time.sleep(0.01)
     yield f"http://127.0.0.1:{listening.getsockname()[1]}", app
     running.should_exit = True
-    thread.join(20)
+    thread.join(WAIT_S)
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ from schedd.wire import (
 )
 from tests.dashboard.conftest import WAIT_MS, DashboardSite, UserWindow, token, tokens
 from tests.service.planner_harness import StillClock, T, event_id, job, node
+from tests.waits import WAIT_S
 
 Open = Callable[..., UserWindow]
 SITE: dict[str, Any] = {
@@ -183,7 +184,7 @@ def test_past_start_is_shown_as_overdue(site: DashboardSite) -> None:
 
 def test_an_overdue_job_names_only_the_pause(site: DashboardSite) -> None:
     start = site.get_json("/jobs/4.server")["planned_start"]
-    site.loop.pause("new disks").result(30)
+    site.loop.pause("new disks").result(WAIT_S)
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
         early = client.get("/main/jobs/4.server").text
@@ -210,7 +211,7 @@ def test_the_whatif_page_shows_pause_and_held_queues(site: DashboardSite) -> Non
         client.post("/login", data={"token": token("admin")})
         held = client.get(question).text
         named = client.get(f"{question}&queue=batch").text
-        site.loop.pause("new disks").result(30)
+        site.loop.pause("new disks").result(WAIT_S)
         paused = client.get(question).text
         empty = client.get("/main/what-if?nodes=&ppn=&walltime=")
     assert "Would start as soon as its queue does" in held

@@ -15,6 +15,7 @@ from schedd.model import NodeSets
 from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts
 from tests.service.planner_harness import T, job, node, planner
+from tests.waits import WAIT_S
 
 NODES = {
     name: NodeFacts(name=name, cpus=cpus, state=state, properties=properties)  # type: ignore[arg-type]
@@ -125,7 +126,7 @@ def test_closed_groups_replace_their_nodes() -> None:
 def published() -> object:
     with planner(publish_starts=False, end_allowance=0) as loop:
         nodes = [node(f"n{i:02}", properties=(f"rack=r{i // 4}",)) for i in range(12)]
-        loop.submit([*nodes, node("old", state="down")]).result(60)
+        loop.submit([*nodes, node("old", state="down")]).result(WAIT_S)
         jobs = [
             job(
                 f"{i}.s",
@@ -135,7 +136,7 @@ def published() -> object:
             )
             for i in range(40)
         ]
-        loop.submit(jobs).result(60)
+        loop.submit(jobs).result(WAIT_S)
         return loop.published
 
 

@@ -21,6 +21,7 @@ from schedd.service.settings.file import AuthSettings
 from schedd.service.warmup import warm_up
 from tests.dashboard.conftest import token, tokens
 from tests.service.planner_harness import StillClock, job, node
+from tests.waits import WAIT_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +33,7 @@ def app() -> Iterator[FastAPI]:
     clusters = Clusters({name: EngineSettings() for name in ("alpha", "beta", "gamma")}, StillClock())
     clusters.start(warm=False)
     for loop in clusters:
-        loop.submit((node("n1"), node("n2"), *(job(f"{i}.server") for i in range(1, 4)))).result(30)
+        loop.submit((node("n1"), node("n2"), *(job(f"{i}.server") for i in range(1, 4)))).result(WAIT_S)
     app = create_app(clusters, Callers(tokens(), AuthSettings(others="none")))
     add_dashboard(app)
     yield app
@@ -64,7 +65,7 @@ def test_cards_show_health_jobs_and_free_capacity(app: FastAPI) -> None:
 def test_cards_name_faults_with_the_command_that_helps_and_troubled_clusters_come_first(app: FastAPI) -> None:
     beta, gamma = app.state.clusters["beta"], app.state.clusters["gamma"]
     silence_adapter(beta)
-    gamma.pause("cooling fault").result(30)
+    gamma.pause("cooling fault").result(WAIT_S)
     gamma.settings_problem = "the settings were rejected: log.level"
     gamma.alerts.update()
     try:
@@ -83,7 +84,7 @@ def test_cards_name_faults_with_the_command_that_helps_and_troubled_clusters_com
     finally:
         beta.record_adapter_request()
         gamma.settings_problem = ""
-        gamma.resume().result(30)
+        gamma.resume().result(WAIT_S)
         for loop in (beta, gamma):
             loop.alerts.update()
 

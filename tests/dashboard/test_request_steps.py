@@ -7,6 +7,7 @@ import pytest
 
 from schedd.dashboard.request_steps import smaller_steps
 from tests.dashboard.conftest import DashboardSite, token
+from tests.waits import WAIT_S
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ def test_steps_halve_the_cpus_of_simple_requests(resources: dict[str, str], cpus
 def test_a_what_if_about_a_job_is_prefilled_and_compares_the_altered_job(site: DashboardSite) -> None:
     headers = {"Authorization": f"Bearer {token('admin')}", "Accept": "text/html"}
     (job, *_) = [one for one in site.get_json("/jobs?state=planned")["jobs"] if "nodes" in one["resources"]]
-    with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers=headers, timeout=60) as client:
+    with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers=headers, timeout=WAIT_S) as client:
         plain = client.get("/what-if", params={"job": job["id"]}).text
         request = re.search(r'name="request" value="([^"]*)"', plain)
         assert request is not None

@@ -21,6 +21,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from tests.service.planner_harness import StillClock, job, node
+from tests.waits import WAIT_S
 
 HERE, OTHER, NOWHERE = "main", "secret", "nowhere"
 
@@ -35,7 +36,7 @@ def app() -> Iterator[FastAPI]:
     clusters = Clusters({HERE: EngineSettings(), OTHER: EngineSettings()}, StillClock())
     clusters.start(warm=False)
     for loop in clusters:
-        loop.submit((node("n1"), job("1.server"))).result(30)
+        loop.submit((node("n1"), job("1.server"))).result(WAIT_S)
     tokens = Tokens(
         [
             (Bearer("all", "admin"), digest("everywhere")),

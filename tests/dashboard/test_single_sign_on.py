@@ -33,6 +33,7 @@ from schedd.service.warmup import warm_up
 from tests.conftest import ROOT
 from tests.dashboard.conftest import DashboardSite, UserWindow
 from tests.service.planner_harness import StillClock, job, node
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:oidc_provider_mock")
 pytest.importorskip("oidc_provider_mock")
@@ -72,7 +73,7 @@ def shared_app() -> Iterator[FastAPI]:
     clusters = Clusters({"main": EngineSettings(), "other": EngineSettings()}, StillClock())
     clusters.start(warm=False)
     for loop in clusters:
-        loop.submit((node("n1"), job("1.server", user="ann"), job("2.server", user="bob"))).result(30)
+        loop.submit((node("n1"), job("1.server", user="ann"), job("2.server", user="bob"))).result(WAIT_S)
     app = create_app(clusters, Callers(Tokens(())))
     add_dashboard(app)
     yield app

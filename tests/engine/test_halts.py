@@ -248,7 +248,6 @@ def test_after_halts_no_run_decision_takes_more_than_there_is(seed: int, rounds:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(300))
 def test_after_many_halts_no_run_decision_takes_more_than_there_is(seed: int) -> None:
     random = Random(seed)

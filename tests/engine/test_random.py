@@ -42,7 +42,6 @@ def test_random_operation_with_small_slices_breaks_no_invariant(seed: int) -> No
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 @pytest.mark.usefixtures("small_slices")
 @pytest.mark.parametrize("seed", range(1000, 1500))
 def test_long_random_operation_with_small_slices_breaks_no_invariant(seed: int) -> None:
@@ -50,7 +49,6 @@ def test_long_random_operation_with_small_slices_breaks_no_invariant(seed: int) 
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(1000))
 def test_a_long_life_among_random_events_breaks_nothing(seed: int) -> None:
     play(KINDS[seed % len(KINDS)](), Random(seed), 400)

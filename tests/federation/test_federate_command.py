@@ -13,6 +13,7 @@ from schedd.federation.settings import FederationSettings
 from schedd.service.garbage_collector import GarbageCollectorTuning
 from schedd.service.settings.file import SettingsError
 from schedd.supervision import Supervisor
+from tests.waits import WAIT_S
 
 
 def test_leader_freezes_old_objects_for_garbage_collection(tmp_path: Path) -> None:
@@ -34,7 +35,7 @@ def test_leader_freezes_old_objects_for_garbage_collection(tmp_path: Path) -> No
         assert _set_aside() == 1
     finally:
         stopping.set()
-        leading.join(30)
+        leading.join(WAIT_S)
     assert not leading.is_alive()
     assert _set_aside() == 0
 

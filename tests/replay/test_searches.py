@@ -22,10 +22,13 @@ from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
 from schedd.replay.site import equal_node_site, single_node_site
 from schedd.replay.workload import Trace, TraceJob, select
 
+SHORT = SearchSettings(moves=60)
+"""Searches that are long enough for their effects and short enough for a test."""
+
 
 @pytest.fixture(scope="module")
 def prepared() -> Prepared:
-    chosen = select(generate(300, 32, seed=4, load=1.1), procs=32)
+    chosen = select(generate(150, 32, seed=4, load=1.1), procs=32)
     return prepare(chosen, single_node_site(32))
 
 
@@ -35,7 +38,9 @@ def rows(result: ReplayResult) -> dict[str, object]:
 
 def test_searches_shorten_waits_without_promises(prepared: Prepared) -> None:
     plain = replay(prepared, PLANNING_POLICY, slack=OFF)
-    searched = replay(prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(), validate=True)
+    searched = replay(
+        prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(search=SHORT), validate=True
+    )
     assert (plain.searched.searches, plain.policy, plain.held_share) == (0, PLANNING_POLICY, 1.0)
     assert searched.policy == SEARCH_POLICY
     done = searched.searched
@@ -53,7 +58,11 @@ def test_queues_may_promise_something_else(prepared: Prepared) -> None:
 
     def found(slack: Slack, queues: dict[str, str]) -> dict[str, object]:
         result = replay(
-            prepared, PLANNING_POLICY, slack=slack, queue_slack=queues, searching=SearchSchedule()
+            prepared,
+            PLANNING_POLICY,
+            slack=slack,
+            queue_slack=queues,
+            searching=SearchSchedule(search=SearchSettings(moves=20)),
         )
         return {name: value for name, value in rows(result).items() if name != "slack"}
 
@@ -79,9 +88,11 @@ def test_result_depends_on_the_seed(prepared: Prepared) -> None:
 
 @pytest.mark.parametrize("slack", [NONE, Slack(1800), Slack(60, 0.5)])
 def test_no_promise_is_broken_by_a_search_on_nodes(slack: Slack) -> None:
-    chosen = select(generate(200, 32, seed=5, load=1.2), estimates="user", procs=32)
+    chosen = select(generate(120, 32, seed=5, load=1.2), estimates="user", procs=32)
     on_nodes = prepare(chosen, equal_node_site(8, 4))
-    result = replay(on_nodes, PLANNING_POLICY, slack=slack, searching=SearchSchedule(60), validate=True)
+    result = replay(
+        on_nodes, PLANNING_POLICY, slack=slack, searching=SearchSchedule(60, SHORT), validate=True
+    )
     assert (result.promise_breaches, result.searched.searches > 10) == (0, True)
 
 
@@ -108,7 +119,7 @@ def of(raw: list[tuple[int, int, int, int]]) -> Prepared:
 def test_searches_respect_estimates_and_slack(raw: list[tuple[int, int, int, int]], slack: Slack) -> None:
     """The promise is computed here from the estimate at arrival, independently of the engine."""
     ready = of(raw)
-    searching = SearchSchedule(50, SearchSettings(moves=60))
+    searching = SearchSchedule(50, SHORT)
     found = run(ready, PLANNING_POLICY, slack=slack, searching=searching, validate=True)
     check_capacity(found.start, found.end, [job.procs for job in ready.jobs], PROCS)
     submit = np.array([job.submit for job in ready.jobs])
@@ -152,11 +163,12 @@ def test_searches_at_no_interval_are_refused() -> None:
 def test_newcomer_between_searches_is_tried_immediately() -> None:
     """Over several streams of jobs, because chance outweighs the effect in one.
 
-    With short searches the effect is large: the share is 0.59 over these streams, and 0.72 over sixteen.
+    With short searches the effect is large: the share is 0.89 over these streams, and 0.59 over streams of 300
+    jobs.
     """
     slowdown = {0: 0.0, 5: 0.0}
     for seed in range(1, 7):
-        jobs = prepare(select(generate(300, 32, seed=seed, load=1.1), procs=32), single_node_site(32))
+        jobs = prepare(select(generate(160, 32, seed=seed, load=1.1), procs=32), single_node_site(32))
         searches = {}
         for newcomers in slowdown:
             searching = SearchSchedule(3600, SearchSettings(moves=20), newcomers=newcomers)
@@ -216,7 +228,9 @@ def test_negative_patience_is_refused() -> None:
 
 def test_less_patience_delays_fewer_jobs(prepared: Prepared) -> None:
     none, much = (
-        replay(prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(patience=patience))
+        replay(
+            prepared, PLANNING_POLICY, slack=OFF, searching=SearchSchedule(search=SHORT, patience=patience)
+        )
         for patience in (0, 10**6)
     )
     assert none.searched.moves_too_late > much.searched.moves_too_late == 0

@@ -21,6 +21,7 @@ from server_adapter.torque import (
     open_connection,
 )
 from tests.server_adapter.inventory import read_jobs, read_nodes, read_server
+from tests.waits import WAIT_S
 
 NODES = [NodeSpec("node1", 4), NodeSpec("node2", 4)]
 
@@ -100,7 +101,7 @@ class Scheduler:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.01)
 

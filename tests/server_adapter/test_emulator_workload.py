@@ -16,6 +16,7 @@ from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.workload import in_order
 from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
 from tests.server_adapter.inventory import read_jobs
+from tests.waits import WAIT_S
 
 NODES = read_nodes(["2:ppn=4"])
 
@@ -180,6 +181,6 @@ def test_the_command_serves_until_the_workload_is_over_and_obeys_its_input() -> 
                 await connection.request(admin_requests.delete("0.localhost"))
             await serving
 
-        asyncio.run(asyncio.wait_for(run_scenario(), 20))
+        asyncio.run(asyncio.wait_for(run_scenario(), WAIT_S))
     assert "--auth none" in said[0]
     assert said[1:] == ["H:1; nodes free:2", "1 submitted, 1 deleted before they ran; 0 runs accepted"]

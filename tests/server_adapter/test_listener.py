@@ -83,7 +83,7 @@ def test_less_than_a_command_is_rejected(raw: bytes) -> None:
         listener = CommandListener(heard.append, any_port=True, command_timeout=0.2)
         await listener.start(port=0)
         await send(listener.port, raw)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             while not listener.rejected:
                 await asyncio.sleep(0.01)
         assert heard == []

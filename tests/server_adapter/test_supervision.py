@@ -9,7 +9,7 @@ from server_adapter.batch import supervision
 from server_adapter.batch.errors import TakenError
 from server_adapter.batch.supervision import TaskSet, work_together
 
-WAIT = 30
+WAIT = 120
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ from schedd.plan.views import StartWindow
 from schedd.service.questions.cheapest_start import candidate_starts
 from schedd.service.questions.plan_fork import WhatIfAnswer
 from tests.service.planner_harness import T, job, node, planner
+from tests.waits import WAIT_S
 
 DAY = 86_400
 MIDNIGHT = T - T % DAY + DAY
@@ -29,9 +30,9 @@ SITE: dict[str, Any] = {
 
 def run_what_if(site: dict[str, Any], by: int, *, cpus: int = 4, walltime: int = 3600) -> WhatIfAnswer:
     with planner(site=site, end_allowance=0, publish_starts=False) as loop:
-        loop.submit([node("n1"), job("1", walltime="7200")]).result(30)
+        loop.submit([node("n1"), job("1", walltime="7200")]).result(WAIT_S)
         facts = job("what-if", nodes=f"1:ppn={cpus}", walltime=str(walltime)).job
-        fork = loop.fork().result(30)
+        fork = loop.fork().result(WAIT_S)
         before = fork.copy().jobs.starts.copy()
         found = fork.what_if(facts, T, cheapest_by=by)
         assert np.array_equal(fork.copy().jobs.starts, before), "the plan stays"

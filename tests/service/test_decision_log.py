@@ -5,6 +5,7 @@ import threading
 
 from schedd.service.cluster.decision_log import DecisionLog
 from schedd.wire import Alert, JobStarted, Run, RunAccepted, Snapshot, WriteAttributes
+from tests.waits import WAIT_S
 
 NOBODY = ()
 
@@ -185,7 +186,7 @@ def test_a_poll_that_began_after_a_request_gets_the_decisions_of_its_reply() -> 
             await asyncio.sleep(0)
             log.append([run(2, "b")])
             assert log.page_for_reply("adapter", number, "d001", 10) is not None
-        page = await asyncio.wait_for(poll, 25)
+        page = await asyncio.wait_for(poll, WAIT_S)
         assert [one.id for one in page.decisions] == ["d002"]
 
     asyncio.run(run_it())

@@ -11,6 +11,7 @@ from schedd.plan.plan import WorkSpent
 from schedd.service.questions import open_questions
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.wire import JobFacts, NodeChanged, NodeFacts
+from tests.waits import WAIT_S
 
 T = 1_000_000
 
@@ -48,7 +49,7 @@ def test_question_with_many_chunk_types_is_answered(kinds: int, nodes: int) -> N
     resources = {"select": select, "walltime": "60"}
     facts = JobFacts(id="x", owner="u", queue="q", family="openpbs", submitted=T, resources=resources)
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(copy.what_if, facts, T).result(100).answer
+        answer = pool.submit(copy.what_if, facts, T).result(WAIT_S).answer
     assert isinstance(answer, StartKnown)
 
 

@@ -12,6 +12,7 @@ from schedd.plan.plan import WorkSpent
 from schedd.service.questions.open_questions import OpenQuestions
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.wire import JobFacts, NodeChanged, NodeFacts
+from tests.waits import WAIT_S
 
 T = 1_000_000
 
@@ -46,18 +47,18 @@ def test_cancelled_question_ends_at_its_next_search() -> None:
         with questions.open_question():
             run_what_if(copy)
             working.set()
-            assert go_on.wait(60)
+            assert go_on.wait(WAIT_S)
             return run_what_if(copy)
 
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(work)
-        assert working.wait(60)
+        assert working.wait(WAIT_S)
         questions.end()
         go_on.set()
         with pytest.raises(WorkSpent, match="given up"):
-            found.result(60)
+            found.result(WAIT_S)
         with pytest.raises(WorkSpent, match="given up"):  # the daemon stops: no more questions
-            pool.submit(work).result(60)
+            pool.submit(work).result(WAIT_S)
 
 
 def test_resource_beyond_the_countable_kinds_is_never_available() -> None:

@@ -30,6 +30,7 @@ from schedd.wire import Alert, JobStarted, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
 from tests.engine.server import Server
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
+from tests.waits import WAIT_S
 
 WAIT = 120
 """Real seconds after which a test gives up."""
@@ -367,7 +368,7 @@ def test_the_time_in_which_the_process_was_stopped_does_not_count() -> None:
         process.send_signal(signal.SIGSTOP)
         time.sleep(3.5)
         process.send_signal(signal.SIGCONT)
-        found, _ = process.communicate("\n", timeout=60)
+        found, _ = process.communicate("\n", timeout=WAIT_S)
     assert found == "False goes on\n"
 
 
@@ -391,6 +392,6 @@ def test_profiler_works_after_an_interrupted_call() -> None:
         print("goes on")
     """
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_S, check=True, cwd=ROOT
     )
     assert done.stdout.split("\n") == ["ended", "goes on", ""]

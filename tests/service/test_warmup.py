@@ -16,6 +16,7 @@ from schedd.plan.kernel_status import count_compiled
 from schedd.service.warmup import log_compilation, warm_up
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
+from tests.waits import WAIT_S
 
 def by_name():
     found = {}
@@ -36,7 +37,7 @@ def note(_, __, line):
     raise structlog.DropEvent
 structlog.configure(processors=[note])
 with log_compilation(0.01):
-    assert begun.wait(60)
+    assert begun.wait(WAIT_S)
     warm_up()
 told_all, still = count_compiled()
 assert told_none == 0 < told_all <= of == still, (told_none, told_all, of)

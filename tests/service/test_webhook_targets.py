@@ -19,6 +19,7 @@ from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.notifications.webhooks import _post, _send
 from schedd.service.settings.file import WebhookSettings
 from schedd.service.settings.targets import TargetRefused, is_public, resolve_targets
+from tests.waits import WAIT_S
 
 # fmt: off
 INSIDE = (
@@ -69,7 +70,7 @@ def listening_server(
             yield server.server_port, asked
         finally:
             server.shutdown()
-            thread.join(30)
+            thread.join(WAIT_S)
 
 
 def post_webhook(url: str, *allow: str) -> bool:

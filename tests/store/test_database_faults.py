@@ -30,6 +30,7 @@ from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.socket_proxy import SocketProxy
 from tests.store.test_crash import check_database, replay_log
+from tests.waits import WAIT_S
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
@@ -153,7 +154,7 @@ def test_daemon_survives_a_locked_database_file(
     launcher: DaemonLauncher, tmp_path: Path, seconds: float
 ) -> None:
     def lock(daemon: DaemonProcess) -> None:
-        other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None, timeout=60)
+        other = sqlite3.connect(tmp_path / "a.sqlite", isolation_level=None, timeout=WAIT_S)
         try:
             other.execute("BEGIN IMMEDIATE")
             with failed_writes(daemon, seconds):
@@ -207,7 +208,7 @@ def test_idle_leader_reports_that_its_database_is_gone(launcher: DaemonLauncher,
         asked = Request(
             f"http://127.0.0.1:{daemon.port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
         )
-        with urlopen(asked, timeout=60) as answer:
+        with urlopen(asked, timeout=WAIT_S) as answer:
             lines = answer.read().decode()
         return "".join(re.findall(r"^schedd_(?:failing|leading)\{.*\} (\d)", lines, re.MULTILINE))
 

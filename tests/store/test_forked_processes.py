@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.forked_processes import ForkedProcess, run_program, start_program
+from tests.waits import WAIT_S
 
 PROGRAM = "tests.store.reporting_program"
 
@@ -40,13 +41,13 @@ def test_forked_program_finds_the_same_as_a_started_program(
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        out, err = process.communicate("asked", timeout=60)
+        out, err = process.communicate("asked", timeout=WAIT_S)
     assert (process.returncode, err) == (0, started.stderr)
     assert json.loads(out) == json.loads(started.stdout)
 
 
 def test_each_fork_has_its_own_process_id_random_numbers_and_file_names() -> None:
-    found = [json.loads(run_program(PROGRAM, "values", timeout=60).stdout) for _ in range(3)]
+    found = [json.loads(run_program(PROGRAM, "values", timeout=WAIT_S).stdout) for _ in range(3)]
     assert [len(set(values)) for values in zip(*found, strict=True)] == [3] * 4
 
 
@@ -54,7 +55,7 @@ def test_exit_status_and_errors_are_those_of_a_started_program() -> None:
     ends = {
         words: (done.returncode, done.stderr.splitlines()[-1:])
         for words in (("exit", "0"), ("exit", "7"), ("exit", "no room"), ("raise",))
-        for done in [run_program(PROGRAM, *words, timeout=60)]
+        for done in [run_program(PROGRAM, *words, timeout=WAIT_S)]
     }
     assert ends == {
         ("exit", "0"): (0, []),

@@ -27,6 +27,7 @@ from tests.store.daemon_processes import DaemonProcess, UnavailableError
 from tests.store.event_builders import queued
 from tests.store.forked_processes import DaemonLauncher, run_program
 from tests.store.test_log_loss import MAIN, work
+from tests.waits import WAIT_S
 
 _STRIDE = int(os.environ.get("SCHEDD_STATEMENT_STRIDE", "23"))
 """Kill at every n-th statement in the short test; at each in the long one."""
@@ -209,10 +210,10 @@ def test_killed_migration_continues_with_the_command(tmp_path: Path) -> None:
     config = tmp_path / "schedd.toml"
     config.write_text(f'[server]\nport = 0\n[store]\nurl = "{url}"\n[clusters.main]\n')
     program, file = "tests.store.next_version", str(config)
-    serve = run_program(program, "serve", "--config", file, timeout=60)
+    serve = run_program(program, "serve", "--config", file, timeout=WAIT_S)
     assert serve.returncode != 0
     assert "run `schedd migrate`" in serve.stdout + serve.stderr
-    done = run_program(program, "migrate", "--config", file, timeout=60)
+    done = run_program(program, "migrate", "--config", file, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
     assert stored_events(url, cluster) == acknowledged
 

@@ -15,6 +15,7 @@ from schedd.store.errors import LeaseExpired, StoreError
 from tests.store.conftest import NewDatabase
 from tests.store.event_builders import StoredState, queued, run
 from tests.store.postgres import PostgresServer
+from tests.waits import WAIT_S
 
 
 class DaemonStores:
@@ -132,7 +133,7 @@ def test_takeover_waits_for_a_guarded_commit(postgres_daemons: DaemonStores) -> 
         other.join(0.5)
         waited = other.is_alive()
         connection.execute(text("INSERT INTO clusters (name, created) VALUES ('x', 1)"))
-    other.join(30)
+    other.join(WAIT_S)
     assert waited
     assert taken == [True]
 

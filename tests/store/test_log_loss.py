@@ -17,8 +17,8 @@ from schedd.store.tables import batches, checkpoints, events, metadata
 from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError
 from tests.store.event_builders import queued
 from tests.store.forked_processes import DaemonLauncher
+from tests.waits import WAIT_S
 
-pytestmark = pytest.mark.timeout(400)
 MAIN = "/v1/clusters/main"
 NODE = {"name": "n1", "cpus": 4, "mem": 8 << 20}
 
@@ -182,7 +182,9 @@ def readiness(daemon: DaemonProcess) -> str:
 
 
 def metrics(daemon: DaemonProcess) -> str:
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)) as connection:
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=WAIT_S)
+    ) as connection:
         connection.request("GET", "/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
         return connection.getresponse().read().decode()
 

@@ -102,7 +102,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     return folder / "installed"
 
 
-@pytest.mark.timeout(120)
 def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(
     url: str, installed: Path, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError
 from tests.store.forked_processes import DaemonLauncher
 from tests.store.preloaded_daemon import PreloadedDaemon, compile_library
 from tests.store.test_log_loss import MAIN, job, work
+from tests.waits import WAIT_S
 
 _SOURCE = r"""
 #define _GNU_SOURCE
@@ -87,7 +88,7 @@ class SlowDisk:
 
 def measured(daemon: DaemonProcess, metric: str) -> float:
     asked = Request(f"http://127.0.0.1:{daemon.port}/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
-    with urlopen(asked, timeout=60) as answer:
+    with urlopen(asked, timeout=WAIT_S) as answer:
         text = answer.read().decode()
     found = re.search(rf"(?m)^{re.escape(metric)} (\S+)$", text)
     assert found is not None, metric

@@ -286,7 +286,7 @@ def test_checkpoint_is_written_while_the_engine_works(store: Store) -> None:
 
     def parts() -> Iterator[bytes]:
         asked.set()
-        assert go_on.wait(60)
+        assert go_on.wait(WAIT_S)
         yield b"a "
         yield b"state"
 

@@ -14,6 +14,7 @@ from tests.api.conftest import token, tokens
 from tests.api.test_errors import problem
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import T, event_id
+from tests.waits import WAIT_S
 
 USER = {"Authorization": f"Bearer {token('user')}"}
 
@@ -21,7 +22,7 @@ USER = {"Authorization": f"Bearer {token('user')}"}
 @pytest.fixture
 def accounts(busy_cluster: TestClient, loop: PlanLoop) -> TestClient:
     site = {"accounts": {"by": "user"}, "currency": "CZK"}
-    loop.submit([PolicyChanged(id=event_id(), time=T, version=1, site=site)]).result(30)
+    loop.submit([PolicyChanged(id=event_id(), time=T, version=1, site=site)]).result(WAIT_S)
     busy_cluster.put(f"{MAIN}/accounts/ann", json={"amount": 100, "users": ["ann"]})
     busy_cluster.put(f"{MAIN}/accounts/bob", json={"amount": 2, "overdraft": 1, "period": "month"})
     return busy_cluster
@@ -29,8 +30,8 @@ def accounts(busy_cluster: TestClient, loop: PlanLoop) -> TestClient:
 
 def start_and_end(loop: PlanLoop, job: str) -> None:
     shares = (ShareFacts("n1", 4),)
-    loop.submit([JobStarted(id=event_id(), time=T, job_id=job, shares=shares)]).result(30)
-    loop.submit([JobEnded(id=event_id(), time=T, job_id=job)]).result(30)
+    loop.submit([JobStarted(id=event_id(), time=T, job_id=job, shares=shares)]).result(WAIT_S)
+    loop.submit([JobEnded(id=event_id(), time=T, job_id=job)]).result(WAIT_S)
 
 
 def test_account_shows_available_and_held_amounts(accounts: TestClient) -> None:

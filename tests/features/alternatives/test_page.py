@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from schedd.engine import EngineSettings
 from tests.dashboard.conftest import DashboardSite, UserWindow, token
 from tests.service.planner_harness import job, node
+from tests.waits import WAIT_S
 
 Open = Callable[..., UserWindow]
 POWER = {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}}
@@ -97,7 +98,7 @@ def test_outdated_plans_and_invalid_weights_are_refused(open_window: Open, site:
 def _post(site: DashboardSite, act: str, form: dict[str, str], cookies: dict[str, str]) -> Any:
     url = f"{site.url}/dashboard/main/alternatives/{act}"
     headers = {"Origin": site.url, "Accept": "text/html"}
-    return httpx2.post(url, data=form, cookies=cookies, headers=headers, timeout=30)
+    return httpx2.post(url, data=form, cookies=cookies, headers=headers, timeout=WAIT_S)
 
 
 def test_the_page_is_for_operators(open_window: Open, site: DashboardSite) -> None:

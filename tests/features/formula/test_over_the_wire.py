@@ -14,7 +14,7 @@ from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 60
+WAIT_S = 120
 FORMULA = "base_score + 100 * job_priority + (walltime < 3600) * ncpus / 8 + eligible_time * 1e-9"
 
 

@@ -12,7 +12,7 @@ from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 60
+WAIT_S = 120
 PAUSE_S = 4
 TRIALS = f"""
 hole_failures = 3

@@ -16,6 +16,7 @@ from schedd.store import Store
 from tests.api.conftest import token
 from tests.api.test_responses import MAIN
 from tests.service.planner_harness import T, job, node
+from tests.waits import WAIT_S
 
 USER = {"Authorization": f"Bearer {token('user')}"}
 NOTICES = f"{MAIN}/notices"
@@ -24,7 +25,7 @@ NOTICES = f"{MAIN}/notices"
 @pytest.fixture
 def site_with_notices(app: FastAPI, loop: PlanLoop, tmp_path: Path) -> Iterator[Notifier]:
     """The site sends mail, and has a command."""
-    loop.submit([node("n1"), job("1.srv", user="our-user"), job("2.srv", user="eve")]).result(30)
+    loop.submit([node("n1"), job("1.srv", user="our-user"), job("2.srv", user="eve")]).result(WAIT_S)
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
     settings = NotifySettings(
         relay="127.0.0.1:9",

@@ -70,7 +70,7 @@ def test_notices_are_neither_repeated_nor_lost_after_a_crash(
         now = int(time.time())
         served.events(node(1, now), job(1, now), job(2, now), job(3, now))
         subscribe(served, "2.s")
-        assert came.wait(60)  # it is marked, and being sent
+        assert came.wait(WAIT_S)  # it is marked, and being sent
         subscribe(served, "3.s")
     finally:
         served.process.kill()

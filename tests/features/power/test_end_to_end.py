@@ -13,7 +13,7 @@ from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 40
+WAIT_S = 120
 BOOTS = 3.0
 SAVING = """
 [clusters.main.site.power."*"]

@@ -15,7 +15,7 @@ from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 60
+WAIT_S = 120
 SETTINGS = """
 [clusters.main.site.preemption]
 preemptors = {queues = ["urgent"]}

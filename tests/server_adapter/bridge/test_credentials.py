@@ -32,6 +32,7 @@ from server_adapter.torque.errors import TorqueErrorCode
 from tests.server_adapter.bridge.house import AdapterHarness, Build
 from tests.server_adapter.openpbs.peer import OK, Peer, refusal
 from tests.server_adapter.openpbs.site import QUEUED, Site, run
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +101,7 @@ async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_aga
             await server.run(decision, lambda: None)
         assert "not registered" in server.barred()
         site.refuse.clear()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             while server.barred():
                 await asyncio.sleep(0.01)
         assert len(site.peer.registered) == 2
@@ -108,7 +109,7 @@ async def test_a_scheduler_whose_run_is_refused_for_its_connection_registers_aga
         assert (await server.run(decision, lambda: None)).accepted
         site.peer.command(OpenPBSCommand.NEW)  # the new pair's commands arrive
         seen = len(looks)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             while len(looks) == seen:
                 await asyncio.sleep(0.01)
         keeping.cancel()
@@ -130,7 +131,7 @@ async def test_a_qrun_answer_refused_for_its_connection_closes_both_connections(
         keeping = asyncio.create_task(place.serve())
         first = list(peer.registered)
         peer.command(OpenPBSCommand.RUN_JOB, "7.s")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             while len(peer.registered) < 2 or first[0] in peer.registered:
                 await asyncio.sleep(0.01)
         keeping.cancel()

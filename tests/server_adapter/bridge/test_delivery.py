@@ -13,6 +13,7 @@ from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient
 from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.messages import EventsReply, FetchedDecisions
 from server_adapter.bridge.outbox import EncodedEvent
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +63,7 @@ def endless_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_S):
         while not condition():
             await asyncio.sleep(0.01)
 

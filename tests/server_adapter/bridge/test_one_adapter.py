@@ -13,8 +13,9 @@ from server_adapter.bridge.delivery import Backoff
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import ProcessHarness, Program, free_port
 from tests.store.forked_processes import run_program
+from tests.waits import WAIT_S
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         try:
             await made.ready()
             made.adapter.start()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_S):
                 while (await made.request(""))["mode"] != "scheduler" or not (await made.request(""))[
                     "nodes"
                 ]:
@@ -60,7 +61,7 @@ def start_adapter(house: ProcessHarness, name: str, *arguments: str, mode: str =
 async def starts_a_job(house: ProcessHarness) -> None:
     request = {"select": "1:ncpus=1"} if house.family == "openpbs" else {"nodes": "1"}
     job = house.server.submit(resources={**request, "walltime": "60"}, runtime=0.2)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         while not house.server.cluster.runs.get(job):
             await asyncio.sleep(0.05)
 
@@ -71,7 +72,7 @@ async def test_a_site_check_changes_no_mode_and_does_not_disturb_a_running_adapt
     command = ["server_adapter.main", "--config", str(house.directory / "adapter.toml")]
     for mode in ("scheduler", "shadow"):
         done = await asyncio.to_thread(
-            lambda mode=mode: run_program(*command, "--mode", mode, "--once", timeout=120)  # type: ignore[misc]
+            lambda mode=mode: run_program(*command, "--mode", mode, "--once", timeout=WAIT_S)  # type: ignore[misc]
         )
         assert done.returncode == 0, done.stderr
         assert "1 nodes (0 down)" in done.stdout
@@ -85,7 +86,7 @@ async def test_a_site_check_changes_no_mode_and_does_not_disturb_a_running_adapt
 async def test_a_second_adapter_is_refused_with_the_reason(house: ProcessHarness, mode: str) -> None:
     second = start_adapter(house, "second", mode=mode)
     second.start()
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(WAIT_S):
         while not second.ended:
             await asyncio.sleep(0.1)
     said = second.log.read_text()
@@ -111,7 +112,7 @@ async def test_an_adapter_that_is_started_again_has_its_place_at_once_and_later_
 
 async def test_a_second_adapter_takes_over_from_a_silent_adapter(house: ProcessHarness) -> None:
     house.adapter.kill()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         while "no contact" not in (await house.request(""))["stale"]:
             await asyncio.sleep(0.2)
     other = start_adapter(house, "other")

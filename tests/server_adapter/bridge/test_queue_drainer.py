@@ -17,6 +17,7 @@ from server_adapter.families import connector
 from server_adapter.servers.routed_jobs import variables
 from server_adapter.settings import SettingsError, load_settings
 from tests.server_adapter.bridge.federation import Federation
+from tests.waits import WAIT_S
 
 SCRIPT = "#!/bin/sh\necho äöü\n"
 Scene = Callable[["TorqueTransferClient"], Awaitable[None]]
@@ -100,7 +101,7 @@ class TorqueTransferClient:
         return self.torque
 
     async def round(self) -> int:
-        return await asyncio.wait_for(self.drain.round(), 20)
+        return await asyncio.wait_for(self.drain.round(), WAIT_S)
 
 
 def run(directory: Path, run_scenario: Scene, version: str = "6.1") -> None:

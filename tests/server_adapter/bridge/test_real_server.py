@@ -24,6 +24,7 @@ from server_adapter.servers.torque.link import PERMITTED, TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.servers.torque.requests import WritableAttributes, plan_request
 from server_adapter.settings import ServerSettings
+from tests.waits import WAIT_S
 
 COMMANDS = ("qstat", "pbsnodes", "qsub", "qdel")
 HERE = "PBS_SERVER_HOME" in os.environ and all(shutil.which(command) for command in COMMANDS)
@@ -43,7 +44,7 @@ def link(mode: str) -> TorqueLink:
 
 
 def run_command(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True).stdout
 
 
 async def test_the_state_equals_the_output_of_the_clients() -> None:
@@ -79,7 +80,7 @@ async def test_a_planned_start_is_shown_by_qstat() -> None:
         input="sleep 1\n",
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=WAIT_S,
         check=True,
         cwd="/",
     )

@@ -8,8 +8,9 @@ import pytest
 
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import ProcessHarness
+from tests.waits import WAIT_S
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(400)]
+pytestmark = pytest.mark.anyio
 
 GRACE_S = 3600
 """A test that waited for it would fail by its own time limit."""
@@ -43,7 +44,7 @@ def submit(house: ProcessHarness, runtime: float) -> str:
 
 
 async def runs(house: ProcessHarness, job: str) -> None:
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(WAIT_S):
         while not house.server.cluster.runs.get(job):
             await asyncio.sleep(0.05)
 
@@ -61,7 +62,7 @@ async def test_jobs_start_after_a_server_restart_without_grace_time(house: Proce
 async def test_jobs_start_after_a_restart_of_an_idle_server_without_grace_time(house: ProcessHarness) -> None:
     first = submit(house, 0.2)
     await runs(house, first)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         while str(house.server.job(first).state) == "R":
             await asyncio.sleep(0.1)
     await house.server.restart(down=0.5)

@@ -16,6 +16,7 @@ from server_adapter.dis import decode_text, encode_text
 from server_adapter.emulator import JobState, NodeSpec
 from server_adapter.torque.notation import exec_host
 from tests.server_adapter.bridge.processes import ADMIN, ProcessHarness
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -63,8 +64,8 @@ def page(house: ProcessHarness, *paths: str) -> list[str]:
     base = house.urls[0] + "/dashboard"
     login = urllib.parse.urlencode({"token": ADMIN, "next": ""}).encode()
     origin = {"Origin": house.urls[0], "Content-Type": "application/x-www-form-urlencoded"}
-    opener.open(urllib.request.Request(base + "/login", login, origin), timeout=20).read()
-    return [opener.open(base + path, timeout=20).read().decode() for path in paths]
+    opener.open(urllib.request.Request(base + "/login", login, origin), timeout=WAIT_S).read()
+    return [opener.open(base + path, timeout=WAIT_S).read().decode() for path in paths]
 
 
 async def test_any_bytes_in_the_servers_texts_hinder_nobody_and_are_shown_escaped(

@@ -24,6 +24,7 @@ from server_adapter.families import connector
 from server_adapter.servers.torque.transfers import submission_attributes
 from server_adapter.settings import load_settings
 from server_adapter.torque.replies import decode_reply
+from tests.waits import WAIT_S
 
 JOB = SubmissionFacts(
     "alice",
@@ -97,7 +98,7 @@ class TorqueTransferHarness:
                 release_requested=release_requested,
             )
         )
-        await asyncio.wait_for(self.transfers.finish(), 20)
+        await asyncio.wait_for(self.transfers.finish(), WAIT_S)
         return self.told[-1]
 
 
@@ -339,7 +340,7 @@ def test_while_the_server_is_not_ours_a_handover_waits_and_is_not_refused(tmp_pa
         await counter.transfers.step()
         assert counter.told == []
         counter.waits = ""
-        await asyncio.wait_for(counter.transfers.finish(), 20)
+        await asyncio.wait_for(counter.transfers.finish(), WAIT_S)
         assert [(one.step, one.done) for one in counter.told] == [("release", True)]
 
     run(tmp_path, run_scenario)

@@ -26,8 +26,9 @@ from server_adapter.openpbs.requests import DeleteJobsRequest
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
+from tests.waits import WAIT_S
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.anyio
 ROWS = [json.loads(line) for line in Path(__file__).with_name("suspended.jsonl").read_text().splitlines()]
 WHO = {
     "root": Principal("root", "opbs", False, True),
@@ -188,7 +189,7 @@ async def test_an_adapter_resumes_no_job_while_another_one_serves_the_cluster(tm
         adapter = Adapter(settings, connector(settings), transport=httpx2.ASGITransport(app=daemon.app))
         task = asyncio.create_task(adapter.run())
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_S):
                 while adapter.cycles < 5:
                     await asyncio.sleep(0.01)
                 assert state(job) == "SUSPENDED"

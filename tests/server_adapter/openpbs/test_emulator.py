@@ -34,7 +34,7 @@ from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import attribute_write
 from tests.waits import WAIT_S
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.anyio
 
 NODES = [NodeSpec(f"n{number}", 4, memory=8 << 20) for number in (1, 2, 3)]
 
@@ -376,7 +376,7 @@ async def test_the_real_commands_can_talk_to_it(tmp_path: Path) -> None:
             made = await asyncio.create_subprocess_exec(
                 *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
             )
-            said, _ = await asyncio.wait_for(made.communicate(), 30)
+            said, _ = await asyncio.wait_for(made.communicate(), WAIT_S)
             assert made.returncode == code, (command, said)
             return said.decode()
 

@@ -33,7 +33,6 @@ CAPTURES = Path(__file__).resolve().parents[4] / "shared" / "protocols" / "captu
 pytestmark = [
     pytest.mark.skipif(not CAPTURES.is_dir(), reason=f"no captures of real servers under {CAPTURES}"),
     pytest.mark.anyio,
-    pytest.mark.timeout(60),
 ]
 
 SILENT = {RequestCode.ASYNC_RUN_JOB, RequestCode.MODIFY_JOB_ASYNC, RequestCode.DISCONNECT}

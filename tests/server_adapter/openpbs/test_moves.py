@@ -26,7 +26,7 @@ from server_adapter.openpbs.requests import DeleteJobsRequest
 from server_adapter.servers.job_requests import modify_request
 from server_adapter.servers.openpbs.queue_router import submitted_script
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.anyio
 ROWS = [json.loads(line) for line in Path(__file__).with_name("moves.jsonl").read_text().splitlines()]
 TALKS = [row for row in ROWS if row["talk"]]
 REFUSED, TAKEN, PROGRAM = ROWS[:3]

@@ -19,7 +19,7 @@ from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
 from tests.server_adapter.bridge.federation import Federation
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.anyio
 SCRIPT = "#!/bin/sh\necho äöü\n"
 ORDER = JobOrder(
     user="alice",

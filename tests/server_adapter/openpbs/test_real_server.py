@@ -20,6 +20,7 @@ from server_adapter.bridge.write_queue import AttributeWrite
 from server_adapter.families import connector
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
+from tests.waits import WAIT_S
 
 CONF = Path(os.environ.get("PBS_CONF_FILE", "/nonexistent"))
 HERE = CONF.is_file() and os.geteuid() == 0 and shutil.which("qstat") is not None
@@ -52,7 +53,7 @@ def server(directory: Path, mode: str, auth: str = "auto") -> OpenPBSServer:
 
 
 def run_command(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=True).stdout
 
 
 @pytest.mark.parametrize("auth", ["auto", "privileged"])

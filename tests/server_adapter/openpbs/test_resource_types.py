@@ -31,8 +31,6 @@ from server_adapter.servers.openpbs.facts import job_facts, node_facts
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import Site as ScriptedSite
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 def anyio_backend() -> str:

@@ -158,7 +158,7 @@ async def test_each_command_causes_a_reading_and_its_cycle_ends() -> None:
         await place.register(lambda _: looks.append(1))
         assert place.barred() == ""
         keeping = asyncio.create_task(place.serve())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             peer.command(OpenPBSCommand.NEW)
             while len(peer.ends) < 2:
                 await asyncio.sleep(0.01)
@@ -173,7 +173,7 @@ async def test_a_qrun_that_leaves_the_nodes_to_us_is_answered_before_its_cycle_e
         place = SchedulerRegistration("default", lambda: connect(peer), lambda job: f"no start for {job}")
         await place.register(lambda _: None)
         keeping = asyncio.create_task(place.serve())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_S):
             peer.command(OpenPBSCommand.RUN_JOB, "7.s")
             while len(peer.ends) < 2:
                 await asyncio.sleep(0.01)
@@ -196,7 +196,7 @@ async def test_after_a_server_restart_the_adapter_registers_and_reads_again(
         keeping = asyncio.create_task(place.serve())
         with caplog.at_level(logging.ERROR):
             peer.hang_up()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(WAIT_S):
                 while not place.barred():
                     await asyncio.sleep(0.01)
         assert "nothing is started" in caplog.text

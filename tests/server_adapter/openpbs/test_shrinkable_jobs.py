@@ -15,7 +15,7 @@ from server_adapter.families import connector
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import QUEUED, Site, start
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture

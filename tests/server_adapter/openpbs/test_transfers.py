@@ -22,7 +22,7 @@ from server_adapter.servers.openpbs.transfers import submission_attributes
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import run
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.anyio
 JOB = SubmissionFacts(
     "alice",
     "sleep 1\n",
