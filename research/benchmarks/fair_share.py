@@ -7,6 +7,7 @@ from typing import Any
 
 from schedd.engine import Engine, EngineSettings
 from schedd.features.fair_share.rules import charge_run, present_shares, rate_tree
+from schedd.policy.site import site_policy
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
 __all__ = ["measure_fair_share"]
@@ -29,7 +30,7 @@ def _site(users: int) -> dict[str, Any]:
 
 
 def _engine(jobs: int, users: int) -> Engine:
-    engine = Engine(EngineSettings(site=_site(users), publish_starts=False), _BEGIN)
+    engine = Engine(EngineSettings(site=site_policy(_site(users)), publish_starts=False), _BEGIN)
     nodes = [NodeFacts(name=f"n{i}", cpus=64, mem=256 << 20) for i in range(64)]
     engine.handle([NodeChanged(id=f"n:{one.name}", time=_BEGIN, node=one) for one in nodes], _BEGIN)
     for i in range(jobs):

@@ -7,6 +7,7 @@ from typing import Any
 
 from schedd.engine import Engine, EngineSettings
 from schedd.features.formula.rules import ranks
+from schedd.policy.site import site_policy
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
 __all__ = ["FORMULA", "measure_formula"]
@@ -22,7 +23,7 @@ _BEGIN = 1_700_000_000
 
 
 def _engine(jobs: int) -> Engine:
-    engine = Engine(EngineSettings(site=_SITE, publish_starts=False), _BEGIN)
+    engine = Engine(EngineSettings(site=site_policy(_SITE), publish_starts=False), _BEGIN)
     nodes = [NodeFacts(name=f"n{i}", cpus=64, mem=256 << 20) for i in range(64)]
     engine.handle([NodeChanged(id=f"n:{one.name}", time=_BEGIN, node=one) for one in nodes], _BEGIN)
     for i in range(jobs):

@@ -10,6 +10,7 @@ import numpy as np
 from research.benchmarks.workload import BenchJob
 from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, Cause, Engine, EngineSettings, publish_snapshot
 from schedd.model import Node
+from schedd.policy.site import site_policy
 from schedd.wire import (
     Event,
     JobEnded,
@@ -53,11 +54,11 @@ class EngineFigures:
 
 _BARE = EngineSettings()
 _STRICT = EngineSettings(
-    site={"priority": {"wish": 1.0, "waiting": 1.0, "fair_share": 10.0}, "fair_share": {}},
+    site=site_policy({"priority": {"wish": 1.0, "waiting": 1.0, "fair_share": 10.0}, "fair_share": {}}),
 )
 POLICIES = (
     _STRICT,
-    replace(_STRICT, slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
+    _STRICT.with_changes(slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
 )
 """Priorities, first without room for them, then with the default slack; the limits are below."""
 _LIMITS = {

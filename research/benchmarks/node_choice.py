@@ -19,6 +19,7 @@ import numpy as np
 
 from schedd.engine import EngineSettings, EngineState
 from schedd.engine.facts.shares import planned_shares
+from schedd.policy.site import site_policy
 from schedd.replay.lublin import generate
 from schedd.replay.prepared import prepare
 from schedd.replay.simulation import Simulation
@@ -143,7 +144,7 @@ def run_case(case: Case, *, spare: bool) -> dict[str, Any]:
     """Replay a case by one rule; waits in seconds."""
     prepared = prepare(case.selection, case.site)
     settings = EngineSettings(
-        site={"spare_scarce": spare}, end_allowance=0, publish_starts=False, search_every=0
+        site=site_policy({"spare_scarce": spare}), end_allowance=0, publish_starts=False, search_every=0
     )
     began = process_time()
     fragments = _Fragments({node.name: node.cpus for node in case.site.nodes})

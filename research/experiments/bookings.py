@@ -12,6 +12,7 @@ import numpy as np
 
 from schedd.engine import Engine, EngineSettings
 from schedd.features.bookings.state import Booking, booking_table
+from schedd.policy.site import site_policy
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import Act, Book, BookingStep, Event, NodeChanged, NodeFacts
@@ -112,7 +113,7 @@ class _Desk:
     def __init__(self, wishes: Sequence[Asked], order: str, freeze: int, accept: float | None) -> None:
         rules = {"most": len(wishes) + 1, "longest": 1 << 30, "ahead": 1 << 30, "order": order}
         settings = EngineSettings(
-            site={"bookings": rules}, end_allowance=0, publish_starts=False, search_every=0
+            site=site_policy({"bookings": rules}), end_allowance=0, publish_starts=False, search_every=0
         )
         self._engine = Engine(settings, _BEGIN)
         self._wishes, self._freeze, self._accept = wishes, freeze, accept

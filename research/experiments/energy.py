@@ -12,6 +12,7 @@ import numpy as np
 
 from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, EngineSettings
 from schedd.policy.economy import Draw
+from schedd.policy.site import site_policy
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.node_power import PowerModel
 from schedd.replay.prepared import Prepared
@@ -100,7 +101,7 @@ def saved(prepared: Prepared, rules: tuple[Rule, ...] = RULES) -> Iterator[Saved
         found = run(
             prepared,
             rule.policy,
-            settings=EngineSettings(site=site, slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
+            settings=EngineSettings(site=site_policy(site), slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
             boards=PowerModel(draw=draw, boot=BOOT, stop=STOP, timeout=None if rule.planned else rule.idle),
         )
         waits = found.start - submit

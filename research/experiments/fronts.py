@@ -28,7 +28,7 @@ from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan
-from schedd.policy.site import parse_economy
+from schedd.policy.site import parse_economy, site_policy
 from schedd.replay.prepared import Prepared
 from schedd.wire import JobQueued, NodeChanged
 
@@ -120,7 +120,7 @@ def volumes(prepared: Prepared, waiting: int, seconds: Sequence[float], seeds: i
 
 def _case(prepared: Prepared, waiting: int) -> _Case:
     settings = EngineSettings(
-        site=dict(_SITE), slack=_SLACK, end_allowance=0, publish_starts=False, search_every=0
+        site=site_policy(dict(_SITE)), slack=_SLACK, end_allowance=0, publish_starts=False, search_every=0
     )
     engine = Engine(settings, _BEGIN)
     nodes = [

@@ -20,7 +20,7 @@ from schedd.alternatives.pareto_search import ParetoSettings
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine import Engine, EngineSettings, EngineState
 from schedd.engine.facts.slack import Slack
-from schedd.policy.site import parse_economy
+from schedd.policy.site import parse_economy, site_policy
 from schedd.replay.alternatives import AlternativeRuns, make_alternative_search
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.prepared import Prepared, prepare
@@ -218,7 +218,9 @@ def _facts(site: dict[str, Any], state: EngineState) -> ObjectiveInput:
 def _settings(site: dict[str, Any], *, thrifty: bool) -> EngineSettings:
     slack = Slack.parse("off")
     whole = {**site, "thrift": {"prefer": True}} if thrifty else site
-    return EngineSettings(site=whole, slack=slack.seconds, slack_share=slack.share, search_patience=_PATIENCE)
+    return EngineSettings(
+        site=site_policy(whole), slack=slack.seconds, slack_share=slack.share, search_patience=_PATIENCE
+    )
 
 
 def ran(

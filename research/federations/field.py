@@ -13,6 +13,7 @@ from schedd.engine.facts.slack import NONE, Slack
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import Backlog
 from schedd.model import StartKnown
+from schedd.policy.site import site_policy
 from schedd.replay.machine_state import ReplayDefectError, ReplayMachine
 from schedd.service.questions.plan_fork import PlanFork, TasksEnd, fork_plan
 from schedd.wire import (
@@ -91,7 +92,7 @@ class Place:
         self.spec = spec
         settings = EngineSettings(
             policy=local,
-            site=site,
+            site=site_policy(site),
             slack=slack.seconds,
             slack_share=slack.share,
             end_allowance=0,

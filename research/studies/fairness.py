@@ -15,6 +15,7 @@ from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.optimize import SearchSettings
 from schedd.plan.evaluate import Criterion
+from schedd.policy.site import site_policy
 from schedd.replay.comparison import warm_up
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.metrics import measure, normalised_waits
@@ -87,7 +88,7 @@ def run_fairness(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> 
 def _run(prepared: Prepared, setup: _Setup) -> dict[str, Any]:
     slack = Slack.parse("off")
     site = {"fair_share": _HISTORY} if setup.history else {}
-    settings = EngineSettings(slack=slack.seconds, slack_share=slack.share, site=site)
+    settings = EngineSettings(slack=slack.seconds, slack_share=slack.share, site=site_policy(site))
     searching = None
     if setup.fair is not None:
         search = SearchSettings()

@@ -22,7 +22,6 @@ from schedd.api.result_views import (
 from schedd.api.routes import RouteTable
 from schedd.api.views import snapshot_fields
 from schedd.plan.evaluate import UNITS
-from schedd.policy.site import parse_economy
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.summaries import evaluate_criteria, summarise_users
@@ -97,7 +96,7 @@ def get_evaluations(
     views = tuple(EvaluationSample(one.time, one.generation, one.jobs, one.values) for one in found[:limit])
     # Start of the period covered by this page.
     following = found[limit - 1].time + 1 if len(found) > limit else None
-    currency = parse_economy(cluster.published.settings.site).currency
+    currency = cluster.published.settings.site.economy.currency
     units = {**_CRITERION_UNITS, **_OBJECTIVE_UNITS, "cost": currency, "cost_overrun": currency}
     return reply(request, EvaluationsView(units, views, following))
 

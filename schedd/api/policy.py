@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict
 
 import structlog
@@ -22,6 +22,7 @@ from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.component.hook_values import PreemptedRun
 from schedd.engine.preview import ConflictingJob, Preview, PreviewedMove, preview
+from schedd.policy.site import site_policy
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.background.search_worker import trial_search
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -141,7 +142,7 @@ async def run_policy_preview(
     """What would follow if this policy was put in force. Raises ProblemError, PlannerStopped."""
     event = PolicyChanged(id="preview", time=cluster.now(), version=1, site=site, by=who)
     published = cluster.published
-    wanted = replace(published.settings, site=site)
+    wanted = published.settings.with_changes(site=site_policy(site))
     other = wanted.criteria != published.settings.criteria
     found, run = await _run_preview(request, cluster, [event], wanted if other else None)
     return PolicyPreview(
@@ -211,7 +212,7 @@ async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any]
 
 def _policy_reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
-    site = dict(published.settings.site)
+    site = dict(published.settings.site.plain)
     return reply(
         request, PolicyView(version=published.policy_version, site=site, **snapshot_fields(published))
     )

@@ -34,7 +34,6 @@ from schedd.engine import (
 from schedd.engine.component.what_if_hooks import slots_named
 from schedd.engine.facts.job_requests import queue_stop_reason
 from schedd.model import FOREVER, Never, Placement, Share, StartKnown, WaitingFor
-from schedd.policy.site import parse_economy
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.admission import Admission, RouteDestination, admit, exceeded_limits
 from schedd.service.questions.dependency_times import DependencyTime, find_dependency_time
@@ -503,7 +502,7 @@ def _cost_fields(copy: PlanFork, outcome: WhatIfAnswer, limit: float | None) -> 
     found = None
     if isinstance(outcome.answer, StartKnown):
         found = placement_cost(copy.published, outcome.answer.placement)
-    economy = parse_economy(copy.published.settings.site)
+    economy = copy.published.settings.site.economy
     return {
         "cost": found,
         "currency": economy.currency,

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,7 +83,7 @@ def recommend_planning_mode(
         promised = Slack.parse(slack)
         site = load_site_run(policy, {"moves": 200})
         if site is not None:
-            settings = replace(site.settings, slack=promised.seconds, slack_share=promised.share)
+            settings = site.settings.with_changes(slack=promised.seconds, slack_share=promised.share)
             site = site._replace(settings=settings)
         wanted = Comparison(logs=files, machine=Machine(listed=nodes), estimates="user", last=COMPARED_JOBS)
         logs = compare_modes(wanted, searching, site, promised, note=_explain)

@@ -129,7 +129,7 @@ class SiteRun(NamedTuple):
             words.append(
                 ", ".join(f"{slack} in queue {name}" for name, slack in settings.queue_slack.items())
             )
-        words.append(f"policy: {', '.join(sorted(settings.site)) or 'none'}")
+        words.append(f"policy: {', '.join(sorted(settings.site.plain)) or 'none'}")
         if how is None:
             words.append("no search (search_every = 0)")
         else:

@@ -54,7 +54,7 @@ def criterion_weights(settings: EngineSettings, form: Mapping[str, str]) -> tupl
 
 def priority_weights(settings: EngineSettings, form: Mapping[str, str]) -> tuple[Weight, ...]:
     """What jobs' priorities count."""
-    now = settings.site.get("priority") or {}
+    now = settings.site.plain.get("priority") or {}
     fields = {field.alias or name: field for name, field in PrioritySettings.model_fields.items()}
     about = setting_descriptions(PrioritySettings)
     return tuple(
@@ -73,7 +73,7 @@ def changed_policy(settings: EngineSettings, form: Mapping[str, str]) -> dict[st
 
     Values that are default and were not set before stay unset.
     """
-    site: dict[str, Any] = json.loads(json.dumps(dict(settings.site)))
+    site: dict[str, Any] = json.loads(json.dumps(dict(settings.site.plain)))
     criteria = {name: value for name, value in _form_values(form, "criteria.") if value}
     if criteria != {name: value for name, value in settings.criteria.items() if value}:
         site["criteria"] = criteria

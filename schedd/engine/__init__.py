@@ -34,6 +34,9 @@ from schedd.engine.facts.settings import (
     SITE_START_RATE,
     SITE_START_RATE_NODE,
     EngineSettings,
+    PlanningSettings,
+    SlackText,
+    StartRate,
 )
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.log import Incident, LoggedBatch
@@ -93,9 +96,12 @@ __all__ = [
     "Outcome",
     "Phase",
     "PlanSnapshot",
+    "PlanningSettings",
     "Risk",
     "SearchHistory",
     "SearchReason",
+    "SlackText",
+    "StartRate",
     "alert_kinds",
     "due_search",
     "find_allocation",

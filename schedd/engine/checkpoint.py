@@ -12,7 +12,7 @@ import zlib
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import reduce
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from schedd.plan.plan import Plan
 from schedd.plan.schema import arrays_below, load_part, map_in_parts, save_part
 from schedd.policy.demand import Demand
 from schedd.policy.limits import Limit
+from schedd.policy.site import site_policy
 from schedd.wire import ResourceTypes
 
 __all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "save"]
@@ -154,7 +155,7 @@ def _header(
     }
     arrays = {f"{group}.{name}": a for group, named in groups.items() for name, a in named.items()}
     header: dict[str, Any] = {
-        "settings": asdict(state.settings),
+        "settings": state.settings.model_dump(by_alias=True),
         "extra": extra,
         "state": plain,
         "plan": plan,
@@ -226,7 +227,9 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     saved = header["state"]
     configured = settings.site
     if saved.get("policy_version", 0):
-        settings = replace(settings, site=header["settings"]["site"])  # set at run time, it goes before
+        settings = settings.with_changes(
+            site=site_policy(header["settings"]["site"])
+        )  # set at run time, it goes before
     new = EngineState.empty(settings, saved["now"])
     state = load_part(
         EngineState,
@@ -243,7 +246,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     state.parts = load_parts(header["components"], arrays_below("components", arrays))
     state.requests.set_nodes(state.plan.nodes, state.uncounted)
     if state.policy_version and configured != settings.site:
-        state.configured = configured
+        state.configured = configured.plain
     state.fit_columns()
     for record in load_records(header["records"], arrays_below("records", arrays)):
         state.records[record.id] = record
@@ -261,7 +264,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}
     state.limits.opened = header["opened"]
-    state.site_changed = state.site_changed or settings.site != header["settings"]["site"]
+    state.site_changed = state.site_changed or settings.site.plain != header["settings"]["site"]
     state.ranking = _load_ranks(header["ranks"], state)
     most = 2 * settings.hole_failures
     state.failures = {name: deque(failures, most) for name, failures in state.failures.items()}

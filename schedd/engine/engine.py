@@ -105,7 +105,7 @@ class Engine:
         state.at_step = ""
         forget_start_outage(state)
         close_alerts(state)
-        if state.settings.validate:
+        if state.settings.validate_:
             check(state)
         return Outcome(tuple(state.decisions), tuple(state.moves), state.jobs_moved_by)
 

@@ -133,7 +133,7 @@ def _guarded(
     try:
         handler(state, what)
     except Exception as error:
-        if state.settings.validate and isinstance(error, AssertionError):
+        if state.settings.validate_ and isinstance(error, AssertionError):
             raise
         state.diverged[job_id] = None
         state.plan.mark_all_for_search()  # repair may have missed freed resources
@@ -219,7 +219,7 @@ def _change_server(state: EngineState, event: ServerChanged) -> None:
 
 def _change_policy(state: EngineState, event: PolicyChanged) -> None:
     """Plan under a new policy of the site; a policy that cannot be read has no effect."""
-    back = state.configured if state.policy_version else state.settings.site
+    back = state.configured if state.policy_version else state.site.plain
     plain = event.site if event.version else back
     try:
         site = site_policy(plain)
@@ -228,8 +228,8 @@ def _change_policy(state: EngineState, event: PolicyChanged) -> None:
         state.alert(event.id, "policy", words)
         return
     if not state.policy_version:
-        state.configured = state.settings.site
-    state.set_site(site, plain)
+        state.configured = state.site.plain
+    state.set_site(site)
     state.policy_version = event.version
     apply_site_policy(state, event.id)
 

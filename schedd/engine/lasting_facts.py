@@ -9,7 +9,6 @@ without a new format.
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
 from schedd.plan.schema import Arrays, FieldRule, field_rule
+from schedd.policy.site import site_policy
 from schedd.wire import (
     Event,
     NodeChanged,
@@ -122,7 +122,7 @@ def _policy(state: EngineState) -> dict[str, Any] | None:
     """Return the policy that was set at run time; None: the policy of the settings is in force."""
     if not state.policy_version:
         return None
-    return {"version": state.policy_version, "site": dict(state.settings.site)}
+    return {"version": state.policy_version, "site": dict(state.site.plain)}
 
 
 def _jobs(state: EngineState) -> Iterator[bytes]:
@@ -166,8 +166,8 @@ def load_lasting_facts(data: bytes, settings: EngineSettings) -> tuple[EngineSta
 
     def policy(saved: Any) -> None:
         nonlocal state
-        state = EngineState.empty(replace(settings, site=saved["site"]), facts["now"])
-        state.configured, state.policy_version = dict(settings.site), saved["version"]
+        state = EngineState.empty(settings.with_changes(site=site_policy(saved["site"])), facts["now"])
+        state.configured, state.policy_version = dict(settings.site.plain), saved["version"]
 
     read("policy", policy)
     for name in _FIELDS:

@@ -1,7 +1,7 @@
 """Complete site policy: the settings of schedd.toml beyond the server's configuration.
 
-As plain values it is the content of ``[clusters.NAME.site]``: tables, lists, texts and numbers. It is
-validated at the edge and passed to the engine in this form; ``site_policy`` parses it.
+As plain values it is the content of ``[clusters.NAME.site]``: tables, lists, texts and numbers. Events and
+checkpoints have this form; ``site_policy`` parses it once, and all readers get the parsed policy.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,15 +14,15 @@ from schedd.model import NodeSets
 from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
-from schedd.policy.feature_settings import find_part, parse_feature_settings
+from schedd.policy.feature_settings import find_part, obeyed_resources, parse_feature_settings
 from schedd.policy.limits import Limit, label_scope
 from schedd.policy.priority import SiteWeights
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.reliability import Reliability
+from schedd.policy.site_tables import LicenceSettings, SiteReservationSettings
 from schedd.wire.section import Section
 
 __all__ = [
-    "STALE",
     "Placing",
     "SitePolicy",
     "StandingReservation",
@@ -31,8 +31,6 @@ __all__ = [
     "site_policy",
 ]
 
-STALE = 600
-"""Default age in seconds at which a licence count is outdated."""
 _S = TypeVar("_S", bound=Section)
 _WINDOW = frozenset({"first", "last", "rule", "without"})
 
@@ -47,27 +45,11 @@ class Placing(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingReservation:
-    """Nodes reserved in recurring windows: named, by features, or all. Jobs of the listed users, groups,
-    accounts or queues may use them.
-    """
+    """A reservation of the site's policy, with its windows in the site's time zone."""
 
     name: str
     window: Recurrence
-    nodes: tuple[str, ...] = ()
-    features: tuple[str, ...] = ()
-    everywhere: bool = False
-    users: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    accounts: tuple[str, ...] = ()
-    queues: tuple[str, ...] = ()
-    shorter: int = 0
-    """Jobs with at most this walltime in seconds may use them, too."""
-    cores: int = 0
-    """Cores reserved of each node, or with ``total`` of all nodes together; like ``gpus``. Both 0: the nodes.
-    """
-    gpus: int = 0
-    total: bool = False
-    reason: str = ""
+    settings: SiteReservationSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +77,7 @@ class SitePolicy:
     """Whether a repair prefers the job with the earliest end, counting an array as one job, over the longest
     wait. Netto 2009, algorithm 7.
     """
-    polled: Mapping[str, int] = field(default_factory=dict)
-    """Licences counted by a program, with the age in seconds at which a count is outdated."""
+    licences: Mapping[str, LicenceSettings] = field(default_factory=dict)
     economy: Economy = field(default_factory=Economy)
     """Watts and prices of nodes."""
     hard_limits: bool = False
@@ -109,11 +90,23 @@ class SitePolicy:
     """Time zone of the site."""
     features: Mapping[type[Section], Section] = field(default_factory=dict)
     """Settings of features, by their models."""
+    obeyed: frozenset[str] = frozenset()
+    """The requested resources that features obey in place of the dialect."""
+    criteria: Mapping[str, float] | None = None
+    """Weights of the criteria of plans, if the site sets them."""
+    objectives: Mapping[str, float] | None = None
+    """Weights of the objectives of alternative plans, if the site sets them."""
+    plain: Mapping[str, Any] = field(default_factory=dict)
+    """The explicit settings from which it was parsed: what is stored, shown and changed."""
 
     def part(self, kind: type[_S]) -> _S:
         """Return the settings of a feature, by their model."""
         found: Any = self.features.get(kind)  # no call: each arrival reads many of them
         return found if found is not None else find_part(self.features, kind)
+
+    def has_table(self, name: str) -> bool:
+        """Whether the site sets this table of ``[clusters.NAME.site]``."""
+        return self.plain.get(name) is not None
 
     def speed(self, name: str, properties: Iterable[str], otherwise: float) -> float:
         """Return the speed of a node: the maximum for its name and properties."""
@@ -128,17 +121,26 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     if plain.get("criteria") is not None:  # searches read them by themselves
         CriterionWeights(parse_criteria(plain["criteria"]))
     zone = plain.get("zone", "UTC")
-    licences = plain.get("licences") or {}
-    copies = {name: one["copies"] for name, one in licences.items() if one.get("copies") is not None}
+    licences = {
+        name: LicenceSettings.model_validate(one) for name, one in (plain.get("licences") or {}).items()
+    }
     limits = [limit for one in plain.get("limits") or () for limit in _limits(one, zone)]
     return SitePolicy(
         zone=zone,
+        plain=dict(plain),
         features=parse_feature_settings(plain),
+        obeyed=obeyed_resources(plain),
+        criteria=plain.get("criteria") or None,
+        objectives=plain.get("objectives") or None,
         weights=SiteWeights(**(plain.get("priority") or {}), classes=plain.get("classes") or {}),
         further_limits=tuple(limit for limit in limits if limit.counts != "running"),
         limits=(
             *(limit for limit in limits if limit.counts == "running"),
-            *(Limit(amount=amount, what=name) for name, amount in copies.items()),
+            *(
+                Limit(amount=one.copies, what=name)
+                for name, one in licences.items()
+                if one.copies is not None
+            ),
         ),
         speeds=dict(plain.get("speeds") or {}),
         throughput={app: dict(rates) for app, rates in (plain.get("throughput") or {}).items()},
@@ -150,13 +152,14 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         hard_limits=plain.get("cost_limits") == "hard",
         reliability=parse_reliability(plain),
         thrift=EnergyPlacement(**(plain.get("thrift") or {})),
-        polled={
-            name: one.get("stale", STALE)
-            for name, one in licences.items()
-            if one.get("command") or one.get("lent")
-        },
+        licences=licences,
         reservations=tuple(
-            _reservation(name, one, zone) for name, one in (plain.get("reservations") or {}).items()
+            StandingReservation(
+                name=name,
+                window=_window(one, zone),
+                settings=SiteReservationSettings.model_validate(one),
+            )
+            for name, one in (plain.get("reservations") or {}).items()
         ),
     )
 
@@ -184,15 +187,6 @@ def _price(plain: Mapping[str, Any], zone: str) -> Price:
     rest = {name: value for name, value in plain.items() if name not in _WINDOW}
     rest["nodes"] = tuple(rest.get("nodes", ()))
     return Price(**rest, window=_window(plain, zone) if plain.get("first") is not None else None)
-
-
-def _reservation(name: str, plain: Mapping[str, Any], zone: str) -> StandingReservation:
-    rest: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list | tuple) else value
-        for key, value in plain.items()
-        if key not in _WINDOW
-    }
-    return StandingReservation(name=name, window=_window(plain, zone), **rest)
 
 
 def _limits(plain: Mapping[str, Any], zone: str) -> Iterator[Limit]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from schedd.engine import SITE_PUBLISH_PAUSE, EngineSettings
 from schedd.engine.facts.slack import NONE, Slack
+from schedd.policy.site import site_policy
 from schedd.replay.failures import Outage
 from schedd.replay.limits import peak_usage
 from schedd.replay.machine_state import ReplayDefectError, check_capacity
@@ -90,7 +91,7 @@ def replay(
     check_capacity(schedule.start, schedule.end, [job.procs for job in jobs], capacity)
     used = (
         peak_usage(settings.site, jobs, schedule.start.tolist(), schedule.end.tolist())
-        if settings.site
+        if settings.site.plain
         else []
     )
     for peak in used:
@@ -206,12 +207,12 @@ def _settings(
     chosen = EngineSettings(
         slack=slack.seconds,
         slack_share=slack.share,
-        queue_slack=queue_slack or {},
+        queue_slack=dict(queue_slack or {}),
         publish_pause=SITE_PUBLISH_PAUSE,
         publish_hold=hold,
-        site=site or {},
+        site=site_policy(site or {}),
     )
-    return replace(chosen, weights=weights) if weights else chosen
+    return chosen.with_changes(weights=weights) if weights else chosen
 
 
 _TIME_USED: Final = {"levels": ["user"], "interval": 366 * 86_400, "depth": 1000, "decay": 1.0}
@@ -228,16 +229,15 @@ def _simulated(
     """
     placed = {"placement": PLACEMENTS[policy]} if policy in PLACEMENTS else {}
     qos = {
-        **(settings.site.get("qos") or {}),
+        **(settings.site.plain.get("qos") or {}),
         "unknown": "ignore",
     }  # runs without the site's policy have none
     if policy == BACKFILL_POLICY:
-        settings = replace(settings, backfill="shortest", predict=True)
-    if policy == "multi-queue" and "fair_share" not in settings.site:
-        settings = replace(settings, site={**settings.site, "fair_share": _TIME_USED})
+        settings = settings.with_changes(backfill="shortest", predict=True)
+    if policy == "multi-queue" and not settings.site.has_table("fair_share"):
+        settings = settings.with_changes(site=site_policy({**settings.site.plain, "fair_share": _TIME_USED}))
     optimised = searched or settings.backfill == "shortest" or policy == "best-gap-edf"
-    return replace(
-        settings,
+    return settings.with_changes(
         policy=PLANNING_POLICY if placed or policy == BACKFILL_POLICY else policy,
         mode="scheduler",
         start_rate=0,
@@ -248,8 +248,8 @@ def _simulated(
         repair_slice=1 << 60,
         log_batches=1,
         hole_failures=0,
-        site={**settings.site, **placed, "qos": qos},
-        validate=validate,
+        site=site_policy({**settings.site.plain, **placed, "qos": qos}),
+        validate_=validate,
     )
 
 
@@ -275,5 +275,5 @@ def walk(
     settings = settings or _settings(None, slack, queue_slack, weights, hold)
     settings = _simulated(settings, policy, validate=validate, searched=searching is not None)
     if publishes:
-        settings = replace(settings, publish_starts=True)
+        settings = settings.with_changes(publish_starts=True)
     return Simulation(prepared, settings, searching, outages, teller=observer)

@@ -3,11 +3,10 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from schedd.engine import Engine, EngineSettings, job_labels, job_refusal, job_scopes
 from schedd.policy.limits import Limit, format_limit
-from schedd.policy.site import site_policy
+from schedd.policy.site import SitePolicy, site_policy
 from schedd.replay.prepared import Prepared
 from schedd.replay.workload import TraceError, TraceJob
 
@@ -36,16 +35,15 @@ class LimitPeak:
     by: str
 
 
-def jobs_within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared, int]:
+def jobs_within_limits(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, int]:
     """Return the jobs allowed by the site's limits, and the number of excluded jobs.
 
     Raises TraceError for limits of facts that logs do not contain, and when no job is left.
     """
-    policy = site_policy(site)
     prepared, refused = _with_labels(prepared, site)
     limits = [
-        *policy.limits,
-        *(limit for limit in policy.further_limits if limit.counts != "soft"),
+        *site.limits,
+        *(limit for limit in site.further_limits if limit.counts != "soft"),
     ]
     for limit in limits:
         if limit.counts == "used" and not limit.period and not limit.half_life:
@@ -70,12 +68,12 @@ def jobs_within_limits(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Pre
     return replace(prepared, jobs=jobs, requests=requests, skipped=prepared.skipped + left_out), left_out
 
 
-def _with_labels(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared, int]:
+def _with_labels(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, int]:
     """Return the jobs with their QOS under the site's policy, without jobs whose request the policy refuses,
     and the number of these. A QOS of the log that the site does not have counts as none.
     """
-    qos = {**(site.get("qos") or {}), "unknown": "ignore"}
-    state = Engine(EngineSettings(site={**site, "qos": qos}), 0).state
+    qos = {**(site.plain.get("qos") or {}), "unknown": "ignore"}
+    state = Engine(EngineSettings(site=site_policy({**site.plain, "qos": qos})), 0).state
     jobs, requests = [], []
     for i, job in enumerate(prepared.jobs):
         facts = prepared.facts(i)
@@ -92,12 +90,12 @@ def _with_labels(prepared: Prepared, site: Mapping[str, Any]) -> tuple[Prepared,
 
 
 def peak_usage(
-    site: Mapping[str, Any], jobs: Sequence[TraceJob], start: Sequence[int], end: Sequence[int]
+    site: SitePolicy, jobs: Sequence[TraceJob], start: Sequence[int], end: Sequence[int]
 ) -> list[LimitPeak]:
     """Return the peak use of each limit by jobs that ran over ``[start, end)``; within a second, ends precede
     starts.
     """
-    limits = site_policy(site).limits
+    limits = site.limits
     found = []
     for limit in limits:
         changes: dict[str, list[tuple[int, int]]] = defaultdict(list)

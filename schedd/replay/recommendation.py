@@ -5,7 +5,7 @@ wait, bounded slowdown, 99.9th percentile of the wait and longest wait. Several 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, log
 from statistics import fmean
 from typing import Any, Final
@@ -116,7 +116,7 @@ def replay_mode(
     if settings is None:
         own: dict[str, Any] = {"slack": slack or Slack(SITE_SLACK, SITE_SLACK_SHARE), "hold": hold}
     else:
-        own = {"settings": replace(settings, **MODES.get(mode, {}))}
+        own = {"settings": settings.with_changes(**MODES.get(mode, {}))}
     return replay(
         prepared,
         policy,

@@ -86,8 +86,7 @@ class SearchSchedule:
 
     def apply_to(self, settings: EngineSettings) -> EngineSettings:
         """Return the engine's settings with this schedule."""
-        return replace(
-            settings,
+        return settings.with_changes(
             weights=self.weights,
             search_every=self.every,
             search_pause=self.pause,

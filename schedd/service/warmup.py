@@ -18,6 +18,7 @@ from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import current_allocation
 from schedd.plan.rebase import rebase
 from schedd.plan.startable import startable
+from schedd.policy.site import site_policy
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.questions.summaries import evaluate_criteria
 from schedd.supervision import run_in_thread
@@ -89,7 +90,7 @@ def _with_policy() -> None:
         "priority": {"wish": 1.0},
         "limits": [{"amount": 6, "what": "cpus", "who": "user", **window}, {"amount": 3, "who": "user"}],
     }
-    engine = Engine(EngineSettings(slack=10**6, site=site), _T)
+    engine = Engine(EngineSettings(slack=10**6, site=site_policy(site)), _T)
     staff = Reserve(id="r", time=_T, name="r", nodes=("b",), start=_T + 900, end=_T + 1800, groups=("x",))
     _run(
         engine,

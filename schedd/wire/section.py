@@ -1,6 +1,6 @@
 """Base class of all settings tables."""
 
-from typing import Annotated
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,3 +18,9 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    def with_changes(self, **changes: Any) -> Self:
+        """Return a copy with other values, which are not validated. Raises TypeError for an unknown field."""
+        if unknown := changes.keys() - type(self).model_fields:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        return self.model_copy(update=changes)

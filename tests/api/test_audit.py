@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.daemon import StoreSettings
@@ -28,7 +29,7 @@ SCRIPT = {"user": "ann", "script": "#!/bin/sh\n", "resources": {"nodes": "1"}}
 @pytest.fixture
 def clusters(tmp_path: Path) -> Iterator[Clusters]:
     durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite"))
-    found = Clusters({"main": EngineSettings(site=RULES)}, StillClock(), durable=durable)
+    found = Clusters({"main": EngineSettings(site=site_policy(RULES))}, StillClock(), durable=durable)
     found.start(warm=False)
     while found["main"].on_standby:
         time.sleep(0.01)

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
@@ -29,7 +30,7 @@ def daemon_store(tmp_path: Path) -> DaemonStore:
 
 @pytest.fixture
 def durable(the_app: FastAPI, daemon_store: DaemonStore) -> Iterator[TestClient]:
-    settings = {"north": EngineSettings(site=LICENCE), "south": EngineSettings()}
+    settings = {"north": EngineSettings(site=site_policy(LICENCE)), "south": EngineSettings()}
     clusters = Clusters(settings, StillClock(), durable=daemon_store)
     clusters.start(warm=False)
     the_app.state.clusters = clusters

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
 from schedd.features.prediction.background import ExpectedStartWorker
+from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
 from tests.api.test_errors import problem
@@ -28,7 +29,7 @@ CLOCK = StillClock()
 @pytest.fixture
 def priced(the_app: FastAPI) -> Iterator[TestClient]:
     """Two nodes and five jobs of four cpus and an hour; of the last, its owner would pay 1.50."""
-    clusters = Clusters({"main": EngineSettings(site=SITE, slack=10**6, predict=True)}, CLOCK)
+    clusters = Clusters({"main": EngineSettings(site=site_policy(SITE), slack=10**6, predict=True)}, CLOCK)
     CLOCK.moment = T
     clusters.start(warm=False)
     the_app.state.clusters = clusters

@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from schedd.service.access.callers import Callers
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings
@@ -23,7 +24,7 @@ SITE = {
 
 @pytest.fixture
 def clusters() -> Iterator[Clusters]:
-    settings = EngineSettings(site=SITE)
+    settings = EngineSettings(site=site_policy(SITE))
     found = Clusters({"main": settings, "other": EngineSettings()}, StillClock())
     found.start(warm=False)
     yield found

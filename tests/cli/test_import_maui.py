@@ -633,7 +633,7 @@ def test_tasks_of_a_reservation_become_cores_and_gpus(attributes: str, parts: di
     table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
     assert {name: table[name] for name in ("cores", "gpus", "total") if name in table} == parts
     (made,) = site_policy(ClusterSettings(**settings_in(done.toml("main"))).site.plain).reservations
-    assert (made.cores, made.gpus, made.total) == (
+    assert (made.settings.cores, made.settings.gpus, made.settings.total) == (
         parts.get("cores", 0),
         parts.get("gpus", 0),
         "total" in parts,

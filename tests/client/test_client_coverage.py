@@ -13,6 +13,7 @@ from schedd.client.client import Reserved
 from schedd.client.http import HttpConnection
 from schedd.client.json_object import json_members
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from schedd.wire import Event
@@ -141,7 +142,7 @@ def app() -> FastAPI:
 
 @pytest.fixture(scope="module")
 def client(app: FastAPI) -> Iterator[Client]:
-    clusters = Clusters({"main": EngineSettings(end_allowance=0, site=SITE)}, StillClock())
+    clusters = Clusters({"main": EngineSettings(end_allowance=0, site=site_policy(SITE))}, StillClock())
     clusters.start(warm=False)
     app.state.clusters = clusters
     events: list[Event] = [node("n1"), node("n2"), *(job(f"{i}.srv") for i in range(1, 6))]

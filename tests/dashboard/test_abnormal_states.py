@@ -22,6 +22,7 @@ from schedd.dashboard import add_dashboard
 from schedd.dashboard.start_changes import group_changes
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import Change
+from schedd.policy.site import site_policy
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
@@ -460,7 +461,7 @@ def test_links_include_the_prefix_removed_by_a_proxy() -> None:
 
 
 def test_priorities_and_shares_agree_with_the_api(server: tuple[str, FastAPI]) -> None:
-    clusters = Clusters({"main": EngineSettings(site=SITE)}, StillClock())
+    clusters = Clusters({"main": EngineSettings(site=site_policy(SITE))}, StillClock())
     clusters.start(warm=False)
     site = post_json(server, clusters)
     site.submit(node("n1"), *(job(f"{i}.server", user="ann" if i % 2 else "bob") for i in range(1, 4)))

@@ -1,6 +1,5 @@
 """Shortest-expected-job-first backfilling, bounded by age and promises."""
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -185,7 +184,7 @@ def test_engine_requests_no_wakeup_without_startable_jobs(
     for event in cluster.server.ends():  # the second of them in the second of the backfill
         cluster.send(event)
     assert cluster.engine.next_wake == T + 601
-    settings = replace(cluster.engine.state.settings, backfill=backfill)
+    settings = cluster.engine.state.settings.with_changes(backfill=backfill)
     engine = Engine.restore(cluster.engine.checkpoint(), settings)
     engine.handle((), T + 601)
     assert engine.next_wake is None or engine.next_wake > T + 602

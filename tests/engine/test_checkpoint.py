@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from random import Random
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -274,7 +274,7 @@ def test_a_damaged_checkpoint_is_refused_whatever_was_lost() -> None:
 
 def test_a_restored_engine_follows_the_settings_it_is_given() -> None:
     encoding = _some_engine().checkpoint()
-    changed = replace(EngineSettings(), slack=77)
+    changed = EngineSettings().with_changes(slack=77)
     assert Engine.restore(encoding, changed).state.settings.slack == 77
     assert Engine.restore(encoding).state.settings == Chaos.settings
 

@@ -1,7 +1,5 @@
 """Attributes of waiting jobs: starts, reasons, and halts."""
 
-from dataclasses import replace
-
 import pytest
 
 from schedd.engine import Engine
@@ -255,7 +253,7 @@ def test_batches_without_work_scan_no_slots(monkeypatch: pytest.MonkeyPatch) -> 
     scans: list[int] = []
     monkeypatch.setattr(job_attributes, "_written_starts", lambda _: scans.append(1))
     monkeypatch.setattr(job_attributes, "find_start_ahead", lambda _: scans.append(1))
-    cluster.engine.state.settings = replace(cluster.engine.state.settings, validate=False)
+    cluster.engine.state.settings = cluster.engine.state.settings.with_changes(validate_=False)
     for _ in range(3):
         cluster.engine.handle((), T + 5)
         assert cluster.engine.next_wake == T + 1000

@@ -21,6 +21,7 @@ from schedd.features.prediction.state import find_predictor
 from schedd.features.reservations.state import reservation_records
 from schedd.features.transfers.state import transfer_state
 from schedd.model import FOREVER
+from schedd.policy.site import site_policy
 from schedd.wire import (
     AccountMoved,
     AccountSet,
@@ -47,7 +48,9 @@ def rebuild(cluster: Cluster, change: Any = None) -> list[str]:
         data = json.dumps(found).encode()
     state = cluster.engine.state
     settings = (
-        replace(state.settings, site=dict(state.configured)) if state.policy_version else state.settings
+        state.settings.with_changes(site=site_policy(dict(state.configured)))
+        if state.policy_version
+        else state.settings
     )
     cluster.engine, unread = Engine.from_facts(data, settings)
     check(cluster.engine.state)
@@ -327,7 +330,7 @@ def test_predictions_may_be_turned_on_when_the_plan_is_rebuilt() -> None:
     cluster = Cluster(nodes=2)
     data = facts_of(cluster.engine)
     assert "prediction.predictor" not in json.loads(data), "an earlier version would report it"
-    engine, unread = Engine.from_facts(data, replace(cluster.engine.state.settings, predict=True))
+    engine, unread = Engine.from_facts(data, cluster.engine.state.settings.with_changes(predict=True))
     assert unread == []
     assert engine.blank_components == {"prediction"}
 

@@ -1,10 +1,10 @@
 """The site's policy set while the engine runs, and what would follow, asked before."""
 
-from dataclasses import replace
 from typing import Any
 
 from schedd.engine import Engine
 from schedd.engine.preview import preview
+from schedd.policy.site import site_policy
 from schedd.wire import PolicyChanged, Reserve
 from tests.engine.cluster import Cluster, T
 
@@ -45,20 +45,20 @@ def test_priorities_set_at_run_time_are_worked_out_at_once() -> None:
 def test_a_policy_set_at_run_time_goes_before_the_settings_after_a_restart_until_it_is_withdrawn() -> None:
     cluster = Cluster(nodes=2)
     cluster.send(change(cluster, 3, ONE_EACH))
-    settings = replace(cluster.engine.state.settings, site={})
+    settings = cluster.engine.state.settings.with_changes(site=site_policy({}))
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
     assert cluster.engine.state.policy_version == 3
     cluster.submit("1")
     cluster.submit("2")
     assert starts(cluster, "12") == [0, 100]
     two = {"limits": [{"what": "jobs", "who": "user", "amount": 2}]}
-    cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site=two))
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings.with_changes(site=site_policy(two)))
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     assert starts(cluster, "12") == [0, 100]
     cluster.send(change(cluster, 0, {}))
     cluster.submit("3", "1:ppn=1")
     assert starts(cluster, "123") == [0, 0, 100]
-    assert cluster.engine.state.settings.site == two
+    assert cluster.engine.state.settings.site.plain == two
 
 
 def test_unreadable_policy_raises_an_alert_and_has_no_effect() -> None:

@@ -211,7 +211,7 @@ def test_event_of_a_job_is_handled_between_slices(monkeypatch: pytest.MonkeyPatc
 
 def test_job_with_a_failing_reevaluation_is_quarantined_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     one = engine(*map(facts, range(MANY)))
-    one.state.settings = replace(one.state.settings, validate=False)
+    one.state.settings = one.state.settings.with_changes(validate_=False)
     look = reevaluation._reevaluate_job
 
     def fails(state: object, record: object, *why: str) -> bool:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.policy.queue_policies import QUEUE_POLICIES
+from schedd.policy.site import site_policy
 from schedd.replay.driver import Progress, ReplayDefectError, Schedule, replay, run
 from schedd.replay.failures import Outage, check_outages, random_outages
 from schedd.replay.limits import jobs_within_limits, peak_usage
@@ -213,7 +214,7 @@ def test_violated_limits_are_detected_independently() -> None:
     ready = _user_limits(jobs, 2)
     limit = _limits(Each(1, 1))
     schedule = run(ready, "conservative")
-    seen = peak_usage(limit, ready.jobs, schedule.start.tolist(), schedule.end.tolist())
+    seen = peak_usage(site_policy(limit), ready.jobs, schedule.start.tolist(), schedule.end.tolist())
     assert [(peak.used, peak.amount, peak.by) for peak in seen] == [(2, 1, "u0"), (2, 1, "u0")]
     assert not promises_held(jobs, schedule.start.tolist(), Each(1, 1))
     result = replay(ready, "conservative", site=limit)
@@ -231,13 +232,13 @@ def test_named_limit_overrides_generic_limit_in_the_check() -> None:
 def test_jobs_that_a_limit_never_allows_are_left_out_and_counted() -> None:
     ready = _user_limits([Job(0, 10, 3, 10, 0), Job(0, 10, 1, 10, 1)], 4)
     site = {"limits": [{"amount": 2, "what": "cpus", "who": "user"}]}
-    left, count = jobs_within_limits(ready, site)
+    left, count = jobs_within_limits(ready, site_policy(site))
     assert (len(left.jobs), left.skipped, count) == (1, 1, 1)
-    assert jobs_within_limits(ready, {}) == (ready, 0)
+    assert jobs_within_limits(ready, site_policy({})) == (ready, 0)
     with pytest.raises(TraceError, match="allow none of its jobs"):
-        jobs_within_limits(ready, {"limits": [{"amount": 0}]})
+        jobs_within_limits(ready, site_policy({"limits": [{"amount": 0}]}))
     with pytest.raises(TraceError, match="does not say enough for the limit 'at most 1 gpu at once'"):
-        jobs_within_limits(ready, {"limits": [{"amount": 1, "what": "gpus"}]})
+        jobs_within_limits(ready, site_policy({"limits": [{"amount": 1, "what": "gpus"}]}))
 
 
 def _peak(jobs: Sequence[Job], schedule: Schedule) -> int:

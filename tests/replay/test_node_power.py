@@ -4,6 +4,7 @@ import pytest
 
 from schedd.engine import EngineSettings
 from schedd.policy.economy import Draw
+from schedd.policy.site import site_policy
 from schedd.replay.driver import ReplayDefectError, Schedule, run
 from schedd.replay.node_power import NodePowerSimulation, PowerModel
 from schedd.replay.prepared import Prepared, prepare
@@ -32,7 +33,7 @@ def played(what: Prepared, *, delay: int | None = None, timeout: int | None = No
         site["power_saving"] |= {"boot_time": 300, "stop_time": 60}
     policy = "easy" if timeout is not None else "conservative"
     boards = PowerModel(draw=DRAW, boot=300, stop=60, timeout=timeout)
-    return run(what, policy, settings=EngineSettings(site=site), boards=boards, validate=True)
+    return run(what, policy, settings=EngineSettings(site=site_policy(site)), boards=boards, validate=True)
 
 
 def test_always_on_nodes_draw_idle_and_job_power() -> None:

@@ -1,7 +1,6 @@
 """A replay with searches: better plans, kept promises, the same result every time."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import NONE, OFF, Slack
 from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.evaluate import Criterion
+from schedd.policy.site import site_policy
 from schedd.replay.driver import PLANNING_POLICY, replay, run
 from schedd.replay.lublin import generate
 from schedd.replay.machine_state import check_capacity
@@ -200,10 +200,10 @@ def test_replay_uses_the_site_search_settings(prepared: Prepared) -> None:
         {"search_newcomers": 0},
         {"search_patience": 86_400},
         {"weights": {"wait": 1.0}},
-        {"site": {"criteria": {"wait": 1.0}}},
+        {"site": site_policy({"criteria": {"wait": 1.0}})},
     ]
     for change in changes:
-        assert found(replace(site, **change)) != told, change
+        assert found(site.with_changes(**change)) != told, change
 
 
 @pytest.mark.parametrize(("newcomers", "start"), [(5, 50), (0, 1010)])

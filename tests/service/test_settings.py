@@ -14,7 +14,6 @@ from schedd.features.fair_share.tree import ShareTree
 from schedd.model import FOREVER
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass
-from schedd.policy.site import site_policy
 from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.settings.effective import effective_settings
 from schedd.service.settings.file import AuthSettings, SettingsError, read_settings_file
@@ -156,7 +155,7 @@ def test_tls_or_an_override_allows_remote_access(tmp_path: Path) -> None:
 def test_engine_gets_the_cluster_settings(tmp_path: Path) -> None:
     path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 7\nvalidate = true")
     engine = read_settings_file(path).clusters["main"].engine
-    assert (engine.slack, engine.validate) == (7, True)
+    assert (engine.slack, engine.validate_) == (7, True)
 
 
 @pytest.mark.parametrize(
@@ -310,14 +309,17 @@ def test_engine_gets_only_explicit_site_settings(tmp_path: Path) -> None:
         amount = 64
         """
     engine = read_settings_file(write_file(tmp_path / "schedd.toml", AUTH + text)).clusters["main"].engine
-    site = site_policy(engine.site)
+    site = engine.site
     assert (site.weights.class_, site.weights.waiting, site.weights.queue) == (2.0, 10.0, 1.0)
     assert site.weights.queues == {"urgent": 500.0}
     assert site.weights.classes == {"gold": JobClass(points=8.0, groups=("physics",))}
     assert site.part(FairShareSettings).tree == ShareTree(("account", "user"), {"chem": 3.0, "chem/ann": 2.0})
     assert site.limits == (Limit(amount=64, what="cpus", who="user"),)
-    assert json.loads(json.dumps(engine.site)) == engine.site
-    assert read_settings_file(write_file(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site == {}
+    assert json.loads(json.dumps(site.plain)) == site.plain
+    assert (
+        read_settings_file(write_file(tmp_path / "schedd.toml", AUTH)).clusters["main"].engine.site.plain
+        == {}
+    )
 
 
 def test_start_wait_that_allows_double_starts_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """The settings reference documents every setting with its default; sites can set every engine setting."""
 
-from dataclasses import asdict
+import importlib
+import pkgutil
+import re
+import sys
 
 import pytest
 from pydantic import BaseModel
@@ -60,9 +63,60 @@ def test_cluster_settings_match_engine_settings_except_some_defaults() -> None:
         publish_hold=SITE_PUBLISH_HOLD,
         predict=True,
     )
-    assert asdict(ClusterSettings().engine) == asdict(expected)
+    assert ClusterSettings().engine == expected
     elsewhere = {"mode", "publish_starts", "silent", "weights", "slack_share"}
-    assert set(ClusterSettings().model_dump(by_alias=True)) | elsewhere == set(asdict(EngineSettings()))
+    assert set(ClusterSettings().model_dump(by_alias=True)) | elsewhere == set(
+        EngineSettings().model_dump(by_alias=True)
+    )
+
+
+def declared_fields(kind: type) -> set[str]:
+    """The fields that the class itself declares, without inherited ones."""
+    return {name for name in vars(kind).get("__annotations__", {}) if not name.startswith("_")}
+
+
+ACCESS_LISTS = {"users", "groups", "accounts", "queues"}
+"""Many settings, facts and messages have such lists; each says who may use another thing."""
+DECLARED_TWICE = {
+    ("ClusterSettings", "EngineSettings"): {"policy", "site", "slack"},
+    ("FairShareSettings", "ShareTree"): {
+        *("decay", "depth", "interval", "levels", "parents", "shares", "unlisted", "unlisted_group")
+    },
+    ("PowerSettings", "Draw"): {"core", "gpu", "idle", "off"},
+    ("PriceSettings", "Price"): {"core_hour", "gpu_hour", "nodes"},
+    ("SiteLimitSettings", "Limit"): {
+        *("amount", "counts", "half_life", "name", "period", "queue", "what", "who"),
+    },
+}
+"""Settings that a class of the engine or of a policy declares again: remove entries, add none."""
+OTHER_THINGS = {
+    ("PrioritySettings", "Applicant"),  # weights of terms, and the terms of a job
+    ("SiteLimitSettings", "Account"),
+}
+"""Pairs of classes with some equal names for other things."""
+
+
+def test_no_class_declares_settings_again_except_those_listed() -> None:
+    """At least three fields of the same names in an unrelated class count as a second declaration."""
+    for package in ("schedd.engine", "schedd.policy", "schedd.features"):
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            if not re.search(r"\.(api|page|command|background|component)$", module.name):
+                importlib.import_module(module.name)
+    own = re.compile(r"schedd\.(engine|policy)\.|schedd\.features\.\w+\.(?!api$|page$|command$|background$)")
+    kinds = {
+        kind
+        for name, module in list(sys.modules.items())
+        if own.match(name)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == name
+    } - {*SECTIONS.values()}
+    found = {}
+    for section in SECTIONS.values():
+        for kind in kinds:
+            again = declared_fields(section) & declared_fields(kind) - ACCESS_LISTS
+            if len(again) >= 3 and not issubclass(section, kind):
+                found[section.__name__, kind.__name__] = again
+    assert {pair: again for pair, again in found.items() if pair not in OTHER_THINGS} == DECLARED_TWICE
 
 
 @pytest.mark.parametrize("name", ADAPTER_SECTIONS)

@@ -1,7 +1,6 @@
 """A follower reaches the leader's state, also when the daemon restarts with other settings."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from schedd.engine import Engine, EngineSettings
 from schedd.plan.kernels.layout import ALLOC, ALLOCS
+from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.engine_calls import EngineCallFailed, call_engine
 from schedd.service.cluster.log_follower import LogFollower, settings_to_json
@@ -18,9 +18,11 @@ from schedd.store import DurableJournal, Store
 from schedd.wire import Event, JobFacts, NodeFacts, Run
 from tests.engine.server import Server
 
-OLD = EngineSettings(publish_threshold=0, slack=5, site={"priority": {"waiting": 1.5}})
-NEW = replace(OLD, publish_starts=False, slack=77)
-SITE = replace(OLD, slack=31, site={"limits": [{"what": "cpus", "who": "user", "amount": 5}]})
+OLD = EngineSettings(publish_threshold=0, slack=5, site=site_policy({"priority": {"waiting": 1.5}}))
+NEW = OLD.with_changes(publish_starts=False, slack=77)
+SITE = OLD.with_changes(
+    slack=31, site=site_policy({"limits": [{"what": "cpus", "who": "user", "amount": 5}]})
+)
 T = 1_700_000_000
 
 

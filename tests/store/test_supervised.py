@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from schedd.api.daemon_tasks import lifespan
 from schedd.engine import EngineSettings
 from schedd.features.notices.notifier import Notifier
+from schedd.policy.site import site_policy
 from schedd.service.access.callers import Callers
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import SystemClock
@@ -69,7 +70,7 @@ class SupervisedDaemon:
         self.durable = DaemonStore(StoreSettings(url=url, holder=name, lease=LEASE, watermarks=folder))
         site = {"licences": {"abaqus": {"command": ["/bin/true"], "every": 60}}}
         self.clusters = Clusters(
-            {"main": EngineSettings(slack=60, site=site)},
+            {"main": EngineSettings(slack=60, site=site_policy(site))},
             SystemClock(),
             durable=self.durable,
             plan_metrics_every=0.2,

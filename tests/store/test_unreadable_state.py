@@ -18,6 +18,7 @@ from schedd.features.accounts.state import account_book
 from schedd.features.bookings.state import booking_table
 from schedd.features.prediction.state import find_predictor
 from schedd.model import FOREVER
+from schedd.policy.site import site_policy
 from schedd.predict import JobFeatures, RunTimes
 from schedd.service.cluster.log_follower import LogFollower
 from schedd.service.cluster.promise_tracker import PromiseTracker
@@ -43,7 +44,7 @@ from tests.store.next_version import FIRST, use_next_version
 
 T = 1_700_000_000
 SETTINGS = EngineSettings(
-    slack=300, publish_threshold=0, end_allowance=0, site={"bookings": {"most": 5, "cpus": 8}}
+    slack=300, publish_threshold=0, end_allowance=0, site=site_policy({"bookings": {"most": 5, "cpus": 8}})
 )
 
 
@@ -261,7 +262,7 @@ def learned_run_times(follower: LogFollower) -> RunTimes:
 def test_learned_run_times_survive_an_unreadable_checkpoint(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "SETTINGS", replace(SETTINGS, predict=True))
+    monkeypatch.setattr(sys.modules[__name__], "SETTINGS", SETTINGS.with_changes(predict=True))
     before = start_busy_daemon(store)
     before.pass_time(2_000)
     ask = JobFeatures("ann", 260, 4)
@@ -284,7 +285,7 @@ def test_missing_run_time_facts_are_learned_from_accounting_logs(store: Store, t
     replace_format(store, facts=True)
     log = tmp_path / "accounting"
     log.write_text("".join(ended_run_record(T - 86_400 + 100 * i) for i in range(30)))
-    settings = replace(SETTINGS, predict=True, predict_from=str(log))
+    settings = SETTINGS.with_changes(predict=True, predict_from=str(log))
     follower = LogFollower(store, "c", settings, before.server.now)
     assert "used the facts stored with the state" in follower.rebuilt
     assert learned_run_times(follower).ends == 30

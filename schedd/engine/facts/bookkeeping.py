@@ -37,7 +37,7 @@ class Bookkeeping:
 
 def note_failed_bookkeeping(state: "EngineState", job: str, what: str, error: Exception) -> bool:
     """Raise an alert about a failed step of bookkeeping. Return whether the work goes on."""
-    if state.settings.validate and isinstance(error, AssertionError):
+    if state.settings.validate_ and isinstance(error, AssertionError):
         return False
     state.diverged[job] = None
     words = f"job {job}: {what} could not be noted: {error!r}"

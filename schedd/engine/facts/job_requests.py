@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from schedd.dialect import (
     Hold,
@@ -19,7 +18,7 @@ from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Features, Never, Node, NodeSets, NodeState, Request
 from schedd.plan.shapes import GATE
 from schedd.policy.access import Access
-from schedd.policy.feature_settings import obeyed_resources
+from schedd.policy.site import SitePolicy
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
 
 __all__ = [
@@ -68,7 +67,7 @@ class RequestReader:
         self._types = NO_TYPES
         self._known_nodes: tuple[Node, ...] = ()
         self._levels: dict[str, tuple[int, ...]] = {}
-        self._obeyed = obeyed_resources(settings.site)
+        self._obeyed = settings.site.obeyed
 
     def copy(self) -> "RequestReader":
         """Return a reader for a copy of the engine, with the same nodes and an empty cache."""
@@ -109,12 +108,11 @@ class RequestReader:
         self._requests.clear()
         return True
 
-    def set_site(self, plain: Mapping[str, Any]) -> bool:
-        """Know the site's policy, as plain values; returns whether requests may now read differently."""
-        obeyed = obeyed_resources(plain)
-        if obeyed == self._obeyed:
+    def set_site(self, site: SitePolicy) -> bool:
+        """Know the site's policy; returns whether requests may now read differently."""
+        if site.obeyed == self._obeyed:
             return False
-        self._obeyed = obeyed
+        self._obeyed = site.obeyed
         self._known.clear()
         self._requests.clear()
         return True

@@ -1,11 +1,17 @@
 """Settings of the engine, with their defaults."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Annotated, Final, Literal
 
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
+
+from schedd.engine.facts.slack import Slack
 from schedd.plan.evaluate import DEFAULT_WEIGHTS
 from schedd.plan.latest_starts import PATIENCE
+from schedd.policy.site import SitePolicy, site_policy
+from schedd.wire.section import Section
+from schedd.wire.times import AllowedValues, FloatSeconds, Seconds, Step, Whole
 
 __all__ = [
     "SITE_PUBLISH_HOLD",
@@ -15,6 +21,9 @@ __all__ = [
     "SITE_START_RATE",
     "SITE_START_RATE_NODE",
     "EngineSettings",
+    "PlanningSettings",
+    "SlackText",
+    "StartRate",
 ]
 
 SITE_SLACK: Final = 3_600
@@ -30,148 +39,179 @@ SITE_PUBLISH_PAUSE: Final = 60
 SITE_PUBLISH_HOLD: Final = 600
 """Default time in seconds for which the optimiser keeps a published start: decision 162."""
 
+StartRate = Annotated[int, Field(ge=0, le=100_000)]
+QueueName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
+SlackText = Annotated[
+    str,
+    BeforeValidator(lambda value: str(Slack.parse(value if isinstance(value, str) else json.dumps(value)))),
+    AllowedValues("time, share of the wait (`0.5w`), their sum, or `off`"),
+]
 
-@dataclass(frozen=True, slots=True)
-class EngineSettings:
-    """Seconds unless said otherwise.
 
-    ``policy`` is ``conservative`` (plan every job, fill gaps, repair) or a queue policy of
-    ``schedd.policy.queue_policies``, for comparison.
+ParsedSite = Annotated[
+    SitePolicy,
+    PlainValidator(lambda value: value if isinstance(value, SitePolicy) else site_policy(value)),
+    PlainSerializer(lambda site: dict(site.plain)),
+]
+
+
+class PlanningSettings(Section):
+    """Settings of a cluster that the engine reads as they stand in the file. The file's defaults for a site
+    differ for a few: ``ClusterSettings``.
     """
 
+    alone: bool = True
+    """In the mode `scheduler`, stop starting jobs when another scheduler seems to start jobs, too."""
+    alone_starts: int = Field(default=3, ge=1, le=100_000)
+    """Number of unexplained starts that count as another scheduler's,"""
+    alone_within: Step = 600
+    """if they happen within this time."""
+    start_rate: StartRate = 0
+    """Maximum job starts per second; 0: no limit."""
+    start_rate_node: StartRate = 0
+    """Maximum job starts per second on one node; 0: no limit."""
+    queue_slack: dict[QueueName, SlackText] = Field(default_factory=dict)
+    """Slack of single queues: `{ short = "10m", long = "4h+1w", scratch = "off" }`."""
+    end_allowance: Seconds = 120
+    """How long a running job still holds its resources after its walltime, until the server has ended it."""
+    overrun_step: Step = 60
+    """After the allowance, its end is expected this far ahead, doubling each time."""
+    overrun_most: Step = 3600
+    """The longest such step."""
+    overrun_blocked: Seconds = 6 * 3600
+    """After this overrun the nodes count as blocked, and an alert opens."""
+    default_walltime: Step = 24 * 3600
+    """Walltime of jobs that request none, if neither queue nor server has a default; every answer says so."""
+    node_grace: Seconds = 300
+    """Time after which planned jobs are moved off a node that is down."""
+    hole_failures: int = Field(default=5, ge=0, le=100_000)
+    """A node gets no new jobs after this many jobs in a row failed early there, or were refused by it; 0:
+    never.
+    """
+    hole_users: int = Field(default=2, ge=1, le=100_000)
+    """They must belong to at least this many users,"""
+    hole_within: Seconds = 60
+    """and each must have failed within this time of its start."""
+    adapter_silence: int = Field(default=60, ge=5, le=3600)
+    """Without contact with the adapter for this long, every answer and page says that the plan may be out of
+    date, and an alert is open until contact is back. In seconds."""
+    clock_apart: Step = 2
+    """An alert is open while the clocks of daemon, adapter and server differ by more than this: starts are
+    early or late by the difference."""
+    decision_expiry: Step = 60
+    """A run decision without an answer becomes void after this."""
+    answer_grace: Seconds = 30
+    """A run decision with unknown outcome counts as never carried out this long after its expiry."""
+    start_wait: Step = 3600
+    """An accepted run that does not start is given up after this."""
+    busy_wait: Step = 1
+    """A start refused as "busy for now" is retried on the same nodes after this."""
+    busy_retries: int = Field(default=5, ge=0, le=1000)
+    """Number of such retries; then it counts as any other refusal."""
+    check_wait: Step = 5
+    """First wait after a refusal by the adapter's own check, doubling each time."""
+    refusal_wait: Step = 30
+    """First wait after a start that the server refused, doubling each time."""
+    refusal_most: Step = 3600
+    """Longest such wait."""
+    hook_refusal_most: Step = 120
+    """Longest wait after a refusal by a `runjob` hook, which may accept the same start a moment later."""
+    returns_most: int = Field(default=3, ge=1, le=1000)
+    """A job that returned to its queue this often after an accepted start is set aside."""
+    returns_within: Seconds = 60
+    """A run shorter than this that ends in the queue again counts as a return, a longer one as a requeue."""
+    server_grace: Seconds = 180
+    """Nodes that have not reported to a restarted server keep their planned jobs for this long; a large loss
+    of jobs or nodes is believed after it."""
+    snapshot_loss: float = Field(default=0.2, ge=0, le=1)
+    """A snapshot that loses more than this share of the jobs or nodes at once is rejected."""
+    publish_threshold: Seconds = 60
+    """A new start of a job is published to users and the server only if it moved by more than this. The
+    attributes written on the server are set in pbs-adapter.toml."""
+    publish_pause: Seconds = 0
+    """Minimum time between two published starts of a job, so that starts do not flicker. Jobs that are now
+    planned to start within 10 minutes, and jobs that lost their start, are updated at once, but jobs with
+    such a published start at most twice a minute. A start within seconds is not published."""
+    publish_hold: Seconds = 0
+    """Time after the publication of a start in which searches and backfilling delay it by no more than
+    `publish_threshold`. Jobs of higher priority or with an earlier deadline and outages may. 0: only promises
+    limit delays."""
+    publish_rate: int = Field(default=500, ge=0, le=100_000)
+    """Maximum number of starts published to the server per second; 0: none."""
+    node_rule: Literal["exact", "pack"] = "exact"
+    """TORQUE's `nodes=`: with `exact` every unit gets a node of its own, with `pack` units may share
+    nodes."""
+    mem_per_core: int = Field(default=0, ge=0, le=1 << 40)
+    """KiB per core planned for jobs that request no memory; 0: none."""
+    backfill: Literal["oldest", "shortest"] = "oldest"
+    """Backfilling: `oldest` gives free capacity to the oldest fitting job, `shortest` to the job with the
+    shortest expected run time, bounded by age and promises (docs/developers/optimisation.md)."""
+    search_every: Whole = Field(default=300, ge=0, le=86_400)
+    """Time between two searches for a better plan, if the plan changed; 0: no searches of any kind."""
+    search_pause: Whole = Field(default=30, ge=1, le=86_400)
+    """The same, if room was freed meanwhile."""
+    search_newcomers: Whole = Field(default=5, ge=0, le=86_400)
+    """Time after the last search until new jobs, and jobs that fit into room freed early, are tried in front
+    of others; 0: never."""
+    search_seconds: FloatSeconds = Field(default=2.0, gt=0, le=600)
+    """Maximum duration of a search; events are handled meanwhile."""
+    search_threads: int = Field(default=1, ge=1, le=16)
+    """Number of searches at the same time, from which the best is taken: better plans of a long queue. Each
+    uses a core while it runs, and takes memory for another copy of the plan. The planner needs a core,
+    too."""
+    search_patience: Seconds = PATIENCE
+    """Searches move back no job that has waited this long, except by up to a twelfth of it
+    (docs/developers/optimisation.md)."""
+    predict: bool = False
+    """Learn how long jobs run, and show when they are expected to start (P50 and P90). If off, learned data
+    are deleted. Walltimes remain decisive for ending jobs and for promises in any case."""
+    predict_from: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
+    """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`), or
+    the output of Slurm's `sacct --parsable2`: the jobs of the last year are read from them at the first
+    start, for predictions from the beginning.
+    """
+    queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
+    """The same for single queues: `{ debug = false }`."""
+    repair_slice: int = Field(default=16_000, ge=1, le=10**9)
+    """Work between two checks for new events; the default is about half a millisecond."""
+    priority_every: Whole = Field(default=300, ge=1, le=86_400)
+    """How often the priorities of all jobs are calculated again."""
+    priority_tries: int = Field(default=1000, ge=0, le=10**6)
+    """Maximum number of jobs that are then tried in front of jobs of lower priority, the highest first."""
+    batch_limit: int = Field(default=30, ge=0, le=86_400)
+    """A batch of events that takes more than this many seconds of processor time is skipped; large batches
+    get more. 0: never."""
+    log_batches: int = Field(default=10_000, ge=1, le=10**7)
+    """Batches of events kept in memory for `schedd rerun`."""
+    log_weight: int = Field(default=200_000, ge=1, le=10**9)
+    """Maximum number of events, and of jobs and nodes of snapshots, kept there."""
+    validate_: bool = Field(default=False, alias="validate")
+    """Check all invariants after every batch: for tests, much too slow for production."""
+
+
+class EngineSettings(PlanningSettings):
+    """All settings of one engine."""
+
     policy: str = "conservative"
+    """``conservative`` (plan every job, fill gaps, repair) or a queue policy of
+    ``schedd.policy.queue_policies``, for comparison.
+    """
     mode: Literal["scheduler", "adviser", "shadow"] = "scheduler"
     """``scheduler`` starts jobs; ``adviser`` only publishes planned starts; ``shadow`` does neither."""
-    alone: bool = True
-    """As scheduler, stop starting jobs after several starts of unknown origin."""
-    alone_starts: int = 3
-    """Number of starts of unknown origin that indicate another scheduler."""
-    alone_within: int = 600
-    """If they start within this."""
-    start_rate: int = 0
-    """Jobs started a second at most; 0: no limit."""
-    start_rate_node: int = 0
-    """Jobs started a second on one node at most; 0: no limit."""
     slack: int = 0
     """Added to the planned start to make the promised one; a site gets ``SITE_SLACK`` unless it chooses."""
     slack_share: float = 0.0
     """And this share of the wait that is planned then."""
-    queue_slack: Mapping[str, str] = field(default_factory=dict)
-    """Instead of both, for the jobs of some queues: see ``Slack.parse``."""
-    end_allowance: int = 120
-    """A running job that has not ended by its walltime holds its resources this long, taken step by step."""
-    overrun_step: int = 60
-    """Later extensions of the assumed end in seconds, doubled each time."""
-    overrun_most: int = 3600
-    overrun_blocked: int = 6 * 3600
-    """An overrun of this length blocks the nodes and raises an alert."""
-    default_walltime: int = 24 * 3600
-    """For a job without walltime where neither queue nor server has a default; marked assumed."""
-    node_grace: int = 300
-    """Planned jobs leave a node that is down only after this."""
-    hole_failures: int = 5
-    """A node with this many consecutive early failures gets no new jobs; 0: never."""
-    hole_users: int = 2
-    """Minimum number of users of these jobs."""
-    hole_within: int = 60
-    """And each failed within this of its start."""
-    adapter_silence: int = 60
-    """The plan counts as out of date after this silence of the adapter. Checked by the shell."""
-    clock_apart: int = 2
-    """Clocks that are further apart are an alert. The shell sees to it."""
-    decision_expiry: int = 60
-    answer_grace: int = 30
-    """A run decision without an outcome this long after its expiry counts as not carried out."""
-    start_wait: int = 3600
-    """An accepted run that is not seen to start is given up after this."""
-    busy_wait: int = 1
-    """A start refused as "busy for now" is tried again on the same nodes after this."""
-    busy_retries: int = 5
-    """Number of such attempts; the next one counts as an ordinary refusal."""
-    check_wait: int = 5
-    """First wait after a refusal by the adapter's own check, doubling each time."""
-    refusal_wait: int = 30
-    """First wait after a start refused by the server, doubling each time."""
-    refusal_most: int = 3600
-    hook_refusal_most: int = 120
-    """Longest wait after a refusal by a runjob hook: it may accept the same start a moment later."""
-    returns_most: int = 3
-    """A job that came back to its queue this often after a run was accepted is set aside."""
-    returns_within: int = 60
-    """A run of less than this that ends in the queue again counts as a return, a longer one as a requeue."""
-    server_grace: int = 180
-    """Nodes that have not reported to a restarted server are not given up before this time. A larger loss
-    than `snapshot_loss` is believed when snapshots insist on it for as long.
-    """
-    snapshot_loss: float = 0.2
-    """A snapshot that loses more than this share of the jobs or nodes at once is not believed."""
     publish_starts: bool = True
     """Rules for displayed starts of jobs, for people and for the server (``facts.displayed_start``)."""
     silent: bool = False
     """Publish starts to users only, not to the server."""
-    publish_threshold: int = 60
-    """Minimum move of a start that is published again."""
-    publish_pause: int = 0
-    """Minimum time between two publications for one job; a site gets ``SITE_PUBLISH_PAUSE``."""
-    publish_hold: int = 0
-    """Seconds after its publication in which searches and backfilling do not delay a start; a site gets
-    ``SITE_PUBLISH_HOLD``.
-    """
-    publish_rate: int = 500
-    """Maximum number of attribute writes per second."""
-    node_rule: Literal["exact", "pack"] = "exact"
-    """Requests by node count (``nodes=``): every unit a node of its own, or units may share."""
-    mem_per_core: int = 0
-    """KiB per core planned for jobs that ask for no memory; 0 plans none."""
-    backfill: Literal["oldest", "shortest"] = "oldest"
-    """Order of jobs that get free capacity: longest waiting first, or shortest expected run time first,
-    bounded by age and promises (``plan.backfill``).
-    """
-    search_every: int = 300
-    """Interval of searches in seconds, if the plan changed; 0: no searches of any kind."""
-    search_pause: int = 30
-    """One begins as early as this after the last one when room was freed."""
-    search_newcomers: int = 5
-    """This long after the last search, new jobs, and jobs that fit into capacity freed early, are tried
-    before others; 0: never.
-    """
-    search_seconds: float = 2.0
-    """Maximum duration of a search."""
-    search_threads: int = 1
-    """Number of searches at the same time, each on a core."""
-    search_patience: int = PATIENCE
-    """No search delays a job that has waited this long by more than a twelfth of it.
-
-    See docs/developers/optimisation.md.
-    """
-    predict: bool = False
-    """Learn how long jobs run, and take over when they are expected to start; a site does unless it chooses
-    otherwise."""
-    predict_from: str = ""
-    """The server's accounting logs: where the shell finds what jobs did before the first start."""
-    queue_predict: Mapping[str, bool] = field(default_factory=dict)
-    """Instead of it, for the jobs of some queues."""
-    weights: Mapping[str, float] = field(
+    weights: Mapping[str, float] = Field(
         default_factory=lambda: {str(c): w for c, w in DEFAULT_WEIGHTS.items()}
     )
     """What a plan is judged by when a search found another: criteria of ``schedd.plan.evaluate``."""
-    repair_slice: int = 16_000
-    """Visited segments between two looks for new events: about half a millisecond."""
-    priority_every: int = 300
-    """Priorities of all jobs are worked out again after this."""
-    priority_tries: int = 1000
-    """Maximum number of jobs, by priority, that are then tried before others."""
-    batch_limit: int = 30
-    """Limit of the processor time of a batch; a batch beyond it is skipped. Large batches get more. 0: no
-    limit."""
-    log_batches: int = 10_000
-    """Batches kept since the last checkpoint, for replaying an incident."""
-    log_weight: int = 200_000
-    """Events, and jobs and nodes of snapshots, kept in that log."""
-    site: Mapping[str, Any] = field(default_factory=dict)
-    """The site's policy as plain values: see ``schedd.policy.site``."""
-    validate: bool = False
-    """Check all invariants after every batch; costly."""
+    site: ParsedSite = Field(default_factory=lambda: site_policy({}))
+    """The site's policy, parsed once; stored as the plain values from which it was parsed."""
 
     def predicts(self, queue: str) -> bool:
         """Whether the run times of a queue's jobs are predicted, and their starts expected."""
@@ -180,4 +220,4 @@ class EngineSettings:
     @property
     def criteria(self) -> Mapping[str, float]:
         """The weights in force: the site's policy goes before ``weights``."""
-        return self.site.get("criteria") or self.weights
+        return self.site.criteria or self.weights

@@ -82,7 +82,7 @@ from schedd.policy.economy import Economy
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue_policies import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.reliability import Life
-from schedd.policy.site import Placing, SitePolicy, site_policy
+from schedd.policy.site import Placing, SitePolicy
 from schedd.wire import (
     Alert,
     Decision,
@@ -311,9 +311,8 @@ class EngineState(SlotColumns):
     def empty(cls, settings: EngineSettings, now: int) -> "EngineState":
         """Return the state for an unknown cluster."""
         policy = None if settings.policy == "conservative" else QUEUE_POLICIES[settings.policy]
-        site = site_policy(settings.site)
-        state = cls(settings, Plan([], now), now, RequestReader(settings), policy, site)
-        state.plan.spare_scarce(site.spare_scarce)
+        state = cls(settings, Plan([], now), now, RequestReader(settings), policy, settings.site)
+        state.plan.spare_scarce(settings.site.spare_scarce)
         state.fit_columns()
         state.parts = empty_parts()
         for one in components():
@@ -409,9 +408,9 @@ class EngineState(SlotColumns):
         restriction = job_restriction(self, facts)
         return {**found, restriction.pool: 1} if restriction is not None and restriction.pool else found
 
-    def set_site(self, site: SitePolicy, plain: Mapping[str, Any]) -> None:
-        """Go on under another policy of the site, which reads ``plain`` in the settings."""
-        self.settings = replace(self.settings, site=dict(plain))
+    def set_site(self, site: SitePolicy) -> None:
+        """Go on under another policy of the site."""
+        self.settings = self.settings.with_changes(site=site)
         self.site = site
         self.plan.spare_scarce(site.spare_scarce)
         self.tariff, self.cost_check_due = None, self.now
@@ -453,7 +452,7 @@ class EngineState(SlotColumns):
 
     def update_request_reader(self) -> None:
         """Apply the site's present policy and the cluster's shared resources to the reading of requests."""
-        self.requests.set_site(self.settings.site)
+        self.requests.set_site(self.site)
         self.requests.set_shared(self.limits.shared)
 
     def refit(self, record: JobRecord) -> bool:

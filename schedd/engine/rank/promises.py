@@ -131,7 +131,7 @@ def _judge(
     if cause not in MAY_BREAK and (bound < state.now or 0 <= before < state.now):
         cause = Cause.OUTAGE  # its moment went by before this: it was not started in time
     if planned > bound:
-        if cause not in MAY_BREAK and state.settings.validate:
+        if cause not in MAY_BREAK and state.settings.validate_:
             raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
         state.bound[slot] = _latest(state, slot, planned)
     risk = record.risk or Risk(state.now, changes.event, cause)

@@ -39,7 +39,7 @@ class JobErrorGuard:
             return False
         if not isinstance(error, Exception):
             return False
-        if state.settings.validate and isinstance(error, AssertionError):
+        if state.settings.validate_ and isinstance(error, AssertionError):
             return False
         if isinstance(error, WorkSpent):
             # It is counted, not timed: it comes again with the same calls.

@@ -22,7 +22,6 @@ from schedd.engine import PlanSnapshot
 from schedd.features.accounts.background import AccountsWorker
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.policy.accounts import SCALE, Account, Period, Unit
-from schedd.policy.site import parse_economy
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
@@ -398,7 +397,7 @@ def _charge_summary(one: ChargeTotal, published: PlanSnapshot) -> ChargeSummary:
 
 
 def _unit_name(unit: str, published: PlanSnapshot) -> str:
-    return parse_economy(published.settings.site).currency if unit == "money" else "core_hours"
+    return published.settings.site.economy.currency if unit == "money" else "core_hours"
 
 
 def _invalid(where: str, what: str, allowed: str) -> ProblemError:

@@ -15,7 +15,6 @@ from schedd.dialect.qos import logged_qos
 from schedd.features.accounts.rules import find_account
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import LedgerLine, PublishedAccounts, account_book
-from schedd.policy.site import site_policy
 from schedd.service.cluster.accounting_logs import ended_runs
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
@@ -194,7 +193,7 @@ class AccountsWorker(PeriodicWork):
         ledger = published.part(PublishedAccounts).ledger
         if not ledger:
             return
-        zone = site_policy(published.settings.site).zone
+        zone = published.settings.site.zone
         self.ledger.add_rows([_row(one, zone) for one in ledger])
         number = ledger[-1].number
         event = LedgerStored(id=f"books:{secrets.token_hex(8)}", time=self._loop.now(), number=number)
@@ -208,7 +207,7 @@ class AccountsWorker(PeriodicWork):
         loop = self._loop
         published = loop.published
         book = published.part(PublishedAccounts)
-        rules = site_policy(published.settings.site).part(AccountSettings)
+        rules = published.settings.site.part(AccountSettings)
         if not rules.logs:
             return
         until, begin = loop.now() - _LATE, book.read

@@ -16,7 +16,6 @@ from schedd.dashboard.viewer import Cluster, Reader, Visibility
 from schedd.features.accounts.api import ChargeSummary, visible_accounts, visible_charges
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts
-from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 
 __all__ = ["PAGE", "router"]
@@ -36,7 +35,7 @@ async def show_accounts(
     """Accounts that the viewer may see, and charges of a year."""
     since = max(0, cluster.now() - _YEAR_S)
     charged = await run_in_threadpool(visible_charges, _clusters(request), cluster, visibility, since)
-    site = site_policy(cluster.published.settings.site)
+    site = cluster.published.settings.site
     return render_page(
         request,
         "accounts",

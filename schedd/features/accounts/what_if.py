@@ -8,7 +8,6 @@ from schedd.features.accounts.rules import find_account, missing_funds, most_exp
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.model import WaitingFor
-from schedd.policy.site import site_policy
 from schedd.wire import JobFacts
 
 __all__ = ["wait_in_what_if"]
@@ -23,7 +22,7 @@ def wait_in_what_if(
     book = published.part(PublishedAccounts)
     if not book.accounts:
         return None
-    site = site_policy(published.settings.site)
+    site = published.settings.site
     account = book.accounts.get(find_account(site.part(AccountSettings), facts))
     user = facts.owner.partition("@")[0]
     if account is None or site.part(AccountSettings).empty != "wait":

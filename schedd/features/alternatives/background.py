@@ -18,7 +18,6 @@ from schedd.features.alternatives.plan_alternatives import (
     SearchInProgress,
 )
 from schedd.features.alternatives.settings import ChooseSettings
-from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -56,7 +55,7 @@ class AutomaticAlternatives(PeriodicWork):
     def run_once(self) -> bool:
         """Search and apply if it is due and this daemon leads; return whether a plan was applied."""
         loop = self._loop
-        choosing = site_policy(loop.published.settings.site).part(ChooseSettings)
+        choosing = loop.published.settings.site.part(ChooseSettings)
         now, latest = loop.now(), self.alternatives.latest
         looked_at = latest is not None and latest.by != AUTOMATIC_ACTOR and now < latest.as_of + _VIEWING_S
         if not choosing.every or now < self._last + choosing.every or looked_at or loop.published.stale:

@@ -23,7 +23,6 @@ from schedd.features.alternatives.api import (
 from schedd.features.alternatives.plan_alternatives import PlanAlternatives
 from schedd.features.alternatives.plot import build_plot, choose_axes
 from schedd.features.alternatives.settings import ChooseSettings
-from schedd.policy.site import site_policy
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import measure_fork
@@ -147,8 +146,8 @@ async def _render(
         if opened
         else (),
         known=[(one.objective, one.value, one.unit) for one in known],
-        weights=found.weights if found is not None else site.get("objectives") or {},
-        choosing=site_policy(site).part(ChooseSettings),
+        weights=found.weights if found is not None else site.objectives or {},
+        choosing=site.part(ChooseSettings),
         seconds=_SEARCH_S,
         done=done,
         wrong=wrong,

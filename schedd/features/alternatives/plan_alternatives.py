@@ -26,6 +26,7 @@ from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import Allocation, free_at
 from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase
+from schedd.policy.site import Placing
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import (
     ObjectiveChange,
@@ -201,7 +202,7 @@ class PlanAlternatives:
         plan.limit_work()
         facts = objective_input(fork)
         vector = {one.objective: one for one in measure_objectives(plan, facts, now)}
-        weights = _weights(wanted or published.settings.site.get("objectives"), vector)
+        weights = _weights(wanted or published.settings.site.objectives, vector)
         slots = plan.planned()
         slots = slots[plan.starts(slots) > now]
         settings = published.settings
@@ -462,9 +463,8 @@ def _weights(wanted: Any, vector: Mapping[Objective, Any]) -> dict[Objective, fl
 
 def _keeps_tiers(published: PlanSnapshot) -> bool:
     """Whether repair prefers fast nodes: then tiers follow the speed, as in the live plan."""
-    site = published.settings.site
     weighted = published.settings.criteria.get("weighted_utilisation", 0)
-    return site.get("placement", "first_gap") != "first_gap" and weighted > 0
+    return published.settings.site.placement is not Placing.FIRST_GAP and weighted > 0
 
 
 def _tabu_settings(how: ParetoSettings) -> SearchSettings:

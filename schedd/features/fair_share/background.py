@@ -108,7 +108,7 @@ class ShareHistoryWorker(PeriodicWork):
         loop, period = self._loop, self._loop.now() // SAMPLE_PERIOD_S
         if period == self._period or loop.on_standby:
             return
-        if loop.published.settings.site.get("fair_share") is None:
+        if not loop.published.settings.site.has_table("fair_share"):
             return
         sample = loop.call_between_batches(sample_shares).result(_PATIENCE_S)
         if sample is not None:

@@ -9,7 +9,6 @@ from schedd.engine import EngineSettings
 from schedd.features.fair_share.settings import FairShareSettings
 from schedd.features.fair_share.state import FairShareState
 from schedd.features.fair_share.usage import RATE_UNIT, ChargedRun, Usage
-from schedd.policy.site import site_policy
 from schedd.service.cluster.accounting_logs import ended_runs
 
 __all__ = ["earlier_part"]
@@ -23,7 +22,7 @@ def earlier_part(settings: EngineSettings, cluster: str, now: int) -> FairShareS
     Charge factors of queues and of requested QOS count; those of default QOS and nodes, and speeds, do not.
     Unreadable records are logged and skipped.
     """
-    chosen = site_policy(settings.site).part(FairShareSettings)
+    chosen = settings.site.part(FairShareSettings)
     tree = chosen.tree
     if tree is None or not chosen.accounting:
         return None

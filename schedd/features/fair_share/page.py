@@ -15,7 +15,6 @@ from schedd.engine import PlanSnapshot
 from schedd.features.fair_share.api import fetch_fair_share, share_courses
 from schedd.features.fair_share.plot import build_share_plot
 from schedd.features.fair_share.settings import FairShareSettings
-from schedd.policy.site import site_policy
 
 __all__ = ["PAGE", "router"]
 
@@ -25,7 +24,7 @@ _DAY_S: Final = 86_400
 
 
 def _is_shown(_: Viewer, published: PlanSnapshot) -> bool:
-    return published.settings.site.get("fair_share") is not None
+    return published.settings.site.has_table("fair_share")
 
 
 PAGE: Final = MenuPage("fair-share", "Fair share", _is_shown)
@@ -58,7 +57,7 @@ async def show_fair_share(
         shares=shares,
         places=shares.places[:_MAX_PLACES_SHOWN],
         more=max(0, len(shares.places) - _MAX_PLACES_SHOWN),
-        settings=site_policy(cluster.published.settings.site).part(FairShareSettings),
+        settings=cluster.published.settings.site.part(FairShareSettings),
         all_seen=visibility.viewer is None,
         course=course,
         plot=build_share_plot(history.times, course) if course is not None else None,

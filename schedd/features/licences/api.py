@@ -150,8 +150,8 @@ async def lend_licence(
 
 async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> LicenceLeaseView:
     """The licence after the lease. Raises ProblemError."""
-    site = cluster.published.settings.site
-    if not (site.get("licences") or {}).get(name, {}).get("lent"):
+    licence = cluster.published.settings.site.licences.get(name)
+    if licence is None or not licence.lent:
         what = f"{name[:40]} is no licence that cluster {cluster.name} takes from a federation"
         fault = Fault(where="path.name", what=what, allowed="those with lent = true in the site's policy")
         raise ProblemError("invalid", what, errors=[fault])

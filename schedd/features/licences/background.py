@@ -3,8 +3,8 @@
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -79,18 +79,18 @@ class LicencePoller(PeriodicWork):
             self._loop.check_leads()
         except PlannerStopped:
             return
-        licences: Mapping[str, Any] = self._loop.published.settings.site.get("licences") or {}
-        polled = {name: one for name, one in licences.items() if one.get("command")}
+        licences = self._loop.published.settings.site.licences
+        polled = {name: one for name, one in licences.items() if one.command}
         self._next = {name: due for name, due in self._next.items() if name in polled}
         for name, one in polled.items():
             if self._stopping.is_set() or now < self._next.get(name, now):
                 continue
-            self._next[name] = now + one.get("every", 60)
+            self._next[name] = now + one.every
             self._answered.setdefault(name, now)
             try:
-                self._submit_count(name, read_count(one["command"]), free=one.get("free", False))
+                self._submit_count(name, read_count(one.command), free=one.free)
             except (PollError, PlannerStopped, Overloaded) as error:
-                self._record_failure(name, str(error), now, one.get("stale", 600))
+                self._record_failure(name, str(error), now, one.stale)
             else:
                 self._answered[name] = now
                 self._late.discard(name)

@@ -15,7 +15,8 @@ __all__ = ["alert_outdated", "counted_limits", "is_outdated", "note_count", "rea
 
 def read_site(state: EngineState) -> None:
     """Set the polled licences from the site's policy."""
-    licence_counts(state).set_polled(dict(state.site.polled))
+    counted = {name: one.stale for name, one in state.site.licences.items() if one.command or one.lent}
+    licence_counts(state).set_polled(counted)
 
 
 def counted_limits(state: EngineState) -> Iterable[tuple[Limit, ...]]:

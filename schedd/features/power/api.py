@@ -17,6 +17,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import PlanSnapshot
+from schedd.features.power.settings import PowerSavingSettings
 from schedd.features.power.state import PowerAim, PowerPhase, PublishedPower
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PowerRequested, WattsRead
@@ -231,10 +232,9 @@ def _measurement_views(published: PlanSnapshot) -> tuple[NodePowerMeasurement, .
 
 def _power_reply(request: Request, cluster: PlanLoop) -> Response:
     published = cluster.published
-    saving = published.settings.site.get("power_saving") or {}
     power = published.part(PublishedPower)
     found = PowerView(
-        mode=saving.get("mode", "off"),
+        mode=published.settings.site.part(PowerSavingSettings).mode,
         off=sum(one.phase == "off" for one in power.nodes.values()),
         would=power.would_be_off,
         saved=round(power.saved_joules / _JOULES_PER_KWH, 3),

@@ -10,7 +10,7 @@ from schedd.dialect.units import parse_walltime
 from schedd.engine import EngineSettings
 from schedd.engine.facts.arrays import array_name
 from schedd.features.prediction.state import PredictionState
-from schedd.policy.site import SitePolicy, site_policy
+from schedd.policy.site import SitePolicy
 from schedd.predict import JobFeatures, Learner, RunTimePredictor, RunTimes
 from schedd.service.cluster.accounting_logs import ended_runs
 
@@ -37,7 +37,7 @@ def past_runs(settings: EngineSettings, cluster: str, now: int) -> RunTimes | No
     """
     if not settings.predict or not settings.predict_from:
         return None
-    site = site_policy(settings.site)
+    site = settings.site
     fastest = max(site.speeds.values(), default=1.0)
     runs = []
     for run in ended_runs(Path(settings.predict_from), now - _OLDEST, cluster, "how long jobs ran"):

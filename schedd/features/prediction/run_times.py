@@ -11,7 +11,7 @@ from schedd.dialect.throughput import Work, read_work
 from schedd.engine import JobRecord, PlanSnapshot
 from schedd.features.prediction.expected_starts import ExpectedStarts
 from schedd.features.prediction.throughput import RatedNode, rate_on, run_time
-from schedd.policy.site import SitePolicy, site_policy
+from schedd.policy.site import SitePolicy
 from schedd.store.records import JobHistory
 
 __all__ = ["PastError", "RateOn", "RunTime", "past_error", "predicted_run_time"]
@@ -62,7 +62,7 @@ class RunTime:
 def predicted_run_time(published: PlanSnapshot, record: JobRecord, found: ExpectedStarts | None) -> RunTime:
     """Return the run time by the latest round of predictions, and by group of nodes."""
     work = read_work(record.facts.resources)
-    site = site_policy(published.settings.site)
+    site = published.settings.site
     on = tuple(_rates_by_kind(published, work, site)) if work is not None else ()
     prediction = found.predictions.get(record.id) if found is not None else None
     longest = found.measured.get(record.id) if found is not None else None
@@ -98,7 +98,7 @@ def node_kinds(published: PlanSnapshot, site: SitePolicy) -> Mapping[str, RatedN
 
 def past_error(published: PlanSnapshot, owner: str, past: Sequence[JobHistory]) -> PastError:
     """Return the errors for the owner's ended jobs with a throughput among ``past``."""
-    site = site_policy(published.settings.site)
+    site = published.settings.site
     kinds = node_kinds(published, site)
     errors = []
     for one in past:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.show.job_view import job_shares
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.policy.site import SitePolicy
 
 __all__ = ["describe_speed"]
 
@@ -17,7 +16,7 @@ def describe_speed(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
     placed = record.slot >= 0 and (record.phase is Phase.RUNNING or published.starts[record.slot] >= 0)
     if not placed or not published.settings.predicts(record.facts.queue):
         return ()
-    site = SitePolicy(speeds=published.settings.site.get("speeds") or {})
+    site = published.settings.site
     nodes = [
         published.nodes[share.node]
         for share in job_shares(published, record)

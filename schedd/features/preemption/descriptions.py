@@ -11,7 +11,6 @@ from schedd.features.preemption.candidates import may_be_preempted
 from schedd.features.preemption.ended_runs import has_victim, is_run_of
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PublishedPreemptions, preemption_state
-from schedd.policy.site import site_policy
 from schedd.wire import PreemptionMethod
 
 __all__ = ["block_names", "describe_preemption", "name_jobs", "name_victims", "victim_methods"]
@@ -80,7 +79,7 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
             words += f", and is planned to go on at {format_moment(paused.returns)}"
         found.append(words)
     elif record.phase is Phase.RUNNING and known.rate > 0:
-        settings = site_policy(published.settings.site).part(PreemptionSettings)
+        settings = published.settings.site.part(PreemptionSettings)
         run = record.run
         left = run.started + record.understood.walltime + run.suspended_s - published.as_of
         if (

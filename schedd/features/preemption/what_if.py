@@ -13,7 +13,6 @@ from schedd.features.preemption.suspensions import released_resources
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
-from schedd.policy.site import site_policy
 from schedd.wire import JobFacts
 
 __all__ = ["start_by_preemption"]
@@ -25,7 +24,7 @@ def start_by_preemption(
     """Return the start of a hypothetical job, which is planned in ``slot``, if others are preempted for it;
     None: it preempts none.
     """
-    settings = site_policy(published.settings.site).part(PreemptionSettings)
+    settings = published.settings.site.part(PreemptionSettings)
     if settings.preemptors.is_empty or not is_preemptor(published, settings, facts):
         return None
     part = published.part(PublishedPreemptions)

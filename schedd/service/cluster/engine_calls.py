@@ -160,7 +160,7 @@ def call_engine(
         with watch.time_limit(seconds):
             return engine.handle(events, batch.now)
     except (Exception, _CallTimedOut) as error:
-        if settings.validate and isinstance(error, AssertionError):
+        if settings.validate_ and isinstance(error, AssertionError):
             raise
         raise EngineCallFailed(engine, batch, number, error, seconds, starved=watch.starved) from error
 

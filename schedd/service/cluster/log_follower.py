@@ -7,7 +7,7 @@ so it reaches the same plan and the same decisions. On takeover it continues wit
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import structlog
 
@@ -67,7 +67,7 @@ def _carried_job(found: PromisedJob) -> CarriedJob:
 
 def settings_to_json(settings: EngineSettings) -> str:
     """Return the settings in the form that batches store."""
-    return json.dumps(asdict(settings), separators=(",", ":"))
+    return json.dumps(settings.model_dump(by_alias=True), separators=(",", ":"))
 
 
 class LogFollower:

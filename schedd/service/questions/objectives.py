@@ -14,7 +14,6 @@ from schedd.plan.columns import CPUS, GPUS, HeldEntries
 from schedd.policy.accounts import SCALE, Portion, paid
 from schedd.policy.economy import Economy
 from schedd.policy.reliability import failure_rates
-from schedd.policy.site import parse_economy, parse_reliability
 from schedd.service.questions.plan_fork import PlanFork
 
 __all__ = [
@@ -87,12 +86,12 @@ def node_economics(published: PlanSnapshot, begin: int) -> NodeEconomics:
 
 def economy_in_force(published: PlanSnapshot) -> Economy:
     """Return the watts and prices of the site; measured watts override configured ones."""
-    return replace(parse_economy(published.settings.site), measured=published.measured_draws)
+    return replace(published.settings.site.economy, measured=published.measured_draws)
 
 
 def node_failure_rates(published: PlanSnapshot) -> dict[str, float]:
     """Return the observed failures per second, by node."""
-    half_life = parse_reliability(published.settings.site).half_life
+    half_life = published.settings.site.reliability.half_life
     return failure_rates(published.lives, published.as_of, half_life)
 
 
@@ -132,7 +131,7 @@ def known_values(vector: ObjectiveVector) -> dict[str, float]:
 
 def placement_cost(published: PlanSnapshot, placement: Placement) -> float | None:
     """Return the cost of a placement; None without prices."""
-    economy = parse_economy(published.settings.site)
+    economy = published.settings.site.economy
     if not economy.prices:
         return None
     nodes = published.nodes
@@ -148,7 +147,7 @@ def job_cost(published: PlanSnapshot, record: JobRecord) -> JobCost:
     limit = read_cost_limit(record.facts.resources)
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
     if start < 0:
-        return JobCost(None, None, None, limit, parse_economy(published.settings.site).currency, ())
+        return JobCost(None, None, None, limit, published.settings.site.economy.currency, ())
     end = start + record.understood.walltime
     held = published.on_nodes(np.array([record.slot], np.int64))
     return cost_between(published, node_economics(published, start), held, start, end, limit)

@@ -35,8 +35,7 @@ from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows
 from schedd.policy.access import Access
 from schedd.policy.affordable_places import Tariff, move_to_affordable_place, too_expensive
-from schedd.policy.feature_settings import obeyed_resources
-from schedd.policy.site import Placing, parse_economy
+from schedd.policy.site import Placing
 from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
@@ -110,7 +109,7 @@ class PlanFork:
         self._limits = limits
         self._bare: Plan | None = None
         self._other: tuple[str, Plan] | None = None
-        self._obeyed = obeyed_resources(published.settings.site)
+        self._obeyed = published.settings.site.obeyed
         self._intake = RequestReader(published.settings)
         self._uncounted = frozenset(uncounted)
         self._intake.set_nodes(plan.nodes, self._uncounted)
@@ -169,7 +168,7 @@ class PlanFork:
             other = instead_of or without_slots
             plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
             stack.enter_context(limit_searches(plan))
-            placing = self.published.settings.site.get("placement", Placing.FIRST_GAP)
+            placing = self.published.settings.site.placement
             asking = self._trial(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
             asking = replace(asking, within=self._cost_limit(facts, moment))
             answer = self._immediate_answer(facts, request, understood) or self._component_wait(
@@ -344,8 +343,8 @@ class PlanFork:
     def _cost_limit(self, facts: JobFacts, moment: int) -> tuple[Tariff, float, str] | None:
         """Return the prices, the job's cost limit, and the currency; None without a hard limit."""
         site = self.published.settings.site
-        most, economy = read_cost_limit(facts.resources), parse_economy(site)
-        if site.get("cost_limits") != "hard" or most is None or not economy.prices:
+        most, economy = read_cost_limit(facts.resources), site.economy
+        if not site.hard_limits or most is None or not economy.prices:
             return None
         nodes = {name: one.properties for name, one in self.published.nodes.items()}
         return Tariff(economy, nodes, moment - moment % 86_400), most, economy.currency
@@ -548,7 +547,7 @@ class _Trial:
         if last < self.ready:
             return None
         books = NodeEconomics.from_economy(
-            parse_economy(published.settings.site), published.names, published.nodes, self.now, by
+            published.settings.site.economy, published.names, published.nodes, self.now, by
         )
         if not books.priced:
             return None

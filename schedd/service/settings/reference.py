@@ -17,6 +17,7 @@ from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import FeatureSettings, feature_settings
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
+from schedd.policy.site_tables import LicenceSettings, SiteReservationSettings
 from schedd.service.settings.auth import OidcGrantSettings, OidcSettings
 from schedd.service.settings.file import (
     AuthSettings,
@@ -31,13 +32,11 @@ from schedd.service.settings.file import (
     WebhookSettings,
 )
 from schedd.service.settings.site import (
-    LicenceSettings,
     NodeSetSettings,
     PowerCapSettings,
     PowerSettings,
     PriceSettings,
     SiteLimitSettings,
-    SiteReservationSettings,
     SiteSettings,
 )
 from schedd.wire.durations import format_duration

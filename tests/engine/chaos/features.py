@@ -1,10 +1,10 @@
 """Random streams under the settings of all features together, with other policies and restarts on the way."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
+from schedd.policy.site import site_policy
 from schedd.wire import Decision, LogLost, PolicyChanged, Preempt, PreemptionDone
 from tests.engine.chaos.streams import Stream
 from tests.engine.chaos.values import JOBS
@@ -87,8 +87,8 @@ _TABLES: Final[dict[str, tuple[Any, ...]]] = {
     "placement": ("best_gap_edf", "first_gap"),
     "speeds": ({"big": 2.0}, {"n1": 4.0, "n3": 0.5}),
     "criteria": ({"wait": 1.0, "late_jobs": 2.0, "weighted_utilisation": 6.0},),
-    "power_saving": (Stream.settings.site["power_saving"],),
-    "power": (Stream.settings.site["power"],),
+    "power_saving": (Stream.settings.site.plain["power_saving"],),
+    "power": (Stream.settings.site.plain["power"],),
     "thrift": ({"prefer": True},),
     "coordinate_arrays": (True,),
     "spare_scarce": (False,),
@@ -132,13 +132,12 @@ def random_site(random: Random) -> dict[str, Any]:
 class FeatureStream(Stream):
     """A stream with the settings of all features, with policies that change at run time and at restarts."""
 
-    settings = replace(
-        Stream.settings,
+    settings = Stream.settings.with_changes(
         slack=400,
         priority_every=100,
         hole_failures=2,
         hole_users=1,
-        site=_ALL,
+        site=site_policy(_ALL),
     )
 
     def __init__(self, random: Random, every_call: bool = True) -> None:
@@ -207,14 +206,14 @@ class FeatureStream(Stream):
         site = (
             random_site(self.random)
             if self.random.random() < 0.8
-            else self.compared.engine.state.settings.site
+            else self.compared.engine.state.settings.site.plain
         )
         base = (
             self.settings
             if self.random.random() < 0.5
-            else replace(self.settings, slack=0, backfill="shortest")
+            else self.settings.with_changes(slack=0, backfill="shortest")
         )
-        self.compared.restart(replace(base, site=dict(site)))
+        self.compared.restart(base.with_changes(site=site_policy(dict(site))))
 
     def lose_log(self) -> None:
         """A part of the log is lost; the server is read again soon."""
@@ -228,23 +227,22 @@ class FeatureStream(Stream):
 class FormulaStream(FeatureStream):
     """The same, where a formula ranks the jobs."""
 
-    settings = replace(
-        FeatureStream.settings,
+    settings = FeatureStream.settings.with_changes(
         slack=0,
-        site={**_ALL, "formula": _TABLES["formula"][0], "limits": _TABLES["limits"][1]},
+        site=site_policy({**_ALL, "formula": _TABLES["formula"][0], "limits": _TABLES["limits"][1]}),
     )
 
 
 class ShortestFeatureStream(FeatureStream):
     """The same, where free capacity goes to the shortest job."""
 
-    settings = replace(FeatureStream.settings, backfill="shortest", search_patience=300, slack_share=0.5)
+    settings = FeatureStream.settings.with_changes(backfill="shortest", search_patience=300, slack_share=0.5)
 
 
 class FeatureQueueStream(FeatureStream):
     """The same under a queue policy."""
 
-    settings = replace(FeatureStream.settings, policy="easy")
+    settings = FeatureStream.settings.with_changes(policy="easy")
 
 
 FEATURE_KINDS: Final[list[type[FeatureStream]]] = [

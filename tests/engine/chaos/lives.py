@@ -1,7 +1,6 @@
 """Random lives of a cluster: a server, a lossy line, and an engine that checks all its invariants."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from schedd.features.prediction.expected_starts import compute_expected_starts, 
 from schedd.features.prediction.state import find_predictor
 from schedd.optimize import PlanSearch, SearchSettings
 from schedd.plan.latest_starts import latest_starts
+from schedd.policy.site import site_policy
 from tests.engine.chaos.admin import ByAdmin
 from tests.engine.chaos.server import OnServer
 from tests.engine.chaos.values import (
@@ -117,76 +117,79 @@ class Chaos(OnServer, ByAdmin):
 class Ranked(Chaos):
     """The same with priorities, and a class of jobs that may break promises."""
 
-    settings = replace(
-        Chaos.settings,
+    settings = Chaos.settings.with_changes(
         slack=400,
         priority_every=100,
-        site={
-            "bookings": {"most": 3, "order": "bjf"},
-            "priority": {"wish": 1.0, "waiting": 20.0, "fair_share": 3.0, "short": 2.0},
-            "fair_share": {},
-            "classes": {"urgent": {"points": 2.0, "groups": ["staff"], "breaks_promises": True}},
-            "limits": [{"what": "cpus", "who": "user", "amount": 9}],
-        },
+        site=site_policy(
+            {
+                "bookings": {"most": 3, "order": "bjf"},
+                "priority": {"wish": 1.0, "waiting": 20.0, "fair_share": 3.0, "short": 2.0},
+                "fair_share": {},
+                "classes": {"urgent": {"points": 2.0, "groups": ["staff"], "breaks_promises": True}},
+                "limits": [{"what": "cpus", "who": "user", "amount": 9}],
+            }
+        ),
     )
 
 
 class Placed(Chaos):
     """The same with nodes of different speed, some of them worth waiting for, and deadlines that go first."""
 
-    settings = replace(
-        Chaos.settings,
+    settings = Chaos.settings.with_changes(
         slack=400,
-        site={
-            "bookings": {"most": 3, "order": "lff"},
-            "placement": "best_gap_edf",
-            "speeds": {"big": 3.0, "n3": 2.0},
-            "criteria": {"wait": 1.0, "late_jobs": 2.0, "weighted_utilisation": 6.0},
-            "priority": {"wish": 1.0},
-        },
+        site=site_policy(
+            {
+                "bookings": {"most": 3, "order": "lff"},
+                "placement": "best_gap_edf",
+                "speeds": {"big": 3.0, "n3": 2.0},
+                "criteria": {"wait": 1.0, "late_jobs": 2.0, "weighted_utilisation": 6.0},
+                "priority": {"wish": 1.0},
+            }
+        ),
     )
 
 
 class Strict(Ranked):
     """No slack: the first start of a job is its promise. Jobs have QOS, and there are limits of each kind."""
 
-    settings = replace(
-        Ranked.settings,
+    settings = Ranked.settings.with_changes(
         slack=0,
-        site={
-            **Ranked.settings.site,
-            "qos": {
-                "levels": {
-                    "low": {"priority": -1.0, "charge": 0.5},
-                    "high": {"priority": 2.0, "users": ["ann"]},
+        site=site_policy(
+            {
+                **Ranked.settings.site.plain,
+                "qos": {
+                    "levels": {
+                        "low": {"priority": -1.0, "charge": 0.5},
+                        "high": {"priority": 2.0, "users": ["ann"]},
+                    },
+                    "user_defaults": {"ann": "high"},
+                    "default": "low",
                 },
-                "user_defaults": {"ann": "high"},
-                "default": "low",
-            },
-            "limits": [
-                {"what": "cpus", "who": "user", "amount": 9, "soft": 5},
-                {"qos": "low", "amount": 4},
-                {"counts": "eligible", "who": "user", "amount": 3},
-                {"counts": "submitted", "qos": "low", "amount": 6},
-                {"counts": "used", "who": "user", "what": "cpu_seconds", "period": 2000, "amount": 4000},
-                {"counts": "used", "qos": "high", "what": "walltime", "half_life": 800, "amount": 2000},
-            ],
-        },
+                "limits": [
+                    {"what": "cpus", "who": "user", "amount": 9, "soft": 5},
+                    {"qos": "low", "amount": 4},
+                    {"counts": "eligible", "who": "user", "amount": 3},
+                    {"counts": "submitted", "qos": "low", "amount": 6},
+                    {"counts": "used", "who": "user", "what": "cpu_seconds", "period": 2000, "amount": 4000},
+                    {"counts": "used", "qos": "high", "what": "walltime", "half_life": 800, "amount": 2000},
+                ],
+            }
+        ),
     )
 
 
 class Shortest(Chaos):
     """Free capacity goes to the shortest job; jobs that waited for some minutes precede these."""
 
-    settings = replace(
-        Chaos.settings, slack=400, slack_share=0.5, backfill="shortest", predict=True, search_patience=300
+    settings = Chaos.settings.with_changes(
+        slack=400, slack_share=0.5, backfill="shortest", predict=True, search_patience=300
     )
 
 
 class ShortestRanked(Ranked):
     """The same with priorities, and promises that may be broken."""
 
-    settings = replace(Ranked.settings, backfill="shortest", search_patience=300)
+    settings = Ranked.settings.with_changes(backfill="shortest", search_patience=300)
 
 
 def play(world: Chaos, random: Random, steps: int) -> None:

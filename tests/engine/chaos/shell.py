@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from schedd.engine import Engine, EngineSettings
+from schedd.policy.site import site_policy
 from schedd.wire import (
     Decision,
     Event,
@@ -41,7 +42,7 @@ class Shell(RuleBasedStateMachine):
         publish_pause=20,
         predict=True,
         queue_predict={"long": False},
-        site={"bookings": {"most": 3}},
+        site=site_policy({"bookings": {"most": 3}}),
     )
 
     def __init__(self) -> None:

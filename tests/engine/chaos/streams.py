@@ -11,6 +11,7 @@ import numpy as np
 
 from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.checkpoint import _MAGIC, _SIZES, FORMAT, FrozenState, _header, _opened
+from schedd.policy.site import site_policy
 from schedd.wire import (
     AccountMoved,
     AccountSet,
@@ -233,21 +234,22 @@ def _compare(path: str, one: Any, other: Any, found: list[str]) -> None:
 
 def _with(one: EngineSettings, other: EngineSettings) -> EngineSettings:
     """The settings of ``other``, with the site's rules of both."""
-    return replace(other, site={**one.site, **other.site})
+    return other.with_changes(site=site_policy({**one.site.plain, **other.site.plain}))
 
 
 class Stream(Chaos):
     """A random life with accounts, licences, power, transfers, skipped batches and clocks that are set."""
 
-    settings: EngineSettings = replace(
-        Chaos.settings,
-        site={
-            "bookings": {"most": 3, "cost": 0.5},
-            "fair_share": {},
-            "accounts": {"by": "user", "unknown": "run"},
-            "power_saving": {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time": 80},
-            "power": {"*": {"idle": 100.0, "off": 10.0}},
-        },
+    settings: EngineSettings = Chaos.settings.with_changes(
+        site=site_policy(
+            {
+                "bookings": {"most": 3, "cost": 0.5},
+                "fair_share": {},
+                "accounts": {"by": "user", "unknown": "run"},
+                "power_saving": {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time": 80},
+                "power": {"*": {"idle": 100.0, "off": 10.0}},
+            }
+        ),
     )
 
     def __init__(self, random: Random, every_call: bool = True) -> None:
@@ -459,31 +461,31 @@ class StrictStream(Stream):
 class FcfsStream(Stream):
     """A strict queue in the order of arrival instead of a plan of all jobs."""
 
-    settings = replace(Stream.settings, policy="fcfs")
+    settings = Stream.settings.with_changes(policy="fcfs")
 
 
 class EasyStream(Stream):
     """EASY backfilling in the order of arrival, with limits of the site, fair share and priorities."""
 
-    settings = replace(RankedStream.settings, policy="easy")
+    settings = RankedStream.settings.with_changes(policy="easy")
 
 
 class SortedStream(Stream):
     """EASY backfilling of a queue that is sorted by area; jobs that waited for 12 hours go first."""
 
-    settings = replace(Stream.settings, policy="easy-area-12h")
+    settings = Stream.settings.with_changes(policy="easy-area-12h")
 
 
 class FlexibleStream(Stream):
     """EASY backfilling of a queue that is sorted by age, deadline and length."""
 
-    settings = replace(PlacedStream.settings, policy="flexible")
+    settings = PlacedStream.settings.with_changes(policy="flexible")
 
 
 class AggressiveStream(Stream):
     """Whatever fits starts, in the order of arrival."""
 
-    settings = replace(StrictStream.settings, policy="aggressive")
+    settings = StrictStream.settings.with_changes(policy="aggressive")
 
 
 KINDS: list[type[Stream]] = [Stream, RankedStream, PlacedStream, ShortestStream, StrictStream]

@@ -12,6 +12,7 @@ from schedd.dialect.accounting import node_shares, parse_ended_run
 from schedd.engine import EngineSettings
 from schedd.features.accounts.background import AccountsWorker, MemoryLedger
 from schedd.features.accounts.state import PublishedAccounts
+from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
@@ -27,7 +28,7 @@ class AccountDaemon:
     """A daemon with a database and accounts; ``restart`` replaces it by another."""
 
     def __init__(self, folder: Path, **rules: Any) -> None:
-        self._settings = EngineSettings(site={"accounts": rules})
+        self._settings = EngineSettings(site=site_policy({"accounts": rules}))
         self._url = f"sqlite:///{folder}/a.sqlite"
         self.clock = StillClock()
         self._start()

@@ -7,12 +7,16 @@ import pytest
 from playwright.sync_api import expect
 
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from schedd.wire import AccountSet
 from tests.dashboard.conftest import DashboardSite, T, UserWindow, token
 
 Open = Callable[..., UserWindow]
 SITE = EngineSettings(
-    slack=10**6, search_every=0, end_allowance=0, site={"accounts": {"by": "user", "unknown": "run"}}
+    slack=10**6,
+    search_every=0,
+    end_allowance=0,
+    site=site_policy({"accounts": {"by": "user", "unknown": "run"}}),
 )
 
 

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from tests.dashboard.conftest import DashboardSite, UserWindow, token
 from tests.service.planner_harness import job, node
 from tests.waits import WAIT_S
@@ -16,7 +17,10 @@ from tests.waits import WAIT_S
 Open = Callable[..., UserWindow]
 POWER = {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}}
 SITE = EngineSettings(
-    slack=10**6, search_every=0, end_allowance=0, site={"power": POWER, "prices": [{"core_hour": 1}]}
+    slack=10**6,
+    search_every=0,
+    end_allowance=0,
+    site=site_policy({"power": POWER, "prices": [{"core_hour": 1}]}),
 )
 
 

@@ -22,6 +22,7 @@ from schedd.features.alternatives.plan_alternatives import (
     PlanAlternatives,
     SearchInProgress,
 )
+from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -272,7 +273,9 @@ def test_best_plan_within_limits_and_minimum_gain_is_applied() -> None:
 
 
 def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
-    settings = EngineSettings(slack=10**6, search_every=0, end_allowance=0, publish_starts=False, site=SITE)
+    settings = EngineSettings(
+        slack=10**6, search_every=0, end_allowance=0, publish_starts=False, site=site_policy(SITE)
+    )
 
     def daemon() -> Clusters:
         durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/a.sqlite"))

@@ -11,6 +11,7 @@ import pytest
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from tests.api.conftest import token, tokens
 from tests.api.served_app import WAIT, serving
@@ -29,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     clock = StillClock()
-    clusters = Clusters({"main": EngineSettings(publish_starts=False, site=SITE)}, clock)
+    clusters = Clusters({"main": EngineSettings(publish_starts=False, site=site_policy(SITE))}, clock)
     clusters.start(warm=False)
     app = create_app(clusters, tokens())
     with serving(app, clusters) as url:

@@ -1,7 +1,6 @@
 """Admission by deadline: accepted deadlines bound the plan, refused ones get an offer."""
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.deadlines.state import DeadlinesState
 from schedd.model import NodeState
+from schedd.policy.site import site_policy
 from schedd.wire import Decision, Event, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
@@ -209,7 +209,9 @@ def test_opened_admission_judges_the_deadlines_of_waiting_jobs() -> None:
     cluster.submit("3", walltime=100, resources=due(9000), owner="bob@login")
     assert states(cluster, "123") == ["wished", "wished", "wished"]
     assert [cluster.promise(job) for job in "12"] == [11_000, 11_100]
-    restarted = replace(cluster.engine.state.settings, site={"deadlines": {"users": ["ann"]}})
+    restarted = cluster.engine.state.settings.with_changes(
+        site=site_policy({"deadlines": {"users": ["ann"]}})
+    )
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), restarted)
     cluster.at(1)
     assert states(cluster, "123") == ["accepted", "wished", "wished"]

@@ -13,6 +13,7 @@ from schedd.features.fair_share.rules import rate_tree
 from schedd.features.fair_share.state import FairShareState, fair_share_state
 from schedd.features.fair_share.tree import ShareTree
 from schedd.features.fair_share.usage import RATE_UNIT, ChargedRun, Usage
+from schedd.policy.site import site_policy
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.cluster.earlier_parts import earlier_parts
 from schedd.service.cluster.log_follower import LogFollower
@@ -36,7 +37,9 @@ def accounting_record(
 
 
 def settings(where: Path, **tree: Any) -> EngineSettings:
-    return EngineSettings(site={"fair_share": {"accounting": str(where), "decay": 1.0, "depth": 10, **tree}})
+    return EngineSettings(
+        site=site_policy({"fair_share": {"accounting": str(where), "decay": 1.0, "depth": 10, **tree}})
+    )
 
 
 def used(engine: Engine) -> dict[tuple[str, ...], float]:
@@ -112,7 +115,7 @@ def test_malformed_lines_and_missing_files_are_logged_and_skipped(tmp_path: Path
 
 def test_without_fair_share_or_logs_nothing_is_read(tmp_path: Path) -> None:
     assert earlier_part(EngineSettings(), "main", NOW) is None
-    assert earlier_part(EngineSettings(site={"fair_share": {}}), "main", NOW) is None
+    assert earlier_part(EngineSettings(site=site_policy({"fair_share": {}})), "main", NOW) is None
 
 
 def test_engine_starts_with_earlier_part(tmp_path: Path) -> None:

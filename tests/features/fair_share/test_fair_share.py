@@ -148,20 +148,20 @@ def tree(interval: int, decay: float = 0.9) -> dict[str, object]:
 
 
 def test_usage_is_kept_as_long_as_its_windows_are_as_long() -> None:
-    state = EngineState.empty(EngineSettings(site=tree(3600)), 0)
+    state = EngineState.empty(EngineSettings(site=site_policy(tree(3600))), 0)
     part = fair_share_state(state)
     usage = part.usage
     assert usage is not None
     usage.record(ChargedRun(("ann",), 1000, 0, 60))
-    state.set_site(site_policy(tree(3600, 0.5)), tree(3600, 0.5))
+    state.set_site(site_policy(tree(3600, 0.5)))
     follow_site(state)
     assert part.usage is usage
-    state.set_site(site_policy(tree(7200)), tree(7200))
+    state.set_site(site_policy(tree(7200)))
     follow_site(state)
     assert part.usage is not None
     assert part.usage is not usage
     assert part.usage.saved()["owners"] == []
-    state.set_site(site_policy({}), {})
+    state.set_site(site_policy({}))
     follow_site(state)
     assert part.usage is None
 

@@ -16,6 +16,7 @@ from schedd.features.fair_share.api import ShareCourseView, _fairness, share_cou
 from schedd.features.fair_share.background import ShareHistoryWorker, sample_shares
 from schedd.features.fair_share.plot import build_share_plot
 from schedd.features.fair_share.tree import RatedTree, ShareTree
+from schedd.policy.site import site_policy
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
@@ -54,7 +55,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Clus
     """A daemon with a database and fair share, two jobs, and three samples of the last hours."""
     clock = StillClock()
     durable = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path_factory.mktemp('d')}/a.sqlite"))
-    clusters = Clusters({"main": EngineSettings(site=SITE)}, clock, durable=durable)
+    clusters = Clusters({"main": EngineSettings(site=site_policy(SITE))}, clock, durable=durable)
     clusters.start(warm=False)
     loop = clusters["main"]
     loop.submit([node("n1", 8), job("1.srv", user="our-user"), job("2.srv", user="eve")]).result(WAIT)

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from tests.api.conftest import token, tokens
@@ -30,7 +31,7 @@ def app() -> FastAPI:
 def url(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    settings = EngineSettings(end_allowance=0, publish_starts=False, slack=100_000, site=SITE)
+    settings = EngineSettings(end_allowance=0, publish_starts=False, slack=100_000, site=site_policy(SITE))
     clusters = Clusters({"main": settings}, StillClock())
     clusters.start(warm=False)
     app.state.clusters = clusters

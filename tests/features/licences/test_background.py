@@ -9,6 +9,7 @@ import pytest
 
 from schedd.engine import EngineSettings
 from schedd.features.licences.background import LicencePoller, PollError, read_count
+from schedd.policy.site import site_policy
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
 from tests.waits import WAIT_S
@@ -31,7 +32,9 @@ def count(tmp_path: Path) -> Path:
 @pytest.fixture
 def clusters(count: Path) -> Iterator[Clusters]:
     site: dict[str, Any] = {"licences": {"matlab": {"command": ["cat", str(count)], "every": 5, "stale": 10}}}
-    found = Clusters({"main": EngineSettings(site=site), "plain": EngineSettings()}, SystemClock())
+    found = Clusters(
+        {"main": EngineSettings(site=site_policy(site)), "plain": EngineSettings()}, SystemClock()
+    )
     found.start(warm=False)
     yield found
     found.stop()

@@ -6,6 +6,7 @@ from typing import Any
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.facts.records import Cause
 from schedd.features.licences.state import licence_counts
+from schedd.policy.site import site_policy
 from schedd.wire import ResourceCounted
 from tests.engine.cluster import Cluster, T
 
@@ -70,7 +71,7 @@ def test_count_survives_a_checkpoint_and_ends_with_its_licence() -> None:
     assert again.state.limits.copies == {"matlab": 2}
     cluster.send(ResourceCounted(id="x:1", time=T, name="told", amount=5))
     more = {"licences": {"ansys": {"command": ["/bin/count"]}}}
-    other = Engine.restore(cluster.engine.checkpoint(), EngineSettings(site=more))
+    other = Engine.restore(cluster.engine.checkpoint(), EngineSettings(site=site_policy(more)))
     other.handle([], T)
     assert other.state.limits.copies == {"ansys": 0, "told": 5}
 

@@ -1,6 +1,5 @@
 """Power saving: nodes are switched off and on according to the plan."""
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
@@ -9,6 +8,7 @@ from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.power.state import PublishedPower, power_state
 from schedd.policy.economy import Draw
+from schedd.policy.site import site_policy
 from schedd.wire import PlanningHeld, PowerRequested, Switch, Switched, WattsRead
 from tests.engine.cluster import Cluster, T
 
@@ -250,7 +250,7 @@ def test_disabling_power_saving_switches_nodes_on() -> None:
     cluster = PoweredCluster(nodes=2)
     cluster.at(300)
     settings = cluster.engine.state.settings
-    cluster.engine = Engine.restore(cluster.engine.checkpoint(), replace(settings, site={}))
+    cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings.with_changes(site=site_policy({})))
     cluster.send()
     cluster.at(600)
     assert [cluster.phase(name) for name in ("n1", "n2")] == ["on", "on"]

@@ -14,6 +14,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.features.prediction.run_times import PastError, past_error
+from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
@@ -44,7 +45,9 @@ def events() -> list[dict[str, Any]]:
 @pytest.fixture(params=[False, True], ids=["without a database", "with one"])
 def site(the_app: FastAPI, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[TestClient]:
     kept = DaemonStore(StoreSettings(url=f"sqlite:///{tmp_path}/schedd.sqlite")) if request.param else None
-    clusters = Clusters({"main": EngineSettings(predict=True, site=SITE)}, StillClock(), durable=kept)
+    clusters = Clusters(
+        {"main": EngineSettings(predict=True, site=site_policy(SITE))}, StillClock(), durable=kept
+    )
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
@@ -143,7 +146,9 @@ def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
 def test_checkjob_shows_the_run_time(
     the_app: FastAPI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    clusters = Clusters({"main": EngineSettings(predict=True, site=SITE, publish_starts=False)}, StillClock())
+    clusters = Clusters(
+        {"main": EngineSettings(predict=True, site=site_policy(SITE), publish_starts=False)}, StillClock()
+    )
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))

@@ -1,7 +1,6 @@
 """Learned run times, and expected starts from them."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -318,7 +317,7 @@ def test_it_survives_a_checkpoint_and_goes_on_from_there() -> None:
 def test_prediction_begins_with_the_known_jobs_after_a_checkpoint_without_it() -> None:
     cluster = Foreseen(predict=False)
     queue_of(cluster, "a", "b")
-    settings = replace(cluster.engine.state.settings, predict=True)
+    settings = cluster.engine.state.settings.with_changes(predict=True)
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
     assert {"a", "b"} <= cluster.outlook.learner.renew_predictions(cluster.engine.state.now).keys()
     assert set(cluster.foretell()) == {"b"}
@@ -330,10 +329,10 @@ def test_disabled_prediction_is_forgotten_entirely_or_for_a_queue() -> None:
     cluster = lived()
     saved = cluster.engine.checkpoint()
     settings = cluster.engine.state.settings
-    cluster.engine = Engine.restore(saved, replace(settings, predict=False))
+    cluster.engine = Engine.restore(saved, settings.with_changes(predict=False))
     assert cluster.told("b") is None
     assert find_predictor(cluster.engine.state) is None
-    cluster.engine = Engine.restore(saved, replace(settings, queue_predict={"batch": False}))
+    cluster.engine = Engine.restore(saved, settings.with_changes(queue_predict={"batch": False}))
     assert cluster.told("b") is None
     assert cluster.outlook.learner.renew_predictions(cluster.engine.state.now) == {}
     assert cluster.outlook.learner.run_times.ends == 7

@@ -5,6 +5,7 @@ from typing import Any
 
 from schedd.engine import Engine, EngineSettings
 from schedd.features.reservations.state import reservation_records
+from schedd.policy.site import site_policy
 from schedd.wire import JobFacts, NodeFacts, ShareFacts
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_windows import DAY, HOUR, wall
@@ -71,7 +72,10 @@ def test_removed_site_reservation_is_lifted_and_manual_reservations_stay() -> No
     cluster.submit("1", walltime=3 * HOUR)
     assert cluster.start("1") == 4 * HOUR
     settings = EngineSettings(
-        validate=True, publish_starts=False, end_allowance=0, site=maintenance(30 * HOUR, 31 * HOUR)
+        validate=True,
+        publish_starts=False,
+        end_allowance=0,
+        site=site_policy(maintenance(30 * HOUR, 31 * HOUR)),
     )
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), settings)
     cluster.send()
@@ -81,7 +85,7 @@ def test_removed_site_reservation_is_lifted_and_manual_reservations_stay() -> No
 
 def test_missing_nodes_cause_no_reservation_and_no_alert() -> None:
     site = maintenance(0, DAY, everywhere=False, nodes=["n1"])
-    engine = Engine(EngineSettings(site=site, validate=True), T)
+    engine = Engine(EngineSettings(site=site_policy(site), validate=True), T)
     assert engine.handle([], T).decisions == ()
     assert reservation_names(engine) == []
     assert engine.next_wake is None

@@ -1,0 +1,112 @@
+"""Tables of the site's policy that the file and the engine read alike: windows, reservations, licences."""
+
+from datetime import date, datetime
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from schedd.wire.section import Names, Section
+from schedd.wire.times import Whole
+
+__all__ = ["LicenceSettings", "SiteReservationSettings", "WindowSettings"]
+
+_RULE = r"^[A-Za-z0-9=;,+-]*$"
+
+
+def _zoneless(moment: datetime) -> datetime:
+    if moment.tzinfo is not None:
+        raise ValueError(f"{moment.isoformat()}: a time on the clock of the site's zone, without an offset")
+    return moment
+
+
+LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
+
+
+class WindowSettings(Section):
+    """A recurring window of time, in local time of the site's zone."""
+
+    first: LocalTime | None = None
+    """Start of the first window of validity, in local time of `zone`: `2026-01-05T08:00:00`.
+    Without it, it always applies."""
+    last: LocalTime | None = None
+    """End of the first window."""
+    rule: Annotated[str, Field(pattern=_RULE, max_length=500)] = ""
+    """Recurrence rule of the window (RFC 5545): `FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR`. Empty: it does not
+    recur."""
+    without: tuple[date, ...] = ()
+    """Days without a start of the window: `[2026-12-24, 2026-12-25]`."""
+
+    @model_validator(mode="after")
+    def _validate_window(self) -> Self:
+        if (self.first is None) != (self.last is None):
+            raise ValueError("first and last are needed together")
+        if self.first is None and (self.rule or self.without):
+            raise ValueError("rule and without need first and last")
+        return self
+
+
+class SiteReservationSettings(WindowSettings):
+    """Nodes kept free in recurring windows, or kept for those named here."""
+
+    first: LocalTime
+    """Start of the first window, in local time of `zone`: `2026-01-05T08:00:00`."""
+    last: LocalTime
+    nodes: Names = ()
+    """These nodes,"""
+    features: Names = ()
+    """or nodes with all of these properties,"""
+    everywhere: bool = False
+    """or all nodes. Exactly one of these three settings is required."""
+    users: Names = ()
+    """Jobs of these users may use the nodes,"""
+    groups: Names = ()
+    """of these groups,"""
+    accounts: Names = ()
+    """of these accounts,"""
+    queues: Names = ()
+    """of these queues,"""
+    shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
+    """and jobs with a walltime of at most this: `"30m"`; 0: none because of their length."""
+    cores: int = Field(default=0, ge=0, le=10_000_000)
+    """Reserve only this many cores of each node. Other jobs may use the rest of the node."""
+    gpus: int = Field(default=0, ge=0, le=10_000_000)
+    """Reserve only this many gpus of each node. With neither `cores` nor `gpus`, the nodes are reserved."""
+    total: bool = False
+    """`cores` and `gpus` are those of all these nodes together, kept on the first ones that are up."""
+    reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    """Reason, shown to users of waiting jobs."""
+
+    @model_validator(mode="after")
+    def _be_about_nodes(self) -> Self:
+        if bool(self.nodes) + bool(self.features) + self.everywhere != 1:
+            raise ValueError("one of nodes, features and everywhere must be set, and only one")
+        if self.total and not (self.cores or self.gpus):
+            raise ValueError("total is for a reservation of cores or gpus: set one of them")
+        return self
+
+
+class LicenceSettings(Section):
+    """A licence, or another resource of the whole cluster, that the server does not count."""
+
+    copies: Annotated[int, Field(ge=0, le=1 << 48)] | None = None
+    """Number of copies."""
+    command: tuple[str, ...] = ()
+    """Program with arguments that prints the number of copies on its first line. If `copies` is set, too, the
+    lower number counts."""
+    every: Whole = Field(default=60, ge=5, le=86_400)
+    """Time between two runs of the program. It has 10 seconds to answer."""
+    free: bool = False
+    """The program prints the number of free copies, not of all (as `server_dyn_res` of OpenPBS)."""
+    lent: bool = False
+    """A federation lends the copies; none until it has. If `copies` is set, too, the lower number counts."""
+    stale: Whole = Field(default=600, ge=10, le=7 * 86_400)
+    """Time without an answer after which an alert says that the count is out of date; the last count stays in
+    force."""
+
+    @model_validator(mode="after")
+    def _be_known(self) -> Self:
+        if self.copies is None and not self.command and not self.lent:
+            raise ValueError("copies, command or lent must be set")
+        if self.command and self.lent:
+            raise ValueError("command and lent: only one of them says how many there are")
+        return self
