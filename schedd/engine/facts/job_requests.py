@@ -44,13 +44,14 @@ _ANY_WALLTIME = "1000000000"
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
     """Request of a job, or the reason why it cannot be parsed; ``walltime`` (s) is ``assumed`` if none was
-    given.
+    given. ``assumed_mem`` is the part of its memory (KiB) that only the site's default plans.
     """
 
     request: Request | None
     walltime: int
     assumed: bool
     problem: str = ""
+    assumed_mem: int = 0
 
 
 class RequestReader:
@@ -183,34 +184,38 @@ class RequestReader:
             self._known[tuple(resources.items()), rest] = found
         if found.request is None or walltime < 1 or found.walltime != int(_ANY_WALLTIME):
             return None  # its length is not its walltime: a shorter one is expected
-        return ParsedRequest(found.request, walltime, False)
+        return replace(found, walltime=walltime, assumed=False)
 
     def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> ParsedRequest:
-        settings = self._settings
+        settings, read = self._settings, find_dialect(facts.family).read
+        site = Site(
+            defaults=defaults,
+            pack=settings.node_rule == "pack",
+            mem_per_core=settings.mem_per_core,
+            known_nodes=self._nodes,
+            generic=self._generic,
+            shared=self._shared,
+            kinds=self._kinds,
+            types=self._types,
+            levels=self._levels,
+            obeyed=self._obeyed,
+        )
         try:
-            request = find_dialect(facts.family).read(
-                facts,
-                Site(
-                    defaults=defaults,
-                    pack=settings.node_rule == "pack",
-                    mem_per_core=settings.mem_per_core,
-                    known_nodes=self._nodes,
-                    generic=self._generic,
-                    shared=self._shared,
-                    kinds=self._kinds,
-                    types=self._types,
-                    levels=self._levels,
-                    obeyed=self._obeyed,
-                ),
-            )
+            request = read(facts, site)
+            own = read(facts, replace(site, mem_per_core=0)) if site.mem_per_core else request
         except RequestError as error:
             return ParsedRequest(None, settings.default_walltime, True, error.comment)
+        assumed_mem = _total_memory(request) - _total_memory(own)
         if request.walltime is None:
-            return ParsedRequest(request, settings.default_walltime, True)
+            return ParsedRequest(request, settings.default_walltime, True, assumed_mem=assumed_mem)
         # The walltime is kept apart, so that jobs of one shape share it whatever their length.
         alike = replace(request, walltime=None)
         alike = self._requests.setdefault((alike, alike.notes), alike)
-        return ParsedRequest(alike, request.walltime, False)
+        return ParsedRequest(alike, request.walltime, False, assumed_mem=assumed_mem)
+
+
+def _total_memory(request: Request) -> int:
+    return sum(chunk.count * chunk.mem for chunk in request.chunks)
 
 
 def planner_node(facts: NodeFacts) -> Node:

@@ -48,7 +48,7 @@ def make_claim(
     scopes: frozenset[str] = frozenset(),
 ) -> Claim:
     """Return the owner of a job and the amounts that limits count; for an invalid request, the amounts that
-    it holds.
+    it holds. As at the server, memory counts only if the job requests it.
 
     ``shared`` are the names of resources of the whole cluster, ``types`` the types of the server's resources,
     ``scopes`` the labels of the job (``job_scopes``).
@@ -60,7 +60,7 @@ def make_claim(
         amounts["cpus"] = sum(chunk.count * chunk.cpus for chunk in chunks)
         amounts["nodes"] = 1 if request.place is Place.PACK else request.units
         amounts["gpus"] = sum(chunk.count * chunk.gpus for chunk in chunks)
-        amounts["mem"] = sum(chunk.count * chunk.mem for chunk in chunks)
+        amounts["mem"] = sum(chunk.count * chunk.mem for chunk in chunks) - understood.assumed_mem
         for chunk in chunks:
             for name, amount in chunk.resources:
                 if name not in shared:

@@ -305,3 +305,28 @@ def test_limits_of_the_site_apply_in_addition_to_the_servers() -> None:
     cluster.submit("4", owner="bob", resources={"matlab": "1"})
     cluster.submit("5", owner="eve", resources={"matlab": "1"})
     assert starts(cluster, *"12345") == [0, 0, 100, 0, 100]
+
+
+@pytest.mark.parametrize(
+    ("family", "none", "some"),
+    [
+        ("torque", {"nodes": "1:ppn=2"}, {"nodes": "1:ppn=2", "mem": "4gb"}),
+        ("openpbs", {"select": "1:ncpus=2"}, {"select": "1:ncpus=2:mem=4gb"}),
+    ],
+)
+def test_memory_that_the_site_assumes_does_not_count_as_requested(
+    family: str, none: dict[str, str], some: dict[str, str]
+) -> None:
+    cluster = Cluster(nodes=4, mem_per_core=2 << 20)
+    limit_server(cluster, max_run_res__mem="[o:PBS_ALL=6gb]")
+    for job, resources in (("1", some), ("2", none), ("3", none), ("4", some)):
+        facts = JobFacts(
+            id=job,
+            owner="ann@login",
+            queue="batch",
+            submitted=cluster.server.now,
+            family=family,
+            resources={**resources, "walltime": "100"},
+        )
+        cluster.send(*cluster.server.submit(facts, 100))
+    assert starts(cluster, *"1234") == [0, 0, 0, 100]
