@@ -56,6 +56,8 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
 """Experiments that are not made of cells: what each is about, and what runs it."""
 _STREAMED: Final = (experiment_routing.NAME, experiment_modes.NAME)
 """Those whose jobs come in streams of a chosen length."""
+_SIZED: Final = (*_STREAMED, experiment_fairness.NAME)
+"""Those with a chosen number of jobs."""
 _REPEATED: Final = (
     *_STREAMED,
     experiment_offers.NAME,
@@ -99,7 +101,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="so many processes on this host (default: one for each core)"
     )
-    parser.add_argument("--jobs", type=int, metavar="N", help=f"{', '.join(_STREAMED)}: of each stream")
+    parser.add_argument("--jobs", type=int, metavar="N", help=f"{', '.join(_SIZED)}: of each stream or log")
     parser.add_argument("--repetitions", type=int, metavar="N", help=f"{', '.join(_REPEATED)}: of each run")
     return parser
 
@@ -115,8 +117,8 @@ def run(argv: Sequence[str]) -> int:
         for name, (about, _) in _WHOLE.items():
             print(f"{name}\n    {about}\n")
         return 0
-    if args.name not in _STREAMED and args.jobs is not None:
-        return _fail(f"--jobs is for {', '.join(_STREAMED)} alone", 2)
+    if args.name not in _SIZED and args.jobs is not None:
+        return _fail(f"--jobs is for {', '.join(_SIZED)} alone", 2)
     if args.name not in _REPEATED and args.repetitions is not None:
         return _fail(f"--repetitions is for {', '.join(_REPEATED)} alone", 2)
     if args.name in _WHOLE:
@@ -143,7 +145,7 @@ def _run_whole(args: argparse.Namespace) -> int:
     if args.part != "whole" or args.dask or (args.workers is not None and not repeated):
         return _fail(f"{name} has no --part, --dask or --workers: it runs as a whole, in one process", 2)
     more = {"workers": args.workers, "repetitions": args.repetitions} if repeated else {}
-    more |= {"jobs": args.jobs} if name in _STREAMED else {}
+    more |= {"jobs": args.jobs} if name in _SIZED else {}
     try:
         _WHOLE[name][1](args.logs.resolve(), args.out, quick=args.quick, only=args.only, **more)
     except PymooMissing as error:

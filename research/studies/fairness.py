@@ -21,6 +21,7 @@ from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.metrics import measure, normalised_waits
 from schedd.replay.prepared import Prepared
 from schedd.replay.searches import SearchSchedule
+from schedd.replay.workload import TraceError
 
 __all__ = ["ABOUT", "NAME", "run_fairness"]
 
@@ -62,17 +63,20 @@ _SETUPS: Final[Mapping[str, _Setup]] = {
 }
 
 
-def run_fairness(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
+def run_fairness(logs: Path, out: Path, *, quick: bool, only: Sequence[str], jobs: int | None = None) -> None:
     """Write page, figures and picture. Raises TraceError, OSError and ReplayDefectError."""
+    many = jobs if jobs is not None else _QUICK if quick else _JOBS
+    if many < 1:
+        raise TraceError("--jobs: at least 1")
     names = chosen([workload.log for workload in _LOGS], only, logs)
-    results = Results.of(NAME, ABOUT, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
+    options = [*(f"--only {log}" for log in only), *([f"--jobs {jobs}"] if jobs is not None else [])]
+    results = Results.of(NAME, ABOUT, out, *options, "--logs LOGS", quick=quick)
     rows: list[dict[str, Any]] = []
     warm_up(search=True)
     with Console(stderr=True).status("reading") as status:
         for log in _LOGS:
             if log.log not in names:
                 continue
-            many = _QUICK if quick else _JOBS
             busy = replace(log, part="busiest")
             skip = busiest(prepared_workload(busy, str(logs)).jobs, many)
             prepared = prepared_workload(replace(busy, skip=skip, jobs=many), str(logs))
@@ -82,7 +86,7 @@ def run_fairness(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> 
                     {"log": log.title, "estimates": log.estimates, "setup": name} | _run(prepared, setup)
                 )
     _draw(rows, results.picture)
-    results.write({"results": rows}, _page(rows, results.picture.name), f"{len(rows)} runs")
+    results.write({"results": rows}, _page(rows, many, results.picture.name), f"{len(rows)} runs")
 
 
 def _run(prepared: Prepared, setup: _Setup) -> dict[str, Any]:
@@ -121,9 +125,9 @@ def _run(prepared: Prepared, setup: _Setup) -> dict[str, Any]:
 # ---- the page --------------------------------------------------------------------------------------------
 
 
-def _page(rows: Sequence[Mapping[str, Any]], picture: str) -> str:
+def _page(rows: Sequence[Mapping[str, Any]], many: int, picture: str) -> str:
     words = (
-        f"Of each log the {_JOBS:,} jobs in a row that need most of the machine, beyond the first third; "
+        f"Of each log the {many:,} jobs in a row that need most of the machine, beyond the first third; "
         "users' estimates, exact ones where the log has none; no promises. `multi-queue` is the order of PBS "
         "by the processor time used (algorithm 3.7). The search has 200 moves every 300 s and the daemon's "
         "weights, F in addition with weight 1. History: a day counts 0.9 of the day after it, for 30 days."
