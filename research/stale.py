@@ -17,7 +17,8 @@ from schedd.cli.arguments import OneLineErrorParser
 __all__ = ["run", "stale_pages"]
 
 _STATED: Final = re.compile(r"^Version of the sources: ([0-9a-f]{12})\.", re.MULTILINE)
-_NO_RESULTS: Final = ("README.md",)
+_NO_RESULTS: Final = ("README.md", "search.md")
+"""The overview, and the record of how the search was tuned."""
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -32,6 +32,7 @@ FIGURES: Final[Mapping[Figure, Told]] = {
     "late": Told("late jobs", "late_jobs"),
     "tardiness": Told("tardiness s", "tardiness_s"),
     "utilisation": Told("util. %", "utilisation", 100, less_is_better=False),
+    "weighted": Told("weighted util. %", "weighted_utilisation", 100, less_is_better=False),
     "fairness": Told("fairness", "fairness_nuwt_stddev"),
     "killed": Told("killed jobs", "killed_jobs"),
 }

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from research.federations.field import ClusterSpec, Field, FieldJob, Ran
+from schedd.engine.facts.slack import NONE, Slack
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.wire import JobFacts
@@ -19,6 +20,8 @@ Sharing = Literal["none", "offers", "power", "load", "free slots"]
 """The federation's balances; with ``free slots`` all that a plan has room for is known, and the earliest of
 all clusters' places are taken (the thesis' FreeTimeSlots).
 """
+_LATE: Final = {"late_jobs": 1.0, "tardiness": 0.1}
+"""By what a cluster judges whether a job goes before others with later deadlines."""
 OFFER_PERCENTAGES: Final = (10, 25, 50, 75, 100)
 """Per cent of a bag for which clusters make offers, as in the thesis."""
 
@@ -34,13 +37,24 @@ class _Bags(Field):
         site: Mapping[str, Any],
         *,
         known: bool,
+        edf: bool,
     ) -> None:
-        super().__init__(clusters, jobs, "home", "conservative", site)
+        planning = {**site, "placement": "best_gap_edf", "criteria": _LATE} if edf else site
+        # With promises of each planned start nothing could be displaced: the accepted deadlines bind instead.
+        super().__init__(
+            clusters, jobs, "home", "conservative", planning, Slack.parse("off") if edf else NONE
+        )
+        self._edf = edf
         self._sharing = sharing
         self._known = known
 
     def _facts(self, number: int, t: int) -> JobFacts:
-        facts = super()._facts(number, t)
+        facts, job = super()._facts(number, t), self._jobs[number]
+        # Who takes free slots does not tell the cluster the deadline.
+        told = self._edf and not (job.array and self._sharing == "free slots")
+        if told and job.deadline is not None:
+            resources = {**facts.resources, "deadline": str(job.deadline + self._offset)}
+            facts = replace(facts, resources=resources)
         return facts if self._known else replace(facts, array="")
 
     def share(self, numbers: range, t: int) -> Sequence[str]:
@@ -84,8 +98,10 @@ def simulate_bags(
     site: Mapping[str, Any] | None = None,
     *,
     known: bool = True,
+    edf: bool = False,
 ) -> Ran:
     """Shares bags out as they come and runs all. ``site`` is the policy of every cluster, which is told which
-    tasks are of one bag where that is ``known``. Raises Defect.
+    tasks are of one bag where that is ``known``. With ``edf`` clusters accept or refuse deadlines, and place
+    jobs before those with later ones; bags by free slots have none there. Raises Defect.
     """
-    return _Bags(clusters, jobs, sharing, site or {}, known=known).run()
+    return _Bags(clusters, jobs, sharing, site or {}, known=known, edf=edf).run()

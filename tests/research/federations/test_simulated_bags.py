@@ -89,6 +89,18 @@ def test_without_a_deadline_it_ends_as_early_as_can_be() -> None:
     assert set(ran.end) == {100}
 
 
+@pytest.mark.parametrize(
+    ("sharing", "edf", "end"), [("none", False, 300), ("none", True, 200), ("free slots", True, 300)]
+)
+def test_a_bag_goes_before_later_deadlines_where_its_cluster_knows_its_own(
+    sharing: Sharing, edf: bool, end: int
+) -> None:
+    local = [job(0, 100, 2, "a"), job(1, 100, 2, "a", deadline=1_000)]
+    jobs = [*local, *bag(2, 100, 2, "a", deadline=290)]
+    ran = simulate_bags([cluster("a", 2)], jobs, sharing, edf=edf)
+    assert ran.end == (100, 500 - end, end, end)
+
+
 def test_clusters_coordinate_the_tasks_that_they_know_to_be_of_one_bag() -> None:
     long = [job(0, 100, 1, "a", walltime=1_000), job(0, 2_000, 1, "a")]
     jobs = [*long, *bag(1, 500, 3, names="a"), job(2, 400, 1, "a")]
@@ -195,7 +207,7 @@ def test_the_experiments_write_pages_beside_the_printed_figures(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["arrays", "--jobs", "5"], "--jobs is for routing, modes alone"),
+        (["arrays", "--jobs", "5"], "--jobs is for routing, modes, fairness alone"),
         (["energy", "--repetitions", "2"], "--repetitions is for"),
         (["arrays", "--part", "rest"], "no --part"),
         (["arrays", "--repetitions", "0"], "--repetitions: at least 1"),
