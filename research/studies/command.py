@@ -56,7 +56,7 @@ _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
 """Experiments that are not made of cells: what each is about, and what runs it."""
 _STREAMED: Final = (experiment_routing.NAME, experiment_modes.NAME)
 """Those whose jobs come in streams of a chosen length."""
-_SIZED: Final = (*_STREAMED, experiment_fairness.NAME)
+_SIZED: Final = (*_STREAMED, experiment_fairness.NAME, experiment_repair_order.NAME)
 """Those with a chosen number of jobs."""
 _REPEATED: Final = (
     *_STREAMED,

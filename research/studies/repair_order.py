@@ -18,7 +18,7 @@ from schedd.replay.comparison import warm_up
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Schedule
-from schedd.replay.workload import TraceJob
+from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import JobFacts
 
 __all__ = ["ABOUT", "NAME", "bags_of", "run_repair_order"]
@@ -30,6 +30,9 @@ ABOUT: Final = (
     "users' estimates and the default slack."
 )
 _ORDERS: Final = {"by age": False, "by ends of bags": True}
+_MOST_WINDOWS: Final = 2
+_JOBS: Final = 10_000
+_QUICK: Final = 300
 _GAP_S: Final = 60
 _SMALLEST: Final = 3
 
@@ -64,23 +67,29 @@ def bags_of(jobs: Sequence[TraceJob]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def run_repair_order(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:
+def run_repair_order(
+    logs: Path, out: Path, *, quick: bool, only: Sequence[str], jobs: int | None = None
+) -> None:
     """Write page and figures. Raises TraceError, OSError and ReplayDefectError."""
+    many = jobs if jobs is not None else _QUICK if quick else _JOBS
+    if many < 1:
+        raise TraceError("--jobs: at least 1")
     names = chosen([workload.log for workload, _ in WINDOWS], only, logs)
-    results = Results.of(NAME, ABOUT, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
+    options = [*(f"--only {log}" for log in only), *([f"--jobs {jobs}"] if jobs is not None else [])]
+    results = Results.of(NAME, ABOUT, out, *options, "--logs LOGS", quick=quick)
     rows: list[dict[str, Any]] = []
     warm_up()
     with Console(stderr=True).status("reading") as status:
         for log, skips in WINDOWS:
-            for skip in skips[: 1 if quick else None] if log.log in names else ():
-                window = replace(log, estimates="user", skip=skip, jobs=300 if quick else 10_000)
+            for skip in skips[: 1 if quick else _MOST_WINDOWS] if log.log in names else ():
+                window = replace(log, estimates="user", skip=skip, jobs=many)
                 prepared = prepared_workload(window, str(logs))
                 with_bags = _with_bags(prepared)
                 for order, coordinate in _ORDERS.items():
                     status.update(f"{prepared.name}, {order}")
                     found = _run(with_bags, coordinate=coordinate)
                     rows.append({"log": log.title, "skip": skip, "order": order, **found})
-    results.write({"results": rows}, _page(rows), f"{len(rows)} runs")
+    results.write({"results": rows}, _page(rows, many), f"{len(rows)} runs")
 
 
 def _with_bags(prepared: Prepared) -> _WithBags:
@@ -129,11 +138,12 @@ _COLUMNS: Final = {
 }
 
 
-def _page(rows: Sequence[Mapping[str, Any]]) -> str:
+def _page(rows: Sequence[Mapping[str, Any]], many: int) -> str:
     words = (
-        "A bag: at least three jobs of one user with equal processors and walltime, each submitted at most a "
-        "minute after the one before. Figures are ratios, by ends of bags over by age: below 1 repair by the "
-        "ends of bags is better."
+        f"Windows of {many:,} jobs, at most {_MOST_WINDOWS} of each log, beyond its first third. A bag: at "
+        "least three jobs of one user with equal processors and walltime, each submitted at most a minute "
+        "after the one before. Figures are ratios, by ends of bags over by age: below 1 repair by the ends "
+        "of bags is better."
     )
     lines = [words, "", f"| window | bags | tasks % | {' | '.join(_COLUMNS.values())} |"]
     lines.append(f"|---|--:|--:|{'--:|' * len(_COLUMNS)}")

@@ -207,7 +207,7 @@ def test_the_experiments_write_pages_beside_the_printed_figures(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["arrays", "--jobs", "5"], "--jobs is for routing, modes, fairness alone"),
+        (["arrays", "--jobs", "5"], "--jobs is for routing, modes, fairness, repair_order alone"),
         (["energy", "--repetitions", "2"], "--repetitions is for"),
         (["arrays", "--part", "rest"], "no --part"),
         (["arrays", "--repetitions", "0"], "--repetitions: at least 1"),
