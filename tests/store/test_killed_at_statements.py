@@ -147,7 +147,7 @@ def test_table_creation_killed_at_any_statement_is_atomic(url: str) -> None:
 
 @pytest.mark.usefixtures("next_version")
 def test_kill_at_any_migration_statement_loses_no_event(url: str) -> None:
-    done = kill_migrations(url, min(_STRIDE, 3))
+    done = kill_migrations(url, min(_STRIDE, 5))
     assert done["back"]["kills"] >= 2
     assert done["up"]["kills"] >= 3
 
