@@ -67,15 +67,15 @@ class ConnectionSlots:
         self._count_by_owner: Counter[str] = Counter()
         self._known: OrderedDict[str, None] = OrderedDict()
         self.own_addresses: set[tuple[str, int]] = set()
-        """Addresses from which the daemon sends requests to itself."""
+        """Addresses that the daemon sends requests to itself from."""
 
     @property
     def most_descriptors(self) -> int:
-        """Number of connections at which accepting pauses for a moment."""
+        """Number of connections when accepting pauses for a moment."""
         return self._descriptors - self._reserved // 2
 
     def _available_descriptors(self) -> int:
-        """Number of connections for which there are descriptors besides the reserved ones."""
+        """Number of connections with descriptors besides the reserved ones."""
         now = self._clock()
         if now >= self._counted + _DESCRIPTOR_COUNT_S:
             self._other_descriptors, self._counted = max(0, self._used() - len(self._open)), now

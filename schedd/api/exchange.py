@@ -132,7 +132,9 @@ def _reservation_events(
 
 
 def _about(event: Reserve) -> tuple[object, ...]:
-    """A reservation's time and nodes, or their parts. Its queues include those of other reservations, which come and go."""
+    """Return a reservation's time and nodes, or their parts; its queues are left out, since they include the
+    queues of other reservations, which come and go.
+    """
     return event.start, event.end, frozenset(event.nodes), event.shares
 
 

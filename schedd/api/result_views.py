@@ -261,9 +261,9 @@ class DestinationView:
     chosen: bool
     """Whether the server would route the job to it."""
     refusals: tuple[str, ...]
-    """All reasons for which it does not accept the job; empty: it does."""
+    """All its reasons against the job; empty: it does."""
     planned_start: int | None
-    """If the job was submitted to this queue; null: refused, no known start, or one of more than 20
+    """If the job was submitted to this queue; null: refused, no known start, or there are more than 20
     destinations.
     """
     expected_start: int | None

@@ -120,7 +120,7 @@ class ClusterView:
     adapter_version: str
     """The adapter's version; empty where it did not say."""
     adapter_ahead: float | None
-    """Seconds by which the adapter's clock is ahead of the daemon's; null if it is unknown."""
+    """Seconds that the adapter's clock is ahead of the daemon's; null if it is unknown."""
     clocks: str
     """Which clocks of daemon, adapter and server are apart, or that one was set; empty when none are."""
     server: ServerFacts
@@ -296,10 +296,10 @@ class ReservationView:
     shorter: int
     """Jobs with a walltime up to this, in seconds, may, too; 0: no such exception."""
     cores: int
-    """Only so many cores of each node are kept; 0, like `gpus`: the nodes."""
+    """Number of cores kept of each node; 0, like `gpus`: the nodes."""
     gpus: int
     total: bool
-    """`cores` and `gpus` are those of all the nodes together."""
+    """`cores` and `gpus` are sums over all the nodes."""
     amounts: str
     """The same in words: `2 cores of each node`; empty for whole nodes."""
 

@@ -224,7 +224,7 @@ class _Prompter:
         return said
 
     def confirm(self, question: str) -> bool:
-        """Ask for consent to something that takes time; nobody consents if nothing is asked."""
+        """Ask for consent to something that takes time; there is no consent if no question is asked."""
         return not self._quiet and self._prompt(f"{question} [y/n]", "y").lower() in ("y", "yes")
 
     def selection(self, name: str, proposed: str, among: tuple[str, ...]) -> str:

@@ -42,7 +42,7 @@ __all__ = ["DaemonExtension", "serve"]
 
 _log = structlog.get_logger(__name__)
 _THREAD_SWITCH_S = 0.001
-"""Interval in seconds at which Python threads are switched: the planner waits for it again and again."""
+"""Interval in seconds between switches of Python threads: the planner waits for it again and again."""
 _SHUTDOWN_GRACE_S = 10
 """For how long requests under way may go on when the daemon ends."""
 

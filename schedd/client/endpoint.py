@@ -5,7 +5,7 @@ For each setting, the first of these sources counts:
 1. ``SCHEDD_URL``, ``SCHEDD_TOKEN``, ``SCHEDD_CLUSTER``;
 2. ``~/.config/schedd/client.toml`` (or below ``$XDG_CONFIG_HOME``) with ``url``, ``cluster``, ``token_file``
    ``munge`` (the path of a program that makes credentials, for users without a token) and ``ca_file``
-   (certificates, PEM, by which the daemon is known), and the token in ``~/.config/schedd/token``;
+   (certificates, PEM, that identify the daemon), and the token in ``~/.config/schedd/token``;
 3. ``/etc/schedd/client.toml`` with the same settings;
 4. the UNIX socket ``/run/schedd/schedd.sock`` where there is one, else ``http://127.0.0.1:8080``.
 """

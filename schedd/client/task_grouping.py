@@ -124,7 +124,7 @@ class _TaskGraph:
         return max(self.up.values(), default=0)
 
     def merge_along(self, name: str, short: int, longest: int, most: int) -> None:
-        """While a task is short, merge it with the neighbour for which the path through both is shortest."""
+        """While a task is short, merge it with the neighbour with the shortest path through both."""
         while name in self.members and self.size[name] < short:
             pairs = [(name, one) for one in self.after[name]] + [(one, name) for one in self.before[name]]
             fits = [

@@ -25,7 +25,7 @@ __all__ = ["HISTORY_S", "MAX_JOBS", "STATES", "PlanViewport", "plan_columns"]
 MAX_JOBS: Final = 20_000
 """Maximum number of jobs in a chart; those that start later are left out, and counted."""
 HISTORY_S: Final = 86_400
-"""Period for which ended jobs stay on the chart."""
+"""How long ended jobs stay on the chart."""
 STATES: Final[tuple[JobStatus | str, ...]] = ("running", "starting", "planned", "ended")
 _ENDED: Final = 3
 _LOAD_STEPS: Final = 160

@@ -46,7 +46,7 @@ class Place(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """``count`` equal units, each of which must fit on a single node.
+    """``count`` equal units; each must fit on a single node.
 
     ``mem`` and ``vmem`` are KiB per unit; ``resources`` are amounts per unit of node-locked generic
     resources, sorted by name.
@@ -63,7 +63,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class NodeSets:
-    """Sets of nodes, such as those of one switch; the whole job should be placed within one set.
+    """Sets of nodes, such as the nodes of one switch; the whole job should be placed within one set.
 
     Each value of the nodes' resource ``by`` forms a set; or ``named`` lists sets by features or node names.
     For a single set a job may start up to ``wait`` seconds later, otherwise it uses as few sets as possible.
@@ -99,7 +99,7 @@ class Request:
     avoids: frozenset[str] = frozenset()
     """Names of nodes that are temporarily excluded after failed starts."""
     node_order: str = ""
-    """Name of the order in which nodes with the same start are preferred; empty: by scarcity only."""
+    """Name of the order of preference among nodes with the same start; empty: by scarcity only."""
 
     def __post_init__(self) -> None:
         if not self.chunks:

@@ -35,7 +35,7 @@ class ParallelSearch:
 
     The first search has the settings as given, and tries the whole orders; the others differ in their seed
     and in the size of their moves. After each of up to ten rounds all go on from the plan of the lowest cost
-    (of equal ones, that of the first search). Without a time limit the result depends on the plan, the seed
+    (of equal ones, the first search's). Without a time limit the result depends on the plan, the seed
     and the number of searches only, not on threads.
     """
 

@@ -208,7 +208,7 @@ class _BackfillRound:
 
     def _displace(self, turn: Ints, first_by: int | None = None, latest: Ints | None = None) -> bool:
         """Replan these jobs in this order, the first to start by a time, none past its ``latest`` start (by
-        index); or leave everything as it is.
+        index); or change nothing.
         """
         if not turn.shape[0]:
             return True

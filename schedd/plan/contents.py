@@ -90,7 +90,7 @@ class PlanContents:
         return SlotColumns(self.slabs.tb.jobs)
 
     def read_view(self) -> PlanReadView:
-        """Return the plan as it is now, for readers in other threads."""
+        """Return the present plan, for readers in other threads."""
         tb = self.slabs.tb
         return PlanReadView(tb.jobs, tb.alloc)
 
@@ -106,14 +106,14 @@ class PlanContents:
         return Timeline(tb.T[part].copy(), tb.F[:, part].copy(), tb.cap[row].copy())
 
     def node_choice(self, slot: int) -> NodeChoice:
-        """How the nodes of a placed job were chosen among those that allow the same start."""
+        """How the nodes of a placed job were chosen among all nodes that allow the same start."""
         chunks = self.request(slot).chunks
         return self.shapes.node_choice(
             (take.row, chunks[take.chunk]) for take in self.takes(slot) if take.chunk < len(chunks)
         )
 
     def usable_rows(self, rows: Ints) -> Ints:
-        """Return those of these rows on which jobs may be placed, in their order."""
+        """Return the rows among these that jobs may be placed on, in their order."""
         found: Ints = rows[self.slabs.tb.rows[rows, at.USABLE] > 0]
         return found
 

@@ -98,7 +98,7 @@ class Plan(PlanContents):
     def set_node_orders(self, orders: Mapping[str, Mapping[str, int]]) -> None:
         """Set the orders of nodes: by name (``Request.node_order``), the rank of each node by its name.
 
-        Of the nodes that allow a job with this order the same start, those of the lowest rank are used.
+        Of the nodes that allow a job with this order the same start, the nodes of the lowest rank are used.
         Placed jobs keep their placements.
         """
         self._machine.set_node_orders(orders)

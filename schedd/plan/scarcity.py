@@ -42,7 +42,7 @@ _MOST_REMEMBERED: Final = 50_000
 
 
 class NodeChoice(NamedTuple):
-    """How the nodes of a job were chosen among those that allow the same start.
+    """How the nodes of a job were chosen among all nodes that allow the same start.
 
     Attributes are pairs of a resource and the least amount of it, or of a property and 0; those with the
     largest weight come first.
@@ -125,7 +125,7 @@ class Scarcity:
         for attributes, (_, _, n) in zip(every, offers, strict=True):
             for one in attributes:
                 nodes[one] = nodes.get(one, 0) + n
-        # In a fixed order: properties come as sets, whose order another process does not repeat.
+        # In a fixed order: properties come as sets, and the order of a set differs between processes.
         self._nodes = {one: nodes[one] for one in sorted(nodes) if nodes[one] < total}
         known: dict[frozenset[str], frozenset[str]] = {}
         rare = (frozenset(one for one in attributes if one in self._nodes) for attributes in every)
@@ -188,7 +188,7 @@ class Scarcity:
     def weigh(self, demand: Iterable[tuple[int, frozenset[str]]], now: int) -> bool:
         """Count the requests, as (cores, attributes). Return whether costs changed.
 
-        Demand decays by a tenth per day. Weights stay until one of them would change by half.
+        Demand decays by a tenth per day. Weights stay until any would change by half.
         """
         self._counted, day = now, now // _DAY
         wanted = dict(self._wanted)

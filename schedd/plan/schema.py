@@ -103,7 +103,7 @@ def declared(
     how: FieldRule, *, make: Callable[[], Any] | None = None, default: Any = MISSING, **more: Any
 ) -> Any:
     """Declare a field of a part with the default ``make()`` or ``default``; ``more`` is added to its
-    metadata. Raises ValueError for a ``MOMENT`` whose default differs from the None of a copy.
+    metadata. Raises ValueError for a ``MOMENT`` with another default than the None of a copy.
     """
     if how is MOMENT and (make is not None or default is not None):
         raise ValueError("a MOMENT is None by default, as in a copy")

@@ -51,7 +51,7 @@ CPUS_GATE: Final = f"{GATE}cpus "
 GPUS_GATE: Final = f"{GATE}gpus "
 MEM_GATE: Final = f"{GATE}mem "
 COUNTED_GATES: Final = (CPUS_GATE, GPUS_GATE, MEM_GATE)
-"""Gates of which a job needs as much as of a resource."""
+"""Gates that a job needs as many units of as of the resource of that name."""
 WHOLE_NODES_GATE: Final = f"{GATE}whole nodes "
 
 UNLIMITED = 1 << 50

@@ -25,7 +25,7 @@ _ROUNDING: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class JobFeatures:
-    """Features of a job, known at its submission, on which its prediction depends.
+    """Features of a job, known at its submission, that its prediction depends on.
 
     ``walltime`` is in seconds, at least 1; ``procs`` is the number of processors; ``name`` may be empty. Only
     digests of the names are stored. ``fastest`` is the speed of the cluster's fastest node. Raises ValueError
@@ -57,7 +57,7 @@ class Prediction:
     value exceeds the walltime. ``uncalibrated`` (logarithms of work / ``most_work``) and ``template_keys``
     are kept to learn from the outcome.
 
-    The prediction made at submission is one of work: its seconds are those of a node of speed 1, at most
+    The prediction made at submission is an amount of work: its seconds are on a node of speed 1, at most
     ``most_work``. ``at_speed`` converts it to seconds on the job's nodes.
     """
 

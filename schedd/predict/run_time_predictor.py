@@ -21,7 +21,7 @@ ESTIMATE_KINDS: Final[tuple[EstimateKind, ...]] = get_args(EstimateKind)
 _VERSION: Final = 3
 _HOUR_S: Final = 3600
 _SUBMISSION_S: Final = 600
-"""Longest wait in seconds at which an estimate still counts as one at submission."""
+"""Longest wait in seconds of an estimate that still counts as made at submission."""
 
 
 class RunTimePredictor:

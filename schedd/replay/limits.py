@@ -27,7 +27,7 @@ _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LimitPeak:
-    """A limit as text, its amount, and the maximum concurrent use by one of its subjects."""
+    """A limit as text, its amount, and the maximum concurrent use by a subject."""
 
     limit: str
     amount: int

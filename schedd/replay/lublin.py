@@ -1,8 +1,8 @@
 """Synthetic workload after Lublin and Feitelson: sizes, run times and arrivals of rigid batch jobs.
 
 U. Lublin, D. Feitelson, *The Workload on Parallel Supercomputers: Modeling the Characteristics of Rigid
-Jobs*, J. Parallel and Distributed Computing 63(11), 2003. The constants are those that the authors
-published for batch jobs with their program ``lublin99``. The model has no users, limits or memory; users
+Jobs*, J. Parallel and Distributed Computing 63(11), 2003. The constants are the ones published by the
+authors for batch jobs with their program ``lublin99``. The model has no users, limits or memory; users
 and limits are added here, and `generate` says how.
 """
 
@@ -123,7 +123,7 @@ def _arrivals(rng: np.random.Generator, n: int) -> Floats:
 
 
 def _moments(spent: Floats) -> Floats:
-    """Return the time in seconds at which the cycle has done this work, in mean half hours since midnight."""
+    """Return the time in seconds when the cycle has done this work, in mean half hours since midnight."""
     pace = np.concatenate(([0.0], np.cumsum(_daily_weights())))
     days, rest = np.divmod(spent, pace[-1])
     moments: Floats = (days * _BUCKETS + np.interp(rest, pace, np.arange(_BUCKETS + 1.0))) * _BUCKET_S

@@ -37,7 +37,7 @@ __all__ = [
 _DAY = 86_400
 
 RESUME_FROM_CHECKPOINT: Final = -2
-"""Value of ``calls`` for a batch in which an error was confined to one job or event. Repeating the engine
+"""Value of ``calls`` for a batch whose error was confined to one job or event. Repeating the engine
 calls may lead to another state, so the state was saved as a checkpoint together with the batch's results."""
 
 Role = Literal["user", "reader", "operator", "adapter", "admin", "proxy", "federation"]
@@ -148,7 +148,7 @@ class PublishedStart:
 class RecoveryPoint:
     """The state from which a daemon restarts: ``checkpoint`` (None: no checkpoint) and the later ``batches``.
 
-    ``after`` is the checkpoint's position in the log, ``begun`` the time at which the cluster's first engine
+    ``after`` is the checkpoint's position in the log, ``begun`` the time when the cluster's first engine
     was created. ``damage`` describes missing or altered parts of the log after the checkpoint. ``facts`` are
     the lasting facts at that position, if they replace the checkpoint.
     """

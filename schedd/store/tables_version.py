@@ -1,4 +1,4 @@
-"""Version of the tables: the one that this program needs, and the one that a database has."""
+"""Versions of the tables: needed by this program, and present in a database."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ DEVELOPMENT: Final = " from before the first release"
 
 
 def revision(connection: Connection) -> str | None:
-    """Return the version of the tables as they are, None where there are none."""
+    """Return the version of the present tables, None where there are none."""
     found_tables = inspect(connection)
     if not found_tables.has_table(_TABLE):
         return None

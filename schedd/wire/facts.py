@@ -117,7 +117,7 @@ class NodeFacts:
 class QueueFacts:
     """One queue: a stopped or disabled queue starts nothing; ``limits`` as the server prints them.
 
-    ``routes`` are the destinations of a routing queue, in which no job ever starts. ``attributes`` say, as
+    ``routes`` are the destinations of a routing queue, where no job ever starts. ``attributes`` say, as
     printed, which jobs the queue accepts: access lists, ``from_route_only``, ``disallowed_types``.
     """
 

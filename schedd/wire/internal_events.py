@@ -151,7 +151,7 @@ class TransferWithdrawal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRequested:
-    """An admin wants a node to be ``on``, ``off``, left as it is (``hold``), or controlled by the plan again
+    """An admin wants a node to be ``on``, ``off``, unchanged (``hold``), or controlled by the plan again
     (``auto``). ``by`` is the admin.
     """
 

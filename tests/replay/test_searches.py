@@ -163,8 +163,8 @@ def test_searches_at_no_interval_are_refused() -> None:
 def test_newcomer_between_searches_is_tried_immediately() -> None:
     """Over several streams of jobs, because chance outweighs the effect in one.
 
-    With short searches the effect is large: the share is 0.89 over these streams, and 0.59 over streams of 300
-    jobs.
+    With short searches the effect is large: the share is 0.89 over these streams, and 0.59 with
+    300 jobs each.
     """
     slowdown = {0: 0.0, 5: 0.0}
     for seed in range(1, 7):

@@ -56,7 +56,7 @@ class SteadyWorkload:
         self._first = first
         work = sum(_actual_core_seconds(order) for order in first)
         self.gap = work / len(first) / self.cpus
-        """Seconds between two jobs at which the machine is just full."""
+        """Seconds between two jobs that just fill the machine."""
         self._share = sum(core_seconds(order) for order in first) / len(first)
 
     def _made(self, batch: int) -> list[JobOrder]:
@@ -69,8 +69,8 @@ class SteadyWorkload:
             yield from self._made(batch) if batch else self._first
 
     def speed(self, wanted: float, cores: float) -> float:
-        """Cluster seconds per real second: ``wanted``, or the rate at which the free cores can start the jobs
-        and one of them can keep the forecasts fresh.
+        """Cluster seconds per real second: ``wanted``, or the highest rate at which the free cores
+        start all jobs and a single core keeps the forecasts fresh.
         """
         starts = _STARTS_PER_CORE_S * cores * self.gap
         round_s = self._waiting * _FORECAST_S_PER_JOB / min(1.0, cores)

@@ -288,7 +288,7 @@ class Component(Generic[_S]):
     without_plan: Callable[[_S], None] | None = None
     """Removes references to slots from the state: the plan is rebuilt without them."""
     clock_set_back: Callable[[_S, int, int], None] | None = None
-    """Called with the component's state, the new time and the seconds by which the clock was set back, before
+    """Called with the component's state, the new time and how many seconds the clock was set back, before
     the plan is rebuilt: moments that are kept become earlier, or would be too far in the future."""
     plan_rebuilt: Callable[["EngineState"], None] | None = None
     """Called when the plan was rebuilt, with the nodes that are known by now."""

@@ -1,4 +1,4 @@
-"""Hooks about ranks and fair shares: in which order jobs are planned."""
+"""Hooks about ranks and fair shares, the order of planning."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -33,7 +33,7 @@ def last_place_checks() -> tuple[Callable[["EngineState", str], bool], ...]:
 
 
 def ranking_setting(published: "PlanSnapshot") -> str:
-    """The setting by which a component ranks jobs; empty: jobs are ranked by weights."""
+    """The setting of a component that ranks jobs; empty: jobs are ranked by weights."""
     found = (one.ranked_by(published) for one in components() if one.ranked_by is not None)
     return next(filter(None, found), "")
 

@@ -254,7 +254,7 @@ class CurrentRun:
         return self.suspended_s + (max(0, now - self.suspended_since) if self.suspended_since >= 0 else 0)
 
     def computed_interval(self, end: int) -> tuple[int, int]:
-        """Return ``(begin, until)`` with the length of the time in which the run was not suspended before
+        """Return ``(begin, until)`` with the time that the run was not suspended before
         ``end``. It is the last part of the run: past suspensions are taken from its beginning.
         """
         until = max(self.started, min(end, self.suspended_since) if self.suspended_since >= 0 else end)
@@ -266,7 +266,7 @@ class CurrentRun:
         return until - begin
 
     def with_letter(self, letter: str, now: int) -> "CurrentRun":
-        """Return the run as it is when the server shows this state of the job."""
+        """Return the run after the server shows this state of the job."""
         if (letter == "S") == (self.suspended_since >= 0):
             return self
         since = now if letter == "S" else -1
@@ -311,7 +311,7 @@ class JobRecord:
     @property
     def run_waited_since(self) -> int:
         """Begin of the wait for the present run. After a requeue it is the time of the requeue, though the
-        server keeps the time at which the job became eligible first.
+        server keeps the time when the job became eligible first.
         """
         facts = self.facts
         since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)

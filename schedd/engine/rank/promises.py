@@ -179,7 +179,7 @@ def next_overdue_promise(state: EngineState) -> int:
 
 
 def _judged_after(state: EngineState, record: JobRecord) -> int:
-    """Return the last moment at which the promise does not count as broken."""
+    """Return the last moment when the promise does not count as broken."""
     promised = int(state.promise[record.slot])
     return promised + state.settings.check_wait if record.back_off.refusal else promised
 
@@ -336,7 +336,7 @@ def note_replaced_promise(state: EngineState, record: JobRecord, event: str, wor
 
 
 def _follows_assumed_walltime(state: EngineState, slot: int) -> bool:
-    """Return whether a job with an assumed walltime precedes this one on one of its nodes."""
+    """Return whether a job with an assumed walltime precedes this one on a node of it."""
     plan = state.plan
     others = np.fromiter(state.assumed, np.int64, len(state.assumed))
     starts = plan.starts(others)

@@ -190,7 +190,7 @@ def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
 def walltime_end(record: JobRecord, now: int) -> int:
     """Return until when a running job holds its resources by its walltime; see ``_past_end`` for longer.
 
-    The seconds for which it was suspended until ``now`` do not count.
+    Suspended seconds until ``now`` do not count.
     """
     return record.run.started + record.understood.walltime + record.run.seconds_suspended(now)
 
@@ -313,7 +313,7 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
         return Cause.OVERRUN, words
     step = min(settings.overrun_step << min(record.run.overruns, 20), settings.overrun_most)
     if over < settings.overrun_blocked:
-        # the time at which its nodes become blocked must not be missed
+        # the time when its nodes become blocked must not be missed
         step = min(step, settings.overrun_blocked - over)
     record = state.store_record(
         apply_step(record, Step.OVERRAN, run=replace(record.run, overruns=record.run.overruns + 1))

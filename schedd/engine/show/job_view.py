@@ -83,7 +83,7 @@ class JobView:
     """The server's letter: Q queued, H held, W waiting, R running, E exiting, T, S."""
     state: JobStatus
     """The planner's status of the job: `running`; `starting` (sent to the server); `planned`; `waiting` for
-    something whose end is not known; `never` to run on this cluster as it is.
+    something whose end is not known; `never` to run on the present cluster.
     """
     priority: int
     submitted: int

@@ -51,7 +51,7 @@ _CHOICES_PER_S: Final = 50
 _NEVER: Final = FOREVER + 1
 
 
-# ---- what is planned of a request -------------------------------------------------------------------
+# ---- the planned part of a request -----------------------------------------------------------------------
 
 
 def _is_moldable(facts: JobFacts) -> bool:
@@ -200,7 +200,7 @@ def next_examination(state: EngineState) -> int:
 
 
 def follow_time(state: EngineState, event: str) -> None:
-    """Plan jobs anew for which another choice has become better, the next ones first."""
+    """Plan the jobs again that another choice has become better for, the next ones first."""
     part = moldable_state(state)
     if state.now < next_examination(state):
         return

@@ -57,7 +57,7 @@ class PartitionDefaults(Section):
     allowed: tuple[PartitionName, ...] = ()
     """Partitions that they may use; empty: all."""
     default: tuple[PartitionName, ...] = ()
-    """Partitions of jobs that name none. Of several tables the one of the user counts, then of the account,
+    """Partitions of jobs that name none. Of several tables the user's counts, then that of the account,
     the group, the queue."""
 
     @model_validator(mode="after")

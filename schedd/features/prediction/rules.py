@@ -152,7 +152,7 @@ def on_starts_expected(state: EngineState, event: StartsExpected) -> None:
         state.changed[slot] = state.generation
         if state.publishes_starts and not state.silent:
             state.update_due[slot] = 1
-        if facts.kind and facts.by > state.now:  # a P90 that passed during the round was not shown to anybody
+        if facts.kind and facts.by > state.now:  # a P90 that passed during the round was never shown
             shown = CalibratedStart(facts.start, facts.by)
             predictor.calibrations[facts.kind].record_estimate(
                 facts.job_id,
@@ -187,7 +187,7 @@ def is_inaccurate(state: EngineState, kind: str) -> bool:
 
 
 def close_batch(state: EngineState, event: str) -> None:
-    """Count predictions whose time has passed, and raise an alert for inaccurate kinds of expected starts."""
+    """Count predictions that are due, and raise an alert for inaccurate kinds of expected starts."""
     predictor = find_predictor(state)
     if predictor is None:
         return

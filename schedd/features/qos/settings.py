@@ -16,14 +16,14 @@ _Owners = tuple[_Owner, ...]
 
 
 class QosLevel(Section):
-    """A QOS: who may request it, and what its jobs get. It is open to a job that matches one of its lists, or
+    """A QOS: its access and the properties of its jobs. It is open to a job that matches one of its lists, or
     to all jobs if no list is set. Its limits are `[[clusters.NAME.site.limits]]` with `qos`.
     """
 
     priority: Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)] = 0.0
     """Value of the priority term `qos`, and of `qos_priority` in a formula."""
     charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
-    """Factor of what its jobs cost their accounts; 0: they cost nothing."""
+    """Factor of the costs of its jobs; 0: they cost nothing."""
     users: _Owners = ()
     """Open to these users,"""
     groups: _Owners = ()

@@ -159,7 +159,7 @@ def _provide(state: EngineState, wanted: Iterable[tuple[str, Access]]) -> tuple[
 
 
 def _counted_kinds(event: Reserve) -> list[str]:
-    """Return the kinds of gates of what a reservation keeps of nodes."""
+    """Return the kinds of gates that a reservation on nodes takes."""
     amounts = (
         event.cores or any(one.cpus for one in event.shares),
         event.gpus or any(one.gpus for one in event.shares),

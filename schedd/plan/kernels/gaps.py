@@ -141,7 +141,7 @@ def count_units(
     """Return how many units (at most ``most``) fit on ``row`` over ``[t, t + dur)``, and when more could fit.
 
     The second number is a lower bound on the next start with more units; if none fits now, it is the next
-    start at which one does (FAR: none before ``bound``).
+    start where one does (FAR: none before ``bound``).
     """
     if most == 1:
         known = tb.bounds[level * DURATIONS + step, row]
@@ -207,7 +207,7 @@ def find_spread(
     """Return the earliest start in ``[ready, bound)`` of ``count`` equal units, at most ``per_node`` on a
     row.
 
-    Advances to the next time at which enough rows may have gained, so that no start is missed: between these
+    Advances to the next time when enough rows may have gained, so that no start is missed: between these
     times the counts are upper bounds. Beyond the limit it returns LATER, but not before it has done as much
     work as its initialisation took; otherwise restarting would cost more than pausing saves.
     """
@@ -273,7 +273,7 @@ def find_spread(
 
 @inner
 def _next_edge(tb: Tables, chunk0: int, chunks: int, t: int) -> int:
-    """Return the first time after ``t`` at which anything changes on a row of these chunks."""
+    """Return the first time after ``t`` when anything changes on a row of these chunks."""
     edge = FAR
     for c in range(chunk0, chunk0 + chunks):
         at = tb.chunks[c, SET]
@@ -341,7 +341,7 @@ def _find_mixed(
 
 @inner
 def _find_in_pools(tb: Tables, pool: int, pools: int, ready: int, dur: int, bound: int) -> int:
-    """Return the earliest start before ``bound`` at which every pool has room, NONE or SPENT."""
+    """Return the earliest start before ``bound`` when every pool has room, NONE or SPENT."""
     t = ready
     need = tb.scratch[POOL_NEED, :1]
     agreed = 0
@@ -377,7 +377,7 @@ def _find_agreed(
     dur: int,
     bound: int,
 ) -> tuple[int, int]:
-    """Return the earliest start in ``[ready, bound)`` on which the rows of these chunks and the pools agree.
+    """Return the earliest start in ``[ready, bound)`` that both the rows of these chunks and the pools allow.
 
     Return it, NONE, LATER or SPENT, and the entries in ``out``; rows for equal units are still to be chosen.
     """

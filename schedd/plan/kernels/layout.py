@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Table = Annotated[Ints, 2]
-"""A two-dimensional array. Annotations decide for which types kernels are compiled: see
+"""A two-dimensional array. Kernels are compiled for the annotated types: see
 kernels/compiler.py.
 """
 
@@ -70,7 +70,7 @@ FIXED: Final = 3  # runs, or blocks nodes: never moved by a search
 CHUNK: Final = 0  # first chunk
 CHUNKS: Final = 1
 EXCLUSIVE: Final = 2
-SETS: Final = 3  # number of node sets from which one is preferred; 0: no sets
+SETS: Final = 3  # number of node sets to prefer one of; 0: no sets
 HOLDERS: Final = 4  # the first HOLDERS sets could hold the whole job
 WAIT: Final = 5  # seconds that it may wait for one set; -1: it never uses several
 SHAPE_FIELDS: Final = 6
@@ -107,7 +107,7 @@ PARTIAL: Final = 12  # 1 + slot of the paused search; 0: none
 PARTIAL_START: Final = 13  # planned start of that slot at the pause
 PARTIAL_TOP: Final = 14  # number of the next freed interval when the search began
 NO_ROOM: Final = 15  # 1: a slice of repair ended because a slab was full
-GATES: Final = 16  # a bit for each gate column, of which even an exclusive job takes only its need
+GATES: Final = 16  # a bit for each gate column; even an exclusive job takes only its need of such a gate
 LEAST_TIER: Final = 17  # searches skip nodes of lower tiers
 PROTECT_TIER: Final = 18  # 1: repair moves no job to nodes of a lower tier than it has
 WANTED_SEGMENTS: Final = 19  # after GROW: unused segments required in the slabs; 0: enough
@@ -189,7 +189,7 @@ class Tables(NamedTuple):
     bounds: Table
     """(levels * DURATIONS, N) lower bounds of starts."""
     exact: Table
-    """(levels * DURATIONS, N) the VERSION of the row at which the bound was an actual start."""
+    """(levels * DURATIONS, N) the VERSION of the row when the bound was an actual start."""
     scratch: Table
     """(SCRATCH_ROWS, N) for searches."""
     out: Table

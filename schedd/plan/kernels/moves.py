@@ -49,7 +49,7 @@ class Trial(NamedTuple):
     """Room for one trial of up to n jobs; U users."""
 
     slots: Ints
-    """(n,) the jobs of the move, in the order in which they are inserted."""
+    """(n,) the jobs of the move, in the order of their insertion."""
     order: Ints
     """(n,) 0, 1, ..."""
     latest: Ints

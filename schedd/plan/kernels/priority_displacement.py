@@ -52,7 +52,7 @@ class DisplacementBuffers(NamedTuple):
     candidates: Ints
     """(J,) jobs that may be displaced, by slot."""
     useful: npt.NDArray[np.bool_]
-    """(N,) rows on which room would help."""
+    """(N,) rows where room would help."""
     selected: Ints
     """(n,) selected jobs, by start."""
     jobs: Ints
@@ -77,7 +77,7 @@ def _make_buffers(tb: Tables, most: int) -> DisplacementBuffers:
 
 @inner
 def _flag_useful_rows(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[np.bool_]) -> bool:
-    """Flag the rows on which room for a planned ``slot`` would help: its candidate nodes, and those of its
+    """Flag the rows where room for a planned ``slot`` would help: its candidate nodes, and those of its
     pools that leave it no room from ``earliest`` up to its start. Return whether there are such pools.
     """
     shape = tb.jobs[SHAPE, slot]
@@ -150,7 +150,7 @@ def _useful_row(tb: Tables, bf: DisplacementBuffers, slot: int, pools: bool) -> 
 
 @inner
 def _best_row(tb: Tables, bf: DisplacementBuffers, others: int, earliest: int) -> int:
-    """Return the row on which the first of the ``others`` candidates starts first, or -1."""
+    """Return the row where the first of the ``others`` candidates starts first, or -1."""
     best = -1
     first = FAR
     for k in range(others):
@@ -253,7 +253,7 @@ def displace_lower_ranked(
     its promise (unless it ``breaks`` promises), nor than ``until``.
 
     Up to ``sets`` sets of at most ``most`` jobs are tried. For a job of one unit without a binding pool: the
-    jobs on one row, first to start, beginning with the row on which room can be made first. Otherwise the
+    jobs on one row, first to start, beginning with the row where room can be made first. Otherwise the
     last to start of all conflicting jobs, then fewer of them.
 
     Return (DONE, TOO_LATE, STOPPED or FULL; the job and the displaced jobs; ``UndoLog.old``, their old

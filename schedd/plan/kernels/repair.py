@@ -3,7 +3,7 @@ any.
 
 A job is tried only on rows where an interval was freed since its last check, and only where the free run is
 long enough: elsewhere nothing changed for it. A job of one unit moves to the best of these rows; a job of
-several units is searched as a whole, from the first time at which one of its units gains.
+several units is searched as a whole, from the first time when a unit gains.
 """
 
 from typing import Final
@@ -142,7 +142,7 @@ def _find_gain_on_own_rows(tb: Tables, fr: FreedLog, slot: int, seen: int, ready
 
 @inner
 def _lowest_tier(tb: Tables, slot: int) -> int:
-    """Return the lowest tier of the nodes of a planned job; 0 if one of them is unusable."""
+    """Return the lowest tier of the nodes of a planned job; 0 if a node is unusable."""
     least = FAR
     at = tb.jobs[ALLOC, slot]
     for i in range(at, at + tb.jobs[ALLOCS, slot]):
@@ -184,7 +184,7 @@ def _pools_allow(tb: Tables, slot: int, begin: int) -> bool:
 def find_gain(
     tb: Tables, fr: FreedLog, slot: int, seen: int, ready: int, latest: int, one: bool
 ) -> tuple[int, int]:
-    """Return the first and last time in ``[ready, latest]`` at which a unit of ``slot`` may fit in an
+    """Return the first and last time in ``[ready, latest]`` when a unit of ``slot`` may fit in an
     interval freed from number ``seen`` on; (-1, -1): nothing changed for this job.
 
     For a job of ``one`` unit the first is its new start, and the row is in ``out[0]``: of equal starts its

@@ -38,7 +38,7 @@ def blocking_chain(
 ) -> tuple[BlockedInterval, ...]:
     """Return why the job does not start on the nodes of ``takes`` before ``start``, in the order of time.
 
-    Pass a fork of the plan from which the job of ``slot`` is removed. Intervals are adjacent: the first
+    Pass a fork of the plan without the job of ``slot``. Intervals are adjacent: the first
     begins ``now``, the last ends at ``start``. Of several blocking jobs at one time, one of the largest
     ``strength`` (by slot) is named, then the one that explains the longest time.
     """

@@ -1,4 +1,4 @@
-"""Start windows: all intervals of starts at which a request fits into the plan, not only the first."""
+"""Start windows: all intervals of starts where a request fits into the plan, not only the first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -59,7 +59,7 @@ def find_windows(
 
 
 def _end(fork: Plan, slot: int, begin: int, end: int, edges: Ints) -> int:
-    """Return the first of these times at which the request does not fit, or ``end``."""
+    """Return the first of these times when the request does not fit, or ``end``."""
     for t in edges.tolist():
         if t >= end:
             break
@@ -70,7 +70,7 @@ def _end(fork: Plan, slot: int, begin: int, end: int, edges: Ints) -> int:
 
 
 def _edges(plan: Plan, slot: int) -> Ints:
-    """Return all times at which anything changes on a candidate row of the job, sorted."""
+    """Return all times when anything changes on a candidate row of the job, sorted."""
     tb = plan.tables
     times = [
         tb.T[int(tb.rows[row, at.OFF]) :][: int(tb.rows[row, at.LEN])]

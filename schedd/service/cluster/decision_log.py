@@ -59,7 +59,7 @@ class _Delivery:
 
 
 MAX_DEFERRAL_S: Final = 0.5
-"""Maximum time for which a poll leaves decisions to a reply that is being made."""
+"""Maximum time that a poll leaves decisions to a reply that is being made."""
 
 
 class DecisionLog:

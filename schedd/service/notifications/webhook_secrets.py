@@ -1,4 +1,4 @@
-"""Webhooks as the settings name them, with their secrets. What is sent to them is in ``webhooks``."""
+"""Webhooks as the settings name them, with their secrets. Module ``webhooks`` sends to them."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,7 +14,7 @@ _SHORTEST: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Where to tell of what, and the secret that signs."""
+    """An address, the kinds of its notifications, and the secret that signs them."""
 
     settings: WebhookSettings
     secret: bytes

@@ -104,7 +104,7 @@ class Explanation:
     """Why no start before `earliest` is possible; empty if `earliest` is now."""
     without: int | None
     node_choice: str
-    """How its nodes were chosen among those that allow the same start; empty where it is not planned."""
+    """How its nodes were chosen among all nodes that allow the same start; empty where it is not planned."""
     has_room_sooner: bool
     """Whether the plan has an earlier gap for it that it does not use; `why` gives the reason."""
     blockers: tuple[Blocker, ...]

@@ -434,7 +434,7 @@ class _Trial:
     within: tuple[Tariff, float, str] | None = None
     """Prices, a hard cost limit, and the currency."""
     restriction: Restriction | None = None
-    """The nodes and times to which the job is restricted."""
+    """The nodes and times that the job is restricted to."""
     scopes: frozenset[str] = frozenset()
     """The labels of the job, for limits."""
     node_order: str = ""
@@ -574,8 +574,8 @@ class _Trial:
 def _ends_of_tasks(
     trials: Sequence[_Trial], request: Request, walltime: int, tasks: Sequence[int]
 ) -> Iterator[TasksEnd]:
-    """Yield the common end of each number of equal jobs, as long as there are placements. Each job takes the
-    alternative in which it starts first; all trials have one plan.
+    """Yield the common end of each number of equal jobs, as long as there are placements. Each job takes
+    the alternative with its earliest start; all trials have one plan.
     """
     slots: list[int] = []
     last = 0

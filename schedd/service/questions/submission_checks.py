@@ -1,4 +1,4 @@
-"""Reasons for which a server refuses a submission to a queue: access lists, kinds of jobs, queued jobs."""
+"""Reasons why a server refuses a submission to a queue: access lists, kinds of jobs, queued jobs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -189,7 +189,7 @@ def queued_limit_refusals(one: Submission, queue: QueueFacts | None, server: Ser
 
 
 def _exceeded(one: Submission, limits: tuple[Limit, ...], queue: str) -> Iterator[str]:
-    """Yield what is queued already, for each of these limits of a queue (or the server) that is exceeded."""
+    """Yield the queued amounts, for each of these limits of a queue (or the server) that is exceeded."""
     claim = make_claim(replace(one.facts, group=one.group), one.understood, types=one.queued.types)
     for limit in strictest([limits], claim).values():
         asked = claim.amounts.get(limit.what, 0) * one.array.subjobs

@@ -64,7 +64,7 @@ REMEDIES: Final[Mapping[str, str]] = {
 SEVERE_KINDS: Final = frozenset(
     {"adapter", "batch_skipped", "clock", "database", "foreign", "planner", "snapshot", "starts_refused"}
 )
-"""Kinds of alerts with which the plan may be wrong or no jobs start."""
+"""Kinds of alerts whose faults make the plan wrong or stop all starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
 
 
 def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[CurrentFault, ...]:
-    """Return the faults to act on, severe ones first, then by their start. ``alerts``: those that the reader
-    may see.
+    """Return the faults to act on, severe ones first, then by their start. ``alerts``: the ones visible to
+    the reader.
     """
     found = (*_dispatch_faults(job_start_state(loop)), *_alert_faults(loop, alerts))
     return tuple(sorted(found, key=lambda one: (not one.severe, one.since or 0)))

@@ -45,7 +45,7 @@ class SiteLimitSettings(WindowSettings):
     soft: Annotated[int, Field(ge=0, le=1 << 48)] | None = None
     """A lower limit: jobs beyond it are planned after all other jobs."""
     counts: Literal["running", "eligible", "submitted", "used"] = "running"
-    """`running`: what is in use at once. `eligible`: waiting jobs that are planned (Maui's `MAXIJOB`);
+    """`running`: the amount in use at once. `eligible`: waiting jobs that are planned (Maui's `MAXIJOB`);
     further jobs wait without a planned start. `submitted`: waiting and running jobs. `used`: use over time,
     with `period` or `half_life`."""
     period: Whole = Field(default=0, ge=0, le=366 * 86_400)
@@ -55,8 +55,8 @@ class SiteLimitSettings(WindowSettings):
     """Half-life of past use."""
     what: Name = "jobs"
     """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (sum of requested seconds), `cpu_seconds`,
-    `gpu_seconds` or `node_seconds` (the same times cpus, gpus or nodes), or a generic resource. Use over time
-    counts only what is in seconds."""
+    `gpu_seconds` or `node_seconds` (the same times cpus, gpus or nodes), or a generic resource. Use over
+    time counts only amounts in seconds."""
     who: Literal["all", "user", "group", "account", "project"] = "all"
     """For all jobs together, or for each user, group, account or project."""
     name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""

@@ -64,7 +64,7 @@ class FederatedJobRow:
     state: str
     attempt: TransferAttemptView | None
     facts: StartFacts | None
-    """What is known of its start; None without a cluster that discloses it."""
+    """Its start; None without a cluster that discloses it."""
 
 
 def add_pages(app: FastAPI) -> None:
