@@ -110,7 +110,7 @@ class PortalJobView:
 class CursorPosition:
     """A position in the list: a cluster, the submission time and the id of the job before it.
 
-    None of these change while the job exists, so that a page never repeats or omits a job when its start moves.
+    None of these change while the job exists, so that a page never repeats or omits a job when starts move.
     """
 
     cluster: str
