@@ -1,6 +1,8 @@
 """Parts of the demo that take jobs and mail: options of qsub, and the mailbox."""
 
 import smtplib
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from email.message import EmailMessage
 from itertools import islice
 from types import SimpleNamespace
@@ -9,8 +11,9 @@ from typing import Any, cast
 import pytest
 
 from schedd.cli.demo.mailbox import Mailbox
-from schedd.cli.demo.qsub import make_parser, qsub_words
-from schedd.cli.demo.qsub_options import SubmissionError, read_submission
+from schedd.cli.demo.qsub import make_parser
+from schedd.cli.demo.qsub_options import DemoSubmission, SubmissionError, qsub_words
+from schedd.cli.demo.qsub_options import read_submission as read
 from schedd.cli.demo.run import _endless_arrivals
 from schedd.cli.demo.steady import SteadyWorkload
 from server_adapter.emulator import JobOrder
@@ -23,6 +26,12 @@ SCRIPT = """#!/bin/sh
 sleep 60
 #PBS -N too-late
 """
+
+TODAY = datetime(2026, 11, 27, 20, 0, tzinfo=UTC)
+
+
+def read_submission(options: Sequence[str], script: str, server: str, name: str = "") -> DemoSubmission:
+    return read(options, script, server, name, today=TODAY)
 
 
 def test_options_override_the_lines_of_the_script() -> None:
@@ -50,8 +59,12 @@ def test_a_job_without_a_name_has_that_of_its_script() -> None:
         (["-t", "all"], "sleep 1", "-t all: give the first and the last index"),
         (["-W", "depend"], "sleep 1", "-W depend: give NAME=VALUE"),
         (["-N", "two words"], "sleep 1", "-N two words: a name has"),
-        (["-X"], "sleep 1", "qsub: unrecognized arguments: -X"),
-        ([], "#PBS -X\nsleep 1", "line 1 of the script: unrecognized arguments: -X"),
+        (["-Y"], "sleep 1", "qsub: unrecognized arguments: -Y"),
+        ([], "#PBS -Y\nsleep 1", "line 1 of the script: unrecognized arguments: -Y"),
+        (["-I"], "sleep 1", "-I: the demo has no interactive jobs"),
+        (["-a", "noon"], "sleep 1", "-a noon: give [[[[CC]YY]MM]DD]hhmm[.SS]"),
+        (["-a", "2561"], "sleep 1", "-a 2561: hour must be in"),
+        (["-a", "02302130"], "sleep 1", "-a 02302130: day is out of range"),
         ([], '#!/bin/sh\n#PBS -N "x\n', "line 2 of the script: No closing quotation"),
         ([], " \n", "the script is empty"),
     ],
@@ -67,6 +80,47 @@ def test_arguments_of_the_command_are_sent_as_options_of_qsub() -> None:
     job = read_submission(qsub_words(make_parser().parse_args(words)), "sleep $T", "demo")
     assert job == read_submission(words, "sleep $T", "demo")
     assert (job.array, job.variables) == ("1-4", "T=1,U=2")
+
+
+def test_a_users_own_script_is_accepted_and_options_without_effect_are_named() -> None:
+    script = """#!/bin/bash
+#PBS -N run -j oe -o out.log -m abe -M ann@x.example
+#PBS -S /bin/bash -V
+#PBS -W umask=022,depend=afterok:3:4,afterany:5 -n
+sleep 60
+"""
+    job = read_submission([], script, "demo")
+    assert job.without_effect == ("-o", "-j", "-m", "-M", "-S", "-V")
+    assert job.attributes == {
+        "umask": "022",
+        "depend": "afterok:3.demo:4.demo,afterany:5.demo",
+        "node_exclusive": "True",
+    }
+    words = ["-joe", "-V", "-z", "-a", "2130", "-n"]
+    args = make_parser().parse_args([*words, "job.sh"])
+    assert read_submission(qsub_words(args), script, "demo") == read_submission(words, script, "demo")
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2130", datetime(2026, 11, 27, 21, 30, tzinfo=UTC)),
+        ("1930.15", datetime(2026, 11, 28, 19, 30, 15, tzinfo=UTC)),
+        ("261930", datetime(2026, 12, 26, 19, 30, tzinfo=UTC)),
+        ("310100", datetime(2026, 12, 31, 1, 0, tzinfo=UTC)),
+        ("01020300", datetime(2027, 1, 2, 3, 0, tzinfo=UTC)),
+        ("2702280300", datetime(2027, 2, 28, 3, 0, tzinfo=UTC)),
+        ("202702280300", datetime(2027, 2, 28, 3, 0, tzinfo=UTC)),
+    ],
+)
+def test_a_time_of_a_job_lies_ahead_as_with_qsub(text: str, at: datetime) -> None:
+    assert read_submission(["-a", text], "sleep 1", "demo").not_before == int(at.timestamp())
+
+
+def test_the_prefix_of_directives_can_be_chosen() -> None:
+    script = "#PBS -N one\n#JOB -N two\nsleep 1\n"
+    assert read_submission(["-C", "#JOB"], script, "demo").name == "two"
+    assert read_submission(["-C", ""], script, "demo").name == "STDIN"
 
 
 def test_mailbox_keeps_messages_newest_first() -> None:

@@ -57,5 +57,7 @@ def _attributes(submission: DemoSubmission, family: str) -> Iterator[Attribute]:
         yield Attribute("Resource_List", value, name)
     if submission.array:
         yield Attribute(_ARRAY_ATTRIBUTES[family], submission.array)
+    if submission.not_before is not None:
+        yield Attribute("Execution_Time", str(submission.not_before))
     if submission.variables:
         yield Attribute("Variable_List", submission.variables)

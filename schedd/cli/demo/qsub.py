@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final
 
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.cli.demo.qsub_options import add_qsub_options
+from schedd.cli.demo.qsub_options import add_qsub_options, qsub_words
 from schedd.cli.user.command_session import run_with_exit_code
 from schedd.client import Client, ClientError, find_endpoint
 from schedd.client.http import HttpConnection
 
-__all__ = ["make_parser", "qsub_words", "run"]
+__all__ = ["make_parser", "run"]
 
 _ABOUT: Final = "submit a job to a running demo, like qsub"
 _EPILOG: Final = """The job belongs to the user of the token in SCHEDD_TOKEN, which the demo prints. The
@@ -65,31 +65,13 @@ def run(argv: Sequence[str]) -> int:
         http = HttpConnection(endpoint, timeout=30)
         try:
             body = {"options": qsub_words(args), "script": script, "name": name}
-            print(http.request("POST", f"/v1/clusters/{cluster}/submissions", body=body)["id"])
+            found = http.request("POST", f"/v1/clusters/{cluster}/submissions", body=body)
+            if not args.flag_z:
+                print(found["id"])
+            if found["without_effect"]:
+                print(f"without effect in the demo: {' '.join(found['without_effect'])}", file=sys.stderr)
         finally:
             http.close()
         return True
 
     return run_with_exit_code(make_parser(), submit, argv)
-
-
-_LETTERS: Final = (
-    ("request", "-l"),
-    ("name", "-N"),
-    ("queue", "-q"),
-    ("array", "-t"),
-    ("more", "-W"),
-    ("account", "-A"),
-    ("priority", "-p"),
-    ("variables", "-v"),
-)
-
-
-def qsub_words(args: argparse.Namespace) -> list[str]:
-    """Return qsub's options among the arguments, as words for the daemon."""
-    found = ["-h"] if args.hold else []
-    for name, letter in _LETTERS:
-        value = getattr(args, name)
-        values = value if isinstance(value, list) else [value]
-        found += [f"{letter}{one}" for one in values if one is not None]
-    return found

@@ -1,5 +1,6 @@
 """The demo's endpoint for submissions, which ``schedd demo qsub`` uses."""
 
+from datetime import datetime
 from typing import Annotated, Final
 
 from fastapi import Request, Response
@@ -39,6 +40,9 @@ class SubmissionView(BaseModel):
     """A submitted job."""
 
     id: Annotated[str, Field(description="The job's id, `7[].demo` for an array.", examples=["152.demo"])]
+    without_effect: Annotated[
+        tuple[str, ...], Field(description="Its options that have no effect in the demo.", examples=[["-o"]])
+    ]
 
 
 @router.post(
@@ -54,7 +58,9 @@ async def submit_to_demo(
     """Submit a job to the emulated server as the caller. Only a demo has this endpoint."""
     user = submitting_user(caller, request)
     try:
-        submission = read_submission(body.options, body.script, cluster.name, body.name)
+        today = datetime.fromtimestamp(cluster.now()).astimezone()
+        submission = read_submission(body.options, body.script, cluster.name, body.name, today=today)
     except SubmissionError as error:
         raise invalid_submission(str(error)) from None
-    return reply(request, SubmissionView(id=await demo_state(request).submit(cluster.name, user, submission)))
+    job = await demo_state(request).submit(cluster.name, user, submission)
+    return reply(request, SubmissionView(id=job, without_effect=submission.without_effect))

@@ -1,5 +1,6 @@
 """The demo's page *Submit*: a job with a script, and its what-if result next to it."""
 
+from datetime import datetime
 from typing import Final
 
 from fastapi import Request
@@ -55,7 +56,7 @@ async def submit_form(
     given["script"] = given["script"].replace("\r\n", "\n")
     wrong = ""
     try:
-        submission = read_submission(_options(given), given["script"], cluster.name)
+        submission = _read(given, cluster)
         if fields.get("act") == "submit":
             user = submitting_user(viewer.bearer, request)
             job = await demo_state(request).submit(cluster.name, user, submission)
@@ -67,6 +68,12 @@ async def submit_form(
             raise
         wrong = error.detail
     return await _render(request, cluster, viewer, visibility, given, wrong=wrong)
+
+
+def _read(fields: dict[str, str], cluster: PlanLoop) -> DemoSubmission:
+    """Return the job of the form. Raises SubmissionError."""
+    today = datetime.fromtimestamp(cluster.now()).astimezone()
+    return read_submission(_options(fields), fields["script"], cluster.name, today=today)
 
 
 def _options(given: dict[str, str]) -> list[str]:
@@ -89,9 +96,11 @@ async def _render(
     done: str = "",
 ) -> Response:
     answer, question = None, WhatIfForm()
+    unused: tuple[str, ...] = ()
     if not wrong:
         try:
-            submission = read_submission(_options(fields), fields["script"], cluster.name)
+            submission = _read(fields, cluster)
+            unused = submission.without_effect
             question = _question(submission)
             found = await ask_what_if(request, cluster, visibility, question, _as_user(viewer.bearer))
             answer = found.answer
@@ -106,6 +115,7 @@ async def _render(
         fields=fields,
         wrong=wrong,
         done=done,
+        unused=unused,
         asked=question,
         answer=answer,
         facts=hypothetical_start_facts(answer) if answer is not None else None,
