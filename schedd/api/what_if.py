@@ -197,6 +197,7 @@ def answer_what_if(
         if not request_facts.owner and read_advres(request_facts.resources):
             request_facts = replace(request_facts, owner=who)  # a booking is its owner's
         known = facts.resources if facts is not None else {}
+        unaltered = job is not None and queue is None and _is_unaltered(copy, job, request_facts)
         try:
             if queue is None:
                 admission = _check_admission(
@@ -227,7 +228,7 @@ def answer_what_if(
             fault = Fault(where=where, what=str(error))
             raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
         current = None
-        if variant is None and job is not None and not without_slots:
+        if job is not None and unaltered and not without_slots:
             current = _current_start(copy.published, job)
         promise = hypothetical_promise(copy, outcome, request_facts.queue)
         expected = UNKNOWN
@@ -454,6 +455,16 @@ def _common_fields(
         "walltime_assumed": outcome.walltime_assumed,
         "notes": outcome.notes,
     }
+
+
+_WRITTEN_IN_MANY_WAYS: Final = frozenset({"walltime", "mem", "nodes", "select", "place"})
+
+
+def _is_unaltered(copy: PlanFork, job: JobRecord, asked: JobFacts) -> bool:
+    """Whether a question is about a queued job as it is, even if its request is written differently."""
+    old, new = job.facts.resources, asked.resources
+    altered = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    return not altered or (altered <= _WRITTEN_IN_MANY_WAYS and copy.is_understood_as(asked, job.understood))
 
 
 def _current_start(published: PlanSnapshot, job: JobRecord) -> StartKnown | None:

@@ -300,6 +300,17 @@ def test_a_whatif_refuses_an_alteration_beyond_the_queues_limits(busy_cluster: T
     assert variant["requirement"].startswith("qalter refuses it: walltime=5:00:00, and queue batch has")
 
 
+def test_a_whatif_of_an_unaltered_job_has_the_start_of_its_page(busy_cluster: TestClient) -> None:
+    """Also as a variant, and if its request is written differently."""
+    job = get(busy_cluster, "/jobs/5?fields=headline")
+    same, hours = f"walltime={job['walltime']}", f"walltime={job['walltime'] // 3600}:00:00"
+    assert job["walltime"] % 3600 == 0
+    asked = ask_what_if(busy_cluster, job="5", variants=[{"request": same}, {"request": hours}])
+    for answer in (asked, *asked["variants"]):
+        for name in ("planned_start", "expected_start", "expected_by", "promised_start"):
+            assert answer[name] == job[name], name
+
+
 def test_a_whatif_lists_its_assumptions(busy_cluster: TestClient) -> None:
     found = ask_what_if(busy_cluster, request="nodes=1:ppn=1")
     assert found["walltime_assumed"]

@@ -59,7 +59,9 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "  4@1:00:00 -t 1-100%10 -W depend=afterok:123\n"
         "                           a job array that starts after job 123\n"
         "  4@1:00:00 --after 8:00 --before friday\n"
-        "                           whether it starts in that time, else what to change",
+        "                           whether it starts in that time, else what to change\n"
+        "  4@4:00:00 --compare walltime=1:00:00\n"
+        "                           two requests, one below the other",
     )
     add = found.add_argument
     what = "a job (123, 123.server, 123[4]), an array (123[]), or a what-if"
@@ -89,6 +91,12 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         metavar="depend=LIST",
         default="",
         help="what-if: dependencies, as for qsub -W (depend=afterok:123)",
+    )
+    add(
+        "--compare",
+        metavar="LIST",
+        default="",
+        help="what-if: the same with this change next to it, such as walltime=1:00:00",
     )
     add("--after", "-a", metavar="WHEN", help="what-if: start no earlier than this")
     add(
@@ -126,6 +134,8 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
             raise ClientError("--cheapest-by is of a what-if, not of a job")
         if args.queue:
             raise ClientError("-q is of a what-if, not of a job")
+        if args.compare:
+            raise ClientError("--compare is of a what-if; of a job, write -l")
         for option, value in (("-t", args.array), ("-W", args.depend), ("--after", args.after)):
             if value:
                 raise ClientError(f"{option} is of a what-if, not of a job")
@@ -142,6 +152,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         not_before=after,
         array=args.array,
         depend=_parse_dependencies(args.depend),
+        variants=[args.compare] if args.compare else [],
         windows=_MAX_WINDOWS,
         cheapest_by=by,
         **_wanted_changes(args, session.now),
@@ -154,6 +165,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         if by is not None:
             lines.append(("cheapest", _format_cheapest(found.cheapest, session.now)))
         print(format_rows(lines))
+        _show_variants("compared with", found, session.now)
     return found.planned_start is not None
 
 
@@ -234,10 +246,15 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         lines += _wish_rows(result, now)
         lines += _change_rows(result, now, sooner=args.sooner)
     print(format_rows(lines))
-    for variant in result.variants if result is not None else []:
-        print(f"\naltered to {variant.request}\n")
-        print(format_rows([*_variant_rows(variant, now), *_note_rows(variant)]))
+    if result is not None:
+        _show_variants("altered to", result, now)
     return job.planned_start is not None
+
+
+def _show_variants(title: str, found: WhatIfResult, now: int) -> None:
+    for variant in found.variants:
+        print(f"\n{title} {variant.request}\n")
+        print(format_rows([*_variant_rows(variant, now), *_note_rows(variant)]))
 
 
 def job_title(job: JobView) -> str:

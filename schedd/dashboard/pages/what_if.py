@@ -25,7 +25,7 @@ from schedd.engine import JobView, render_job
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.start_sentence import hypothetical_start_facts
+from schedd.start_sentence import StartFacts, hypothetical_start_facts, job_start_facts
 
 __all__ = ["WhatIfForm", "WhatIfPage", "ask_what_if", "router"]
 
@@ -49,6 +49,8 @@ class WhatIfForm(BaseModel):
     feature: _Text = ""
     queue: _Text = ""
     request: Annotated[str, Field(max_length=2_000)] = ""
+    other: Annotated[str, Field(max_length=2_000)] = ""
+    """What differs in a second request, which is shown next to the first."""
     job: _Text = ""
 
     @property
@@ -143,7 +145,7 @@ async def show_what_if(
         422 if wrong else 200,
         asked=asked,
         answer=answer,
-        facts=hypothetical_start_facts(answer) if answer is not None else None,
+        facts=_answer_facts(answer, job) if answer is not None else None,
         job=job,
         prefilled=asked.request or (_request_text(job) if job is not None else ""),
         compared=compared,
@@ -153,6 +155,13 @@ async def show_what_if(
         queues=sorted(cluster.published.queues),
         stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
     )
+
+
+def _answer_facts(answer: WhatIfResult, job: JobView | None) -> StartFacts:
+    """The facts for the sentence about the start. An unaltered job has those of its page."""
+    if job is not None and job.state == "planned" and answer.answer == "start_known":
+        return job_start_facts(job)
+    return hypothetical_start_facts(answer)
 
 
 def _request_text(job: JobView) -> str:
@@ -177,7 +186,7 @@ async def ask_what_if(
         visibility.redact_view(render_job(copy.published, job), copy.published) if job is not None else None
     )
     resources = view.resources if view is not None else question.requested_resources
-    altered = asked.altered_request(view) if view is not None else ""
+    altered = asked.altered_request(view) if view is not None else asked.other.strip()
     walltime = view.walltime if view is not None else read_walltime(resources)
     steps = tuple(smaller_steps(resources, walltime))
     variants = ([altered] if altered else []) + [step.request for step in steps]

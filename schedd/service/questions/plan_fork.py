@@ -278,6 +278,13 @@ class PlanFork:
         with self._lock:
             return self._read(facts)[1]
 
+    def is_understood_as(self, facts: JobFacts, known: ParsedRequest) -> bool:
+        """Return whether the request of a job means the same as another; not if it cannot be parsed."""
+        try:
+            return self.understand(facts) == known
+        except NotUnderstood:
+            return False
+
     def earliest_start(self, facts: JobFacts, now: int, lasts: int, *, instead_of: str = "") -> int | None:
         """Return the first possible start if the job arrived at ``now`` and ran for ``lasts`` seconds.
 

@@ -375,6 +375,13 @@ def test_a_jobs_cost_is_shown(run: Run, loop: PlanLoop) -> None:
     assert code == 0
     assert re.search(r"^cheapest +4\.00 at Tue 14 Nov \d\d:\d\d:\d\d on n\d$", out, re.MULTILINE)
     assert run("showstart", "5", "--cheapest-by", "+2d")[2].endswith("is of a what-if, not of a job\n")
+    _, both, _ = run("showstart", "1@8@1:00:00", "--compare", "walltime=60")
+    first, found, second = both.partition("\ncompared with ")
+    assert found
+    assert "start " in first
+    assert "walltime=00:01:00" in second
+    assert "start " in second
+    assert "of a job, write -l" in run("showstart", "5", "--compare", "walltime=60")[2]
 
 
 def test_invalid_requests_show_no_cpus_and_walltime(run: Run, loop: PlanLoop) -> None:
