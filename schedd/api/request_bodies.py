@@ -204,16 +204,19 @@ class ReservationRequest(BaseModel):
         Field(description="Only so many cores of each node; 0: the nodes.", ge=0, le=10_000_000),
     ] = 0
     gpus: Annotated[int, Field(description="Only so many gpus of each node.", ge=0, le=10_000_000)] = 0
-    total: Annotated[bool, Field(description="`cores` and `gpus` are those of all these nodes together.")] = (
-        False
-    )
+    mem: Annotated[
+        int, Field(description="Only so many KiB of the memory of each node.", ge=0, le=1 << 40)
+    ] = 0
+    total: Annotated[
+        bool, Field(description="`cores`, `gpus` and `mem` are those of all these nodes together.")
+    ] = False
 
     @model_validator(mode="after")
     def _check_target(self) -> Self:
         if not (self.nodes or self.features or self.everywhere):
             raise ValueError("name nodes or features, or say everywhere")
-        if self.total and not (self.cores or self.gpus):
-            raise ValueError("total is for a reservation of cores or gpus: name a number of them")
+        if self.total and not (self.cores or self.gpus or self.mem):
+            raise ValueError("total is for a reservation of cores, gpus or memory: name an amount")
         return self
 
 

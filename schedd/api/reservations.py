@@ -100,6 +100,7 @@ def _reservation_event(cluster: PlanLoop, name: str, body: ReservationRequest) -
         shorter=body.shorter,
         cores=body.cores,
         gpus=body.gpus,
+        mem=body.mem,
         total=body.total,
     )
 

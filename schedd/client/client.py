@@ -36,7 +36,8 @@ class Reserved(TypedDict, total=False):
 
     Without a start it begins now, without an end it lasts until it is lifted. ``access`` lets some in: names
     by ``users``, ``groups``, ``accounts`` and ``queues``; so does a walltime that is ``shorter`` or equal.
-    With ``cores`` or ``gpus`` it keeps this number of each node, or with ``total`` of all nodes together.
+    With ``cores``, ``gpus`` or ``mem`` (KiB) it keeps this amount of each node, or with ``total`` of all
+    together.
     """
 
     nodes: Sequence[str]
@@ -49,6 +50,7 @@ class Reserved(TypedDict, total=False):
     shorter: int
     cores: int
     gpus: int
+    mem: int
     total: bool
 
 

@@ -70,9 +70,13 @@ class SiteReservationSettings(WindowSettings):
     cores: int = Field(default=0, ge=0, le=10_000_000)
     """Reserve only this many cores of each node. Other jobs may use the rest of the node."""
     gpus: int = Field(default=0, ge=0, le=10_000_000)
-    """Reserve only this many gpus of each node. With neither `cores` nor `gpus`, the nodes are reserved."""
+    """Reserve only this many gpus of each node."""
+    mem: int = Field(default=0, ge=0, le=1 << 40)
+    """Reserve only this many KiB of the memory of each node. Without `cores`, `gpus` and `mem`, the nodes are
+    reserved.
+    """
     total: bool = False
-    """`cores` and `gpus` are those of all these nodes together, kept on the first ones that are up."""
+    """`cores`, `gpus` and `mem` are those of all these nodes together, kept on the first ones that are up."""
     reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     """Reason, shown to users of waiting jobs."""
 
@@ -80,8 +84,8 @@ class SiteReservationSettings(WindowSettings):
     def _be_about_nodes(self) -> Self:
         if bool(self.nodes) + bool(self.features) + self.everywhere != 1:
             raise ValueError("one of nodes, features and everywhere must be set, and only one")
-        if self.total and not (self.cores or self.gpus):
-            raise ValueError("total is for a reservation of cores or gpus: set one of them")
+        if self.total and not (self.cores or self.gpus or self.mem):
+            raise ValueError("total is for a reservation of cores, gpus or memory: set one of them")
         return self
 
 

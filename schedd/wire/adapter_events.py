@@ -154,6 +154,7 @@ class ServerChanged:
     type: Literal["server_changed"] = "server_changed"
 
 
+_SIZES: Final = ((1 << 20, "GiB"), (1 << 10, "MiB"), (1, "KiB"))
 SERVER_RESERVATION: Final = "the server's own reservation"
 """Reason of the reservations that a snapshot lists: one that is missing there is over."""
 
@@ -166,8 +167,9 @@ class Reserve:
     are added later are included. Jobs of these ``users``, ``groups``, ``accounts`` and ``queues`` may use
     them, and jobs with a walltime of at most ``shorter`` seconds.
 
-    With ``cores`` or ``gpus``, only so many of each node are reserved, or with ``total``, so many of all
-    nodes together: other jobs may use the rest. With ``shares`` only these parts of the nodes are reserved.
+    With ``cores``, ``gpus`` or ``mem`` (KiB), only so much of each node is reserved, or with ``total``, so
+    much of all nodes together: other jobs may use the rest. With ``shares`` only these parts of the nodes
+    are reserved.
     """
 
     id: str
@@ -186,17 +188,22 @@ class Reserve:
     shorter: int = 0
     cores: int = 0
     gpus: int = 0
+    mem: int = 0
     total: bool = False
     shares: tuple[ShareFacts, ...] = ()
     type: Literal["reserve"] = "reserve"
 
     @property
     def amounts(self) -> str:
-        """Reserved cores and gpus in words: ``2 cores of each node``; empty for whole nodes."""
+        """Reserved amounts in words: ``2 cores and 4 GiB of memory of each node``; empty for whole nodes."""
         cores = self.cores or sum(one.cpus for one in self.shares)
         gpus = self.gpus or sum(one.gpus for one in self.shares)
         counted = ((cores, "core"), (gpus, "gpu"))
-        words = " and ".join(f"{n} {unit}{'s' if n > 1 else ''}" for n, unit in counted if n)
+        parts = [f"{n} {unit}{'s' if n > 1 else ''}" for n, unit in counted if n]
+        if mem := self.mem or sum(one.mem for one in self.shares):
+            size, unit = next(one for one in _SIZES if not mem % one[0])
+            parts.append(f"{mem // size} {unit} of memory")
+        words = " and ".join(parts)
         return f"{words} {'in total' if self.total or self.shares else 'of each node'}" if words else ""
 
 

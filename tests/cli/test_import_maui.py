@@ -623,6 +623,7 @@ def test_a_reservation_is_translated_without_its_trigger() -> None:
     ("attributes", "parts"),
     [
         ("TASKCOUNT=4 RESOURCES=PROCS:2", {"cores": 8, "total": True}),
+        ("TPN=2 RESOURCES=PROCS:2;MEM:512", {"cores": 4, "mem": 1 << 20}),
         ("RESOURCES=PROCS:2;GPUS:1", {"cores": 2, "gpus": 1, "total": True}),
         ("TPN=3 RESOURCES=PROCS:2", {"cores": 6}),
         ("RESOURCES=PROCS:-1", {}),
@@ -631,11 +632,13 @@ def test_a_reservation_is_translated_without_its_trigger() -> None:
 def test_tasks_of_a_reservation_become_cores_and_gpus(attributes: str, parts: dict[str, object]) -> None:
     done = import_maui(f"SRCFG[x] HOSTLIST=ALL USERLIST=ann {attributes}\n")
     table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
-    assert {name: table[name] for name in ("cores", "gpus", "total") if name in table} == parts
+    assert {name: table[name] for name in ("cores", "gpus", "mem", "total") if name in table} == parts
     (made,) = site_policy(ClusterSettings(**settings_in(done.toml("main"))).site.plain).reservations
-    assert (made.settings.cores, made.settings.gpus, made.settings.total) == (
+    one = made.settings
+    assert (one.cores, one.gpus, one.mem, one.total) == (
         parts.get("cores", 0),
         parts.get("gpus", 0),
+        parts.get("mem", 0),
         "total" in parts,
     )
     assert ("first of these nodes" in finding_text(done, "SRCFG[x]")) == ("total" in parts)
@@ -707,7 +710,7 @@ def test_a_reservation_without_access_is_reported() -> None:
         ("HOSTLIST=n1 USERLIST=ann TIMELIMIT=1:00:00 TIMELOGIC=AND", "one match is enough"),
         ("HOSTLIST=n1 TASKCOUNT=2 RESOURCES=PROCS:1 TPN=1", "counted for each node, or in total"),
         ("HOSTLIST=n1 TPN=4", "tasks of whole nodes are not counted"),
-        ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:2;MEM:512", "RESOURCES=MEM:512: only cores and gpus"),
+        ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:2;DISK:512", "DISK:512: only cores, gpus and memory"),
         ("HOSTLIST=n1 TASKCOUNT=4 RESOURCES=PROCS:0", "without a number of PROCS"),
         ("HOSTLIST=n1 TASKCOUNT=many RESOURCES=PROCS:1", "TASKCOUNT=many is not understood"),
         ("HOSTLIST=n1 TASKCOUNT=1 RESOURCES=PROCS:1 MAXTASKS=4", "numbers of tasks that change"),

@@ -17,7 +17,8 @@ _NO_MATTER = frozenset({"DEPTH", "PRIORITY", "COMMENT", "CHARGEACCOUNT", "ACCESS
 _SHORT = ("TIMELIMIT", "MAXTIME")
 """How long a job may be in the reservation that no list lets in."""
 _TASKS = ("TASKCOUNT", "RESOURCES", "TPN")
-_UNITS = {"PROCS": "cores", "GPUS": "gpus", "GPU": "gpus"}
+_UNITS = {"PROCS": ("cores", 1), "GPUS": ("gpus", 1), "GPU": ("gpus", 1), "MEM": ("mem", 1024)}
+"""Settings of task resources, with their factors: MEM is in MB."""
 """Resources of a task that can be reserved."""
 _TAKEN = frozenset({*_SHORT, *_TASKS, "TIMELOGIC", "TRIGGER"})
 _MISSING = {  # unsupported: the corresponding attributes
@@ -131,7 +132,7 @@ def _reservation(said: dict[str, str], today: date) -> dict[str, object]:
 
 
 def _parts(said: dict[str, str]) -> dict[str, object]:
-    """The cores and gpus of its tasks; empty for whole nodes. Raises ValueError if there is no equivalent.
+    """The cores, gpus and memory of its tasks; empty for whole nodes. Raises ValueError.
 
     A task has the resources of RESOURCES, by default all processors of a node (PROCS:-1).
     """
@@ -140,17 +141,18 @@ def _parts(said: dict[str, str]) -> dict[str, object]:
     task: dict[str, int] = {}
     for part in re.split(r"[;,+]", said.get("RESOURCES", "") or "PROCS:-1"):
         name, _, amount = part.partition(":" if ":" in part else "=")
-        unit = _UNITS.get(name.strip().upper())
-        if unit is None:
-            raise ValueError(f"RESOURCES={part}: only cores and gpus of nodes are reserved (PROCS, GPUS)")
-        task[unit] = task.get(unit, 0) + _number("RESOURCES", amount)
+        if name.strip().upper() not in _UNITS:
+            raise ValueError(f"RESOURCES={part}: only cores, gpus and memory are reserved (PROCS, GPUS, MEM)")
+        unit, factor = _UNITS[name.strip().upper()]
+        number = _number("RESOURCES", amount)
+        task[unit] = -1 if number == -1 else task.get(unit, 0) + number * factor
     count, per_node = _number("TASKCOUNT", said.get("TASKCOUNT")), _number("TPN", said.get("TPN"))
     if -1 in task.values():
         if len(task) > 1 or count or per_node:
             raise ValueError("tasks of whole nodes are not counted: name a number of PROCS in RESOURCES")
         return {}
     if any(amount < 1 for amount in task.values()):
-        raise ValueError("RESOURCES without a number of PROCS or GPUS")
+        raise ValueError("RESOURCES without a number of PROCS, GPUS or MEM")
     if count and per_node:
         raise ValueError("TASKCOUNT with TPN: cores are counted for each node, or in total")
     times = count or per_node or 1

@@ -5,8 +5,8 @@ reservation of whole nodes takes all units and no other resource of the node.
 
 A reservation of cores takes its cores of the *gate of cpus*, of which a node has as many units as cpus, and a
 job that is not admitted needs as many as it needs cpus. So these jobs together never hold a reserved core.
-Jobs that have a node to themselves are kept out by a gate of whole nodes. The same holds for gpus, and for
-memory where a server reserves it.
+Jobs that have a node to themselves are kept out by a gate of whole nodes. The same holds for gpus and
+memory.
 
 Where reservations of several lists overlap, jobs that none of them admits must leave the cores of all free:
 the union of the lists has a gate, too. A reservation takes its cores of each gate whose list includes its own
@@ -58,7 +58,7 @@ class ReservedPart(NamedTuple):
 
 def is_partial(event: Reserve) -> bool:
     """Whether a reservation is of parts of nodes, not of whole nodes."""
-    return bool(event.cores or event.gpus or event.shares)
+    return bool(event.cores or event.gpus or event.mem or event.shares)
 
 
 def reserved_parts(state: EngineState, event: Reserve, nodes: Iterable[str]) -> Mapping[str, ReservedPart]:
@@ -70,15 +70,15 @@ def reserved_parts(state: EngineState, event: Reserve, nodes: Iterable[str]) -> 
         return {
             one.node: ReservedPart(one.cpus, one.gpus, one.mem) for one in event.shares if one.node in known
         }
-    cores, gpus = event.cores, event.gpus
+    cores, gpus, mem = event.cores, event.gpus, event.mem
     found = {}
     for name in nodes:
         node = state.plan.nodes[name]
         if event.total and node.state is not NodeState.UP:
             continue
-        part = ReservedPart(min(cores, node.cpus), min(gpus, node.gpus))
+        part = ReservedPart(min(cores, node.cpus), min(gpus, node.gpus), min(mem, node.mem or mem))
         if event.total:
-            cores, gpus = cores - part.cpus, gpus - part.gpus
+            cores, gpus, mem = cores - part.cpus, gpus - part.gpus, mem - part.mem
         if any(part):
             found[name] = part
     return found
@@ -163,7 +163,7 @@ def _counted_kinds(event: Reserve) -> list[str]:
     amounts = (
         event.cores or any(one.cpus for one in event.shares),
         event.gpus or any(one.gpus for one in event.shares),
-        any(one.mem for one in event.shares),
+        event.mem or any(one.mem for one in event.shares),
     )
     return [kind for kind, amount in zip(COUNTED_GATES, amounts, strict=True) if amount]
 

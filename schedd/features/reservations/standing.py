@@ -101,6 +101,7 @@ def _windows(state: EngineState) -> list[Reserve]:
             shorter=one.settings.shorter,
             cores=one.settings.cores,
             gpus=one.settings.gpus,
+            mem=one.settings.mem,
             total=one.settings.total,
             reason=one.settings.reason,
         )

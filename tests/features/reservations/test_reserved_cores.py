@@ -15,6 +15,8 @@ from tests.engine.cluster import Cluster, T
 from tests.features.reservations.test_reservations import make_reservation
 
 WHOLE_NODE = {"naccesspolicy": "singlejob"}
+GIB = 1 << 20
+"""In KiB."""
 
 
 def planned(cluster: Cluster, *jobs: str) -> list[tuple[int | None, list[str]]]:
@@ -107,6 +109,22 @@ def test_gpus_are_reserved_apart_from_cores() -> None:
     cluster.submit("3", "1:ppn=1", 50)
     cluster.submit("4", "1:ppn=1:gpus=3", 50, owner="eve")
     assert [cluster.start(job) for job in "1234"] == [0, 100, 0, 0]
+
+
+def test_memory_is_reserved_of_each_node_or_in_total() -> None:
+    cluster = Cluster(nodes=2)
+    for name in ("n1", "n2"):
+        cluster.node(name, mem=8 * GIB)
+    make_reservation(cluster, "each", 0, 1000, everywhere=True, mem=6 * GIB, users=("eve",))
+    cluster.submit("1", "1:ppn=1", resources={"mem": "3gb"})
+    cluster.submit("2", "1:ppn=1", 50, resources={"mem": "2gb"})
+    cluster.submit("3", "1:ppn=1", 50, resources={"mem": "6gb"}, owner="eve")
+    cluster.submit("4", "1:ppn=1", 50)
+    assert [cluster.start(job) for job in "1234"] == [1000, 0, 0, 0]
+    make_reservation(cluster, "each", 0, 1000, everywhere=True, mem=10 * GIB, total=True, users=("eve",))
+    cluster.submit("5", "1:ppn=1", 500, resources={"mem": "6gb"})
+    assert planned(cluster, "1", "5") == [(0, ["n2"]), (100, ["n2"])]
+    assert reservation_records(cluster.engine.state)["each"].event.amounts == "10 GiB of memory in total"
 
 
 def test_cores_without_an_access_list_are_kept_from_all_jobs() -> None:
