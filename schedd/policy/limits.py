@@ -47,8 +47,9 @@ class Limit:
 
     ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (total requested
     seconds), ``cpu_seconds`` (walltime times cpus), ``watts``, or a generic resource. ``queue`` restricts the
-    limit to a queue; empty: the whole cluster. ``scope`` restricts it to the jobs with a label (see
-    ``label_scope``). ``name`` is the user, group and so on; empty: each one, except
+    limit to a queue, or with ``*`` at its end to those that begin so; empty: the whole cluster.
+    ``scope`` restricts it to the jobs with a label (see ``label_scope``). ``name`` is the
+    user, group and so on; empty: each one, except
     those with a limit of their own. ``during`` are its windows, as ``Recurrence.text``; empty: always.
     ``unit`` is ``size`` for KiB of a resource, ``float`` for parts of its unit (``FLOAT_PARTS``).
     A limit of use over time counts cpu-, gpu- or node-seconds, or seconds of walltime, within ``period``
@@ -71,6 +72,10 @@ class Limit:
     def shared(self) -> bool:
         """Whether the limit counts a cluster-wide resource, such as a floating licence."""
         return self.what not in _COUNTED
+
+    def covers_queue(self, queue: str) -> bool:
+        """Whether the limit applies to the jobs of a queue."""
+        return self.queue in ("", queue) or (self.queue[-1:] == "*" and queue.startswith(self.queue[:-1]))
 
     @property
     def pool(self) -> str:
@@ -256,7 +261,7 @@ def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit
     for source in sources:
         own: dict[tuple[object, ...], Limit] = {}
         for limit in source:
-            if limit.queue not in ("", job.queue):
+            if not limit.covers_queue(job.queue):
                 continue
             if limit.scope and limit.scope not in job.scopes:
                 continue
@@ -284,7 +289,9 @@ def label_scope(kind: str, name: str) -> str:
 
 def _place(limit: Limit) -> str:
     """The queue and scope of a limit as text, to follow its owner."""
-    return (f" in {limit.scope}" if limit.scope else "") + (f" in queue {limit.queue}" if limit.queue else "")
+    return (f" in {limit.scope}" if limit.scope else "") + (
+        f" in queue{'s' if limit.queue.endswith('*') else ''} {limit.queue}" if limit.queue else ""
+    )
 
 
 def _less(limit: Limit, known: Limit) -> bool:

@@ -111,7 +111,7 @@ def peak_usage(
 
 def _concerns(limit: Limit, limits: Sequence[Limit], job: TraceJob) -> str | None:
     """Return the subject of the limit for this job, or None if the limit does not apply."""
-    if limit.queue not in ("", job.queue):
+    if not limit.covers_queue(job.queue):
         return None
     if limit.scope and limit.scope not in job.scopes:
         return None

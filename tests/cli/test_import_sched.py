@@ -1,12 +1,16 @@
 """``schedd import`` of the configuration of pbs_sched: TORQUE's and OpenPBS's."""
 # ruff: noqa: DTZ001  (dedicated time is on the wall clock)
 
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from schedd.cli.importing.result import Verdict, duration
+from schedd.policy.recurrence import Recurrence, occurrences
+from schedd.policy.site import site_policy
+from schedd.service.settings.file import ClusterSettings
 from tests.cli.import_helpers import (
     EXAMPLES,
     finding_text,
@@ -227,11 +231,48 @@ def test_future_dedicated_time_is_a_reservation_with_named_queues() -> None:
     assert finding_text(wrong, "dedicated time") == "blocker: it ends before it begins"
 
 
-def test_prime_time_is_a_blocker_if_options_depend_on_it() -> None:
+def test_queues_of_prime_and_other_time_are_closed_in_the_other_time() -> None:
+    """On each hour of two weeks with a holiday, against the rule of pbs_sched."""
+    holidays = "YEAR 2026\nweekday 0600 1730\nsaturday 0800 1200\nsunday none all\n 342 Dec 8 Feast\n"
+    text = "primetime_prefix: p_\nnonprimetime_prefix: np_\nbackfill_prime: true\n"
+    done = import_sched(text + "prime_exempt_anytime_queues: true\n", holidays=holidays)
+    assert not done.with_verdict(Verdict.BLOCKER)
+    table = settings_in(done.toml("main"))
+    limits = site_policy(ClusterSettings(**table).site.plain).limits
+    for hour in range(14 * 24):
+        moment = datetime(2026, 11, 30, 0, 30, tzinfo=ZoneInfo("Europe/Prague")) + timedelta(hours=hour)
+        minutes = moment.hour * 60 + moment.minute
+        start, end = [(360, 1050), (480, 720), (0, 0)][max(moment.weekday() - 4, 0)]
+        prime = start <= minutes < end and moment.date() != date(2026, 12, 8)
+        second = int(moment.timestamp())
+        closed = {
+            limit.queue for limit in limits if occurrences(Recurrence.parse(limit.during), second, second + 1)
+        }
+        assert closed == {"np_*" if prime else "p_*"}, moment
+
+
+def test_without_exempt_queues_no_job_runs_across_a_change_of_prime_time() -> None:
     done = import_directory(OPENPBS)
-    assert {"backfill_prime", "primetime_prefix", "nonprimetime_prefix"} <= {
+    assert not {"backfill_prime", "primetime_prefix", "nonprimetime_prefix"} & {
         finding.setting for finding in done.with_verdict(Verdict.BLOCKER)
     }
+    edges = [one for one in done.site["limits"] if "queue" not in one]
+    assert {(one["last"].time(), one["rule"]) for one in edges} == {
+        (time(6), "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"),
+        (time(17, 30), "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR"),
+    }
+    assert {one["last"] - one["first"] for one in edges} == {timedelta(seconds=1)}
+
+
+def test_prime_time_is_reported_where_it_differs() -> None:
+    prefix = "nonprimetime_prefix: np_\n"
+    loose = import_sched(prefix, holidays=PRIME)
+    assert "walltimes over 60.5 h wait without a start" in finding_text(loose, "nonprimetime_prefix")
+    spill = import_sched("backfill_prime: true\nprime_spill: 1:00:00\n", holidays=PRIME)
+    assert finding_text(spill, "prime_spill").startswith("different: jobs may not run into")
+    bad = import_sched(prefix, holidays=PRIME + "saturday 1900 0700\n")
+    assert "holidays line 4 is not understood" in finding_text(bad, "nonprimetime_prefix")
+    assert "limits" not in bad.site
     assert finding_text(import_sched("by_queue: true\n", holidays=PRIME), "day[weekday]").startswith(
         "no matter: nothing in"
     )

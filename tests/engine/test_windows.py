@@ -65,6 +65,18 @@ def test_by_day_less_and_by_night_more() -> None:
     assert [cluster.start(job) for job in "1234"] == [0, 12 * HOUR, 12 * HOUR, DAY]
 
 
+def test_queues_with_a_prefix_are_closed_and_no_job_runs_across_a_change() -> None:
+    """The limits that an import makes of prime time."""
+    closed = quota(0, 0, 2 * HOUR, what="jobs", who="all", queue="np_*")["limits"]
+    edge = quota(0, 2 * HOUR - 1, 2 * HOUR, what="jobs", who="all")["limits"]
+    cluster = Cluster(nodes=2, site={"limits": closed + edge})
+    cluster.submit("1", walltime=HOUR, queue="np_long")
+    cluster.submit("2", walltime=HOUR, queue="np")
+    cluster.submit("3", walltime=3 * HOUR, queue="batch")
+    assert [cluster.start(job) for job in "123"] == [2 * HOUR, 0, 2 * HOUR]
+    assert cluster.view("1").limited_by[0].startswith("at most 0 jobs in queues np_* at once from ")
+
+
 def test_the_horizon_moves_on_with_time() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, HOUR))
     for day in range(0, 200, 20):

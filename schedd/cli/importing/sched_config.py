@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from schedd.cli.importing.preempt_order import methods_of_order
+from schedd.cli.importing.prime_time import has_prime_time
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.cli.importing.sched_fair_share import FAIR_SHARE_PARTS, translate_fair_share
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_options
 from schedd.cli.importing.sched_order import SORTS, translate_by_queue, translate_sort_keys
 from schedd.cli.importing.sched_times import (
-    has_prime_time,
     translate_dedicated_prefix,
     translate_dedicated_times,
     translate_holidays,

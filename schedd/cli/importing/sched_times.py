@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from datetime import datetime
 
+from schedd.cli.importing.prime_time import PrimeTime, has_prime_time, read_prime_time
 from schedd.cli.importing.result import Verdict
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_rows
 
 __all__ = [
-    "has_prime_time",
     "translate_dedicated_prefix",
     "translate_dedicated_times",
     "translate_holidays",
@@ -15,48 +15,81 @@ __all__ = [
     "translate_prime_prefix",
 ]
 
-_DAYS = frozenset(("weekday", "saturday", "sunday", "monday", "tuesday", "wednesday", "thursday", "friday"))
-_IN_WINDOWS = (
-    "a limit with amount = 0 for that queue in windows of time keeps its jobs from running then "
-    "(docs/administrators/policy.md, quotas over time)"
-)
-
-
-def has_prime_time(text: str) -> bool:
-    """Whether the file holidays has prime time on any day: ``weekday 0600 1730``. Without a YEAR, or with 0,
-    all of the time is prime time.
-    """
-    rows = [[word.lower() for word in message] for _, message in parse_rows(text)]
-    old = any(
-        len(row) >= 3 and row[0].isdecimal() and len(row[0]) == 4 and row[1].isdecimal() for row in rows
-    )
-    year = any(row[0] == "year" and len(row) > 1 and row[1].strip("0") for row in rows)
-    days = [row for row in rows if row[0] in _DAYS and len(row) >= 3]
-    return old or (year and any({row[1], row[2]} != {"all", "none"} or row[1] == "none" for row in days))
-
 
 def translate_prime_prefix(option: SchedOption, source: SchedConfig) -> None:
-    """primetime_prefix and nonprimetime_prefix."""
-    queues = f"queues that begin with {option.value}, if there are any,"
-    if has_prime_time(source.beside.get("holidays", "")):
-        message = f"prime time is not supported: {queues} would run at any time; {_IN_WINDOWS}"
-        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
-    elif option.name == "primetime_prefix":
-        message = "holidays names no times, so that it is always prime time"
-        source.done.note(Verdict.NO_MATTER, option.line, option.name, message)
-    else:
-        message = f"holidays names no times, so that {queues} never run there: stop them on the server"
-        source.done.note(Verdict.DIFFERS, option.line, option.name, message)
+    """primetime_prefix and nonprimetime_prefix: their queues are closed in the other time."""
+    prime = option.name == "primetime_prefix"
+    queues = f"queues that begin with {option.value}"
+    if not has_prime_time(source.beside.get("holidays", "")):
+        if prime:
+            message = "holidays names no times, so that it is always prime time"
+            source.done.note(Verdict.NO_MATTER, option.line, option.name, message)
+        else:
+            message = f"holidays names no times, so that {queues}, if any, never run there: stop them"
+            source.done.note(Verdict.DIFFERS, option.line, option.name, message)
+        return
+    found = _prime_time(option, source)
+    if found is None:
+        return
+    for window in found.windows(not prime, source.now.date()):
+        source.done.limit(amount=0, queue=f"{option.value}*", **window)
+    source.done.site["zone"] = source.zone
+    longest = found.longest[prime]
+    times = "prime time" if prime else "non-prime time"
+    message = f"limits of 0 jobs in {queues}, outside {times}"
+    if source.on("backfill_prime"):
+        source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
+        return
+    message += "; jobs must end in it, too, which pbs_sched requires only with backfill_prime"
+    if longest >= 0:
+        message += f": walltimes over {longest / 60:g} h wait without a start"
+    source.done.note(Verdict.DIFFERS, option.line, option.name, message)
 
 
 def translate_prime_option(option: SchedOption, source: SchedConfig) -> None:
     """backfill_prime, prime_spill, prime_exempt_anytime_queues."""
-    if source.on("backfill_prime") and has_prime_time(source.beside.get("holidays", "")):
-        message = "prime time is not supported: jobs run across its edges"
-        source.done.note(Verdict.BLOCKER, option.line, option.name, message)
-    else:
+    if not source.on("backfill_prime") or not has_prime_time(source.beside.get("holidays", "")):
         message = "backfill_prime is off, or there is no prime time in holidays"
         source.done.note(Verdict.NO_MATTER, option.line, option.name, message)
+        return
+    found = _prime_time(option, source)
+    if found is None:
+        return
+    if option.name == "prime_spill":
+        spill = option.value.strip("0:")
+        message = (
+            f"jobs may not run into the next time by {option.value}: they end before it"
+            if spill
+            else "jobs never run into the next time"
+        )
+        verdict = Verdict.DIFFERS if spill else Verdict.NO_MATTER
+        source.done.note(verdict, option.line, option.name, message)
+        return
+    if option.name == "prime_exempt_anytime_queues":
+        message = (
+            "only the queues with a prefix are bound to a time"
+            if option.on
+            else "see backfill_prime: jobs of all queues end before the next change"
+        )
+        source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
+        return
+    if source.on("prime_exempt_anytime_queues"):
+        message = "jobs of the queues with a prefix end within their time; others are exempt"
+    else:
+        for window in found.edges(source.now.date()):
+            source.done.limit(amount=0, **window)
+        source.done.site["zone"] = source.zone
+        message = "limits of 0 jobs in the second before each change: no job runs across it"
+    source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
+
+
+def _prime_time(option: SchedOption, source: SchedConfig) -> PrimeTime | None:
+    """The prime time of the file holidays; None, with a finding, if it cannot be read."""
+    try:
+        return read_prime_time(source.beside.get("holidays", ""))
+    except ValueError as error:
+        source.done.note(Verdict.BLOCKER, option.line, option.name, f"jobs would run at any time: {error}")
+        return None
 
 
 def translate_holidays(source: SchedConfig, matters: bool) -> None:
@@ -65,7 +98,7 @@ def translate_holidays(source: SchedConfig, matters: bool) -> None:
     prime = has_prime_time(text)
     for number, message in parse_rows(text):
         if prime and matters:
-            said = "prime time is not supported: see what sched_config says of it"
+            said = "see what sched_config says of prime time; holidays count until the end of their year"
             source.done.note(Verdict.DIFFERS, number, f"day[{message[0]}]", said, "holidays")
         else:
             said = "nothing in sched_config depends on it" if prime else "there is no prime time in it"

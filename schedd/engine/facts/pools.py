@@ -139,6 +139,8 @@ class LimitBook:
     """Pools that may be too small for the planned jobs after a change."""
     _known: dict[tuple[object, ...], dict[str, Limit]] = field(default_factory=dict)
     _limited: frozenset[str] = frozenset()
+    _prefixes: tuple[str, ...] = ()
+    """Beginnings of queues with limits."""
     """Queues that have limits; empty: all."""
     _scopes: frozenset[str] = frozenset()
     """Scopes that have limits."""
@@ -176,6 +178,7 @@ class LimitBook:
         self._known.clear()
         self.shared = frozenset(limit.what for limit in self._all if limit.shared)
         self._limited = frozenset(limit.queue for limit in self._all if not limit.scope)
+        self._prefixes = tuple(queue[:-1] for queue in self._limited if queue.endswith("*"))
         self._scopes = frozenset(limit.scope for limit in self._all if limit.scope)
 
     @property
@@ -200,7 +203,7 @@ class LimitBook:
         """
         scopes = scopes & self._scopes
         any_limit = self.caps or "" in self._limited or facts.queue in self._limited
-        any_limit = any_limit or bool(scopes)
+        any_limit = any_limit or bool(scopes) or facts.queue.startswith(self._prefixes)
         if not any_limit and facts.slot_limit is None:
             return {}
         claim = make_claim(facts, understood, self.shared, self.types, scopes)
