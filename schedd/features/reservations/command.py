@@ -10,8 +10,6 @@ from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError
 from schedd.client.answers import ReservationView
 from schedd.client.client import Reserved
-from schedd.dialect.errors import RequestError
-from schedd.dialect.units import parse_size
 
 __all__ = ["make_parser", "run"]
 
@@ -55,7 +53,7 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
     )
     for unit in ("cores", "gpus"):
         add(f"--{unit}", metavar="N", type=int, default=0, help=f"reserve only N {unit} of each node")
-    add("--mem", metavar="SIZE", default="", help="reserve only this much memory of each node, such as 16gb")
+    add("--mem", metavar="KIB", type=int, default=0, help="reserve only KIB of memory of each node")
     add("--total", action="store_true", help="these amounts are those of all these nodes together")
     add("--preview", action="store_true", help="only show the effects; change nothing")
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)
@@ -122,17 +120,9 @@ def _read_reservation(args: argparse.Namespace, now: int) -> Reserved:
         "shorter": 60 * args.shorter,
         "cores": args.cores,
         "gpus": args.gpus,
-        "mem": _read_size(args.mem) if args.mem else 0,
+        "mem": args.mem,
         "total": args.total,
     }
-
-
-def _read_size(text: str) -> int:
-    """Return the KiB of a size. Raises ClientError."""
-    try:
-        return parse_size(text)
-    except RequestError as error:
-        raise ClientError(f"--mem {text}: {error}") from error
 
 
 def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
