@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["count_python_lines", "run"]
-
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _PAGES: Final = (".html", ".css", ".js")
 _OTHER: Final = (".sql", ".c")

@@ -16,8 +16,6 @@ from typing import Final
 
 from schedd.feature_list import FEATURES
 
-__all__ = ["features_removed_with", "import_failures", "remove_features", "run"]
-
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _COPIED: Final = ("schedd", "server_adapter", "research", "tests", "docs", "pyproject.toml")
 _TESTED: Final = ("tests/engine", "tests/policy", "tests/plan", "tests/api")

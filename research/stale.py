@@ -14,8 +14,6 @@ from research.experiments.results import Results
 from research.versions import version_of
 from schedd.cli.arguments import OneLineErrorParser
 
-__all__ = ["run", "stale_pages"]
-
 _STATED: Final = re.compile(r"^Version of the sources: ([0-9a-f]{12})\.", re.MULTILINE)
 _NO_RESULTS: Final = ("README.md", "search.md")
 """The overview, and the record of how the search was tuned."""

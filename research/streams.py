@@ -10,8 +10,6 @@ from typing import Any
 
 from schedd.cli.arguments import OneLineErrorParser
 
-__all__ = ["make_parser", "run"]
-
 _REPORT_EVERY = 250  # steps
 
 

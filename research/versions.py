@@ -9,8 +9,6 @@ from typing import Final
 
 import schedd
 
-__all__ = ["sources_of", "version_of"]
-
 _ROOT: Final = Path(schedd.__file__).parents[1]
 _PACKAGES: Final = ("schedd", "research")
 _BY_NAME: Final = ("schedd/features/*/component.py", "schedd/plan/kernels/*.py")

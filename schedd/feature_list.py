@@ -14,8 +14,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Final, NamedTuple
 
-__all__ = ["FEATURES", "Feature", "feature_commands", "feature_folders", "feature_modules"]
-
 
 class Feature(NamedTuple):
     """A feature: the name of its folder; and its commands, each with the module that has it and a summary."""

@@ -12,20 +12,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from typing import Final, Literal, NamedTuple, Protocol
 
-__all__ = [
-    "FORECAST_FRESH_S",
-    "RIGHTS",
-    "StartFacts",
-    "StartSentence",
-    "describe_start",
-    "format_day_time",
-    "format_near_time",
-    "format_utc",
-    "hypothetical_start_facts",
-    "is_forecast_fresh",
-    "job_start_facts",
-]
-
 FORECAST_FRESH_S: Final = 900
 """A forecast of this age is fresh for every start; see ``is_forecast_fresh``."""
 _FRESH_SHARE: Final = 4

@@ -15,16 +15,6 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-__all__ = [
-    "PeriodicWork",
-    "SupervisedTask",
-    "SupervisedThread",
-    "Supervisor",
-    "ThreadedWork",
-    "WorkRecord",
-    "run_in_thread",
-]
-
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 

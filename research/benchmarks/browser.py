@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["Frames", "Paints", "chromium", "paints"]
-
 _NAMES: Final = (
     *("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"),
     "microsoft-edge",

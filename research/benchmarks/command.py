@@ -52,8 +52,6 @@ from research.federations.bench_figures import table_of as federation_table
 from research.federations.bench_figures import to_json as federation_to_json
 from schedd.cli.arguments import OneLineErrorParser
 
-__all__ = ["HISTORY", "make_parser", "run"]
-
 HISTORY = Path("docs/developers/performance.json")
 
 

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BenchDaemon", "Client", "DaemonFailed", "Size", "bench_daemon"]
-
 _PATIENCE_S = 300.0
 """It may have to compile its kernels first."""
 _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")

@@ -33,8 +33,6 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["EngineCost", "EngineCosts", "bench_engine", "table_of", "to_json"]
-
 _START = 1_700_000_000
 _BATCH = 500
 _WARM_UP = 20

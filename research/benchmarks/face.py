@@ -23,8 +23,6 @@ from research.benchmarks.browser import Paints, paints
 from research.benchmarks.daemon import BenchDaemon, Client, DaemonFailed, bench_daemon
 from research.benchmarks.load import Load, told
 
-__all__ = ["CommandFigures", "FaceResult", "PageFigures", "bench_face", "table_of", "to_json"]
-
 _TIMES: Final = 9
 _PAGES: Final = (
     *("plan", "queue", "queue?q=user1", "queue?sort=walltime", "nodes"),

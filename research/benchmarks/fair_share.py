@@ -10,8 +10,6 @@ from schedd.features.fair_share.rules import charge_run, present_shares, rate_tr
 from schedd.policy.site import site_policy
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
-__all__ = ["measure_fair_share"]
-
 _BEGIN = 1_700_000_000
 _GROUPS = 40
 

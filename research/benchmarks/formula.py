@@ -10,8 +10,6 @@ from schedd.features.formula.rules import ranks
 from schedd.policy.site import site_policy
 from schedd.wire import JobFacts, JobQueued, NodeChanged, NodeFacts
 
-__all__ = ["FORMULA", "measure_formula"]
-
 FORMULA = (
     "10 * queue_priority + job_priority + eligible_time / 3600 + 5 * xfactor + 50 * fairshare_factor "
     "- 3 * fairshare_tree_usage + (100 if ncpus >= 64 else ncpus) + min(nodect, 8) + mem / 1048576 "

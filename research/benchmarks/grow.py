@@ -26,8 +26,6 @@ from schedd.model import Request
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import Plan
 
-__all__ = ["CheckFailed", "Grower", "run_bench"]
-
 _START = 1_700_000_000
 _STEPS = 10
 _SAMPLE = 5

@@ -16,19 +16,6 @@ from typing import Any, Final
 import numpy as np
 from rich.table import Table
 
-__all__ = [
-    "Comparison",
-    "Entry",
-    "compare",
-    "compare_table",
-    "figures_of",
-    "history_lines",
-    "load_history",
-    "measure_machine",
-    "save_history",
-    "write_page",
-]
-
 _ROUNDS: Final = 25
 _RATES: Final = "_per_s"
 _COUNTS: Final = "_calls"

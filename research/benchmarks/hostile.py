@@ -15,8 +15,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Final
 
-__all__ = ["HostileUser", "Refusals", "start", "wait_for"]
-
 _PAUSE_S: Final = 0.02
 """After a refusal."""
 _CHUNKS: Final = 60

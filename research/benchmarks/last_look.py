@@ -14,8 +14,6 @@ from research.benchmarks.plain import Holding, Plain
 from schedd.dialect import parse_torque
 from schedd.model import Node
 
-__all__ = ["check_plan"]
-
 _QUIET_S: Final = 2.0
 _PATIENCE_S: Final = 600.0
 _END: Final = (1 << 36) - 1

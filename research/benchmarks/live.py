@@ -24,8 +24,6 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["POLICIES", "EngineFigures", "engine_figures"]
-
 _START = 1_700_000_000
 _BATCH = 500
 _ENDS = 100

@@ -22,20 +22,6 @@ from research.benchmarks.storm import Storm, StormFigures, slope_of
 from research.benchmarks.wait import Wait
 from research.benchmarks.workload import Profile, cluster, jobs
 
-__all__ = [
-    "EventsResult",
-    "HttpResult",
-    "Load",
-    "ScrapeFigures",
-    "SearchFigures",
-    "bench_events",
-    "bench_http",
-    "site_of",
-    "table_of",
-    "to_json",
-    "told",
-]
-
 _PATHS = 1_000
 _SCRAPES = 50
 

@@ -28,8 +28,6 @@ from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import Selection, TraceJob, select
 from schedd.wire import NodeFacts
 
-__all__ = ["gpu_case", "main", "memory_case", "run_case"]
-
 _CORES: Final = 16
 _GPUS: Final = 4
 _MOST_PERCENT: Final = 98

@@ -19,19 +19,6 @@ from schedd.plan.columns import PLANNED
 from schedd.plan.evaluate import Criterion, ScoringColumns
 from schedd.plan.latest_starts import PATIENCE, latest_starts
 
-__all__ = [
-    "LIFTED",
-    "PARALLEL",
-    "SECONDS",
-    "OptimiseResult",
-    "ParallelFigures",
-    "SearchFigures",
-    "bench_optimise",
-    "parallel_table",
-    "table_of",
-    "to_json",
-]
-
 LIFTED = (2, 8, 32)
 SECONDS = (0.5, 2.0, 8.0)
 PARALLEL = (1, 2, 4)

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from schedd.model import Node, NodeState, Place, Request, matches
 
-__all__ = ["Holding", "Plain"]
-
 Ints = NDArray[np.int64]
 
 _FAR = 1 << 61

@@ -15,8 +15,6 @@ from research.benchmarks.workload import Profile
 from schedd.plan.columns import Ints
 from schedd.predict import LEVELS, JobFeatures, Learner, Prediction, StartSampler, start_quantiles
 
-__all__ = ["PredictResult", "bench_predict", "table_of", "to_json"]
-
 _ROUNDS = 5
 _HABITS = 40
 _AT_ONCE = 100

@@ -17,8 +17,6 @@ import uvloop
 
 from research.benchmarks.wait import Wait
 
-__all__ = ["ReadFigures", "Reads", "start", "wait_for"]
-
 _TICK_S: Final = 0.001
 
 

@@ -12,8 +12,6 @@ from research.benchmarks.daemon import bench_daemon
 from research.benchmarks.load import Load, site_of
 from research.benchmarks.storm import Storm
 
-__all__ = ["RestartResult", "bench_restart", "table_of", "to_json"]
-
 
 @dataclass(frozen=True, slots=True)
 class RestartResult:

@@ -9,8 +9,6 @@ from rich.table import Table
 
 from research.benchmarks.live import EngineFigures
 
-__all__ = ["BenchResult", "Step", "exponent", "step_table", "summary_table", "to_json"]
-
 
 @dataclass(frozen=True, slots=True)
 class Step:

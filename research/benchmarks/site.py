@@ -31,8 +31,6 @@ from schedd.wire import (
     Snapshot,
 )
 
-__all__ = ["MIX", "Site"]
-
 MIX = {"end": 0.94, "delete": 0.02, "alter": 0.02, "hold": 0.01, "release": 0.01}
 """Of what happens beside arrivals."""
 _KINDS = tuple(MIX)

@@ -22,8 +22,6 @@ from research.benchmarks.wait import Wait
 from schedd.wire import JobFacts, JobQueued
 from schedd.wire.snapshot_json import dump_snapshot
 
-__all__ = ["SizeResult", "bench_size", "table_of", "to_json"]
-
 _EVERY_S = 0.2
 _PATIENCE_S = 1_200.0
 _TRIES = 100

@@ -20,8 +20,6 @@ from research.benchmarks.wait import Wait
 from schedd.wire import Decision, Event, Run
 from schedd.wire.events import Delivery
 
-__all__ = ["Sample", "Storm", "StormFigures", "slope_of"]
-
 _BODY: Final = TypeAdapter(Delivery)
 _DECISIONS: Final[TypeAdapter[tuple[Decision, ...]]] = TypeAdapter(tuple[Decision, ...])
 _MOST: Final = 2_000

@@ -17,8 +17,6 @@ from research.benchmarks.hostile import HostileUser, Refusals
 from research.benchmarks.load import Load, told
 from research.benchmarks.storm import StormFigures
 
-__all__ = ["UsersResult", "bench_users", "table_of", "to_json"]
-
 _READERS: Final = 4
 _BOOKERS: Final = 16
 

@@ -12,8 +12,6 @@ import numpy as np
 
 from schedd.model import Node
 
-__all__ = ["PROFILES", "BenchJob", "Profile", "cluster", "jobs"]
-
 Profile = Literal["metacentrum", "uniform", "large"]
 PROFILES: Final = get_args(Profile)
 

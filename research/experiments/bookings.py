@@ -17,8 +17,6 @@ from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import Act, Book, BookingStep, Event, NodeChanged, NodeFacts
 
-__all__ = ["DAYS", "PROCS", "Asked", "Booked", "asked_of", "book_all"]
-
 PROCS: Final = 128
 DAYS: Final = 15
 _DAY: Final = 86_400

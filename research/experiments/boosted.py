@@ -13,8 +13,6 @@ import numpy.typing as npt
 
 from schedd.replay.workload import TraceJob
 
-__all__ = ["Boosted", "is_installed"]
-
 _QUANTILES: Final = (0.5, 0.9)
 _FIRST: Final = 200
 """So many jobs end before anything is fitted; until then walltimes are told."""

@@ -23,8 +23,6 @@ from schedd.replay.trace_reader import read_traces
 from schedd.replay.wait_bound import mean_wait_bound
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 
-__all__ = ["Cell", "Part", "Search", "Workload", "busiest", "code_version", "prepared_workload", "run_cell"]
-
 Part = Literal["whole", "first third", "rest", "busiest"]
 
 _BUSIEST: Final = 20_000

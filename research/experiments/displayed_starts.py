@@ -8,8 +8,6 @@ import numpy as np
 
 from schedd.engine import EngineState
 
-__all__ = ["AGES_S", "DisplayedStarts", "SlipFigures"]
-
 AGES_S: Final = (60, 120, 300, 600, 1200, 1800, 3600)
 """Ages of published starts up to which delays are counted, in seconds."""
 _FIRST_S: Final = 600

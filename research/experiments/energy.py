@@ -17,8 +17,6 @@ from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.node_power import PowerModel
 from schedd.replay.prepared import Prepared
 
-__all__ = ["BOOT", "OFF", "RULES", "STOP", "WATTS", "Rule", "Saved", "saved"]
-
 WATTS: Final = 150.0
 """Of an idle node; with all its cores busy it draws twice as much."""
 OFF: Final = 10.0

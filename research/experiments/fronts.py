@@ -32,8 +32,6 @@ from schedd.policy.site import parse_economy, site_policy
 from schedd.replay.prepared import Prepared
 from schedd.wire import JobQueued, NodeChanged
 
-__all__ = ["ALONE", "METHODS", "Volume", "volumes"]
-
 Floats = npt.NDArray[np.float64]
 
 METHODS: Final = ("tabu", "tabu with archive", "nsga-2", "both")

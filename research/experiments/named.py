@@ -11,8 +11,6 @@ from schedd.replay.comparison import GROUPS
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searches import SEARCH_POLICY
 
-__all__ = ["EXPERIMENTS", "WINDOWS", "Experiment", "Figure", "of_part", "quick"]
-
 Figure = Literal[
     "wait", "slowdown", "p999", "longest", "held", "late", "tardiness", "utilisation", "weighted", "fairness",
     "killed",

@@ -9,9 +9,6 @@ from typing import Any, Final
 from research.experiments.cells import Cell, code_version, run_cell
 from schedd.replay.workload import TraceError
 
-__all__ = ["NoDask", "run_cells"]
-
-
 _ANSWER_S: Final = 10
 """A scheduler that says nothing for so long is not there."""
 

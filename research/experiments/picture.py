@@ -15,8 +15,6 @@ from research.experiments.cells import Workload
 from research.experiments.named import Experiment, Figure
 from research.experiments.report import FIGURES, Line, Ratios, label_of, ratios_of
 
-__all__ = ["draw", "save"]
-
 _COLOURS: Final = (
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000", "#b8a800"
 )  # fmt: skip

@@ -21,8 +21,6 @@ from schedd.replay.driver import run
 from schedd.replay.prepared import Prepared
 from schedd.replay.workload import TraceJob
 
-__all__ = ["RULES", "PreemptionFigures", "compare_rules", "mark_urgent", "simulate_easy"]
-
 Rule = Literal["none", "latest start", "latest submission"]
 RULES: Final[tuple[Rule, ...]] = ("none", "latest start", "latest submission")
 _URGENT: Final = "urgent"

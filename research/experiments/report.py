@@ -10,8 +10,6 @@ from research.experiments.cells import Workload
 from research.experiments.named import Experiment, Figure
 from research.experiments.results import Found
 
-__all__ = ["FIGURES", "Line", "Ratios", "lines_of", "page", "ratios_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Told:

@@ -10,8 +10,6 @@ from research.experiments.cells import Cell, code_version
 from schedd.replay.driver import PLACEMENTS
 from schedd.replay.workload import TraceError
 
-__all__ = ["Found", "Results"]
-
 
 @dataclass(frozen=True, slots=True)
 class Found:

@@ -20,8 +20,6 @@ from schedd.predict import JobFeatures, Learner
 from schedd.replay.coverage import Bools, by_tenth, by_time, tenths
 from schedd.replay.workload import TraceJob
 
-__all__ = ["LOGS", "METHODS", "Fared", "Predictor", "fared", "methods"]
-
 LOGS: Final = (
     "KTH-SP2-1996-2.swf.gz",
     "CTC-SP2-1996-3.1-cln.swf.gz",

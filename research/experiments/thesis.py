@@ -28,18 +28,6 @@ from schedd.replay.site import ReplaySite
 from schedd.replay.workload import Trace, TraceJob, select
 from schedd.wire import JobQueued, NodeChanged, NodeFacts
 
-__all__ = [
-    "MODELS",
-    "Batch",
-    "Model",
-    "Ran",
-    "Resource",
-    "batch",
-    "front_of",
-    "machines",
-    "ran",
-]
-
 _TYPES: Final = ("cpu", "io")
 _LONGEST: Final = {"DAS-2": 20_000, "SHARCNET": 100_000}
 _SLOWEST: Final = 9_726

@@ -7,8 +7,6 @@ Exec is the end of a resource's last job, Used the time for which it was busy, b
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["PRINTED", "Printed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Printed:

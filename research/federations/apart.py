@@ -24,8 +24,6 @@ from schedd.client.http import HttpConnection
 from schedd.model import Node
 from schedd.service.warmup import warm_up
 
-__all__ = ["Apart"]
-
 _TIMEOUT_S: Final = 60.0
 
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from research.federations.field import ClusterSpec, FieldJob, Ran
 
-__all__ = ["Delays", "Spreads", "delays", "spreads"]
-
 _BOUND: Final = 600
 """Slowdowns are bounded at ten minutes."""
 

@@ -14,8 +14,6 @@ from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.wire import JobFacts
 
-__all__ = ["OFFER_PERCENTAGES", "Sharing", "simulate_bags"]
-
 Sharing = Literal["none", "offers", "power", "load", "free slots"]
 """The federation's balances; with ``free slots`` all that a plan has room for is known, and the earliest of
 all clusters' places are taken (the thesis' FreeTimeSlots).

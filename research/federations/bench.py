@@ -36,8 +36,6 @@ from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.garbage_collector import GarbageCollectorTuning
 
-__all__ = ["bench_federation"]
-
 
 class _TimedLog(FederationLog):
     """Notes when the choice for a job, and its release, were kept."""

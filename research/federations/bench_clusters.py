@@ -54,19 +54,6 @@ from schedd.wire import (
     TransferStepDone,
 )
 
-__all__ = [
-    "OWNER",
-    "PATIENCE_S",
-    "TOKEN",
-    "answering",
-    "fill",
-    "inside_of",
-    "planners",
-    "settings_of",
-    "submission",
-    "write_past",
-]
-
 TOKEN: Final = "the-federation-of-the-benchmark"
 _USER: Final = "ann"
 OWNER: Final = f"{_USER}@org"

@@ -6,8 +6,6 @@ from dataclasses import asdict, dataclass
 
 from rich.table import Table
 
-__all__ = ["FederationFigures", "table_of", "to_json"]
-
 
 @dataclass(frozen=True, slots=True)
 class FederationFigures:

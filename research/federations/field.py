@@ -30,8 +30,6 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["ClusterSpec", "Field", "FieldJob", "Place", "Ran", "Routing", "simulate"]
-
 Routing = Literal["plan", "least-loaded", "load", "load as printed", "random", "home"]
 """``load as printed`` compares loads whatever the size of the cluster, as the paper does."""
 _MOST_ROUNDS: Final = 1_000

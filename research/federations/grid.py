@@ -15,8 +15,6 @@ from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, select
 from schedd.wire import NodeFacts
 
-__all__ = ["SIZES", "paper", "side_by_side"]
-
 SIZES: Final = {"1": 120, "2": 60, "3": 30, "4": 15}
 """The paper's clusters: machines of each."""
 KINDS: Final = ("l1", "l2", "l3", "l4")

@@ -8,8 +8,6 @@ from typing import Final
 from research.federations.field import ClusterSpec, FieldJob, Ran
 from research.federations.groups import GroupJob, GroupRan
 
-__all__ = ["Fates", "Losses", "Waits", "busy", "fates", "group_waits", "local_waits", "losses"]
-
 _BOUND: Final = 600
 """Slowdowns are bounded at ten minutes."""
 

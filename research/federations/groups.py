@@ -37,8 +37,6 @@ from schedd.wire import (
     TransferStepDone,
 )
 
-__all__ = ["GroupJob", "GroupRan", "Moving", "simulate_groups"]
-
 Moving = Literal["rigid", "shift", "remap"]
 """A group keeps its first start; it may be moved where it is; its parts may change their clusters, too."""
 _One = TypeVar("_One")

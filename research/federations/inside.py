@@ -15,8 +15,6 @@ from starlette.types import ASGIApp, Message
 from schedd.client import Client, Endpoint
 from schedd.client.http import HttpConnection
 
-__all__ = ["Inside", "Traffic", "kind_of"]
-
 _LINE = len("HTTP/1.1 200 OK\r\n\r\n")
 
 

@@ -11,8 +11,6 @@ from research.federations.field import ClusterSpec, FieldJob, Ran
 from schedd.plan.columns import Ints
 from schedd.plan.usage import Spans, measure_usage
 
-__all__ = ["Worth", "worth"]
-
 
 @dataclass(frozen=True, slots=True)
 class Worth:

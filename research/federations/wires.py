@@ -24,8 +24,6 @@ from schedd.wire import (
     TransferWithdrawal,
 )
 
-__all__ = ["EngineWire"]
-
 
 class EngineWire:
     """Requests become events that are handed to ``tell``, which returns when the engine has handled them;

@@ -17,20 +17,6 @@ from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import NodeFacts
 
-__all__ = [
-    "EXTERNAL",
-    "GROUPS",
-    "GROUP_LOGS",
-    "LOCAL",
-    "LOGS",
-    "SCHEMAS",
-    "SITES",
-    "Source",
-    "five_clusters",
-    "four_clusters",
-    "three_clusters",
-]
-
 _HOUR: Final = 3_600
 _DAY: Final = 24 * _HOUR
 SCHEMAS: Final = {"relaxed": (18 * _HOUR, 36 * _HOUR, 10 * _DAY), "tight": (12 * _HOUR, _DAY, 7 * _DAY)}

@@ -13,8 +13,6 @@ from research.federations.worlds import four_clusters
 from research.studies.pool import at_once, how_often
 from research.studies.results import Results
 
-__all__ = ["ABOUT", "NAME", "run_arrays"]
-
 NAME: Final = "arrays"
 ABOUT: Final = (
     "What a bag of tasks gains where clusters repair their plans by the ends of whole bags, and not task by "

@@ -16,8 +16,6 @@ from schedd.policy.bookings import Order
 from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, TraceJob
 
-__all__ = ["ABOUT", "NAME", "run_bookings"]
-
 NAME: Final = "bookings"
 ABOUT: Final = (
     "How much of a machine is used where every job books its cores, by the order in which bookings are "

@@ -35,8 +35,6 @@ from schedd.replay.comparison import warm_up
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError
 
-__all__ = ["make_parser", "run"]
-
 _WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_front.NAME: (experiment_front.ABOUT, experiment_front.run_front),
     experiment_energy.NAME: (experiment_energy.ABOUT, experiment_energy.run_energy),

@@ -14,8 +14,6 @@ from schedd.replay.site import equal_node_site
 from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, select
 
-__all__ = ["ABOUT", "NAME", "run_energy"]
-
 NAME: Final = "energy"
 ABOUT: Final = (
     "What is saved by switching idle nodes off: by the plan, where jobs may be delayed by nothing, 5 and "

@@ -23,8 +23,6 @@ from schedd.replay.prepared import Prepared
 from schedd.replay.searches import SearchSchedule
 from schedd.replay.workload import TraceError
 
-__all__ = ["ABOUT", "NAME", "run_fairness"]
-
 NAME: Final = "fairness"
 ABOUT: Final = (
     "What the fairness criterion F of Klusáček, Event-based optimization of schedules for grid jobs (2011), "

@@ -16,8 +16,6 @@ from research.federations.worlds import GROUP_LOGS, GROUPS, SITES, three_cluster
 from research.studies.pool import at_once, how_often
 from research.studies.results import Results, present
 
-__all__ = ["ABOUT", "NAME", "run_flexco"]
-
 NAME: Final = "flexco"
 ABOUT: Final = (
     "What groups of parts that start together gain, and what local jobs gain or lose, where a group keeps "

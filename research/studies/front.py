@@ -10,8 +10,6 @@ from research.experiments.fronts import ALONE, METHODS, Volume, volumes
 from research.studies.results import Results, chosen
 from schedd.replay.comparison import Comparison, Machine
 
-__all__ = ["ABOUT", "NAME", "run_front"]
-
 NAME: Final = "front"
 ABOUT: Final = (
     "Hypervolumes of what Tabu, Tabu with its archive, NSGA-II, and both find of wait, makespan, energy and "

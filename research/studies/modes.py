@@ -16,8 +16,6 @@ from research.studies.results import Results
 from schedd.engine.facts.slack import OFF
 from schedd.replay.workload import TraceError
 
-__all__ = ["ABOUT", "NAME", "run_modes"]
-
 NAME: Final = "modes"
 ABOUT: Final = (
     "What it costs, and what it gains, that clusters work out priorities again as jobs wait (full mode), and "

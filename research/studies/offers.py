@@ -13,8 +13,6 @@ from research.federations.worlds import EXTERNAL, LOCAL, LOGS, SCHEMAS, five_clu
 from research.studies.pool import at_once, how_often
 from research.studies.results import Results, present
 
-__all__ = ["ABOUT", "NAME", "run_offers"]
-
 NAME: Final = "offers"
 ABOUT: Final = (
     "How bags of tasks with deadlines are best shared out over clusters with jobs of their own, by what each "

@@ -11,8 +11,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from schedd.replay.comparison import warm_up
 from schedd.replay.workload import TraceError
 
-__all__ = ["at_once", "how_often"]
-
 
 def how_often(repetitions: int | None, usual: int, *, quick: bool) -> int:
     """How often a study repeats its runs. Raises TraceError."""

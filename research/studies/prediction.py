@@ -10,8 +10,6 @@ from research.experiments.run_times import LOGS, METHODS, Fared, fared, methods
 from research.studies.results import Results, chosen
 from schedd.replay.comparison import Comparison
 
-__all__ = ["ABOUT", "NAME", "run_prediction"]
-
 NAME: Final = "prediction"
 ABOUT: Final = (
     "Run times predicted for every job of five logs at its submission, from what had ended by then. Jobs "

@@ -14,8 +14,6 @@ from schedd.replay.site import single_node_site
 from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import select
 
-__all__ = ["ABOUT", "NAME", "run_preemption"]
-
 NAME: Final = "preemption"
 ABOUT: Final = (
     "A tenth of the jobs of a log is urgent, and the others may be requeued for them. Compared are the waits "

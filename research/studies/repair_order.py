@@ -21,8 +21,6 @@ from schedd.replay.simulation import Schedule
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import JobFacts
 
-__all__ = ["ABOUT", "NAME", "bags_of", "run_repair_order"]
-
 NAME: Final = "repair_order"
 ABOUT: Final = (
     "What bags of tasks gain, and what all other jobs gain or lose, where a plan is repaired by the ends of "

@@ -9,8 +9,6 @@ from typing import Any
 from research.versions import version_of
 from schedd.replay.workload import TraceError
 
-__all__ = ["Results", "chosen", "present"]
-
 
 def chosen(known: Collection[str], only: Sequence[str], logs: Path) -> list[str]:
     """Those of the ``known`` logs whose names begin as ``only`` says; without it all.

@@ -14,8 +14,6 @@ from research.studies.pool import at_once
 from research.studies.results import Results, present
 from schedd.replay.workload import TraceError
 
-__all__ = ["ABOUT", "NAME", "run_routing"]
-
 NAME: Final = "routing"
 ABOUT: Final = (
     "Policies of routing compared: on the grid of Pasquali and others (4 clusters, 225 machines, 4 streams, "

@@ -18,8 +18,6 @@ from schedd.replay.metrics import measure
 from schedd.replay.prepared import Prepared
 from schedd.replay.searches import SearchSchedule
 
-__all__ = ["ABOUT", "NAME", "run_slips"]
-
 NAME: Final = "slips"
 ABOUT: Final = (
     "How often a published start gets later within its first minutes, and by how much, if searches, "

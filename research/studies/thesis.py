@@ -15,8 +15,6 @@ from schedd.alternatives.objectives import Objective
 from schedd.cli import plot_support
 from schedd.replay.workload import TraceError
 
-__all__ = ["ABOUT", "NAME", "run_thesis"]
-
 NAME: Final = "thesis"
 ABOUT: Final = (
     "The workloads 1 to 8 and machines of D. Paul, Multi-objective evolution based dynamic job scheduler "

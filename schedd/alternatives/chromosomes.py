@@ -16,8 +16,6 @@ from schedd.plan.columns import Ints
 from schedd.plan.placements import Allocation, current_allocation, free_at
 from schedd.plan.plan import Plan
 
-__all__ = ["ChromosomeDecoder", "DecodedPlan"]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -14,8 +14,6 @@ from schedd.policy.economy import Economy, Rates
 from schedd.policy.reliability import expected_loss
 from schedd.wire import NodeFacts
 
-__all__ = ["NodeEconomics"]
-
 Floats = npt.NDArray[np.float64]
 
 

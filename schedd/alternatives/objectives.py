@@ -19,16 +19,6 @@ from schedd.plan.columns import CPUS, FIXED, PLANNED, HeldEntries, Ints
 from schedd.plan.evaluate import Criterion, Evaluation, ScoringColumns
 from schedd.plan.plan import Plan
 
-__all__ = [
-    "Objective",
-    "ObjectiveInput",
-    "ObjectiveMeasure",
-    "ObjectiveVector",
-    "ObjectiveWeights",
-    "measure_objectives",
-    "parse_weights",
-]
-
 Floats = npt.NDArray[np.float64]
 
 _TAU: Final = 3600.0

@@ -6,8 +6,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ObjectiveWeights", "crowding_distance", "pareto_front", "select_spread"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

@@ -19,8 +19,6 @@ from schedd.plan.columns import Ints
 from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan, WorkSpent
 
-__all__ = ["AlternativePlan", "ParetoSearch", "ParetoSet", "ParetoSettings", "PymooMissing", "hypervolume"]
-
 Floats = npt.NDArray[np.float64]
 
 _CROSSED: Final = 0.9

@@ -11,8 +11,6 @@ from schedd.plan.columns import Ints
 from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
 
-__all__ = ["PlanArchive"]
-
 Floats = npt.NDArray[np.float64]
 
 

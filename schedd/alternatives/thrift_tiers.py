@@ -9,8 +9,6 @@ from schedd.alternatives.node_economics import NodeEconomics
 from schedd.alternatives.objectives import Objective
 from schedd.plan.plan import Plan
 
-__all__ = ["set_thrift_tiers"]
-
 
 def set_thrift_tiers(plan: Plan, books: NodeEconomics, weights: Mapping[Objective, float], now: int) -> None:
     """Set the node tiers of a forked plan by thrift.

@@ -18,8 +18,6 @@ import structlog
 
 from schedd.supervision import SupervisedTask, Supervisor
 
-__all__ = ["Acceptor", "descriptor_limit", "descriptors_in_use"]
-
 _log = structlog.get_logger(__name__)
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _RETRY_S: Final = 0.02

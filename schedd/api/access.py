@@ -21,31 +21,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility, visibility_for
 
-__all__ = [
-    "PEER_UID_KEY",
-    "TRUST_KEY",
-    "Adapter",
-    "Admin",
-    "Cluster",
-    "Daemon",
-    "Federation",
-    "Operator",
-    "Reader",
-    "User",
-    "Visibility",
-    "authenticate",
-    "check_query_parameters",
-    "check_same_site",
-    "client_address",
-    "credential_check",
-    "get_daemon",
-    "job_visibility",
-    "require_adapter",
-    "require_user",
-    "resolve_scope",
-    "visible_clusters",
-]
-
 _bearer = HTTPBearer(
     auto_error=False,
     scheme_name="token",

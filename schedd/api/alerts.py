@@ -14,8 +14,6 @@ from schedd.service.cluster.open_alerts import FOR_USERS
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 
-__all__ = ["alerts_for", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["clusters"])
 documented(OpenAlert)
 

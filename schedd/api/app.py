@@ -49,8 +49,6 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.daemon_services import DaemonService
 
-__all__ = ["Lifespan", "create_app"]
-
 _COMPRESS_MIN_BYTES: Final = 2_000
 """Minimum size of a response to be compressed."""
 _GZIP_LEVEL: Final = 4

@@ -16,8 +16,6 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.arrays import ArraySummary, compute_spread, full_array_id, summarise_array
 from schedd.service.read.past_jobs import ended_array_jobs
 
-__all__ = ["ArrayView", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _MOST: Final = 100_000
 

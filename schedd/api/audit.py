@@ -14,8 +14,6 @@ from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 
-__all__ = ["AuditEntry", "audit_act", "watch_for_refusal"]
-
 _DOING_ACTS: Final = {
     "holds": "hold",
     "reservations": "reserve",

@@ -20,8 +20,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.pacing import pacing, yield_to_planner
 from schedd.supervision import run_in_thread
 
-__all__ = ["RenderQueue", "rendered_in_background"]
-
 _P = ParamSpec("_P")
 
 _INLINE_MAX_ROWS: Final = 100

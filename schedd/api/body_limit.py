@@ -4,8 +4,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schedd.api.problems import ProblemError, problem_response
 
-__all__ = ["BodyLimit"]
-
 
 class _BodyTooLarge(Exception):
     """More came than is allowed."""

@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from schedd.api.request_bodies import RequestText, Resources
 from schedd.dialect import RequestError, format_walltime, resource_list
 
-__all__ = ["BookingKey", "BookingName", "BookingTerms", "OptionChoice", "OptionalTime"]
-
 _TIME_END: Final = 1 << 36
 OptionalTime = Annotated[int | None, Field(ge=0, lt=_TIME_END)]
 BookingKey = Annotated[

@@ -22,8 +22,6 @@ from schedd.service.read.cluster_report import (
     report_clusters,
 )
 
-__all__ = ["ClusterReports", "router"]
-
 router = RouteTable(prefix="/v1/report", tags=["plan metrics"], route_class=UnicodeRoute)
 _DAY_S: Final = 86_400
 _MAX_TIME: Final = 1 << 40

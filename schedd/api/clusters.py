@@ -17,8 +17,6 @@ from schedd.api.views import ClustersView, ClusterView, DispatchState
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.plan_lists import count_jobs
 
-__all__ = ["cluster_view", "router", "set_dispatch"]
-
 router = RouteTable(prefix="/v1/clusters", tags=["clusters"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0

@@ -15,8 +15,6 @@ from typing import Protocol
 
 from schedd.service.settings.file import LimitSettings
 
-__all__ = ["ConnectionSlots", "SlotHolder"]
-
 _RESERVED_SLOT_FRACTION = 4
 """Reciprocal of the fraction of slots reserved for known clients."""
 _RESERVED_DESCRIPTORS = 64

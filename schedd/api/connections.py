@@ -14,8 +14,6 @@ from schedd.api.connection_slots import ConnectionSlots
 from schedd.service.settings.file import LimitSettings
 from schedd.supervision import WorkRecord
 
-__all__ = ["ServerConnection"]
-
 _MAX_HEAD_BYTES: Final = 64 << 10
 """Bytes of a request's line and headers, about: what comes at once is taken as a whole."""
 _FIRST_BYTE_TIMEOUT_S: Final = 5.0

@@ -12,8 +12,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schedd.service.access.request_costs import RequestCost, collect_cost
 
-__all__ = ["COST_KEY", "CostMetering"]
-
 COST_KEY: Final = "schedd.cost"
 """Under this name a request's scope has its cost."""
 

@@ -24,8 +24,6 @@ from schedd.service.systemd_notify import notify, watchdog_interval
 from schedd.store import StoreError
 from schedd.supervision import SupervisedTask, run_in_thread
 
-__all__ = ["lifespan", "planners_work"]
-
 _log = structlog.get_logger(__name__)
 _TOKEN_REFRESH_S = 2.0
 """Interval in seconds between two reads of the store's tokens; a revoked token is valid until then."""

@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-__all__ = ["EXAMPLES"]
-
 _SHARE: Final = {"node": "n1", "cpus": 12, "mem": 8_388_608, "gpus": 0}
 
 JOB: Final[dict[str, Any]] = {

@@ -21,8 +21,6 @@ from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, Reserve, Snapshot, Unreserve
 
-__all__ = ["AdapterReport", "accept_events", "router", "wait_for_decisions"]
-
 router = RouteTable(
     prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=EventsRoute
 )

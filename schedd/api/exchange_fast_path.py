@@ -21,8 +21,6 @@ from schedd.api.request_bodies import Delivery
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 
-__all__ = ["ExchangeFastPath"]
-
 _PATH: Final = re.compile(r"/v1/clusters/([^/]+)/(events|decisions)")
 _ROUTES: Final = {"POST": "events", "GET": "decisions"}
 _SINGLE_HEADERS: Final = frozenset(

@@ -6,8 +6,6 @@ from typing import Any, get_args, get_type_hints
 
 from schedd.wire.field_docstrings import field_docstrings
 
-__all__ = ["add_field_descriptions"]
-
 
 def add_field_descriptions(schemas: dict[str, dict[str, Any]], kinds: Iterable[type]) -> None:
     """Give the fields of ``kinds``, and of dataclasses in them, their docstrings in ``schemas``."""

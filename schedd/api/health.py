@@ -16,8 +16,6 @@ from schedd.api.views import HealthView, ReadinessView
 from schedd.service.cluster.errors import PlannerStopped, StandingBy
 from schedd.service.read.cluster_gauges import ClusterGauges, FilteredCollector
 
-__all__ = ["router"]
-
 router = RouteTable(tags=["health"])
 
 

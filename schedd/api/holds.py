@@ -24,16 +24,6 @@ from schedd.engine import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PlanningHeld, PlanningReleased
 
-__all__ = [
-    "HoldKind",
-    "HoldView",
-    "HoldsView",
-    "hold_planning",
-    "preview_holds",
-    "release_planning",
-    "router",
-]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/holds", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _MAX_NAMES_SHOWN: Final = 20

@@ -16,8 +16,6 @@ from schedd.api.jobs import job_reply
 from schedd.api.problems import ProblemError, problem_response, unknown_cluster_problem
 from schedd.service.cluster.errors import UnknownCluster
 
-__all__ = ["JobFastPath"]
-
 _JOB_PATH: Final = re.compile(r"/v1/clusters/([^/]+)/jobs/([^/]+)")
 _BODY_HEADERS: Final = (b"content-length", b"transfer-encoding")
 

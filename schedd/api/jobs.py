@@ -23,8 +23,6 @@ from schedd.service.read.pacing import paced
 from schedd.service.read.past_jobs import PastJob, past_job
 from schedd.service.read.plan_lists import find_record, job_listing, matching_jobs
 
-__all__ = ["find_job", "find_past_job", "job_reply", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
 _READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
 _NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {

@@ -15,8 +15,6 @@ from schedd.api.unicode_text import UnicodeRequest, UnicodeRoute, check_unicode
 from schedd.wire import AdapterEvent, Event, JobFacts, Snapshot
 from schedd.wire.snapshot_json import JsonReader
 
-__all__ = ["LARGE_BODY_BYTES", "EventsRoute", "parse_delivery"]
-
 LARGE_BODY_BYTES: Final = 50_000
 """Bytes; a smaller body is read where it comes in."""
 _VALIDATION_BATCH: Final = 100

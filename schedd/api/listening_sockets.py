@@ -11,17 +11,6 @@ import structlog
 
 from schedd.service.settings.file import ServerSettings, SettingsError
 
-__all__ = [
-    "ListenError",
-    "certificate_fault",
-    "close_unix_socket",
-    "listen_tcp",
-    "listen_unix",
-    "load_certificate",
-    "tls_context",
-    "warn_of_certificate_fault",
-]
-
 _log = structlog.get_logger(__name__)
 
 _BACKLOG = 1_024

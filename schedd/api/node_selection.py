@@ -7,8 +7,6 @@ from typing import Final
 
 from schedd.wire import NodeFacts
 
-__all__ = ["fold_names", "match_nodes", "natural_key", "select_nodes"]
-
 _BRACKET_PATTERN: Final = re.compile(r"\[([^\]]*)\]")
 _LAST_NUMBER: Final = re.compile(r"(.*?)(\d{1,9})(\D*)")
 _SPAN_PATTERN: Final = re.compile(r"(\d+)-(\d+)")

@@ -15,8 +15,6 @@ from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.questions.objectives import NodeCost, job_cost, known_values, measure_fork
 
-__all__ = ["JobCostView", "ObjectiveValue", "ObjectivesView", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
 documented(NodeCost)
 _READ_RESPONSES = {

@@ -17,8 +17,6 @@ from schedd.service.read.gaps import find_gaps
 from schedd.service.read.plan_lists import Bar, NodeView, bars_in_window, node_views
 from schedd.wire.facts import NodeStateName
 
-__all__ = ["router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan"])
 _DAY_S: Final = 86_400
 _TIME_END: Final = 1 << 36

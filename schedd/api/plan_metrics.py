@@ -28,8 +28,6 @@ from schedd.service.questions.summaries import evaluate_criteria, summarise_user
 from schedd.service.read.estimate_accuracy import EstimateAccuracy, estimate_accuracy
 from schedd.store.records import StartAccuracy, StartErrorStatistics
 
-__all__ = ["router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
 DAY_S: Final = 86_400
 MAX_TIME: Final = 2**62

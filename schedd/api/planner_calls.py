@@ -13,8 +13,6 @@ from schedd.service.questions.plan_fork import PlanFork
 from schedd.store import StoreError
 from schedd.wire import Event
 
-__all__ = ["await_planner", "call_planner_or_cancel", "database_errors", "get_plan_fork", "submit_events"]
-
 _T = TypeVar("_T")
 _FORK_TIMEOUT_S: Final = 0.5
 _SUBMIT_TIMEOUT_S: Final = 10.0

@@ -30,16 +30,6 @@ from schedd.service.questions.open_questions import cancellation_check
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import Event, PolicyChanged
 
-__all__ = [
-    "PolicyPreview",
-    "PolicyView",
-    "PreviewView",
-    "change_policy",
-    "preview_events",
-    "router",
-    "run_policy_preview",
-]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0

@@ -19,8 +19,6 @@ from schedd.policy.protocol import Breakdown, Term
 from schedd.policy.ranks import value_of_rank
 from schedd.service.cluster.plan_loop import PlanLoop
 
-__all__ = ["PriorityView", "fetch_priority", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _PLANNER_TIMEOUT_S: Final = 2.0
 """Timeout in real seconds: these requests need a moment of the planner's time."""

@@ -16,20 +16,6 @@ from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownClu
 from schedd.service.read.plan_lists import CursorError
 from schedd.store import StoreError
 
-__all__ = [
-    "ACT_PROBLEMS",
-    "BODY_PROBLEMS",
-    "PROBLEM_KINDS",
-    "Fault",
-    "Problem",
-    "ProblemError",
-    "expect_refusals",
-    "install_handlers",
-    "note_refusal",
-    "problem_response",
-    "problem_responses",
-]
-
 _log = structlog.get_logger(__name__)
 ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 """Problems of every request that changes something in a cluster."""

@@ -10,8 +10,6 @@ from starlette.concurrency import run_in_threadpool
 from schedd.service.access.request_costs import charge_cpu_time
 from schedd.service.clusters import Clusters
 
-__all__ = ["QUESTION_TIMEOUT_S", "run_question"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 QUESTION_TIMEOUT_S: Final = 30.0

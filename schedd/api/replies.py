@@ -16,16 +16,6 @@ from schedd.api.problems import Fault, ProblemError
 from schedd.engine import PlanSnapshot
 from schedd.service.read.pacing import yield_to_planner
 
-__all__ = [
-    "all_documented",
-    "build_adapters",
-    "documented",
-    "parse_field_selection",
-    "reply",
-    "reply_rows",
-    "to_columns",
-]
-
 _SNAPSHOT_FIELDS: Final = re.compile(rb'"(?:as_of|generation)":\d+')
 _ROWS_PER_CHUNK: Final = 50
 """Rows that are written in one go."""

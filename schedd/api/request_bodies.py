@@ -15,16 +15,6 @@ from schedd.dialect.partition import replace_resource
 from schedd.wire import AdapterEvent, Event, JobFacts
 from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END
 
-__all__ = [
-    "Delivery",
-    "HoldRequest",
-    "PauseRequest",
-    "ReservationRequest",
-    "WhatIfRequest",
-    "WhatIfVariant",
-    "find_out_of_range",
-]
-
 _TIME_FIELDS: Final = frozenset(
     {"time", "submitted", "eligible", "not_before", "started", "start", "end", "server_age"}
 )

@@ -6,8 +6,6 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["RequestMetrics"]
-
 _BUCKETS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 _LONG_POLL_SUFFIXES: Final = ("/decisions", "/stream")
 """Their answers wait for something to happen: how long is no measure."""

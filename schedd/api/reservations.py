@@ -19,15 +19,6 @@ from schedd.engine import PlanSnapshot
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
-__all__ = [
-    "RESERVATION_NAME",
-    "audit_reservation",
-    "reservation_view",
-    "reserve",
-    "run_reservation_preview",
-    "unreserve",
-]
-
 _log = structlog.get_logger(__name__)
 _MAX_NODES_NAMED: Final = 5
 RESERVATION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")

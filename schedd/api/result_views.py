@@ -19,26 +19,6 @@ from schedd.service.questions.smaller_requests import SmallerRequest
 from schedd.service.questions.summaries import CriterionValue, UserSummary
 from schedd.wire import ShareFacts
 
-__all__ = [
-    "AccuracyView",
-    "ArrayEnd",
-    "CriterionChange",
-    "DestinationView",
-    "EvaluationSample",
-    "EvaluationView",
-    "EvaluationsView",
-    "ReservationResult",
-    "ReservationsView",
-    "SearchResult",
-    "SearchView",
-    "SearchesView",
-    "StartErrorView",
-    "UsersView",
-    "WhatIfResult",
-    "WhatIfVariantResult",
-    "search_view",
-]
-
 _VIEWS: tuple[type, ...] = (
     CheapestStart,
     SmallerRequest,

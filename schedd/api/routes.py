@@ -10,8 +10,6 @@ from fastapi.routing import APIRoute
 
 from schedd.service.access.request_costs import charge_cpu_time
 
-__all__ = ["RouteTable"]
-
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 

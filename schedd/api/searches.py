@@ -18,8 +18,6 @@ from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 
-__all__ = ["router", "start_search"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _MAX_TIME: Final = 2**62

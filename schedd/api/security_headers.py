@@ -4,8 +4,6 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["SecurityHeaders"]
-
 _POLICY: Final = b"content-security-policy"
 _FRAMES: Final = b"x-frame-options"
 _HEADERS: Final = (

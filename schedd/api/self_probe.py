@@ -7,8 +7,6 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["ProbeFailed", "SelfProbe"]
-
 _REQUEST: Final = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _WILDCARD_TO_LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 

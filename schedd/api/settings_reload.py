@@ -20,8 +20,6 @@ from schedd.service.settings.file import Settings, SettingsError
 from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 
-__all__ = ["SettingsReloader"]
-
 _log = structlog.get_logger(__name__)
 _MAX_DETAIL_LENGTH = 4_000
 _PLANNER_TIMEOUT_S = 30.0

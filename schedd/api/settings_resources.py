@@ -11,8 +11,6 @@ from schedd.service.daemon_services import check_feature_resources
 from schedd.service.notifications.webhook_secrets import Webhook, load_webhook
 from schedd.service.settings.file import Settings, SettingsError
 
-__all__ = ["SettingsResources", "load_resources"]
-
 
 @dataclass(frozen=True, slots=True)
 class SettingsResources:

@@ -20,8 +20,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.cluster.thread_signal import wait_for_signal
 from schedd.service.read.plan_lists import count_jobs, matches_owner
 
-__all__ = ["router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan"])
 _UPDATE_ADAPTER: Final = TypeAdapter(PlanUpdate)
 _MIN_INTERVAL_S: Final = 0.25

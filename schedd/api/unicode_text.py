@@ -8,8 +8,6 @@ from typing import Any, Final
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
 
-__all__ = ["UnicodeRoute", "check_unicode"]
-
 _SURROGATE_ESCAPE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 _SURROGATE_BYTES: Final = re.compile(rb"\xed[\xa0-\xbf]")
 

@@ -15,27 +15,6 @@ from schedd.service.read.gaps import CapacityStep, Gap
 from schedd.service.read.plan_lists import Bar, JobCounts, NodeView
 from schedd.wire import Decision, ServerFacts
 
-__all__ = [
-    "ClusterView",
-    "ClustersView",
-    "DecisionBatch",
-    "DispatchState",
-    "EndedJobView",
-    "EventsAccepted",
-    "GapsView",
-    "HealthView",
-    "JobColumns",
-    "JobMoment",
-    "JobPage",
-    "NodePage",
-    "PlanPage",
-    "PlanUpdate",
-    "ReadinessView",
-    "ReservationView",
-    "StartHistory",
-    "snapshot_fields",
-]
-
 _VIEWS: tuple[type, ...] = (
     *(JobView, Change, Breach, EndedPromise, Risk, JobSummary, Bar, JobCounts, NodeView, CapacityStep, Gap),
     *(BlockedResource, Blocker, JobsAhead, ChainJob, ChainLink, Explanation),

@@ -52,8 +52,6 @@ from schedd.service.read.plan_lists import find_record
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import JobFacts, ResourceTypes, ShareFacts
 
-__all__ = ["answer_what_if", "router", "stopped_queues"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
 _MAX_QUEUES_NAMED: Final = 3
 _MAX_DESTINATIONS: Final = 20

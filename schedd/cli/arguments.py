@@ -3,8 +3,6 @@
 import argparse
 from typing import NoReturn
 
-__all__ = ["OneLineErrorParser", "usage_error"]
-
 
 class OneLineErrorParser(argparse.ArgumentParser):
     """Ends with that line and 2; the usage is what ``--help`` is for. Its sub-commands do the same."""

@@ -11,8 +11,6 @@ import typer
 
 from schedd.cli.installation import ConfigFile, database_url, exit_on_error, open_store
 
-__all__ = ["command"]
-
 
 def command(
     days: Annotated[float, typer.Option(help="show the last N days", min=0)] = 30,

@@ -26,8 +26,6 @@ from schedd.store.connections import parse_database_url, redacted_url
 from schedd.store.database import Database
 from server_adapter import settings as adapter
 
-__all__ = ["ADAPTER_SECTIONS", "app"]
-
 ADAPTER_SECTIONS: dict[str, type[BaseModel]] = {
     "pbs-adapter.toml": adapter.Settings,
     "pbs-adapter.toml [server]": adapter.ServerSettings,

@@ -39,8 +39,6 @@ from server_adapter.settings import Settings as AdapterSettings
 from server_adapter.settings import SettingsError as AdapterSettingsError
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
-__all__ = ["init"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MODES: Final = ("shadow", "adviser", "scheduler")
 _LOOPBACK: Final = ("127.0.0.1", "::1")

@@ -30,8 +30,6 @@ from schedd.store.database import Database
 from schedd.store.default_location import default_url
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
-__all__ = ["ADAPTER_SETTINGS", "CheckResult", "check_adapter_files", "check_daemon", "check_host"]
-
 CheckState = Literal["good", "warn", "bad"]
 ADAPTER_SETTINGS: Final = Path("/etc/schedd/pbs-adapter.toml")
 _KERNELS: Final = Path("/var/cache/schedd/kernels")

@@ -10,8 +10,6 @@ import typer
 from schedd.cli.diagnosis import ADAPTER_SETTINGS, CheckResult, check_adapter_files, check_daemon, check_host
 from schedd.cli.installation import ConfigFile
 
-__all__ = ["command"]
-
 _CODES: Final = {"good": 0, "warn": 1, "bad": 2}
 
 

@@ -16,8 +16,6 @@ from server_adapter.emulator import OPENPBS, Arrival, NodeSpec, read_nodes
 from server_adapter.emulator.command import serve
 from server_adapter.emulator.versions import VERSIONS
 
-__all__ = ["make_parser", "run"]
-
 _HOST = "127.0.0.1"
 
 

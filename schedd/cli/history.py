@@ -14,8 +14,6 @@ from schedd.cli.installation import ConfigFile, DatabaseUrl, database_url, exit_
 from schedd.store import Store
 from schedd.store.records import JobHistory
 
-__all__ = ["command"]
-
 
 def command(
     job: Annotated[str, typer.Argument(help="the server's id of the job, `123.server`")] = "",

@@ -14,8 +14,6 @@ from schedd.cli.server_facts import Auth, Family
 if TYPE_CHECKING:
     from schedd.cli.importing.result import ImportResult
 
-__all__ = ["command"]
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _COMPANION_FILES = ("resource_group", "holidays", "dedicated_time")
 _MAUI = re.compile(

@@ -10,8 +10,6 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.main import BARE_COMMANDS
 from schedd.cli.manual import bash_completion, man_page
 
-__all__ = ["make_parser", "run"]
-
 _PROGRAM = "schedd"
 
 

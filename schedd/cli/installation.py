@@ -14,19 +14,6 @@ from schedd.store import Store, StoreError
 from schedd.store.connections import parse_database_url
 from schedd.store.default_location import default_url
 
-__all__ = [
-    "DEFAULT_CONFIG",
-    "ConfigFile",
-    "DatabaseUrl",
-    "database_url",
-    "exit_on_error",
-    "find_config_file",
-    "invoking_user",
-    "load_daemon_settings",
-    "open_store",
-    "preserving_owner",
-]
-
 DEFAULT_CONFIG: Final = Path("/etc/schedd/schedd.toml")
 ConfigFile = typer.Option(help=f"settings file (default: $SCHEDD_CONFIG, else {DEFAULT_CONFIG} if it exists)")
 DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file (default: from the settings)")

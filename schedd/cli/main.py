@@ -19,8 +19,6 @@ from schedd.feature_list import feature_commands
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["BARE_COMMANDS", "COMMANDS", "VALUES_COMMAND", "main", "make_typer"]
-
 _OWN_COMMANDS: Final = {
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
     "audit": ("schedd.cli.audit", "Show the audit."),

@@ -8,15 +8,6 @@ from typing import Any, Final
 from schedd import __version__
 from schedd.cli.main import BARE_COMMANDS, COMMANDS, VALUES_COMMAND
 
-__all__ = [
-    "bash_completion",
-    "command_parsers",
-    "man_page",
-    "reference",
-    "render_completion",
-    "render_man_page",
-]
-
 
 def command_parsers() -> dict[str, argparse.ArgumentParser]:
     """The parsers of commands that use the API: those with short names, then those for administrators."""

@@ -20,8 +20,6 @@ from schedd.cli.installation import (
 from schedd.store import AuditRecord, Leadership, Store, StoreError
 from schedd.store.database import Database
 
-__all__ = ["command"]
-
 
 class Action(StrEnum):
     """What to do with the tables."""

@@ -8,14 +8,6 @@ from typing import Any, Final
 
 from schedd.wire import NodeFacts
 
-__all__ = [
-    "COMPARED_JOBS",
-    "find_accounting_logs",
-    "list_log_files",
-    "planning_modes",
-    "recommend_planning_mode",
-]
-
 COMPARED_JOBS: Final = 5_000
 """Number of latest jobs on which the modes are compared."""
 _MOST_FILES: Final = 62

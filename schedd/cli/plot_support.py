@@ -2,8 +2,6 @@
 
 from importlib.util import find_spec
 
-__all__ = ["missing_plot_library"]
-
 
 def missing_plot_library() -> str | None:
     """The missing library and how to install it; None if plots can be drawn."""

@@ -20,8 +20,6 @@ from rich.status import Status
 
 from schedd.replay import driver
 
-__all__ = ["ReplayDisplay", "format_simulated_time"]
-
 _DAY = 86400
 
 

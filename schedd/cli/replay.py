@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from schedd.replay.result import ReplayResult
     from schedd.replay.searches import SearchSchedule
 
-__all__ = ["command"]
-
 _PICTURES = (".pdf", ".png", ".svg")
 _MACHINE = "The machine"
 _WORKLOAD = "The jobs"

@@ -16,17 +16,6 @@ from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
 from schedd.replay.workload import TraceError
 from schedd.service.settings.file import SettingsError, read_settings_file
 
-__all__ = [
-    "SiteRun",
-    "expand_runs",
-    "known_policies",
-    "load_site_run",
-    "parse_kib",
-    "parse_policies",
-    "parse_searches",
-    "parse_slacks",
-]
-
 
 def parse_policies(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:
     """Policies and logs; `--policy fcfs easy` leaves `easy` among the logs, where it is no file."""

@@ -28,8 +28,6 @@ from schedd.replay.searches import SearchSchedule
 if TYPE_CHECKING:
     from schedd.cli.replay_options import SiteRun
 
-__all__ = ["compare_modes", "print_recommendation", "recommendation_json"]
-
 
 def compare_modes(
     wanted: Comparison,

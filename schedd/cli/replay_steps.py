@@ -16,8 +16,6 @@ from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Simulation
 from schedd.replay.workload import TIME_LIMIT, TraceError
 
-__all__ = ["EVENT_STEP", "ReplayStops", "parse_stops", "step_through"]
-
 EVENT_STEP: Final = "event"
 """The step from one event time to the next."""
 _SPAN: Final = re.compile(r"([0-9]{1,9})([smhd]?)")

@@ -10,8 +10,6 @@ import typer
 from schedd.engine import CheckpointError
 from schedd.engine.incident import IncidentError, read, rerun
 
-__all__ = ["command"]
-
 
 def command(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="the incident's file")],

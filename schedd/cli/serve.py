@@ -10,8 +10,6 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.service.garbage_collector import loading_modules
 from schedd.service.settings.readable import toml_error
 
-__all__ = ["make_parser", "run"]
-
 _NO_FILE: Final = "no --config: no settings file was read; the defaults and the environment apply"
 
 

@@ -12,16 +12,6 @@ if TYPE_CHECKING:
     from server_adapter.bridge.state import ServerState
     from server_adapter.settings import ServerSettings, Settings
 
-__all__ = [
-    "Auth",
-    "Family",
-    "ServerSummary",
-    "ServerUnreadableError",
-    "parse_server_address",
-    "read_server_settings",
-    "read_server_summary",
-]
-
 Auth = Literal["auto", "privileged", "trqauthd", "munge", "none"]
 """How a server is to trust us."""
 Family = Literal["torque", "openpbs"]

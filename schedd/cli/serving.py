@@ -38,8 +38,6 @@ from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 from schedd.store.default_location import state_folder
 
-__all__ = ["DaemonExtension", "serve"]
-
 _log = structlog.get_logger(__name__)
 _THREAD_SWITCH_S = 0.001
 """Interval in seconds between switches of Python threads: the planner waits for it again and again."""

@@ -12,8 +12,6 @@ from schedd.cli.installation import ConfigFile, database_url, exit_on_error, ope
 from schedd.service.read.shadow_report import DUE_S, ShadowReport, report_shadow, swf_lines
 from schedd.service.settings.file import SettingsError
 
-__all__ = ["command"]
-
 
 def command(
     cluster: Annotated[str, typer.Argument(help="the cluster's name in the settings")] = "main",

@@ -19,8 +19,6 @@ from schedd.cli.installation import (
 from schedd.service.settings.file import NAME_OF_TOKEN
 from schedd.store import AuditRecord, Role, Store, Token
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Create, list and revoke the access tokens of portals, adapters and people.")
 _DAY: Final = 86_400
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)

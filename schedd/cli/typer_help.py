@@ -11,8 +11,6 @@ from schedd.cli.arguments import OneLineErrorParser
 if TYPE_CHECKING:
     import typer
 
-__all__ = ["asks_for_help", "typer_parser"]
-
 _HELP: Final = frozenset({"-h", "--help"})
 _WIDTH: Final = 79
 

@@ -28,8 +28,6 @@ from schedd.client.answers import (
 )
 from schedd.client.read_client import ReadClient
 
-__all__ = ["Client", "Reserved"]
-
 
 class Reserved(TypedDict, total=False):
     """What a reservation keeps free over ``[start, end)``, in seconds since the epoch.

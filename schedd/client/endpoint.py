@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 
 from schedd.client.errors import ClientError
 
-__all__ = ["DEFAULT_SOCKET", "DEFAULT_URL", "ConfigError", "Endpoint", "find_endpoint"]
-
 DEFAULT_SOCKET: Final = "/run/schedd/schedd.sock"
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _SETTINGS: Final = ("url", "cluster", "token_file", "munge", "ca_file")

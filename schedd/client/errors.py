@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["ClientError", "Refused", "Unreachable"]
-
 
 class ClientError(Exception):
     """The daemon could not be asked, or it said no."""

@@ -11,8 +11,6 @@ from schedd.client.endpoint import ConfigError, Endpoint
 from schedd.client.errors import Refused, Unreachable
 from schedd.client.json_object import JsonObject, parse_json
 
-__all__ = ["HttpConnection", "Query"]
-
 Query = Mapping[str, str | int | None]
 _MUNGE_S = 10.0
 _TYPE = "urn:schedd:problem:"

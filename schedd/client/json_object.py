@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["JsonObject", "json_members", "parse_json"]
-
 
 class JsonObject(dict[str, Any]):
     """JSON object whose members can be read as attributes. No answer has a field with the name of a method of

@@ -66,8 +66,6 @@ from schedd.client.endpoint import Endpoint, find_endpoint
 from schedd.client.errors import ClientError
 from schedd.client.http import HttpConnection, Query
 
-__all__ = ["ReadClient", "Resources", "State"]
-
 _PAGE = 10_000
 _SEARCHES = 100
 Resources = Mapping[str, str]

@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["GroupedTask", "Grouping", "GroupingError", "group_tasks"]
-
 
 class GroupingError(ValueError):
     """Tasks that make no sense; the message says which."""

@@ -22,8 +22,6 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.current_faults import CurrentFault, current_faults, job_start_state
 from schedd.store import AuditRecord
 
-__all__ = ["redirect_to_admin", "render_admin_page"]
-
 _MAX_AUDIT_ROWS: Final = 100
 _DONE_MESSAGES: Final = {
     "paused": "Dispatch is paused: no jobs are started. Planning continues.",

@@ -34,8 +34,6 @@ from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, find_session
 from schedd.feature_list import feature_modules
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 
-__all__ = ["make_pages"]
-
 _NOT_READY: Final = HTTPStatus.SERVICE_UNAVAILABLE
 _LANDING_PAGE_REFRESH_MS: Final = 10_000
 _log = structlog.get_logger(__name__)

@@ -15,8 +15,6 @@ from starlette.responses import Response
 from schedd.api.routes import RouteTable
 from schedd.dashboard.chart_files import bokeh_script_path
 
-__all__ = ["asset_path", "get_asset", "router"]
-
 router = RouteTable(prefix="/-/assets")
 _STATIC_FOLDER: Final = Path(__file__).parent / "static"
 _MEDIA_TYPES: Final = {

@@ -23,8 +23,6 @@ from bokeh.models import (
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
-__all__ = ["make_figures"]
-
 _LEFT: Final = 72
 """Pixels kept for the labels left of an axis, so that charts below each other are in line."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from schedd.dashboard.filters import format_duration
 from schedd.wire import Reserve
 
-__all__ = ["CalendarEntry", "calendar_entries", "calendar_windows"]
-
 _MAX_NODES_SHOWN: Final = 6
 
 

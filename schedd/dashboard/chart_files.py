@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["bokeh_script_path", "figure_json"]
-
 _BUILT_FOLDER: Final = Path(__file__).parent / "built"
 _SCRIPT: Final = "server/static/js/bokeh.min.js"
 _REMEDY: Final = "a checkout makes its charts with Bokeh: pip install -e '.[charts]'"

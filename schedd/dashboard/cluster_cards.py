@@ -14,8 +14,6 @@ from schedd.service.read.gaps import find_gaps
 from schedd.service.read.job_visibility import visibility_for
 from schedd.service.read.plan_lists import count_jobs
 
-__all__ = ["ClusterCard", "FreeCapacity", "next_free", "summarise_cluster"]
-
 _HORIZON_S: Final = 30 * 86_400
 
 

@@ -8,8 +8,6 @@ from schedd.engine import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.service.read.plan_lists import node_views
 
-__all__ = ["ClusterLoad", "measure_load"]
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:

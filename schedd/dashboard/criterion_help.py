@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CRITERION_HELP", "criterion_help"]
-
 CRITERION_HELP: Final[Mapping[str, str]] = {
     "makespan": "time until the last job of the plan ends",
     "utilisation": "share of the cpus in use until the last job ends",

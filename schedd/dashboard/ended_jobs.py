@@ -13,8 +13,6 @@ from schedd.service.read.past_jobs import ended_jobs
 from schedd.store import StoreError
 from schedd.store.records import JobHistory
 
-__all__ = ["recently_ended"]
-
 _MAX_JOBS: Final = 5_000
 _READ_INTERVAL_S: Final = 5.0
 

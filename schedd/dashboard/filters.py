@@ -13,24 +13,6 @@ from schedd.dashboard.criterion_help import criterion_help
 from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 
-__all__ = [
-    "FILTERS",
-    "capitalise_first",
-    "format_criterion",
-    "format_due",
-    "format_duration",
-    "format_memory",
-    "format_number",
-    "format_relative",
-    "format_request",
-    "format_time",
-    "headline",
-    "localise_times",
-    "near_time_element",
-    "pluralise",
-    "time_element",
-]
-
 _MAX_NAMES: Final = 3
 _SHOWN_APART: Final = frozenset({"walltime", "nodect"})
 _MINUTE: Final = 60

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from schedd.engine import JobView
 from schedd.store.records import JobHistory
 
-__all__ = ["ArrayRow", "JobRow", "fold_jobs"]
-
 
 @dataclass(frozen=True, slots=True)
 class ArrayRow:

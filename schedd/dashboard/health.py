@@ -11,8 +11,6 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.current_faults import job_start_state
 from schedd.store import AuditRecord, StoreError
 
-__all__ = ["ComponentHealth", "check_components", "format_act", "latest_audit"]
-
 
 @dataclass(frozen=True, slots=True)
 class ComponentHealth:

@@ -20,8 +20,6 @@ from schedd.engine import (
 from schedd.model import FOREVER
 from schedd.service.read.job_visibility import JobVisibility
 
-__all__ = ["PAGE_SIZE", "SORTS", "JobFilter", "JobList", "list_jobs"]
-
 PAGE_SIZE: Final = 100
 Sort = Literal["start", "expected", "promised", "job", "user", "queue", "walltime", "submitted"]
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)

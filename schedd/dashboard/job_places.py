@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from schedd.api.node_selection import fold_names
 from schedd.wire import ShareFacts
 
-__all__ = ["JobPlaces", "group_places"]
-
 
 @dataclass(frozen=True, slots=True)
 class JobPlaces:

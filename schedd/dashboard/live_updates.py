@@ -13,8 +13,6 @@ from schedd.dashboard.viewer import Cluster, Reader, find_session
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.cluster.thread_signal import wait_for_signal
 
-__all__ = ["page_state", "router"]
-
 router = RouteTable()
 _POLL_S: Final = 0.5
 """Minimum interval between two events: changes in quick succession are sent together."""

@@ -16,8 +16,6 @@ from schedd.dashboard.sessions import COOKIE, DashboardSession, Sessions
 from schedd.dashboard.viewer import Viewer, find_session, read_form
 from schedd.service.access.callers import Callers
 
-__all__ = ["router", "safe_redirect_path", "set_session"]
-
 router = RouteTable()
 _log = structlog.get_logger(__name__)
 

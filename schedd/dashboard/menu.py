@@ -11,8 +11,6 @@ from schedd.dashboard.viewer import Viewer
 from schedd.engine import PlanSnapshot
 from schedd.feature_list import feature_modules
 
-__all__ = ["MenuPage", "further_page_modules", "menu_pages"]
-
 
 def _always(viewer: Viewer, published: PlanSnapshot) -> bool:
     del viewer, published

@@ -15,8 +15,6 @@ from starlette.types import Receive, Scope, Send
 from schedd.dashboard.paths import DASHBOARD_PATH, dashboard_path
 from schedd.dashboard.sessions import Sessions
 
-__all__ = ["LazyApplication", "add_dashboard"]
-
 
 class LazyApplication:
     """An ASGI application that ``make`` creates at the first request, outside the event loop."""

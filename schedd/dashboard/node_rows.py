@@ -8,8 +8,6 @@ from schedd.dashboard.filters import format_memory
 from schedd.model import NodeSets
 from schedd.wire import NodeFacts
 
-__all__ = ["ChartRow", "Grouping", "build_rows", "list_groupings"]
-
 _NO_GROUPING: Final = "none"
 
 Grouping = str

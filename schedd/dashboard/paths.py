@@ -4,8 +4,6 @@ from typing import Final
 
 from fastapi import Request
 
-__all__ = ["DASHBOARD_PATH", "dashboard_path"]
-
 DASHBOARD_PATH: Final = "/dashboard"
 """Below the API's own path."""
 

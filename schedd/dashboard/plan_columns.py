@@ -20,8 +20,6 @@ from schedd.start_sentence import StartFacts, StartSentence, describe_start
 from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts, Reserve
 
-__all__ = ["HISTORY_S", "MAX_JOBS", "STATES", "PlanViewport", "plan_columns"]
-
 MAX_JOBS: Final = 20_000
 """Maximum number of jobs in a chart; those that start later are left out, and counted."""
 HISTORY_S: Final = 86_400

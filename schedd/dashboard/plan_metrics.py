@@ -17,18 +17,6 @@ from schedd.service.read.estimate_accuracy import EstimateAccuracy, estimate_acc
 from schedd.store import PromiseBreach, StoreError
 from schedd.store.records import PublishedStart, StartAccuracy
 
-__all__ = [
-    "MAX_BROKEN",
-    "MAX_STARTS",
-    "PERIOD_S",
-    "AccuracyReport",
-    "JobShare",
-    "PlanCriteria",
-    "metric_columns",
-    "plan_criteria",
-    "read_accuracy_report",
-]
-
 _MIN_RUN_S: Final = 10
 """Of the bounded slowdown: shorter jobs count as long as this."""
 _WAIT_LIMITS: Final = (

@@ -9,8 +9,6 @@ from typing import Final
 
 from schedd.engine import JobView
 
-__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "Column", "shown_columns", "to_csv"]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -24,8 +24,6 @@ from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.job_visibility import visibility_for
 from schedd.start_sentence import job_start_facts
 
-__all__ = ["add_template_folders", "render_page", "render_plain_page"]
-
 _BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "planner"})
 """Kinds of alerts with their own banner on every page, and those only on the page Admin."""
 

@@ -6,8 +6,6 @@ from typing import Final, Literal, NamedTuple
 
 from schedd.dialect.units import format_walltime
 
-__all__ = ["RequestStep", "smaller_steps"]
-
 _WALLTIME_SHARES: Final = (0.75, 0.5, 0.25)
 _CPU_SHARES: Final = (0.5, 0.25)
 _MIN_WALLTIME_S: Final = 60

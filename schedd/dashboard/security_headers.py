@@ -7,8 +7,6 @@ from typing import Final
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["FRAME_ORIGINS_KEY", "SecurityHeadersMiddleware", "content_security_policy"]
-
 FRAME_ORIGINS_KEY: Final = "frame_origins"
 """Under this name the state of a request has the origins whose pages may frame the response."""
 _NO_FRAMES: Final = "'none'"

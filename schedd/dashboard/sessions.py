@@ -16,8 +16,6 @@ from typing import Final
 
 from schedd.service.access.identity import Identity
 
-__all__ = ["COOKIE", "DashboardSession", "Sessions"]
-
 COOKIE: Final = "schedd_session"
 _LIFETIME_S: Final = 12 * 3600
 _MAX_SESSIONS: Final = 10_000

@@ -21,8 +21,6 @@ from schedd.dashboard.sessions import Sessions
 from schedd.service.access.callers import Callers
 from schedd.service.access.identity import IdentityError, IdentityProvider, PendingLogin
 
-__all__ = ["PendingLogins", "router"]
-
 router = RouteTable(prefix="/oidc")
 _log = structlog.get_logger(__name__)
 _COOKIE: Final = "schedd_oidc"

@@ -7,8 +7,6 @@ from typing import Final
 
 from schedd.engine import Change
 
-__all__ = ["StartChangeGroup", "group_changes"]
-
 _CAUSES: Final[Mapping[str, str]] = {
     "altered": "it was altered",
     "arrived": "it arrived",

@@ -16,20 +16,6 @@ from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility, visibility_for
 
-__all__ = [
-    "Administrator",
-    "Cluster",
-    "Form",
-    "NotLoggedIn",
-    "Operator",
-    "Reader",
-    "Viewer",
-    "Visibility",
-    "find_session",
-    "identify_viewer",
-    "read_form",
-]
-
 _MAX_FORM_BYTES: Final = 8_192
 
 

@@ -12,8 +12,6 @@ from schedd.plan.evaluate import Criterion
 from schedd.policy.priority import PrioritySettings
 from schedd.wire.field_docstrings import setting_descriptions
 
-__all__ = ["Weight", "changed_policy", "criterion_weights", "priority_weights"]
-
 _PRIORITY_TERMS: Final = (
     "queue",
     "class",

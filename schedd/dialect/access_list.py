@@ -2,8 +2,6 @@
 
 from collections.abc import Collection, Mapping
 
-__all__ = ["admits_group", "admits_user", "is_true"]
-
 
 def admits_user(printed: str, user: str) -> bool:
     """Return whether a list such as ``ann,bob@*.site,-eve`` admits a user; ``user`` may have a host.

@@ -10,8 +10,6 @@ from calendar import timegm
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-__all__ = ["EndedRun", "RunReader", "is_record", "may_be_run_record", "node_shares", "parse_ended_run"]
-
 _RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w+);([^;]*);(.*)", re.DOTALL)
 _KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
 _NAMED = re.compile(r"([^/+\s]+)/([\d,-]+)(?:\*(\d+))?")

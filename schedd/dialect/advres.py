@@ -7,8 +7,6 @@ from typing import Final
 from schedd.dialect.errors import RequestError
 from schedd.dialect.span import Span
 
-__all__ = ["advres_names", "read_advres", "refuse_flags"]
-
 _NAMES: Final = ("advres", "x.advres")
 """Resources with the name: a resource of the server, or ``qsub -W x=advres:NAME``."""
 _FLAGS: Final = ("flags", "x.flags", "jobflags", "x.jobflags")

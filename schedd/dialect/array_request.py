@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 from schedd.dialect.errors import RequestError
 from schedd.dialect.span import Span
 
-__all__ = ["ArrayRequest", "parse_array_request"]
-
 _PART: Final = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 _MOST: Final = 100_000
 

@@ -8,8 +8,6 @@ from schedd.dialect.span import LARGEST, Span, parse_integer
 from schedd.dialect.units import LARGEST_SIZE, format_size, parse_walltime
 from schedd.model.request import Chunk, Place, Request
 
-__all__ = ["assemble", "by_lower_name", "divided", "requested_walltime", "sorted_amounts"]
-
 
 def by_lower_name(names: Collection[str]) -> dict[str, str]:
     """Return the site's spelling of resource names by lower-case name, because users' spelling varies."""

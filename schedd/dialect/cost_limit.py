@@ -6,8 +6,6 @@ from typing import Final
 
 from schedd.dialect.span import Span
 
-__all__ = ["cost_limit_names", "read_cost_limit"]
-
 _NAMES = ("cost_limit", "x.cost_limit")
 """Resources with the limit: a resource of the site, or ``qsub -W x=cost_limit:…``."""
 

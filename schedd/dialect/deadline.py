@@ -8,14 +8,6 @@ from typing import Final
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import parse_walltime
 
-__all__ = [
-    "deadline_names",
-    "deadline_option",
-    "has_other_extensions",
-    "parse_deadline",
-    "read_deadline",
-]
-
 _NAMES: Final = ("deadline", "x.deadline")
 """Resources with the deadline, in lower case: a resource of the server, or the extension of Maui and Moab,
 ``qsub -W x=DEADLINE:…``."""

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-__all__ = ["Condition", "Until", "conditions"]
-
 
 class Until(StrEnum):
     """State that the other job must have reached before this one may start."""

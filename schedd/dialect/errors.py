@@ -1,7 +1,5 @@
 """Errors in requests: the fault, its position in the text, and the allowed values."""
 
-__all__ = ["RequestError", "printable"]
-
 _WINDOW = 72
 """Characters of a long request that are shown around the position of the error."""
 

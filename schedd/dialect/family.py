@@ -12,8 +12,6 @@ from schedd.dialect.torque import parse_torque
 from schedd.model import Request
 from schedd.wire import NO_TYPES, JobFacts, ResourceTypes
 
-__all__ = ["DIALECTS", "KILLED", "Dialect", "Family", "Site", "find_dialect"]
-
 Family = Literal["torque", "openpbs"]
 
 KILLED: Final = 271

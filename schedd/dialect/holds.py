@@ -3,8 +3,6 @@
 from enum import Enum
 from typing import Final
 
-__all__ = ["Hold", "holds_in"]
-
 
 class Hold(Enum):
     """Kind of hold; the value is its text for messages."""

@@ -11,15 +11,6 @@ from typing import Final
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import parse_walltime
 
-__all__ = [
-    "is_moldable",
-    "read_alternatives",
-    "read_walltime_range",
-    "scale_alternatives",
-    "sets_walltime_in_torque",
-    "with_walltime",
-]
-
 _TASK_LISTS: Final = ("trl", "x.trl")
 _LEAST: Final = ("min_walltime", "minwclimit", "x.minwclimit")
 _NAMES: Final = frozenset({*_TASK_LISTS, *_LEAST})

@@ -14,17 +14,6 @@ from schedd.dialect.requested_resources import RequestedResources, parse_amount
 from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Features
 
-__all__ = [
-    "NAME",
-    "NodeSpec",
-    "NodeSpecPart",
-    "normal_form",
-    "note_gpu_modes",
-    "parse_alternatives",
-    "parse_gpu_words",
-    "parse_nodes",
-]
-
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 """Valid names of properties and nodes."""
 

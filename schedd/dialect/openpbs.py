@@ -24,8 +24,6 @@ from schedd.model.request import Chunk, NodeSets, Place, Request
 from schedd.wire import NO_TYPES, ResourceTypes
 from schedd.wire.resources import is_adapter_amount
 
-__all__ = ["is_shrinkable", "parse_openpbs"]
-
 _NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
 """Resources that control how processes are started inside chunks."""
 

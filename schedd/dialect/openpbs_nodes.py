@@ -8,8 +8,6 @@ from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Chunk, Features
 
-__all__ = ["nodes_chunks"]
-
 
 def nodes_chunks(
     span: Span, requested: RequestedResources, known_nodes: Collection[str]

@@ -7,16 +7,6 @@ from typing import Final
 from schedd.dialect.nodespec import NAME
 from schedd.dialect.span import Span
 
-__all__ = [
-    "NODE_PARTITION",
-    "PARTITION",
-    "PARTITION_REQUESTS",
-    "parse_names",
-    "parse_partitions",
-    "read_partitions",
-    "replace_resource",
-]
-
 PARTITION: Final = "partition"
 NODE_PARTITION: Final = "node_partition"
 """For OpenPBS, whose own resource ``partition`` only managers may request."""

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["logged_qos", "qos_names", "qos_option", "read_qos"]
-
 _NAMES: Final = ("qos", "x.qos")
 """Resources with the name, in lower case: a resource of the server, or an extension of Maui and Moab."""
 

@@ -6,8 +6,6 @@ from schedd.dialect.nodespec import NAME
 from schedd.dialect.units import format_size, format_walltime
 from schedd.model.request import Chunk, NodeSets, Place, Request
 
-__all__ = ["canonical", "openpbs_select", "torque_nodes"]
-
 _WORD = re.compile(r"[^\s\"'|,;()+]+")
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _PLAIN = re.compile(r"[^\s\"'+:=(),]+")

@@ -8,8 +8,6 @@ from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.units import LARGEST_SIZE, parse_size
 from schedd.wire import float_parts
 
-__all__ = ["RequestedResources", "parse_amount", "parse_typed", "resource_list"]
-
 _SHOWN_AT_MOST = 8
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")

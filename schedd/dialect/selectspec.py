@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Place
 
-__all__ = ["PlaceSpec", "SelectChunk", "parse_place", "parse_select"]
-
 _RESOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _ARRANGEMENTS = {
     "free": Place.FREE,

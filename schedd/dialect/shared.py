@@ -13,8 +13,6 @@ from schedd.dialect.span import LARGEST, Span
 from schedd.dialect.units import LARGEST_SIZE
 from schedd.wire import NO_TYPES, ResourceTypes
 
-__all__ = ["check_shared", "shared_amounts", "shared_names"]
-
 _LISTS = ("gres", "software", "x.gres")
 _ITEM = re.compile(r"([^:+=]+)(?:[:+=](\d+))?")
 

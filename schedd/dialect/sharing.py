@@ -11,8 +11,6 @@ from typing import Final
 from schedd.model import Node
 from schedd.model.request import Chunk
 
-__all__ = ["NodeKind", "node_kinds", "shared_or_not"]
-
 _SHARING: Final = "sharing="
 _USUAL: Final = "default_shared"
 _FORCED: Final = frozenset({"force_excl", "force_exclhost"})

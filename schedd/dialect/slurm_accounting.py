@@ -16,15 +16,6 @@ from typing import Any, Final
 
 from schedd.dialect.accounting import EndedRun
 
-__all__ = [
-    "SlurmRuns",
-    "is_slurm_header",
-    "is_slurm_log",
-    "read_slurm",
-    "read_slurm_json",
-    "read_slurm_table",
-]
-
 _NEEDED: Final = ("JobID", "Submit", "Start", "End")
 _NO_TIME: Final = frozenset({"", "None", "Unknown", "0"})
 _JOB: Final = re.compile(r"(\d{1,19})(?:_(\d{1,19})|\+(\d{1,9}))?")

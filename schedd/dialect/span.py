@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from schedd.dialect.errors import RequestError, printable
 
-__all__ = ["LARGEST", "Span", "parse_integer"]
-
 LARGEST = 2**31 - 1
 """Maximum number of units, cores or gpus in a request: the servers' own maximum."""
 

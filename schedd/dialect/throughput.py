@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Work", "parse_rates", "read_work", "work_names"]
-
 _PREFIXES: Final = ("", "x.")
 """Prefixes of the names: none for resources of the site, ``x.`` for ``qsub -W x=``."""
 _LARGEST: Final = 1e15

@@ -9,8 +9,6 @@ from schedd.dialect.span import Span
 from schedd.dialect.units import parse_walltime
 from schedd.model.request import NodeSets
 
-__all__ = ["TOPOLOGY", "parse_topology", "read_level"]
-
 TOPOLOGY: Final = "topology"
 _KEYS: Final = (TOPOLOGY, f"x.{TOPOLOGY}")
 _FORM: Final = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})(?::([1-9][0-9]{0,3}))?(?:@(.+))?")

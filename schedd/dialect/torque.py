@@ -30,8 +30,6 @@ from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, plain_names, refuse
 from schedd.dialect.torque_tasks import parse_tasks
 from schedd.model.request import Chunk, NodeSets, Place, Request
 
-__all__ = ["parse_torque"]
-
 _GRES: Final = re.compile(r"(?:^|[+%&,])(?P<name>[^:+=%&,]+)(?:[:=](?P<amount>[^+%&,]*))?(?=$|[+%&,])")
 _SETS: Final = re.compile(r"(oneof|firstof|anyof):feature:(.+)", re.IGNORECASE)
 _NONE: Final[Mapping[str, str]] = MappingProxyType({})

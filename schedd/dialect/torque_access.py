@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from schedd.dialect.requested_resources import RequestedResources
 
-__all__ = ["NodeAccess", "access_policy", "extension_list"]
-
 _POLICIES = ("shared", "singlejob", "singletask", "singleuser", "uniqueuser")
 
 

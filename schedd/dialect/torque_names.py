@@ -11,8 +11,6 @@ from schedd.dialect.errors import RequestError
 from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.span import Span
 
-__all__ = ["ADDED_BY_THE_SERVER", "HARMLESS", "OBEYED", "REFUSED", "plain_names", "refuse_unplanned"]
-
 _CORES: Final = "nodes=N:ppn=P, procs=N or ncpus=N"
 _PROPERTY: Final = "a property of the nodes, nodes=N:PROPERTY or feature=PROPERTY"
 _DEVICE: Final = "a resource that the nodes report as gres"

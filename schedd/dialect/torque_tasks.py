@@ -15,8 +15,6 @@ from schedd.dialect.span import Span, parse_integer
 from schedd.dialect.units import parse_size
 from schedd.model.request import Chunk
 
-__all__ = ["TaskRequest", "parse_tasks"]
-
 _ALLOWED: Final = "lprocs=, memory=, swap=, gpus=, mics=, gres=, feature=, place=, maxtpn=, a gpu mode, pack"
 _LAUNCH: Final = frozenset(
     {

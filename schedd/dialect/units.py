@@ -6,18 +6,6 @@ from typing import Final
 
 from schedd.dialect.span import Span
 
-__all__ = [
-    "LARGEST_SIZE",
-    "LONGEST_TIME",
-    "TIME_RESOURCES",
-    "format_size",
-    "format_walltime",
-    "parse_size",
-    "parse_walltime",
-    "resembles_amount",
-    "without_units",
-]
-
 LARGEST_SIZE: Final = 2**50
 """Maximum size in a request, in KiB (1 EiB)."""
 

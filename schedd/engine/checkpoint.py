@@ -35,8 +35,6 @@ from schedd.policy.limits import Limit
 from schedd.policy.site import site_policy
 from schedd.wire import ResourceTypes
 
-__all__ = ["FORMAT", "CheckpointError", "FrozenState", "load", "save"]
-
 Buffer = bytes | memoryview
 
 FORMAT: Final = 11

@@ -16,8 +16,6 @@ from schedd.engine.recovery import rebuild_state
 from schedd.model import FOREVER
 from schedd.wire import ClockSet, Event
 
-__all__ = ["apply_clock_setback"]
-
 
 def apply_clock_setback(state: EngineState, events: Iterable[Event]) -> bool:
     """Restart the engine at the time of a ``ClockSet`` among ``events``; returns whether there was one.

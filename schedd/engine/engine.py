@@ -31,8 +31,6 @@ from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
 from schedd.wire import Event, Snapshot
 
-__all__ = ["Engine"]
-
 _FORGET_EVERY = 60
 
 

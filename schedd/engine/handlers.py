@@ -47,8 +47,6 @@ from schedd.wire import (
     Snapshot,
 )
 
-__all__ = ["apply_all", "apply_site_policy"]
-
 _DIGITS: Final = re.compile(r"\d")
 
 

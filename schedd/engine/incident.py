@@ -16,8 +16,6 @@ from schedd.engine.engine import Engine
 from schedd.engine.log import Incident, LoggedBatch
 from schedd.wire import Decision, Event
 
-__all__ = ["IncidentError", "dump", "read", "rerun"]
-
 FORMAT: Final = 1
 _EVENTS: Final[TypeAdapter[tuple[Event, ...]]] = TypeAdapter(
     tuple[Annotated[Event, Field(discriminator="type")], ...]

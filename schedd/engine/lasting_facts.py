@@ -38,8 +38,6 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["dump_lasting_facts", "load_lasting_facts", "sections"]
-
 _JOBS: Final = 200
 """Jobs between two pieces."""
 _BYTES: Final = 3 << 18

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from schedd.wire import Event, Snapshot
 
-__all__ = ["BatchLog", "Incident", "LoggedBatch"]
-
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:

@@ -20,15 +20,6 @@ from schedd.plan.rebase import rebase
 from schedd.plan.records import Moves, no_moves
 from schedd.wire import PlaceFacts, PlanChosen, PlanImproved, UnitsFacts
 
-__all__ = [
-    "find_allocation",
-    "improvement_event",
-    "movable_slots",
-    "on_plan_chosen",
-    "on_plan_improved",
-    "place_facts",
-]
-
 _WORDS = "the optimizer improved the plan"
 
 

@@ -12,8 +12,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.wire import Alert, Event, PlanningHeld
 
-__all__ = ["ConflictingJob", "Preview", "PreviewedMove", "preview"]
-
 _ROUNDS = 2_000
 """Maximum number of calls until the copy has settled: one slice of repair each."""
 

@@ -25,8 +25,6 @@ from schedd.engine.run.running import fix_shares
 from schedd.plan.columns import FIXED
 from schedd.wire import BatchSkipped, Event, JobAltered, JobFacts, JobQueued, JobReleased, JobStarted
 
-__all__ = ["apply_skipped_batches", "rebuild_state", "retain_cores", "stays_quarantined"]
-
 _AGAIN = 3600
 """Minimum time in seconds before a job that hung the planner is examined again."""
 _LEAVE_OUT = 60

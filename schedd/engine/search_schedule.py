@@ -12,16 +12,6 @@ from schedd.engine.plan_improvements import movable_slots
 from schedd.plan.columns import Ints
 from schedd.plan.startable import startable
 
-__all__ = [
-    "MOST_MOVED",
-    "DueSearch",
-    "SearchHistory",
-    "SearchReason",
-    "due_search",
-    "next_search",
-    "requested_search",
-]
-
 SearchReason = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
 
 MOST_MOVED: Final = 500

@@ -20,8 +20,6 @@ from schedd.engine.run.start_outages import next_start_attempt
 from schedd.model import FOREVER
 from schedd.plan.job_order import NO_RANKS
 
-__all__ = ["next_wake", "settle"]
-
 _REPAIRED = 8
 """During a re-evaluation of many jobs, which frees capacity in each call, repair runs every ``_REPAIRED``
 calls.

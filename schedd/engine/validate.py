@@ -20,8 +20,6 @@ from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, VACANT, Ints
 from schedd.policy.recurrence import Recurrence, occurrences
 
-__all__ = ["check"]
-
 _Held = dict[int, list[tuple[int, int, Ints, int]]]
 
 

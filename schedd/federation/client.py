@@ -18,8 +18,6 @@ from schedd.client.answers import (
 from schedd.client.endpoint import Endpoint
 from schedd.client.http import HttpConnection
 
-__all__ = ["FederationClient"]
-
 
 class FederationClient:
     """A client for a federation. Every method raises ``Unreachable`` if no daemon answers and ``Refused`` for

@@ -12,8 +12,6 @@ from schedd.dialect import RequestError, format_walltime, parse_walltime
 from schedd.dialect.moldable import scale_alternatives
 from schedd.dialect.units import LONGEST_TIME, TIME_RESOURCES
 
-__all__ = ["scale_resources", "scale_seconds"]
-
 
 def scale_seconds(seconds: int, speed: float) -> int:
     """Return the duration at a cluster of this speed: ``ceil(seconds / speed)``, at least 1 second."""

@@ -5,8 +5,6 @@ from typing import Final
 
 from schedd.federation.settings import FederationSettings
 
-__all__ = ["ClusterUsers"]
-
 _MAX_OWNERS: Final = 10_000
 """Maximum number of owners in the cache."""
 

@@ -13,8 +13,6 @@ from schedd.store.leadership import Leadership
 from schedd.store.tables import federation
 from schedd.supervision import Supervisor
 
-__all__ = ["FederationLog"]
-
 
 class FederationLog:
     """Append-only event log with a leadership lease.

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from schedd.cli.arguments import OneLineErrorParser
 
-__all__ = ["make_parser", "run"]
-
 
 def make_parser() -> argparse.ArgumentParser:
     """Its options."""

@@ -7,8 +7,6 @@ from schedd.start_sentence import StartFacts
 if TYPE_CHECKING:
     from schedd.client.answers import ClusterWhatIf, FederatedJobView, TransferAttemptView
 
-__all__ = ["PHASE_NAMES", "current_attempt", "describe_state", "offered_start_facts", "start_facts"]
-
 PHASE_NAMES: Final = {
     "submitting": "submitting",
     "held": "held",

@@ -18,17 +18,6 @@ from schedd.federation.events import (
     WithdrawalRequested,
 )
 
-__all__ = [
-    "FINAL_PHASES",
-    "Attempt",
-    "AttemptPhase",
-    "FederationItem",
-    "ImpossibleError",
-    "ItemOutcome",
-    "Items",
-    "Transitions",
-]
-
 AttemptPhase = Literal[
     "submitting",
     "held",

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from schedd.federation.events import LicenceLeased
 
-__all__ = ["ClusterLicenceUse", "LicenceGrant", "LicencePools", "share_copies"]
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterLicenceUse:

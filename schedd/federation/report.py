@@ -15,21 +15,6 @@ from schedd.federation.coallocation.coallocations import CoAllocation, Placement
 from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.service.read.arrays import compute_spread
 
-__all__ = [
-    "ArrayFigures",
-    "BagFigures",
-    "BookingFigures",
-    "CoAllocationFigures",
-    "DeadlineFigures",
-    "JobFigures",
-    "StretchFigures",
-    "array_figures",
-    "bag_figures",
-    "booking_figures",
-    "coallocation_figures",
-    "job_figures",
-]
-
 TaskCountQuery = Callable[[FederationJob], Mapping[str, Any] | None]
 """Returns a cluster's task counts of an array (``ArrayTaskCounts``), or None if they are unknown."""
 

@@ -19,15 +19,6 @@ from schedd.service.settings.auth import IdTokenSettings
 from schedd.wire.section import Section
 from schedd.wire.times import FloatSeconds, Seconds
 
-__all__ = [
-    "ClusterSettings",
-    "Disclosure",
-    "FederationSettings",
-    "FederationSettingsError",
-    "ProviderSettings",
-    "load",
-]
-
 Disclosure = Literal["offers", "power", "load", "plan"]
 _LEVELS: tuple[Disclosure, ...] = ("offers", "power", "load", "plan")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$"

@@ -12,8 +12,6 @@ from schedd.federation.coallocation.coallocations import CoAllocations
 from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.routing.jobs import FederationJobs
 
-__all__ = ["find_unwanted", "is_unwanted"]
-
 _ON_HOLD: Final = ("submitting", "held", "releasing")
 _AT_WORK: Final = (*_ON_HOLD, "released")
 _DONE_ATTEMPT: Final = ("refused", "withdrawn", "ended")

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from schedd.model.placement import Placement
 
-__all__ = ["Answer", "Never", "StartKnown", "WaitingFor"]
-
 
 @dataclass(frozen=True, slots=True)
 class StartKnown:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Node", "NodeState"]
-
 
 class NodeState(StrEnum):
     """State of a node at the server."""

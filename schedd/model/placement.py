@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Placement", "Share"]
-
 
 @dataclass(frozen=True, slots=True)
 class Share:

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Chunk", "Features", "NodeSets", "Place", "Request", "matches"]
-
 Features = tuple[frozenset[str], ...]
 """A conjunction of alternatives over node features, in conjunctive normal form.
 

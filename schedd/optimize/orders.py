@@ -8,16 +8,6 @@ import numpy as np
 
 from schedd.plan.columns import Floats, Ints
 
-__all__ = [
-    "OrderingColumns",
-    "SortKeys",
-    "advance_job",
-    "generate_orders",
-    "leading_jobs",
-    "select_rescue",
-    "smallest_keys",
-]
-
 SortKeys = Floats | Ints
 
 _EXPONENTS: Final = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.5, 1.0))

@@ -9,8 +9,6 @@ from schedd.optimize.search import Improvement, PlanSearch
 from schedd.optimize.search_report import SearchEndReason
 from schedd.optimize.settings import SearchSettings
 
-__all__ = ["ParallelSearch", "RunTogether", "run_in_turn"]
-
 RunTogether = Callable[[Sequence[Callable[[], None]]], object]
 """Makes all calls, at the same time or one after another, and returns after the last one."""
 

@@ -29,8 +29,6 @@ from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.trials import TrialOutcome, TrialRound, Trials
 
-__all__ = ["Improvement", "MoveCounts", "PlanSearch"]
-
 _SEED_MASK = (1 << 64) - 1
 
 _KERNEL_CALL_S = 0.005

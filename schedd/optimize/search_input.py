@@ -11,8 +11,6 @@ from schedd.plan.evaluate import ScoringColumns, parse_criteria
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan
 
-__all__ = ["SearchInput"]
-
 
 @dataclass(frozen=True, slots=True)
 class SearchInput:

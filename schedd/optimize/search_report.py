@@ -6,8 +6,6 @@ from enum import StrEnum
 from schedd.optimize.settings import MoveKind
 from schedd.plan.evaluate import Criterion
 
-__all__ = ["CriterionDelta", "SearchEndReason", "SearchReport"]
-
 
 class SearchEndReason(StrEnum):
     """Reason for which a search ended."""

@@ -22,8 +22,6 @@ from schedd.plan.plan import Plan
 from schedd.plan.records import Moves, no_moves
 from schedd.plan.trials import requested_and_free_cpus
 
-__all__ = ["EXPECTED_QUANTILE", "FRONT", "BackfillQueue", "BackfillRule", "backfill", "next_to_start"]
-
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 

@@ -6,8 +6,6 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.memory import copy_entries, move_alloc
 
-__all__ = ["Compaction"]
-
 
 class Compaction:
     """Copies the entries of jobs ahead of the move to a new slab.

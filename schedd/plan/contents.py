@@ -20,8 +20,6 @@ from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_
 from schedd.plan.shapes import NO_UNITS, Shapes
 from schedd.plan.slabs import Slabs
 
-__all__ = ["PlanContents"]
-
 _C = TypeVar("_C", bound="PlanContents")
 
 

@@ -19,18 +19,6 @@ from schedd.plan.kernels.evaluate import Floats, Scores
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 
-__all__ = [
-    "DEFAULT_WEIGHTS",
-    "NON_REGULAR",
-    "UNITS",
-    "Criterion",
-    "CriterionValues",
-    "CriterionWeights",
-    "Evaluation",
-    "ScoringColumns",
-    "parse_criteria",
-]
-
 
 class Criterion(StrEnum):
     """Criteria of a plan, in the order of the kernels' values."""

@@ -5,8 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["UnitGroup", "could_hold"]
-
 
 @dataclass(frozen=True, slots=True)
 class UnitGroup:

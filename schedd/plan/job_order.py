@@ -11,9 +11,6 @@ import numpy as np
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["NO_RANKS", "ArrayEnds", "by_age", "by_completion", "by_start"]
-
-
 NO_RANKS: Final = np.zeros(0, np.int64)
 """All jobs have the same rank."""
 

@@ -10,8 +10,6 @@ from schedd.plan.evaluate import Criterion, CriterionValues, ScoringColumns
 from schedd.plan.kernels.layout import START, Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["PATIENCE", "latest_starts", "reference_values", "scale_to_expected"]
-
 PATIENCE: Final = 24 * 3600
 """After waiting this many seconds no search moves a job later, unless the site sets another value."""
 

@@ -16,8 +16,6 @@ from schedd.plan.schema import COUNTS, FOUND, NAMES, FieldRule, declared
 from schedd.plan.shapes import Shapes, node_capacity
 from schedd.plan.slabs import Slabs
 
-__all__ = ["MOST_TIERS", "Machine"]
-
 MOST_TIERS = 8
 """Maximum number of speed tiers; with more speeds, neighbours share a tier."""
 

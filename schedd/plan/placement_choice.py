@@ -18,8 +18,6 @@ from schedd.plan.plan import Plan
 from schedd.plan.records import Moves, no_moves
 from schedd.plan.trials import LEAST_GAIN, TrialOutcome, Trials
 
-__all__ = ["MOST_DISPLACED", "TRIES", "ChosenPlacement", "DisplaceableJobs", "choose_placement"]
-
 TRIES: Final = 8
 """Maximum number of attempts per tier to place a job before jobs with later deadlines."""
 MOST_DISPLACED: Final = 20

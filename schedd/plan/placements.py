@@ -9,8 +9,6 @@ from schedd.plan.kernels.place import misplaced
 from schedd.plan.kernels.rows import floor
 from schedd.plan.plan import Plan, Take
 
-__all__ = ["Allocation", "PlanAttempt", "current_allocation", "free_at", "is_misplaced"]
-
 
 @dataclass(frozen=True, slots=True)
 class Allocation:

@@ -17,9 +17,6 @@ from schedd.plan.kernels import projection as on
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["Projection", "project_plan"]
-
-
 _RULE_WORK: Final = 20_000
 """Cost of applying the backfilling rule after an event, in visited segments."""
 

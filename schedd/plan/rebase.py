@@ -15,8 +15,6 @@ from schedd.plan.placements import Allocation, PlanAttempt, current_allocation, 
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves
 
-__all__ = ["Rebased", "rebase"]
-
 
 @dataclass(frozen=True, slots=True)
 class Rebased:

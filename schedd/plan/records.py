@@ -6,8 +6,6 @@ import numpy as np
 
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["ChunkNeeds", "Moves", "Take", "Timeline", "merge_moves", "no_moves"]
-
 
 @dataclass(frozen=True, slots=True)
 class Take:

@@ -4,8 +4,6 @@ from typing import Any
 
 from schedd.model import Chunk, NodeSets, Place, Request
 
-__all__ = ["load_request", "save_request"]
-
 
 def save_request(request: Request) -> list[Any]:
     """Return a request as plain values."""

@@ -7,8 +7,6 @@ import numpy as np
 
 from schedd.plan.kernels.layout import Ints
 
-__all__ = ["reserve_zeros"]
-
 
 def reserve_zeros(*shape: int) -> Ints:
     """Return zeros of this shape; the system provides each page at its first write.

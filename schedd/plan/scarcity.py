@@ -12,8 +12,6 @@ from typing import Any, Final, NamedTuple
 
 from schedd.model import Features
 
-__all__ = ["MOST_COST", "NodeChoice", "NodeOffer", "Scarcity"]
-
 RequestKey = tuple[tuple[tuple[str, int], ...], Features]
 """Requested level of each resource, and requested properties."""
 NodeOffer = tuple[frozenset[str], Mapping[str, int], int]

@@ -13,30 +13,6 @@ import numpy as np
 
 from schedd.plan.kernels.layout import Ints
 
-__all__ = [
-    "COUNTS",
-    "FOUND",
-    "KEYS",
-    "LISTS",
-    "MOMENT",
-    "NAMES",
-    "NUMBER",
-    "NUMBERS",
-    "OWN",
-    "SHARED",
-    "SLOTS",
-    "Arrays",
-    "FieldRule",
-    "arrays_below",
-    "copy_fields",
-    "declared",
-    "field_rule",
-    "fork_part",
-    "load_part",
-    "map_in_parts",
-    "save_part",
-]
-
 Arrays = dict[str, Ints]
 _P = TypeVar("_P")
 _S = TypeVar("_S")

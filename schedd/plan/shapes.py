@@ -24,22 +24,6 @@ from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, FieldRule, de
 from schedd.plan.slabs import Slabs
 from schedd.wire import FLOAT_PARTS
 
-__all__ = [
-    "COUNTED_GATES",
-    "CPUS_GATE",
-    "GATE",
-    "GPUS_GATE",
-    "MEM_GATE",
-    "NO_UNITS",
-    "UNLIMITED",
-    "WHOLE_NODES_GATE",
-    "Shapes",
-    "gate_amount",
-    "gate_capacity",
-    "node_capacity",
-    "shape_key",
-]
-
 GATE = "gate "
 """Prefix of the names of gates: see ``Request.passes``.
 

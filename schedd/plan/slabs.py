@@ -18,8 +18,6 @@ from schedd.plan.kernels.place import note_all_held
 from schedd.plan.reserved_arrays import reserve_zeros
 from schedd.plan.schema import MOMENT, NUMBER, NUMBERS, Arrays, declared, fork_part, load_part, save_part
 
-__all__ = ["MOST_WORK", "Slabs"]
-
 MOST_WORK = 100_000_000
 """Default limit of visited segments per search: one or two seconds."""
 

@@ -4,8 +4,6 @@ from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.propose import requested_and_free_cpus
 from schedd.plan.plan import Plan
 
-__all__ = ["startable"]
-
 
 def startable(plan: Plan, slots: Ints, now: int) -> Ints:
     """Return the jobs of ``slots`` that request no more cpus than are free ``now`` on all usable nodes.

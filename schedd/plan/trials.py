@@ -17,8 +17,6 @@ from schedd.plan.kernels import propose as pr
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["LEAST_GAIN", "MoveKind", "TrialOutcome", "TrialRound", "Trials", "requested_and_free_cpus"]
-
 LEAST_GAIN: Final = mv.LEAST_GAIN
 """Minimum gain of a change."""
 

@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from schedd.plan.columns import Ints
 
-__all__ = ["Spans", "UsageShare", "measure_usage"]
-
 _Floats = npt.NDArray[np.float64]
 
 

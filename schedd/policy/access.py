@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, fields
 
-__all__ = ["Access"]
-
 
 @dataclass(frozen=True, slots=True)
 class Access:

@@ -14,17 +14,6 @@ import numpy as np
 
 from schedd.policy.economy import Economy
 
-__all__ = [
-    "SCALE",
-    "Account",
-    "Period",
-    "Portion",
-    "Unit",
-    "dearest",
-    "paid",
-    "period_at",
-]
-
 Unit = Literal["core_hours", "money"]
 Period = Literal["", "month", "quarter", "year"]
 SCALE: Final[Mapping[Unit, int]] = {"core_hours": 3_600, "money": 1_000_000}

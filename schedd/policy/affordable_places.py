@@ -12,8 +12,6 @@ from schedd.plan.plan import Plan
 from schedd.policy.accounts import Portion
 from schedd.policy.economy import AHEAD, Economy, Rates
 
-__all__ = ["Tariff", "held_portions", "move_to_affordable_place", "too_expensive"]
-
 _ROUNDS: Final = 60
 """Maximum number of places tried."""
 _ROUNDING: Final = 1e-9

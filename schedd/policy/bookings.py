@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
-__all__ = ["Order", "Window", "nearest", "sort_key", "stretch"]
-
 
 class Order(StrEnum):
     """Order in which flexible bookings are replanned."""

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field, replace
 
 from schedd.policy.protocol import Applicant, OwnerShares
 
-__all__ = ["Demand", "demand"]
-
 
 @dataclass(frozen=True, slots=True)
 class Demand:

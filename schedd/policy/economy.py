@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from schedd.policy.recurrence import Recurrence, occurrences
 
-__all__ = ["AHEAD", "ALL_OTHERS", "Draw", "Economy", "PowerCap", "Price", "Rates"]
-
 ALL_OTHERS: Final = "*"
 """Key for nodes without an entry."""
 AHEAD: Final = 400 * 86_400

@@ -8,8 +8,6 @@ from schedd.policy.economy import Draw
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
-__all__ = ["EnergyPlacement", "joules_for_work"]
-
 
 class EnergyPlacement(Section):
     """Jobs prefer nodes that draw less power. See docs/administrators/alternatives.md."""

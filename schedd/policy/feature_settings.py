@@ -12,9 +12,6 @@ from typing import Any, TypeVar, cast
 from schedd.feature_list import feature_modules
 from schedd.wire.section import Section
 
-__all__ = ["FeatureSettings", "feature_settings", "find_part", "obeyed_resources", "parse_feature_settings"]
-
-
 _S = TypeVar("_S", bound=Section)
 
 

@@ -18,22 +18,6 @@ from schedd.policy.recurrence import Recurrence
 from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
 from schedd.wire.durations import format_duration
 
-__all__ = [
-    "WATTS",
-    "Claim",
-    "Counted",
-    "Limit",
-    "Who",
-    "format_amount",
-    "format_hours",
-    "format_limit",
-    "label_scope",
-    "needs",
-    "parse_queued_limits",
-    "parse_server_limits",
-    "strictest",
-]
-
 Who = Literal["all", "user", "group", "account", "project", "array"]
 Counted = Literal["running", "soft", "eligible", "submitted", "used"]
 """What a limit counts: concurrent use; the same, but only while others wait; waiting jobs that may be

@@ -15,18 +15,6 @@ from schedd.policy.protocol import Applicant, Breakdown, JobOwner, Shares, Term,
 from schedd.wire.section import Name, Names, Section, Weight
 from schedd.wire.times import Hours
 
-__all__ = [
-    "TERMS",
-    "JobClass",
-    "PrioritySettings",
-    "SiteWeights",
-    "deadline_value",
-    "latest_start",
-    "licence_value",
-    "priority",
-    "short_value",
-]
-
 _HOUR = 3600
 
 

@@ -8,19 +8,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-__all__ = [
-    "FAIR_SHARE_TERMS",
-    "Applicant",
-    "Breakdown",
-    "JobOwner",
-    "OwnerShare",
-    "OwnerShares",
-    "Priority",
-    "Shares",
-    "Term",
-    "Weights",
-]
-
 FAIR_SHARE_TERMS: Final = frozenset(
     {"fairshare_perc", "fair_share_perc", "fairshare_tree_usage", "fairshare_factor"}
 )

@@ -13,8 +13,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["AGE_CAPS_H", "QUEUE_POLICIES", "QueuePolicy", "Waiting"]
-
 _Ints = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
 

@@ -10,8 +10,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["rank_of_values", "value_of_rank"]
-
 _DROPPED_BITS: Final = 12
 
 

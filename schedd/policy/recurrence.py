@@ -16,8 +16,6 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dateutil.rrule import rrule, rrulestr
 
-__all__ = ["Recurrence", "RecurrenceError", "occurrences"]
-
 _LONGEST = timedelta(days=366)
 _NUMBERS: Final = {
     "BYMONTHDAY": (-31, 31),

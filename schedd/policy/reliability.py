@@ -17,8 +17,6 @@ from pydantic import Field
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
-__all__ = ["Life", "Reliability", "expected_loss", "failure_rates"]
-
 _LN2: Final = log(2)
 _SMALL: Final = 1e-5
 """Below this number of expected failures a series is exact, and the closed formula is not."""

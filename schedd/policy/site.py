@@ -22,15 +22,6 @@ from schedd.policy.reliability import Reliability
 from schedd.policy.site_tables import LicenceSettings, SiteReservationSettings
 from schedd.wire.section import Section
 
-__all__ = [
-    "Placing",
-    "SitePolicy",
-    "StandingReservation",
-    "parse_economy",
-    "parse_reliability",
-    "site_policy",
-]
-
 _S = TypeVar("_S", bound=Section)
 _WINDOW = frozenset({"first", "last", "rule", "without"})
 

@@ -8,8 +8,6 @@ from pydantic import AfterValidator, Field, model_validator
 from schedd.wire.section import Names, Section
 from schedd.wire.times import Whole
 
-__all__ = ["LicenceSettings", "SiteReservationSettings", "WindowSettings"]
-
 _RULE = r"^[A-Za-z0-9=;,+-]*$"
 
 

@@ -7,8 +7,6 @@ import numpy as np
 
 from schedd.plan.columns import Ints
 
-__all__ = ["NOT_YET", "AccuracyFigures", "EstimateOutcomes", "measure_accuracy"]
-
 NOT_YET: Final = 1 << 60
 """Stands for the start of a job that has not started though its P90 has passed."""
 

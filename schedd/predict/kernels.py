@@ -14,23 +14,6 @@ from schedd.plan.kernels.jit import inner, kernel, maker
 from schedd.plan.kernels.layout import Ints, Table
 from schedd.predict.predictions import Floats
 
-__all__ = [
-    "BUCKET_SIZE",
-    "DOUBT_WAITING",
-    "ENDS_PER_TEMPLATE",
-    "END_DECAY",
-    "RUNNING_PER_TEMPLATE",
-    "TEMPLATES_PER_JOB",
-    "USER_TEMPLATE",
-    "Templates",
-    "copy_into",
-    "entries_of",
-    "learn_end",
-    "predict_open",
-    "predict_submitted",
-    "shift_user",
-]
-
 Singles = npt.NDArray[np.float32]
 SingleTable = Annotated[Singles, 2]
 

@@ -15,8 +15,6 @@ from schedd.predict.open_jobs import OpenJobs
 from schedd.predict.predictions import LEVELS, JobFeatures, Prediction
 from schedd.predict.run_times import RunTimes
 
-__all__ = ["Learner"]
-
 
 @dataclass(frozen=True, slots=True)
 class _OpenJob:

@@ -13,8 +13,6 @@ import numpy as np
 from schedd.predict.predictions import Prediction
 from schedd.predict.run_times import TemplateSnapshot
 
-__all__ = ["OpenJobs"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OpenJobs:

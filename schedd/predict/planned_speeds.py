@@ -6,8 +6,6 @@ from statistics import median
 
 from schedd.plan.plan import Plan
 
-__all__ = ["PlannedSpeeds", "fastest_speed"]
-
 
 def fastest_speed(plan: Plan) -> float:
     """Return the speed of the fastest node; 1 without nodes."""

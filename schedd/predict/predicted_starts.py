@@ -7,8 +7,6 @@ import numpy as np
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, Ints
 from schedd.plan.plan import Plan, WorkSpent
 
-__all__ = ["decode_starts", "running_slots", "waiting_slots"]
-
 
 def running_slots(plan: Plan) -> Ints:
     """Return the slots of running jobs and of jobs that block nodes."""

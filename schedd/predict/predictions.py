@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from schedd.plan.columns import Ints
 
-__all__ = ["LEVELS", "P50_INDEX", "P90_INDEX", "Floats", "JobFeatures", "Prediction"]
-
 Floats = npt.NDArray[np.float64]
 
 LEVELS: Final[Floats] = np.array(

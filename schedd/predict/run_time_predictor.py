@@ -14,8 +14,6 @@ from schedd.predict.learner import Learner
 from schedd.predict.start_calibration import CalibratedStart, StartCalibration
 from schedd.predict.start_delays import StartDelays
 
-__all__ = ["ESTIMATE_KINDS", "EstimateKind", "RunTimePredictor", "classify_estimate", "is_unchanged"]
-
 EstimateKind = Literal["submission", "waiting", "hour"]
 ESTIMATE_KINDS: Final[tuple[EstimateKind, ...]] = get_args(EstimateKind)
 _VERSION: Final = 3

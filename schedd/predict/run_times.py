@@ -31,8 +31,6 @@ from schedd.predict.kernels import (
 )
 from schedd.predict.predictions import LEVELS, P90_INDEX, Floats, JobFeatures, Prediction
 
-__all__ = ["MOST_TEMPLATES", "RunTimes", "TemplateSnapshot"]
-
 MOST_TEMPLATES: Final = 1 << 20
 """Largest number of templates (150 MiB); the least recently updated one is evicted."""
 _FIRST_TEMPLATES: Final = 1 << 10

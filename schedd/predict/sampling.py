@@ -9,8 +9,6 @@ import numpy as np
 from schedd.plan.columns import Ints
 from schedd.predict.predictions import LEVELS, Floats, Prediction
 
-__all__ = ["MEDIAN", "draw_levels", "sample_run_times"]
-
 MEDIAN: Final[Floats] = np.array([[0.5]])
 """Level of the median, for ``sample_run_times``."""
 

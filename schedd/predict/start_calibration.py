@@ -22,8 +22,6 @@ import numpy as np
 
 from schedd.predict.start_delays import NO_START_DELAY, StartDelay
 
-__all__ = ["CalibratedStart", "StartCalibration", "StartEstimate", "WaitBand"]
-
 _WINDOW: Final = 300
 _ENOUGH: Final = 20
 """Outcomes before the first correction."""

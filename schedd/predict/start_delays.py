@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-__all__ = ["NO_START_DELAY", "StartDelay", "StartDelays"]
-
 _WINDOW: Final = 200
 """Latest starts that are remembered."""
 _ENOUGH: Final = 5

@@ -16,8 +16,6 @@ from schedd.predict.predicted_starts import decode_starts, running_slots, waitin
 from schedd.predict.predictions import Prediction
 from schedd.predict.sampling import MEDIAN, draw_levels, sample_run_times
 
-__all__ = ["SampledPlan", "StartQuantiles", "StartSampler", "start_quantiles"]
-
 _MAX_SAMPLES: Final = 9
 _MIN_SAMPLES: Final = 5
 _DECODED_JOBS: Final = 50_000

@@ -20,8 +20,6 @@ from schedd.plan.plan import Plan
 from schedd.replay.result import SearchTotals
 from schedd.wire import PlanChosen
 
-__all__ = ["AlternativeRuns", "make_alternative_search"]
-
 Floats = npt.NDArray[np.float64]
 
 _LEAST: Final = 4

@@ -20,8 +20,6 @@ from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, count_ran, select
 from schedd.wire import NodeFacts
 
-__all__ = ["GROUPS", "POLICIES", "Comparison", "Machine", "PreparedLog", "warm_up"]
-
 POLICIES = (PLANNING_POLICY, BACKFILL_POLICY, *PLACEMENTS, *QUEUE_POLICIES)
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -7,8 +7,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["FEWEST_OF_USER", "Bools", "CoveragePart", "by_tenth", "by_time", "tenths"]
-
 FEWEST_OF_USER: Final = 30
 """Minimum number of jobs; users with fewer are in no tenth."""
 

@@ -6,8 +6,6 @@ from dataclasses import replace
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import JobFacts, JobReleased
 
-__all__ = ["JobDependencies"]
-
 
 class JobDependencies:
     """The server's part of dependencies, by job numbers of the replay. Raises TraceError for a missing or

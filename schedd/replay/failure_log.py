@@ -18,8 +18,6 @@ from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import TIME_LIMIT, TraceError
 from schedd.wire import NodeFacts
 
-__all__ = ["read_outages"]
-
 _HEADER: Final = re.compile(r"[;#]\s*UnixStartTime:\s*(\d{1,12})\s*$")
 _SECONDS: Final = re.compile(r"-?\d{1,12}")
 

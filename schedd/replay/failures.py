@@ -7,8 +7,6 @@ import numpy as np
 
 from schedd.replay.prepared import Prepared
 
-__all__ = ["Outage", "check_outages", "random_outages"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Outage:

@@ -15,8 +15,6 @@ from schedd.replay.swf import MalformedLine
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 
-__all__ = ["is_gwf_log", "parse_gwf_job", "read_gwf", "read_gwf_lines"]
-
 _FIELDS: Final = 29
 _LOOKED_AT: Final = 400
 """Lines at the beginning that tell the format; headers have some hundred."""

@@ -10,8 +10,6 @@ from schedd.policy.site import SitePolicy, site_policy
 from schedd.replay.prepared import Prepared
 from schedd.replay.workload import TraceError, TraceJob
 
-__all__ = ["LimitPeak", "jobs_within_limits", "peak_usage"]
-
 _AMOUNTS: Mapping[str, Callable[[TraceJob], int]] = {
     "jobs": lambda _: 1,
     "cpus": lambda job: job.procs,

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from schedd.replay.workload import Trace, TraceJob
 
-__all__ = ["generate"]
-
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 

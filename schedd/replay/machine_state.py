@@ -7,8 +7,6 @@ import numpy as np
 from schedd.plan.columns import Ints
 from schedd.wire import NodeFacts, ShareFacts
 
-__all__ = ["ReplayDefectError", "ReplayMachine", "check_capacity"]
-
 
 class ReplayDefectError(RuntimeError):
     """The engine violated an invariant; the message has the violation and the simulated time."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import TraceError
 
-__all__ = ["NodeGroup", "read_machines"]
-
 _PROPERTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
 _FIELDS = ("id", "cluster", "nodes", "CPUs per node", "speed", "KiB of memory per node")
 

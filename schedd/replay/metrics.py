@@ -10,17 +10,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Metrics",
-    "Series",
-    "lateness",
-    "measure",
-    "normalised_waits",
-    "series",
-    "start_estimate_accuracy",
-    "start_estimate_error",
-]
-
 _SLOWDOWN_FLOOR: Final = 1
 _BOUND: Final = 10
 """Threshold of the bounded slowdown in seconds (Feitelson and Rudolph 1998)."""

@@ -14,8 +14,6 @@ from schedd.policy.economy import Draw
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.wire import ShareFacts, Switch, Switched
 
-__all__ = ["EnergyUse", "NodePowerSimulation", "PowerModel"]
-
 _KWH: Final = 3.6e6
 
 

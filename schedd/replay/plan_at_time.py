@@ -15,8 +15,6 @@ from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Simulation
 from schedd.replay.start_estimates import SlotIds, planned_speed
 
-__all__ = ["JobAtTime", "PlanAtTime", "StartForecaster", "plan_at_time"]
-
 JobState = Literal["running", "planned", "waiting", "never"]
 
 

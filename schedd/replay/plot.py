@@ -17,8 +17,6 @@ from schedd.replay.metrics import Series
 from schedd.replay.report import label
 from schedd.replay.result import ReplayResult
 
-__all__ = ["draw", "save"]
-
 _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000")
 """Okabe and Ito's palette, distinguishable with any colour vision."""
 _LINES: Final = ("-", "--", ":", "-.")

@@ -14,8 +14,6 @@ from schedd.replay.site import ReplaySite, TraceRequest
 from schedd.replay.workload import Estimates, Selection, TraceError, TraceJob
 from schedd.wire import JobFacts
 
-__all__ = ["Prepared", "prepare"]
-
 
 @dataclass(frozen=True, slots=True)
 class Prepared:

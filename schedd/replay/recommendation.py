@@ -19,17 +19,6 @@ from schedd.replay.result import ReplayResult
 from schedd.replay.searches import SearchSchedule
 from schedd.replay.simulation import Progress
 
-__all__ = [
-    "MODES",
-    "REFERENCE",
-    "ModeRatios",
-    "ModeResults",
-    "Recommendation",
-    "mode_ratios",
-    "recommend_mode",
-    "replay_mode",
-]
-
 REFERENCE: Final = "easy"
 """The policy that the modes are compared with."""
 

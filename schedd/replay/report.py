@@ -10,18 +10,6 @@ from rich.text import Text
 from schedd.replay.recommendation import ModeRatios, ModeResults
 from schedd.replay.result import ReplayResult
 
-__all__ = [
-    "coverage_parts_table",
-    "label",
-    "limits_table",
-    "modes_table",
-    "promises_table",
-    "quality_table",
-    "speed_table",
-    "start_estimate_table",
-    "to_json",
-]
-
 
 def to_json(results: Sequence[ReplayResult]) -> str:
     """A JSON list with one object for each result. Two replays with one seed differ in `TIMINGS` alone."""

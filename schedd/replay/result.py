@@ -9,8 +9,6 @@ from schedd.replay.metrics import Metrics, Series
 from schedd.replay.start_estimates import StartEstimateFigures
 from schedd.replay.workload import Estimates
 
-__all__ = ["TIMINGS", "ReplayResult", "SearchTotals"]
-
 TIMINGS: Final = (
     "search_s",
     "wall_s",

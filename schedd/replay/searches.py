@@ -21,8 +21,6 @@ from schedd.plan.evaluate import parse_criteria
 from schedd.replay.result import SearchTotals
 from schedd.wire import PlanChosen, PlanImproved
 
-__all__ = ["SEARCH_POLICY", "PeriodicSearches", "PlanImprover", "SearchSchedule"]
-
 SEARCH_POLICY = "tabu"
 _DAEMON = EngineSettings()
 

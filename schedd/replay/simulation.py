@@ -39,8 +39,6 @@ from schedd.wire import (
     Switch,
 )
 
-__all__ = ["PLANNING_POLICY", "Observer", "Progress", "Schedule", "Simulation"]
-
 PLANNING_POLICY = "conservative"
 _REPORT_EVERY = 256
 _MOST_ROUNDS = 1000

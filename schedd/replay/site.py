@@ -15,8 +15,6 @@ from schedd.replay.machines import NodeGroup
 from schedd.replay.workload import TraceJob
 from schedd.wire import NodeFacts
 
-__all__ = ["ReplaySite", "TraceRequest", "equal_node_site", "machine_file_site", "single_node_site"]
-
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
 _CHUNK_KEYS: Final = frozenset({"ncpus", "mem"})
 

@@ -11,8 +11,6 @@ from schedd.replay.accounting import job_of_run
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import LogFault, Trace, TraceError, TraceJob
 
-__all__ = ["is_slurm_log", "read_slurm"]
-
 
 def is_slurm_log(path: Path) -> bool:
     """Whether a file, plain or gzip, begins like the output of sacct. Raises TraceError if it is

@@ -25,8 +25,6 @@ from schedd.predict import (
 from schedd.replay.coverage import CoveragePart, by_tenth, by_time, tenths
 from schedd.replay.prepared import Prepared
 
-__all__ = ["ESTIMATE_TIMES", "SlotIds", "StartEstimateFigures", "StartEstimator", "planned_speed"]
-
 ESTIMATE_TIMES: Final = ("submission", "half", "hour")
 _HOUR: Final = 3600
 _MONTH: Final = 30 * 86_400

@@ -6,8 +6,6 @@ from schedd.replay.site import ReplaySite
 from schedd.replay.workload import Trace, TraceJob
 from schedd.wire import NodeFacts
 
-__all__ = ["stream"]
-
 _MACHINES = 150
 _USERS = 40
 

@@ -14,8 +14,6 @@ from typing import Final
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 
-__all__ = ["MalformedLine", "parse_job", "read_swf", "read_swf_lines"]
-
 _HEADER = re.compile(r";\s*(MaxProcs|MaxNodes|UnixStartTime):\s*(\d+)")
 _MEM_LIMIT: Final = 1 << 60
 

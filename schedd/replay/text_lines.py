@@ -7,8 +7,6 @@ from pathlib import Path
 
 from schedd.replay.workload import TraceError
 
-__all__ = ["read_lines"]
-
 _GZIP_MAGIC = b"\x1f\x8b"
 
 

@@ -9,8 +9,6 @@ from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import NOT_BOUND, Moves, Plan
 from schedd.plan.repairs import WHOLE_PASS
 
-__all__ = ["TimedPlan"]
-
 
 class TimedPlan(Plan):
     """Records nanoseconds of every placement, and of every repair from its first slice to its last."""

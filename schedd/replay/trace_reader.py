@@ -11,8 +11,6 @@ from schedd.replay.swf import read_swf
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import Trace, TraceError
 
-__all__ = ["read_traces"]
-
 
 def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, ...]:
     """Return the logs in `paths`: first those in the Standard and the Grid Workload Format in order, then the

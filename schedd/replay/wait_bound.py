@@ -13,8 +13,6 @@ bounded separately by the largest of three sums of completion times:
 import heapq
 from collections.abc import Iterator, Sequence
 
-__all__ = ["mean_wait_bound"]
-
 _Job = tuple[int, int, float]
 """Submission, run time, area / processors; all in seconds."""
 

@@ -4,20 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-__all__ = [
-    "PROCS_LIMIT",
-    "TIME_LIMIT",
-    "UNKNOWN",
-    "Estimates",
-    "LogFault",
-    "Selection",
-    "Trace",
-    "TraceError",
-    "TraceJob",
-    "count_ran",
-    "select",
-]
-
 UNKNOWN: Final = "unknown"
 """User, group or queue of a job if the log does not name it."""
 

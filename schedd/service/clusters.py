@@ -29,8 +29,6 @@ from schedd.service.warmup import log_compilation, warm_up
 from schedd.store import AuditRecord, BatchJournal, MemoryJournal
 from schedd.supervision import Supervisor
 
-__all__ = ["Clusters", "new_engine"]
-
 _IDS_A_SECOND = 100
 
 

@@ -11,8 +11,6 @@ from schedd.feature_list import feature_modules
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import Settings
 
-__all__ = ["DaemonService", "check_feature_resources", "daemon_services", "find_service"]
-
 _S = TypeVar("_S", bound="DaemonService")
 
 

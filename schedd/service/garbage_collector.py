@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-__all__ = ["GarbageCollectorTuning", "loading_modules"]
-
 _WHOLE_S: Final = 3_600.0
 
 

@@ -9,8 +9,6 @@ from structlog.typing import Processor
 
 from schedd.service.settings.file import LogSettings
 
-__all__ = ["configure_logging"]
-
 
 def configure_logging(settings: LogSettings) -> None:
     """Send all messages, including those from libraries, to standard error in the configured form."""

@@ -3,8 +3,6 @@
 import os
 import socket
 
-__all__ = ["notify", "watchdog_interval"]
-
 
 def notify(*words: str) -> bool:
     """Send assignments such as ``READY=1`` to the service manager; return False without one.

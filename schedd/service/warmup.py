@@ -37,8 +37,6 @@ from schedd.wire import (
     Unreserve,
 )
 
-__all__ = ["log_compilation", "warm_up"]
-
 _log = structlog.get_logger(__name__)
 
 _T = 1_000_000_000

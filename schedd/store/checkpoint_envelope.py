@@ -13,8 +13,6 @@ from typing import Final
 from schedd.store.errors import BadCheckpoint
 from schedd.store.records import LogPosition
 
-__all__ = ["CheckpointRow", "seal", "unchecked_body", "unseal"]
-
 _FIRST: Final = b"schedd-ckpt1"
 _MAGIC: Final = b"schedd-ckpt2"
 _HEAD: Final = struct.Struct("<12sQ32s")

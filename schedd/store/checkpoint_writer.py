@@ -10,8 +10,6 @@ from typing import Protocol
 
 from schedd.supervision import run_in_thread
 
-__all__ = ["CheckpointChunks", "CheckpointWriter", "FrozenState"]
-
 CheckpointChunks = Iterable[bytes | memoryview]
 """The pieces of a checkpoint, generated lazily; some pieces are empty.
 

@@ -13,8 +13,6 @@ from schedd.store.errors import BadCheckpoint
 from schedd.store.records import LogPosition
 from schedd.store.tables import checkpoints
 
-__all__ = ["latest", "latest_facts", "oldest", "save"]
-
 _KEPT = 2
 
 

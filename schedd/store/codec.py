@@ -9,16 +9,6 @@ from pydantic import TypeAdapter
 from schedd.wire import Decision, Event, Snapshot
 from schedd.wire.snapshot_json import dump_snapshot, read_snapshot
 
-__all__ = [
-    "decode_decision",
-    "decode_event",
-    "encode_decision",
-    "encode_event",
-    "event_job_id",
-    "event_json",
-    "replace_nul",
-]
-
 _LARGE = 16_384
 """Longer bodies are compressed; a server snapshot shrinks to a tenth."""
 

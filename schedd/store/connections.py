@@ -18,8 +18,6 @@ from sqlalchemy.pool import QueuePool
 
 from schedd.store.errors import StoreError
 
-__all__ = ["DEFERRED", "create_readers", "create_writer", "parse_database_url", "redacted_url"]
-
 DEFERRED: Final = "schedd_deferred"
 """Execution option of a transaction that need not be on disk when it is committed."""
 

@@ -13,8 +13,6 @@ from schedd.store import connections
 from schedd.store.errors import DatabaseUnavailable, translate_error
 from schedd.store.tables_version import NEEDED_VERSION, revision
 
-__all__ = ["Database"]
-
 
 class Database:
     """A database opened by ``open``. Every failure is a StoreError with the database's name and a remedy.

@@ -40,23 +40,6 @@ from schedd.wire import (
     WriteAttributes,
 )
 
-__all__ = [
-    "actual_starts",
-    "broken_promises",
-    "decisions_after",
-    "insert_breaches",
-    "insert_decisions",
-    "insert_promises",
-    "last_decision_id",
-    "last_published_starts",
-    "open_decisions",
-    "open_job_promises",
-    "published_starts",
-    "record_actual_starts",
-    "record_outcomes",
-    "start_accuracy",
-]
-
 _STARTS: Final = tables.published_starts
 _log = structlog.get_logger(__name__)
 _PAGE = 1_000

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from schedd.store.errors import DatabaseUnavailable
 
-__all__ = ["default_url", "state_folder"]
-
 
 def state_folder() -> Path:
     """Return systemd's StateDirectory, else the user's state directory; it need not exist."""

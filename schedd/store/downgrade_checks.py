@@ -13,16 +13,6 @@ from sqlalchemy import ColumnElement, Connection, func, inspect, select, text
 from schedd.store.checkpoint_envelope import unchecked_body
 from schedd.store.tables import checkpoints, clusters, decisions, events
 
-__all__ = [
-    "RECORDS",
-    "STATE_FORMATS",
-    "dropped_rows",
-    "known_records",
-    "obstacles",
-    "rows_by_table",
-    "state_format",
-]
-
 RECORDS: Final[Mapping[str, frozenset[str]]] = {
     version: frozenset(types.split())
     for version, types in {

@@ -5,21 +5,6 @@ import sqlite3
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-__all__ = [
-    "BadCheckpoint",
-    "DatabaseBusy",
-    "DatabaseUnavailable",
-    "DiskFull",
-    "LeaseExpired",
-    "LogTruncated",
-    "NotLeader",
-    "SchemaNewer",
-    "SchemaOlder",
-    "StatementRejected",
-    "StoreError",
-    "translate_error",
-]
-
 
 class StoreError(Exception):
     """A transaction failed and was rolled back. If ``retryable``, the same call may succeed later."""

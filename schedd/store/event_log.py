@@ -28,19 +28,6 @@ from schedd.store.records import EventBatch, LogPosition
 from schedd.store.tables import batches, checkpoints, clusters, events
 from schedd.wire import Event
 
-__all__ = [
-    "append_events",
-    "batch_calls",
-    "batches_after",
-    "delete_after",
-    "digest_at",
-    "insert_batches",
-    "known_deliveries",
-    "last_position",
-    "rows_after",
-    "set_calls",
-]
-
 _IN = 500
 """Maximum number of values in one IN list."""
 _NO_EVENTS = hash_chain.digest_events(())

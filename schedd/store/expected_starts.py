@@ -11,8 +11,6 @@ from schedd.store.records import ExpectedStartRecord
 from schedd.store.tables import expected, jobs
 from schedd.wire import StartsExpected
 
-__all__ = ["MAX_ROWS", "expected_starts_between", "insert_expected_starts", "record_actual_starts"]
-
 MAX_ROWS: Final = 100_000
 """Maximum number of rows for one accuracy report; the newest are taken."""
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["EMPTY_CHAIN", "digest_events", "extend_chain"]
-
 _SIZE: Final = 16
 EMPTY_CHAIN: Final = bytes(_SIZE)
 """Digest before the first batch, and before a batch after a gap."""

@@ -14,17 +14,6 @@ from schedd.store.records import JobHistory, NodeAlert, NodeHistory, PeriodUsage
 from schedd.store.tables import breaches, decisions, events, expected, jobs, nodes, promises, published_starts
 from schedd.wire import Event, JobAltered, JobDeleted, JobEnded, JobQueued, JobStarted
 
-__all__ = [
-    "job_history",
-    "job_timeline",
-    "jobs_ended_since",
-    "jobs_started_since",
-    "node_alerts",
-    "node_history",
-    "period_usage",
-    "total_cpus",
-]
-
 _OF_NODES = frozenset({"black_hole", "no_room", "overrun", "power"})
 """Kinds of alerts that concern the availability or power state of nodes."""
 _OF_A_JOB = (events, decisions, published_starts, expected, promises, breaches)

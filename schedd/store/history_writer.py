@@ -35,8 +35,6 @@ from schedd.wire import (
 )
 from schedd.wire.snapshot_json import JsonReader, read_jobs
 
-__all__ = ["HistoryWriter", "Row", "job_changes", "last_recorded_event"]
-
 Row = dict[str, Any]
 _SLICE = 100
 """Events per transaction: other writers wait meanwhile."""

@@ -21,8 +21,6 @@ from schedd.store.records import EventBatch, LogPosition, Promise, PromiseBreach
 from schedd.store.store import Store
 from schedd.wire import Decision, Event
 
-__all__ = ["BatchJournal", "DurableJournal", "MemoryJournal"]
-
 _DELIVERIES = 200_000
 _PENDING = 1_000
 _MAX_TRANSACTIONS = 50

@@ -23,8 +23,6 @@ from schedd.store.database import Database
 from schedd.store.errors import NotLeader, StoreError
 from schedd.supervision import SupervisedThread, Supervisor
 
-__all__ = ["Leadership"]
-
 _USABLE_SHARE = 0.875  # of the lease's length; the rest allows for clock drift
 _STUCK_PERIODS = 4
 """A lease that was not renewed for this many periods by the monotonic clock counts as expired."""

@@ -28,8 +28,6 @@ from schedd.store.errors import LeaseExpired, NotLeader
 from schedd.store.records import LeaderLease
 from schedd.store.tables import leases
 
-__all__ = ["acquire", "check", "current_leader", "release", "renew", "term_and_expiry"]
-
 _NAME = "leader"
 
 

@@ -10,8 +10,6 @@ from schedd.store.codec import replace_nul
 from schedd.store.records import ChargeTotal, LedgerRow
 from schedd.store.tables import ledger
 
-__all__ = ["charges", "insert_rows", "rows"]
-
 _FIELDS = tuple(LedgerRow.__dataclass_fields__)
 
 

@@ -14,8 +14,6 @@ from sqlalchemy import Connection, func, select
 
 from schedd.store.tables import batches, clusters
 
-__all__ = ["LogGaps"]
-
 _DAY: Final = 86_400
 
 

@@ -16,8 +16,6 @@ from typing import Final
 
 import structlog
 
-__all__ = ["LogWatermark", "LogWatermarkFile"]
-
 _log = structlog.get_logger(__name__)
 _SLOT: Final = 512
 

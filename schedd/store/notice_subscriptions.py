@@ -12,16 +12,6 @@ from schedd.store.codec import replace_nul
 from schedd.store.records import LastNotice, NoticeSubscription
 from schedd.store.tables import notices, notices_sent
 
-__all__ = [
-    "add_subscription",
-    "last_notices",
-    "list_subscriptions",
-    "notified_users",
-    "record_notified_users",
-    "remove_subscription",
-    "update_last_notices",
-]
-
 _LAST_NOTICES: Final = tables.last_notices
 
 

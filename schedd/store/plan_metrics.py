@@ -11,8 +11,6 @@ from schedd.store.records import PlanMetricsSample, SearchRecord
 from schedd.store.tables import evaluations as _evaluations
 from schedd.store.tables import searches as _searches
 
-__all__ = ["list_plan_metrics", "list_searches", "save_plan_metrics", "save_search"]
-
 
 def save_plan_metrics(connection: Connection, cluster: int, found: PlanMetricsSample) -> None:
     """Store a sample; it replaces an earlier one of the same second."""

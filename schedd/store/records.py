@@ -6,34 +6,6 @@ from typing import Final, Literal
 
 from schedd.wire import Event
 
-__all__ = [
-    "RESUME_FROM_CHECKPOINT",
-    "AuditRecord",
-    "EventBatch",
-    "ExpectedStartRecord",
-    "JobHistory",
-    "LeaderLease",
-    "LogPosition",
-    "NodeHistory",
-    "PeriodUsage",
-    "PlanMetricsSample",
-    "Promise",
-    "PromiseBreach",
-    "PromisedJob",
-    "PublishedStart",
-    "RecoveryPoint",
-    "RetentionLimits",
-    "Role",
-    "RunUsage",
-    "SearchRecord",
-    "ShareSample",
-    "StartAccuracy",
-    "StartErrorStatistics",
-    "StoredShare",
-    "TimelineEntry",
-    "Token",
-]
-
 _DAY = 86_400
 
 RESUME_FROM_CHECKPOINT: Final = -2

@@ -24,8 +24,6 @@ from schedd.store.tables import (
     tokens,
 )
 
-__all__ = ["ROWS_PER_TRANSACTION", "purge"]
-
 ROWS_PER_TRANSACTION = 500
 """Maximum number of rows of one table that one transaction deletes."""
 

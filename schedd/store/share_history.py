@@ -9,8 +9,6 @@ from sqlalchemy import Connection, delete, func, insert, select
 from schedd.store.records import ShareSample, StoredShare
 from schedd.store.tables import share_samples as _samples
 
-__all__ = ["list_share_samples", "save_share_sample"]
-
 
 def save_share_sample(connection: Connection, cluster: int, found: ShareSample) -> None:
     """Store a sample; it replaces an earlier one of the same second."""

@@ -57,8 +57,6 @@ from schedd.store.records import (
 from schedd.store.tables import clusters
 from schedd.wire import Decision, Event
 
-__all__ = ["Store"]
-
 _RECENT = 20_000
 _MOST_TIME = 1 << 62
 

@@ -20,28 +20,6 @@ from sqlalchemy import (
     false,
 )
 
-__all__ = [
-    "audit",
-    "batches",
-    "breaches",
-    "checkpoints",
-    "clusters",
-    "decisions",
-    "evaluations",
-    "events",
-    "expected",
-    "federation",
-    "jobs",
-    "leases",
-    "metadata",
-    "nodes",
-    "promises",
-    "published_starts",
-    "searches",
-    "share_samples",
-    "tokens",
-]
-
 metadata = MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_N_name)s",

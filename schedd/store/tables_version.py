@@ -4,8 +4,6 @@ from typing import Final
 
 from sqlalchemy import Connection, inspect, text
 
-__all__ = ["DEVELOPMENT", "NEEDED_VERSION", "revision"]
-
 NEEDED_VERSION: Final = "0001"
 """The newest of the migrations. It stands here, so that a start need not load and read all of them."""
 

@@ -12,8 +12,6 @@ from schedd.store.codec import replace_nul
 from schedd.store.records import AuditRecord, Role, Token
 from schedd.store.tables import audit, clusters, tokens
 
-__all__ = ["add_token", "audit_entries", "find_token", "insert_audit_entry", "list_tokens", "revoke_token"]
-
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()

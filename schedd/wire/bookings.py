@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Act", "Book", "BookingStep"]
-
 Act = Literal["accept", "freeze", "confirm", "arm", "keep", "cancel"]
 
 

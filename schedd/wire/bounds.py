@@ -5,8 +5,6 @@ Sums and products of such numbers fit into 64 bits in the planner.
 
 from typing import Final
 
-__all__ = ["AMOUNT_END", "CORES_END", "TIME_END", "bounded"]
-
 TIME_END: Final = 1 << 36
 """Upper bound of times in seconds since the epoch (the year 4147)."""
 AMOUNT_END: Final = 1 << 48

@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ["NOTATION", "format_duration", "parse_duration"]
-
 NOTATION: Final = "30s, 5m, 4h, 7d, or a sum such as 1h+30m"
 """Accepted forms, for messages."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

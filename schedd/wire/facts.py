@@ -11,25 +11,6 @@ from typing import Final, Literal
 from schedd.wire.quick_init import quick_init
 from schedd.wire.resources import ResourceFacts
 
-__all__ = [
-    "TRANSFER_ATTRIBUTES",
-    "ExpectedFacts",
-    "JobFacts",
-    "JobLetter",
-    "Mode",
-    "NodeFacts",
-    "NodeStateName",
-    "PlaceFacts",
-    "PreemptionMethod",
-    "QueueFacts",
-    "RunFacts",
-    "ServerFacts",
-    "ShareFacts",
-    "SubmissionFacts",
-    "TransferStep",
-    "UnitsFacts",
-]
-
 Mode = Literal["shadow", "adviser", "scheduler"]
 """Treatment of decisions: ignored, shown to users, or carried out."""
 JobLetter = Literal["Q", "H", "W", "T", "R", "E", "S", "C"]

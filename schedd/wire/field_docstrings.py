@@ -13,8 +13,6 @@ from itertools import pairwise
 
 from pydantic import BaseModel
 
-__all__ = ["field_docstrings", "setting_descriptions"]
-
 
 def field_docstrings(kind: type) -> dict[str, str]:
     """Return the docstrings of the fields of a class, inherited ones included."""

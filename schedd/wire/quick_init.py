@@ -9,8 +9,6 @@ from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, TypeVar
 
-__all__ = ["quick_init"]
-
 _T = TypeVar("_T")
 
 

@@ -8,18 +8,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-__all__ = [
-    "BUILT_IN",
-    "FLOAT_PARTS",
-    "GPUS_OF",
-    "NO_TYPES",
-    "OWN_VNODE",
-    "ResourceFacts",
-    "ResourceTypes",
-    "float_parts",
-    "is_adapter_amount",
-]
-
 OWN_VNODE: Final = "own_vnode"
 """Amount that the adapter adds to hosts: number of vnodes, for chunks that need a vnode each."""
 GPUS_OF: Final = "gpus_of_"

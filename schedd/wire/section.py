@@ -4,8 +4,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Name", "Names", "Section", "Weight"]
-
 Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 Names = tuple[Name, ...]
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]

@@ -14,8 +14,6 @@ from pydantic import TypeAdapter
 from schedd.wire.adapter_events import Snapshot
 from schedd.wire.facts import JobFacts
 
-__all__ = ["JsonReader", "dump_snapshot", "read_jobs", "read_snapshot"]
-
 _PIECE: Final = 100
 """Jobs in one piece: about a millisecond of work."""
 _SPACE: Final = re.compile(r"[ \t\n\r]*")

@@ -8,20 +8,6 @@ from pydantic.fields import FieldInfo
 
 from schedd.wire.durations import NOTATION, format_duration, parse_duration
 
-__all__ = [
-    "LONGEST",
-    "AllowedValues",
-    "Days",
-    "FloatSeconds",
-    "Hours",
-    "Seconds",
-    "Step",
-    "TimeIn",
-    "Whole",
-    "setting_unit",
-    "written",
-]
-
 LONGEST: Final = 10 * 366 * 86_400
 """Ten years in seconds."""
 

@@ -7,8 +7,6 @@ from typing import Any, ClassVar
 
 from server_adapter.dis import Decoder, encode_attributes, encode_integer, encode_string
 
-__all__ = ["READERS", "WRITERS", "BatchRequest", "FieldKind", "Layout", "encode_body"]
-
 
 class FieldKind(Enum):
     """Encoding of one field of a request body."""

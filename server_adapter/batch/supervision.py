@@ -9,8 +9,6 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
-__all__ = ["TaskSet", "work_together"]
-
 _log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S: Final = 1.0

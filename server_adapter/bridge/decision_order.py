@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-__all__ = ["DecisionOrder", "NumberedDecision", "decision_order"]
-
 _NUMBER: Final = re.compile(r"(\d{1,18})$")
 
 

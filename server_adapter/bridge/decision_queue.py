@@ -10,8 +10,6 @@ from typing import Final, Generic, TypeVar
 
 from server_adapter.bridge.decision_order import NumberedDecision, decision_order
 
-__all__ = ["DecisionOutcomes", "DecisionQueue", "RecentKeys", "decision_key"]
-
 _MOST: Final = 10_000
 
 

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from server_adapter.bridge.journal import give_to_directory_owner
 
-__all__ = ["DrainLedger", "DrainLedgerError", "OfferedJob"]
-
 _SUFFIX: Final = ".json"
 
 

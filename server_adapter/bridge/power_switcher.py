@@ -22,8 +22,6 @@ from server_adapter.bridge.run_checks import describe_old_term
 from server_adapter.bridge.state import ServerState
 from server_adapter.settings import PowerSettings
 
-__all__ = ["CommandResult", "PowerSwitcher", "run"]
-
 _log = logging.getLogger(__name__)
 
 _MOST_OUTPUT: Final = 2_000

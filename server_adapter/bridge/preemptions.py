@@ -25,15 +25,6 @@ from server_adapter.bridge.delivery import DaemonExchange
 from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.run_checks import describe_old_term
 
-__all__ = [
-    "CHECKPOINT_HOLD",
-    "PREEMPTIONS_AT_ONCE",
-    "CheckpointHolds",
-    "PreemptionExecutor",
-    "PreemptionServer",
-    "full_signal_name",
-]
-
 _log = logging.getLogger(__name__)
 
 PREEMPTIONS_AT_ONCE: Final = 8

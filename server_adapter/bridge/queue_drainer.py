@@ -27,20 +27,6 @@ from server_adapter.batch.errors import (
 from server_adapter.bridge.drain_ledger import DrainLedger, DrainLedgerError, OfferedJob
 from server_adapter.settings import DrainSettings
 
-__all__ = [
-    "GOING",
-    "GONE",
-    "MOST_SCRIPT",
-    "DrainError",
-    "DrainableServer",
-    "OfferJob",
-    "QueueDrainer",
-    "RoutedJob",
-    "RoutedJobFate",
-    "decode_script",
-    "submission_body",
-]
-
 _log = logging.getLogger(__name__)
 
 GOING: Final = "federation: it goes there"

@@ -13,8 +13,6 @@ from server_adapter.bridge.facts import ACTIVE
 from server_adapter.bridge.server import Server
 from server_adapter.bridge.state import ServerState
 
-__all__ = ["check_site"]
-
 _log = logging.getLogger(__name__)
 _READY_WITHIN_S: Final = 600.0  # a daemon that answers 503 may be compiling
 _SAID_AGAIN_S: Final = 30.0

@@ -16,8 +16,6 @@ from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefuse
 from server_adapter.bridge.decision_queue import DecisionOutcomes, DecisionQueue, RecentKeys
 from server_adapter.bridge.delivery import DaemonExchange
 
-__all__ = ["MARK", "JobRunsError", "TransferExecutor", "TransferServer"]
-
 _log = logging.getLogger(__name__)
 
 MARK: Final = "SCHEDD_TRANSFER"

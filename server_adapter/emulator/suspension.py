@@ -11,8 +11,6 @@ from server_adapter.emulator.jobs import Job, JobState
 from server_adapter.emulator.state import Cluster
 from server_adapter.torque.errors import TorqueErrorCode
 
-__all__ = ["signal"]
-
 
 def signal(cluster: Cluster, job: Job, request: str) -> None:
     """Suspend a running job, or resume a suspended one. Raises refusal 15018."""

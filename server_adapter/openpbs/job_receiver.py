@@ -28,8 +28,6 @@ from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import encode_reply
 
-__all__ = ["ExpectedJob", "MovedJob", "Receiver"]
-
 _log = logging.getLogger(__name__)
 _CHUNK: Final = 65_536
 

@@ -13,8 +13,6 @@ from server_adapter.bridge.state import ServerState, WrittenAttributes
 from server_adapter.bridge.transfers import TransferServer
 from server_adapter.bridge.write_queue import AttributeWrite
 
-__all__ = ["ComposedServer"]
-
 
 class _Reader(Protocol):
     async def read(self, scope: ReadScope) -> ServerState: ...

@@ -8,12 +8,6 @@ from server_adapter.batch.requests import ManageRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Attribute
 
-__all__ = [
-    "hold_request",
-    "list_jobs_of_routing_queues",
-    "modify_request",
-]
-
 
 class DescribingConnection(Protocol):
     """A connection of either family that can read the status of objects."""

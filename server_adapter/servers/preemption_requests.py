@@ -13,8 +13,6 @@ from server_adapter.bridge.link import LinkPool
 from server_adapter.bridge.preemptions import CHECKPOINT_HOLD, full_signal_name
 from server_adapter.servers.job_requests import hold_request
 
-__all__ = ["PREEMPTION_REQUESTS", "PreemptionRequests"]
-
 PREEMPTION_REQUESTS: Final = frozenset(
     {RequestCode.RERUN, RequestCode.SIGNAL_JOB, RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB}
 )

@@ -6,8 +6,6 @@ from typing import Final
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.queue_drainer import RoutedJob
 
-__all__ = ["parse_routed_job", "variables"]
-
 _RESOURCE: Final = "Resource_List."
 _DERIVED: Final = frozenset({"neednodes", "nodect"})
 

@@ -13,8 +13,6 @@ from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.transfers import MARK
 from server_adapter.dis import Attribute
 
-__all__ = ["encode_submission", "find_marked_job", "queue_job"]
-
 _CHUNK: Final = 65_536  # bytes of a script in one request
 _DEFAULTS: Final[Mapping[str, str]] = {
     "Checkpoint": "u",

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.transfers import JobRunsError
 
-__all__ = ["demand_none_ran", "is_array", "submission_fault"]
-
 
 def is_array(job: str) -> bool:
     """Return whether the id belongs to an array: `7[].server`."""

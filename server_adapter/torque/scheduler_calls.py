@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["CallWatch", "explain", "is_local", "scheduler_address"]
-
 _CALL_WITHIN_S: Final = 15.0
 """A server calls within a second of an arrival; a busy one takes longer."""
 _ANY: Final = frozenset({"", "0.0.0.0", "::"})

@@ -20,8 +20,6 @@ from server_adapter.bridge.adapter import Adapter
 from server_adapter.families import connector
 from server_adapter.settings import load_settings
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Join server and daemon as the first line of input says."""

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from server_adapter.emulator import Arrival, NodeSpec, make_order
 
-__all__ = ["DemoWorkload", "arrivals", "workload_from_log"]
-
 
 @dataclass(frozen=True, slots=True)
 class DemoWorkload:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from schedd.cli.demo.processes import DemoLogins
     from schedd.cli.demo.run import DemoCluster
 
-__all__ = ["make_parser", "run"]
-
 _NODES = 20
 _CPUS = 16
 _JOBS = 60

@@ -29,8 +29,6 @@ from schedd.service.settings.daemon import NotifySettings
 from schedd.service.settings.file import ServerSettings, Settings
 from server_adapter.batch.sockets import Address
 
-__all__ = ["PAGE_MODULES", "main"]
-
 PAGE_MODULES: Final = ("schedd.cli.demo.submit_page", "schedd.cli.demo.mailbox_page")
 
 

@@ -17,8 +17,6 @@ from schedd.service.cluster.clock import ScaledClock
 from schedd.service.logs import configure_logging
 from schedd.service.settings.daemon import LogSettings
 
-__all__ = ["main"]
-
 
 def main() -> int:
     """Serve as the first line of input says."""

@@ -14,8 +14,6 @@ from server_adapter.openpbs.credentials import OpenPBSAnyPort
 from server_adapter.torque import connection as torque
 from server_adapter.torque.credentials import TorqueAnyPort
 
-__all__ = ["submit_job"]
-
 _COMMITS: Final = {
     "torque": (RequestCode.READY_TO_COMMIT, RequestCode.COMMIT),
     "openpbs": (RequestCode.COMMIT,),

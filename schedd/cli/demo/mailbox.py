@@ -10,8 +10,6 @@ from email.message import EmailMessage
 from email.policy import default
 from typing import Final
 
-__all__ = ["Mail", "Mailbox"]
-
 _KEPT: Final = 200
 """Messages; older ones are dropped."""
 _MAX_BYTES: Final = 1 << 20

@@ -11,8 +11,6 @@ from schedd.dashboard.menu import MenuPage
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader
 
-__all__ = ["PAGE", "router"]
-
 router = RouteTable(prefix="/{cluster}/mailbox")
 PAGE: Final = MenuPage("mailbox", "Mailbox", lambda viewer, _: viewer.session is not None)
 

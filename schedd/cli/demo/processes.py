@@ -14,16 +14,6 @@ from typing import Any
 from schedd.cli.demo.scene import site_settings
 from schedd.service.cluster.clock import ScaledClock
 
-__all__ = [
-    "MAIL_DOMAIN",
-    "DemoError",
-    "DemoLogins",
-    "DemoProcess",
-    "start_adapter",
-    "start_daemon",
-    "start_federation",
-]
-
 MAIL_DOMAIN = "demo.example"
 """Domain of the demo's mailbox."""
 _PORT = 8080

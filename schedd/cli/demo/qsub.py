@@ -13,8 +13,6 @@ from schedd.cli.user.command_session import run_with_exit_code
 from schedd.client import Client, ClientError, find_endpoint
 from schedd.client.http import HttpConnection
 
-__all__ = ["make_parser", "run"]
-
 _ABOUT: Final = "submit a job to a running demo, like qsub"
 _EPILOG: Final = """The job belongs to the user of the token in SCHEDD_TOKEN, which the demo prints. The
 script may have options in #PBS lines. Its program runs as long as it sleeps

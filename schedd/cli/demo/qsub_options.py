@@ -8,15 +8,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final, NoReturn
 
-__all__ = [
-    "DemoSubmission",
-    "SubmissionError",
-    "add_qsub_options",
-    "qsub_words",
-    "read_submission",
-    "resource_items",
-]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_.+-]{1,230}")
 _INDICES: Final = re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?(:[0-9]{1,6})?(%[0-9]{1,6})?")
 _ATTRIBUTE_ENDS: Final = re.compile(r",(?=[A-Za-z_]+=)")

@@ -22,8 +22,6 @@ from schedd.plan.kernel_status import are_built
 from schedd.service.cluster.clock import ScaledClock
 from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, EmulatorTrial, emulate
 
-__all__ = ["DemoCluster", "DemoOutput", "DemoRun"]
-
 _POLL_S = 0.1
 """Real seconds between two looks at server and daemon."""
 _TOLERATED_S = 0.25

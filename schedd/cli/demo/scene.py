@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from server_adapter.emulator import JobOrder, JobOutcome, SimulatedServer
 
-__all__ = ["SUBSCRIPTION", "USER", "site_settings", "submit_example_jobs"]
-
 USER: Final = "user1"
 """The user of the demo's second token."""
 SUBSCRIPTION: Final = {"moved": 900, "ahead": 3_600}

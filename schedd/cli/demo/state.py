@@ -13,8 +13,6 @@ from schedd.service.access.roles import Bearer
 from server_adapter.batch.errors import BatchError, ServerRefusedError
 from server_adapter.batch.sockets import Address
 
-__all__ = ["STATE_KEY", "DemoState", "demo_state", "invalid_submission", "submitting_user"]
-
 STATE_KEY: Final = "demo"
 
 

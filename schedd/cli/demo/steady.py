@@ -14,8 +14,6 @@ from schedd.replay.lublin import generate
 from schedd.replay.workload import Trace
 from server_adapter.emulator import Arrival, JobOrder, NodeSpec
 
-__all__ = ["SteadyWorkload", "core_seconds", "requested_cores"]
-
 _BATCH: Final = 2_000
 """Jobs of the model made at a time."""
 _MAX_RUN_S: Final = 12 * 3600

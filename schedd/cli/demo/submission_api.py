@@ -13,8 +13,6 @@ from schedd.api.routes import RouteTable
 from schedd.cli.demo.qsub_options import SubmissionError, read_submission
 from schedd.cli.demo.state import demo_state, invalid_submission, submitting_user
 
-__all__ = ["router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/submissions", tags=["jobs"])
 _MAX_SCRIPT: Final = 1 << 20
 _MAX_OPTIONS: Final = 100

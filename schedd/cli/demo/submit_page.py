@@ -21,8 +21,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.start_sentence import hypothetical_start_facts
 
-__all__ = ["PAGE", "router"]
-
 router = RouteTable(prefix="/{cluster}/submit")
 PAGE: Final = MenuPage("submit", "Submit", lambda viewer, _: viewer.session is not None)
 _EXAMPLES: Final = {

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from statistics import median
 
-__all__ = ["DemoTable", "format_span"]
-
 _HEAD_EVERY = 24
 _SAME_WEEK_S = 6 * 86_400
 _COLUMNS = (

@@ -22,8 +22,6 @@ from schedd.cli.importing.maui_share_tree import SHARE_TREE
 from schedd.cli.importing.maui_weights import WEIGHTS, MauiWeights, scale_to_bounds, translate_own_priorities
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
-__all__ = ["import_maui"]
-
 _ELSEWHERE = frozenset({*WEIGHTS, *FAIR_SHARE, *NODE_SETS, "SRCFG", "NODECFG"})
 _MANY = frozenset({*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG", SHARE_TREE})
 """Parameters of which every line counts, even of the same index."""

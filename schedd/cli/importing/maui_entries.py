@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
 
-__all__ = ["OWNERS", "MauiEntry", "parse_entries"]
-
 _LINE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?(?:\s+(.*))?")
 _ATTRIBUTE = re.compile(r"([A-Za-z][\w.]*)(?:\[([^\]]*)\])?[=:](\"[^\"]*\"|'[^']*'|\S*)")
 OWNERS = {"USERCFG": "user", "GROUPCFG": "group", "ACCOUNTCFG": "account"}

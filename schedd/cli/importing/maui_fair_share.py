@@ -7,8 +7,6 @@ from schedd.cli.importing.maui_share_tree import SHARE_TREE, translate_share_tre
 from schedd.cli.importing.maui_weights import FAIR_SHARE_WEIGHTS, MauiWeights
 from schedd.cli.importing.result import ImportResult, Verdict, duration, number
 
-__all__ = ["FAIR_SHARE", "translate_fair_share"]
-
 FAIR_SHARE = frozenset({"FSPOLICY", "FSINTERVAL", "FSDEPTH", "FSDECAY"})
 """The parameters handled by this module, besides FSTARGET and Moab's FSTREE."""
 _Targets = dict[str, dict[str, tuple[MauiEntry, str, float]]]

@@ -4,8 +4,6 @@ from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
 from schedd.cli.importing.maui_preemption import is_selected_by_preemption
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
-__all__ = ["CREDENTIALS", "NO_PREEMPTOR", "translate_credential"]
-
 CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "QOSCFG", "SYSCFG"})
 _AMOUNTS = {
     "MAXJOB": "jobs",

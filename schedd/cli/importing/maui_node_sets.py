@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from schedd.cli.importing.maui_entries import MauiEntry
 from schedd.cli.importing.result import ImportResult, Verdict, duration
 
-__all__ = ["NODE_SETS", "translate_node_sets"]
-
 _KEPT_BY = ("NODESETPOLICY", "NODESETATTRIBUTE", "NODESETLIST", "NODESETDELAY")
 NODE_SETS = frozenset({*_KEPT_BY, "NODESETPRIORITYTYPE", "NODESETTOLERANCE"})
 """The parameters that speak of them."""

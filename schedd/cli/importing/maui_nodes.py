@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from schedd.cli.importing.maui_entries import MauiEntry
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, number
 
-__all__ = ["translate_node_order", "translate_nodes"]
-
 _LONGEST_PRIORITY = 10
 
 _NO_LIMITS = (

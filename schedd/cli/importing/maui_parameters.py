@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 from schedd.cli.importing.result import Verdict
 
-__all__ = ["MOAB_ALONE", "OFF", "PARAMETERS"]
-
 OFF = frozenset({"", "0", "0.0", "OFF", "FALSE", "NO", "NONE", "[NONE]", "N", "F"})
 """Values that switch a parameter off."""
 

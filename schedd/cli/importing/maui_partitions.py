@@ -11,8 +11,6 @@ from typing import Any, Final
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
 from schedd.cli.importing.result import ImportResult, Verdict
 
-__all__ = ["ALL_NODES", "translate_partitions"]
-
 ALL_NODES: Final = frozenset({"", "ALL", "DEFAULT", "BASE", "[ALL]", "[DEFAULT]"})
 """Names of partitions that mean all nodes, in upper case."""
 _WHO: Final = {**OWNERS, "CLASSCFG": "queue", "SYSCFG": ""}

@@ -6,8 +6,6 @@ from typing import Final
 from schedd.cli.importing.maui_entries import MauiEntry
 from schedd.cli.importing.result import ImportResult, Verdict
 
-__all__ = ["is_selected_by_preemption", "translate_preemption"]
-
 _SELECTORS: Final[Mapping[str, str]] = {
     "USERCFG": "users",
     "GROUPCFG": "groups",

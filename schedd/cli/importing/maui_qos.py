@@ -8,8 +8,6 @@ from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
 from schedd.cli.importing.maui_weights import MauiWeights
 from schedd.cli.importing.result import ImportResult, Verdict, number
 
-__all__ = ["translate_qos"]
-
 _KINDS = {**OWNERS, "CLASSCFG": "queue"}
 _EVERY = frozenset({"", "DEFAULT", "ALL", "BASE"})
 _SEPARATORS = re.compile(r"[,:+]")

@@ -6,8 +6,6 @@ from datetime import date, datetime, time, timedelta
 from schedd.cli.importing.maui_entries import MauiEntry
 from schedd.cli.importing.result import ImportResult, Verdict, duration
 
-__all__ = ["translate_reservations"]
-
 _DAYS = {"SUN": "SU", "MON": "MO", "TUE": "TU", "WED": "WE", "THU": "TH", "FRI": "FR", "SAT": "SA"}
 _ORDER = ["MO", "TU", "WE", "TH", "FR", "SA", "SU"]
 _ACCESS = {"USERLIST": "users", "GROUPLIST": "groups", "ACCOUNTLIST": "accounts", "CLASSLIST": "queues"}

@@ -7,8 +7,6 @@ from typing import Final
 from schedd.cli.importing.maui_entries import MauiEntry
 from schedd.cli.importing.result import ImportResult, Verdict
 
-__all__ = ["SHARE_TREE", "translate_share_tree"]
-
 SHARE_TREE: Final = "FSTREE"
 _LEVELS: Final = {
     "user": "user",

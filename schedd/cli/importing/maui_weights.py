@@ -8,8 +8,6 @@ from collections.abc import Iterable, Sequence
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
 from schedd.cli.importing.result import ImportResult, Verdict, number
 
-__all__ = ["FAIR_SHARE_WEIGHTS", "WEIGHTS", "MauiWeights", "scale_to_bounds", "translate_own_priorities"]
-
 _SUPPORTED_WEIGHTS = {  # sub-component: (its component, the verdict)
     "QUEUETIMEWEIGHT": ("SERVICEWEIGHT", ""),
     "PROCWEIGHT": ("RESWEIGHT", "priority.size, points for each cpu"),

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-__all__ = ["methods_of_order"]
-
 _METHODS: Final = {"S": "suspend", "C": "checkpoint", "R": "requeue"}
 
 

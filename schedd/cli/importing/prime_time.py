@@ -7,8 +7,6 @@ from typing import Any, Final
 
 from schedd.cli.importing.sched_options import parse_rows
 
-__all__ = ["PrimeTime", "has_prime_time", "read_prime_time"]
-
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _WEEKDAY: Final = "weekday"
 _CODES: Final = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")

@@ -6,8 +6,6 @@ from typing import Final
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.cli.importing.server_settings import ServerObject, import_server
 
-__all__ = ["QMGR_COMMAND", "import_qmgr", "parse_qmgr"]
-
 _KINDS: Final = "server|queue|sched|resource|node|hook|pbshook"
 QMGR_COMMAND: Final = re.compile(rf"^\s*(?:create|set)\s+(?:{_KINDS})\b", re.MULTILINE)
 _CREATE: Final = re.compile(rf"create\s+({_KINDS})\s+(\S+)\s*(.*)")

@@ -9,9 +9,6 @@ from math import isfinite
 from textwrap import wrap
 from typing import Any
 
-__all__ = ["NO_TRIGGER", "ImportFinding", "ImportResult", "Verdict", "duration", "logical_lines", "to_toml"]
-
-
 NO_TRIGGER = "no program is run: see webhooks and alerts in docs/administrators/operate.md"
 
 

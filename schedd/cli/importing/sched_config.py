@@ -22,8 +22,6 @@ from schedd.cli.importing.sched_times import (
     translate_prime_prefix,
 )
 
-__all__ = ["import_sched_config"]
-
 _Handler = Callable[[SchedOption, SchedConfig], None]
 _FAIR_SHARE = 800_000_000.0
 """Fair share goes before the keys of the sort."""

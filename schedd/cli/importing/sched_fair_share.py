@@ -7,15 +7,6 @@ from typing import cast
 from schedd.cli.importing.result import ImportResult, Verdict, duration
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_rows
 
-__all__ = [
-    "ENTITIES",
-    "FAIR_SHARE_PARTS",
-    "ResourceGroups",
-    "fair_share_level",
-    "parse_shares",
-    "translate_fair_share",
-]
-
 ENTITIES = {
     "euser": "user",
     "egroup": "group",

@@ -8,8 +8,6 @@ from datetime import datetime
 
 from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
 
-__all__ = ["COMMENTS", "SchedConfig", "SchedOption", "parse_options", "parse_rows"]
-
 COMMENTS = "#*"
 """Characters that begin a comment, in all these files."""
 _LINE = re.compile(r"(\w+)\s*:?\s*(.*)")

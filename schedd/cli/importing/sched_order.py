@@ -8,8 +8,6 @@ from schedd.cli.importing.result import Verdict
 from schedd.cli.importing.sched_fair_share import fair_share_level, parse_shares
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption
 
-__all__ = ["SORTS", "key_weights", "translate_by_queue", "translate_sort_keys"]
-
 SORTS = frozenset({"sort_by", "key", "job_sort_key"})
 """The options that sort jobs."""
 _QUEUES = 1_000_000_000

@@ -7,14 +7,6 @@ from schedd.cli.importing.prime_time import PrimeTime, has_prime_time, read_prim
 from schedd.cli.importing.result import Verdict
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_rows
 
-__all__ = [
-    "translate_dedicated_prefix",
-    "translate_dedicated_times",
-    "translate_holidays",
-    "translate_prime_option",
-    "translate_prime_prefix",
-]
-
 
 def translate_prime_prefix(option: SchedOption, source: SchedConfig) -> None:
     """primetime_prefix and nonprimetime_prefix: their queues are closed in the other time."""

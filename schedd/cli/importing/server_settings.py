@@ -15,8 +15,6 @@ from schedd.feature_list import feature_modules
 from schedd.policy.limits import parse_server_limits
 from schedd.wire import ResourceFacts, ResourceTypes
 
-__all__ = ["ServerObject", "import_server"]
-
 _Note = Callable[[Verdict, str], None]
 
 

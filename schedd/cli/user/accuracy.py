@@ -10,8 +10,6 @@ from schedd.client import ClientError
 from schedd.client.answers import HorizonAccuracy
 from schedd.client.json_object import json_members
 
-__all__ = ["describe_losses", "horizon_cells", "make_parser", "run"]
-
 _DAY = 86_400
 _KINDS = {"submission": "at submission", "waiting": "half-way", "hour": "last hour"}
 

@@ -7,8 +7,6 @@ from typing import Any
 from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, show_json
 from schedd.cli.user.formatting import format_time
 
-__all__ = ["AddAction", "add_named_actions", "format_optional_time", "make_action_parser", "print_answer"]
-
 AddAction = Callable[[str, str], argparse.ArgumentParser]
 """Adds an act by its name and its help; returns its parser."""
 

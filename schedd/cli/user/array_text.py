@@ -11,8 +11,6 @@ from schedd.client.answers import ArrayView
 from schedd.client.json_object import json_members
 from schedd.start_sentence import format_near_time
 
-__all__ = ["show_array"]
-
 _COUNTS = ("waiting", "planned", "running", "ended", "failed", "deleted")
 
 

@@ -13,8 +13,6 @@ from schedd.client import Client, Refused
 from schedd.client.answers import Explanation, JobView, PriorityView, StartHistory
 from schedd.federation.commands.jobs import add_federation_option, show_job
 
-__all__ = ["make_parser", "run"]
-
 _LETTERS = {
     "Q": "queued",
     "H": "held",

@@ -11,18 +11,6 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.client import Client, ClientError, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView
 
-__all__ = [
-    "EXIT_CODES",
-    "Command",
-    "Session",
-    "cluster_warnings",
-    "make_command_parser",
-    "make_described_parser",
-    "run_command",
-    "run_with_exit_code",
-    "show_json",
-]
-
 EXIT_CODES: Final = {
     0: "answered",
     1: "answered, but the job has no planned start: it waits, or can never run here",

@@ -7,8 +7,6 @@ from typing import Final
 from schedd.cli.user.formatting import natural_key
 from schedd.client import Client, ClientError, find_endpoint
 
-__all__ = ["VALUE_KINDS", "run"]
-
 _TIMEOUT_S: Final = 2.0
 _MAX_NAMES: Final = 2_000
 

@@ -8,8 +8,6 @@ from schedd.cli.user.formatting import format_amount, format_rows, format_table
 from schedd.cli.user.job_text import format_time_and_distance
 from schedd.client.answers import JobCostView
 
-__all__ = ["make_parser", "run"]
-
 
 def make_parser(name: str = "schedd cost") -> argparse.ArgumentParser:
     """Its options."""

@@ -8,8 +8,6 @@ from schedd.cli.user.job_text import format_time_and_distance
 from schedd.client import Refused
 from schedd.client.answers import EndedJobView
 
-__all__ = ["show_ended_job"]
-
 _MAX_NODES_SHOWN = 6
 
 

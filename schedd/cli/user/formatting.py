@@ -7,20 +7,6 @@ from collections.abc import Iterable, Sequence
 from time import localtime, strftime
 from typing import Final
 
-__all__ = [
-    "Rows",
-    "format_amount",
-    "format_duration",
-    "format_remaining",
-    "format_rows",
-    "format_table",
-    "format_time",
-    "natural_key",
-    "shorten_list",
-    "terminal_width",
-    "wrap_indented",
-]
-
 Rows = Sequence[tuple[str, str]]
 _MAX_NAMES: Final = 3
 _NOW_TOLERANCE_S: Final = 5

@@ -14,8 +14,6 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.user.formatting import format_duration, wrap_indented
 from schedd.client.task_grouping import GroupedTask, Grouping, GroupingError, group_tasks
 
-__all__ = ["make_parser", "run"]
-
 _COLUMNS: Final = ("name", "walltime", "command", "after", "nodes")
 _NEEDED: Final = frozenset(_COLUMNS[:3])
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,100}")

@@ -11,9 +11,6 @@ from schedd.cli.user.preview_text import format_preview
 from schedd.client import ClientError
 from schedd.client.answers import HoldView
 
-__all__ = ["HoldKind", "add_target_options", "make_parser", "named_targets", "run"]
-
-
 HoldKind = Literal["node", "queue"]
 
 

@@ -23,21 +23,6 @@ from schedd.start_sentence import (
     job_start_facts,
 )
 
-__all__ = [
-    "describe_blocker",
-    "describe_change",
-    "describe_deadline",
-    "describe_job_start",
-    "describe_link",
-    "describe_what_if_start",
-    "explanation_rows",
-    "forecast_age",
-    "format_due",
-    "format_nodes",
-    "format_start",
-    "format_time_and_distance",
-]
-
 _NOW_TOLERANCE_S = 5
 
 

@@ -7,8 +7,6 @@ from schedd.cli.user.command_session import Session, make_command_parser, run_co
 from schedd.cli.user.formatting import format_amount, format_rows
 from schedd.client.answers import ObjectivesView, ObjectiveValue
 
-__all__ = ["make_parser", "run"]
-
 
 def make_parser(name: str = "schedd objectives") -> argparse.ArgumentParser:
     """Its options."""

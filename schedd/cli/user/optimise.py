@@ -8,8 +8,6 @@ from schedd.cli.user.command_session import Session, make_command_parser, run_co
 from schedd.cli.user.formatting import format_amount, format_duration, format_rows, format_table, format_time
 from schedd.client.answers import CriterionChange, SearchView
 
-__all__ = ["criterion_rows", "make_parser", "objective_rows", "run"]
-
 _MAX_SEARCHES = 8
 
 

@@ -13,8 +13,6 @@ from schedd.cli.user.preview_text import format_preview
 from schedd.client import ClientError
 from schedd.client.answers import PolicyPreview, PolicyView
 
-__all__ = ["make_parser", "merge_policy", "run"]
-
 
 def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
     """Its options."""

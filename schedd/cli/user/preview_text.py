@@ -3,8 +3,6 @@
 from schedd.cli.user.formatting import format_table, format_time, shorten_list
 from schedd.client.answers import PreviewView
 
-__all__ = ["format_preview"]
-
 _MAX_JOBS_SHOWN = 10
 
 

@@ -8,8 +8,6 @@ from schedd.cli.user.hold import add_target_options, named_targets
 from schedd.client import ClientError
 from schedd.client.answers import HoldView
 
-__all__ = ["make_parser", "run"]
-
 
 def make_parser(name: str = "schedd release") -> argparse.ArgumentParser:
     """Its options."""

@@ -13,8 +13,6 @@ from schedd.client.answers import BalanceView, ClusterReports
 from schedd.client.json_object import json_members
 from schedd.federation.commands.jobs import add_federation_option, connect_federation
 
-__all__ = ["make_parser", "run"]
-
 _DAY: Final = 86_400
 _HEADS: Final = ("CLUSTER", "WORK", "OPTIMAL", "CPUS", "USED", "LICENCES", "ENDED", "LATE", "SLOWDOWN")
 _QUEUES: Final = ("CLUSTER", "QUEUE", "ENDED", "LATE", "MEAN WAIT", "LONGEST", "WAITING", "LONGEST NOW")

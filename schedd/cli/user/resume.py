@@ -5,9 +5,6 @@ from collections.abc import Sequence
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 
-__all__ = ["make_parser", "run"]
-
-
 _MORE = (
     "After a pause, and after another scheduler was met. Needs the role operator or admin; on the daemon's "
     "socket root is one."

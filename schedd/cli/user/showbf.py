@@ -9,8 +9,6 @@ from schedd.cli.user.formatting import format_duration, format_table, natural_ke
 from schedd.client import ClientError
 from schedd.client.answers import Gap
 
-__all__ = ["make_parser", "run"]
-
 _HORIZON_S = 30 * 86_400
 """Seconds; capacity free for this long counts as free without limit."""
 

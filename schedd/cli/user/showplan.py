@@ -11,8 +11,6 @@ from schedd.cli.user.formatting import format_table, format_time, natural_key, t
 from schedd.client import ClientError
 from schedd.client.answers import Bar, NodeView
 
-__all__ = ["chart", "make_parser", "run"]
-
 _LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 _OTHER = "*"
 _IDLE, _DOWN = ".", "x"

@@ -16,8 +16,6 @@ from schedd.client import State
 from schedd.federation.commands.jobs import add_federation_option, show_queue
 from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
 
-__all__ = ["fold_arrays", "make_parser", "run"]
-
 _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _MIN_REASON_WIDTH = 24

@@ -34,8 +34,6 @@ from schedd.client.answers import (
 from schedd.federation.commands.jobs import add_federation_option, show_job
 from schedd.start_sentence import StartFacts, describe_start, format_near_time
 
-__all__ = ["make_parser", "run"]
-
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
 _NODE_PARTITION = re.compile(r"(?:^|,)\s*node_partition\s*=", re.IGNORECASE)
 _MAX_WINDOWS = 4

@@ -11,8 +11,6 @@ from typing import Final
 
 from schedd.cli.user.command_session import make_described_parser
 
-__all__ = ["make_parser", "measure_throughput", "run"]
-
 _COUNTS: Final = "1,3,5,10,50,100,500,1000"
 _MORE: Final = """examples:
   schedd throughput --kind epyc ./iterate --count {}

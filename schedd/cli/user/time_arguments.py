@@ -6,8 +6,6 @@ from typing import Final
 
 from schedd.client import ClientError
 
-__all__ = ["WISH_TIMES", "parse_time", "parse_wish_time"]
-
 _UNITS: Final = {"m": 60, "h": 3_600, "d": 86_400}
 _AHEAD: Final = re.compile(r"\+(\d+)([mhd])")
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

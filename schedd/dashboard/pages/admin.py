@@ -17,8 +17,6 @@ from schedd.api.searches import start_search
 from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
-__all__ = ["parse_form_time", "router"]
-
 router = RouteTable(prefix="/{cluster}/admin")
 _SEARCH_S: Final = 5.0
 """For how long a page waits for a search; it goes on anyway."""

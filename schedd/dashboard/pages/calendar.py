@@ -12,8 +12,6 @@ from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader
 from schedd.feature_list import feature_modules
 
-__all__ = ["router"]
-
 router = RouteTable()
 
 

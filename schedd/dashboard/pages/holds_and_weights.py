@@ -23,8 +23,6 @@ from schedd.engine import EngineSettings
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.settings.site import SiteSettings
 
-__all__ = ["router"]
-
 router = RouteTable(prefix="/{cluster}/admin")
 _HOLD_KINDS: Final = ("node", "queue")
 

@@ -12,8 +12,6 @@ from schedd.dashboard.job_list import JobFilter, list_jobs
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 
-__all__ = ["router"]
-
 router = RouteTable()
 _MAX_JOBS: Final = 2_000
 _MAX_ENDED_JOBS: Final = 50

@@ -25,8 +25,6 @@ from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import NodeView, node_views
 from schedd.store import StoreError
 
-__all__ = ["router"]
-
 router = RouteTable()
 _HORIZON_S: Final = 30 * 86_400
 _PAGE_SIZE: Final = 200

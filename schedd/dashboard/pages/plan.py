@@ -19,8 +19,6 @@ from schedd.dashboard.plan_columns import PlanViewport, plan_columns
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 
-__all__ = ["router"]
-
 router = RouteTable()
 _MAX_NEXT_STARTS: Final = 10
 _ROWS: Final = 36

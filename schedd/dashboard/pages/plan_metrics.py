@@ -25,8 +25,6 @@ from schedd.service.clusters import Clusters
 from schedd.service.questions.summaries import evaluate_criteria
 from schedd.service.read.job_visibility import ALL_JOBS
 
-__all__ = ["router"]
-
 router = RouteTable()
 _YEAR_S: Final = 366 * 86_400
 _MAX_PERIOD_S: Final = 3660 * 86_400

@@ -21,8 +21,6 @@ from schedd.engine import Phase, job_history, render_job
 from schedd.service.questions.explain import explain
 from schedd.service.read.plan_lists import find_record
 
-__all__ = ["router"]
-
 router = RouteTable(prefix="/{cluster}")
 MAX_CSV_ROWS: Final = 200_000
 """Jobs in one CSV file; the page says so where there are more."""

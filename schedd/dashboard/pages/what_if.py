@@ -27,8 +27,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.start_sentence import StartFacts, hypothetical_start_facts, job_start_facts
 
-__all__ = ["WhatIfForm", "WhatIfPage", "ask_what_if", "router"]
-
 router = RouteTable()
 _MAX_WINDOWS: Final = 8
 _DURATION_PATTERN: Final = re.compile(

@@ -13,20 +13,6 @@ from schedd.wire import NodeFacts, Reserve
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = [
-    "added_features",
-    "component_blocks",
-    "component_claim",
-    "component_limits",
-    "component_slots",
-    "deferred_slots",
-    "measured_draws",
-    "node_details",
-    "published_parts",
-    "rebuild_components",
-    "withdraw_nodes",
-]
-
 
 def added_features(state: "EngineState", facts: NodeFacts) -> frozenset[str]:
     """The features that components add to a node of the plan."""

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
-__all__ = ["Component"]
-
 _S = TypeVar("_S")
 
 

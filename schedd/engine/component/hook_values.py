@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.records import JobRecord
     from schedd.engine.facts.state import EngineState
 
-__all__ = [
-    "AlertKind",
-    "Confinement",
-    "EarlierStart",
-    "Floats",
-    "ForecastRounds",
-    "NodeClaim",
-    "PreemptedRun",
-    "PricedUse",
-    "Restriction",
-    "RunTimeSource",
-    "UseBegan",
-]
-
 Floats = npt.NDArray[np.float64]
 
 

@@ -16,27 +16,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
-__all__ = [
-    "awaits",
-    "charge_factor",
-    "charged_jobs",
-    "comment_remarks",
-    "component_notes",
-    "first_estimates",
-    "forecast_rounds",
-    "is_requeued_on_purpose",
-    "job_details",
-    "job_labels",
-    "job_refusal",
-    "job_scopes",
-    "judge_run",
-    "leave_components",
-    "note_dispatch",
-    "note_record",
-    "report_to_components",
-    "run_time_predictions",
-]
-
 
 def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
     """Report a new or changed job to the components."""

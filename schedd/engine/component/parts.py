@@ -11,18 +11,6 @@ from schedd.plan.schema import Arrays, arrays_below, field_rule, fork_part, load
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = [
-    "EARLIER_NAMES",
-    "empty_parts",
-    "fork_parts",
-    "lasting_fields",
-    "lasting_value",
-    "load_parts",
-    "move_earlier_fields",
-    "rebuilt_part",
-    "save_parts",
-]
-
 _S = TypeVar("_S")
 
 EARLIER_NAMES: Final = {"bag_ends": "transfers.bag_ends", "run_times": "prediction.predictor"}

@@ -14,21 +14,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
-__all__ = [
-    "choose_alternatives",
-    "component_confinement",
-    "component_wait",
-    "is_known_reservation",
-    "is_own_reservation",
-    "is_planned_on_hold",
-    "job_restriction",
-    "may_lengthen",
-    "node_order",
-    "rearrange_nodes",
-    "reason_to_replan",
-    "unmovable_jobs",
-]
-
 
 def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Never | None:
     """What a job must wait for before it may be planned, or why it can never run; None: it may be planned."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.records import JobRecord
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["gets_no_promise", "guaranteed_start", "note_end_of_promise", "promise_ends"]
-
 
 @cache
 def promise_ends() -> frozenset[str]:

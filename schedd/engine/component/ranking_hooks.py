@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
-__all__ = [
-    "component_breakdown",
-    "component_ranks",
-    "label_points",
-    "last_place_checks",
-    "owner_shares",
-    "present_shares",
-    "ranking_setting",
-    "usage_history",
-]
-
 
 @cache
 def last_place_checks() -> tuple[Callable[["EngineState", str], bool], ...]:

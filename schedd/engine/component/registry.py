@@ -10,8 +10,6 @@ from schedd.feature_list import feature_modules
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["component_calls", "component_handlers", "components", "working_calls"]
-
 
 @cache
 def components() -> tuple[Component[Any], ...]:

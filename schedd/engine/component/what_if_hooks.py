@@ -14,15 +14,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
-__all__ = [
-    "earlier_start_in_what_if",
-    "preempted_runs",
-    "rank_in_what_if",
-    "slots_named",
-    "variants_in_what_if",
-    "what_if_details",
-]
-
 
 def rank_in_what_if(published: "PlanSnapshot", facts: JobFacts, understood: "ParsedRequest") -> int | None:
     """The rank of a hypothetical job by the first component that ranks jobs now; None: unknown."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 from schedd.engine.component.registry import components
 
-__all__ = ["FADES", "OpenAlert", "alert_kinds", "close_alerts", "raise_alert"]
-
 FADES: Final = 900
 """Seconds after which an alert about a single event closes."""
 

@@ -4,8 +4,6 @@ import re
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["array_id", "array_index", "array_name", "hash_array"]
-
 _INDEX: Final = re.compile(r"\[(\d+)\]")
 
 

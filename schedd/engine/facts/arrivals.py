@@ -12,8 +12,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.wire import Event, JobFacts, JobQueued
 
-__all__ = ["ARRIVALS_PER_CALL", "defer_arrivals", "pop_arrival", "pop_arrivals"]
-
 ARRIVALS_PER_CALL = 200
 """Jobs that are taken in by one call of the engine: about a tenth of a second on 10,000 nodes."""
 

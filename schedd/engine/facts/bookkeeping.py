@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["Bookkeeping", "note_failed_bookkeeping"]
-
 
 class Bookkeeping:
     """``with Bookkeeping(state, job_id, "its charge"):`` one step of bookkeeping about a job.

@@ -8,8 +8,6 @@ from schedd.engine.facts.records import Breach, Cause, Risk
 from schedd.model import FOREVER, Request
 from schedd.plan.schema import FieldRule
 
-__all__ = ["CARRIED_JOBS", "CarriedJob", "load_carried_job", "request_size", "save_carried_job"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CarriedJob:

@@ -5,8 +5,6 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 
-__all__ = ["carry_job", "carry_jobs"]
-
 
 def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
     """Return the facts of a job to carry over a rebuild; None: nothing."""

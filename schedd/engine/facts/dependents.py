@@ -10,8 +10,6 @@ from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 
-__all__ = ["Dependents"]
-
 
 class Dependents:
     """Reverse index of dependencies, and the dependent jobs to examine.

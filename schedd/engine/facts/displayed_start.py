@@ -19,17 +19,6 @@ from schedd.plan.columns import Ints
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = [
-    "LATE_S",
-    "NEAR",
-    "are_outdated",
-    "displayed_start",
-    "is_outdated",
-    "mark_requeued",
-    "next_job_update",
-    "next_update",
-]
-
 NEAR: Final = 600
 """Starts within this many seconds are published at once."""
 _NEAR_PAUSE_S: Final = 30

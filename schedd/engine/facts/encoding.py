@@ -49,29 +49,6 @@ from schedd.wire import (
     ShareFacts,
 )
 
-__all__ = [
-    "ALERTS",
-    "ARRIVING",
-    "BLOCKED",
-    "COLUMN",
-    "DOUBTED",
-    "ENDS",
-    "FAILURES",
-    "GATES",
-    "HOLDS",
-    "LIST",
-    "LIVES",
-    "REREADING",
-    "SERVER",
-    "UNRESOLVED",
-    "facts_by_name",
-    "known_fields",
-    "load_facts",
-    "load_records",
-    "save_facts",
-    "save_records",
-]
-
 _T = TypeVar("_T")
 _Columns = dict[str, Any]
 _Arrays = dict[str, Ints]

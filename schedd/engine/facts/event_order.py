@@ -14,8 +14,6 @@ from schedd.wire import (
     StartsExpected,
 )
 
-__all__ = ["sort_events"]
-
 
 def sort_events(events: Sequence[Event]) -> Sequence[Event]:
     """Sort events: ends, then state changes, then arrivals. Events about one job keep their order.

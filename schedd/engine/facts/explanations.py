@@ -6,18 +6,6 @@ from datetime import UTC, datetime
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
 
-__all__ = [
-    "came_back_after",
-    "explain_choice",
-    "explain_job",
-    "format_length",
-    "format_moment",
-    "job_notes",
-    "last_refusal",
-    "request_notes",
-    "server_refusal",
-]
-
 _NAMED = 3
 _CAME_BACK = "it was back in its queue"
 

@@ -1,7 +1,5 @@
 """Index of job ids by number, for ids without the server's name."""
 
-__all__ = ["JobNumbers"]
-
 
 class JobNumbers:
     """Ids in use by number: `123` finds `123.server` and `123[].server`.

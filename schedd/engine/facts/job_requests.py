@@ -21,22 +21,6 @@ from schedd.policy.access import Access
 from schedd.policy.site import SitePolicy
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
 
-__all__ = [
-    "ParsedRequest",
-    "RequestReader",
-    "as_planned_request",
-    "find_uncounted",
-    "first_waiting_reason",
-    "held_by_limit",
-    "holds_resources",
-    "is_eligible",
-    "open_gates",
-    "planner_node",
-    "queue_stop_reason",
-    "slot_limited",
-    "waiting_reasons",
-]
-
 _CACHE = 50_000
 _ANY_WALLTIME = "1000000000"
 

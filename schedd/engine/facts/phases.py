@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from schedd.engine.facts.records import BackOff, CurrentRun, JobRecord, Phase, StartAttempt
 
-__all__ = ["TABLE", "IllegalStep", "Rule", "Step", "apply_step", "find_fault", "initial_value"]
-
 
 class IllegalStep(AssertionError):
     """A step that the job's phase does not allow, or with missing or surplus fields."""

@@ -29,8 +29,6 @@ from schedd.policy.limits import (
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, ResourceTypes
 
-__all__ = ["Drawn", "LimitBook", "binding", "free_amounts", "make_claim", "power_cap_limits"]
-
 _KNOWN = 20_000
 _AHEAD = 60 * 86_400
 """Horizon of calculated windows, in seconds; beyond it, pools with windows count as in a window."""

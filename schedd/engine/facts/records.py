@@ -13,25 +13,6 @@ from schedd.policy.demand import Demand
 from schedd.wire import Decision, JobFacts, ShareFacts
 from schedd.wire.quick_init import quick_init
 
-__all__ = [
-    "MAY_BREAK",
-    "BackOff",
-    "Breach",
-    "Cause",
-    "ChangeSet",
-    "CurrentRun",
-    "DependencyLink",
-    "EndedPromise",
-    "JobRecord",
-    "Outcome",
-    "Phase",
-    "PlacementChoice",
-    "RankingProgress",
-    "Risk",
-    "StartAttempt",
-    "UnresolvedStart",
-]
-
 
 class Phase(StrEnum):
     """Phase of a job in the engine."""

@@ -10,8 +10,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 
-__all__ = ["WAITING_PHASES", "are_many", "count_units", "queue_if_many", "queue_reevaluation"]
-
 WAITING_PHASES = (Phase.WAITING, Phase.BLOCKED)
 """Phases of jobs that are looked at."""
 

@@ -13,19 +13,6 @@ from schedd.policy.site import SitePolicy, site_policy
 from schedd.wire.section import Section
 from schedd.wire.times import AllowedValues, FloatSeconds, Seconds, Step, Whole
 
-__all__ = [
-    "SITE_PUBLISH_HOLD",
-    "SITE_PUBLISH_PAUSE",
-    "SITE_SLACK",
-    "SITE_SLACK_SHARE",
-    "SITE_START_RATE",
-    "SITE_START_RATE_NODE",
-    "EngineSettings",
-    "PlanningSettings",
-    "SlackText",
-    "StartRate",
-]
-
 SITE_SLACK: Final = 3_600
 """Default slack of a site in seconds: docs/developers/decisions/007."""
 SITE_SLACK_SHARE: Final = 0.5

@@ -10,8 +10,6 @@ from schedd.plan.plan import Plan, Take
 from schedd.plan.shapes import COUNTED_GATES, GATE, gate_amount
 from schedd.wire import ShareFacts
 
-__all__ = ["BLOCK", "block_takes", "merge_shares", "planned_shares", "takes_for_shares", "with_gates"]
-
 BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 """The request of a slot that takes whole nodes from jobs."""
 

@@ -6,8 +6,6 @@ from typing import Final, Self
 
 from schedd.model import FOREVER
 
-__all__ = ["NONE", "OFF", "Slack"]
-
 _MOST: Final = 316_224_000
 """Seconds: ten years; use ``off`` for more."""
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

@@ -10,8 +10,6 @@ from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.plan.schema import declared
 
-__all__ = ["SlotColumns"]
-
 
 def _column(initial: int) -> Any:
     """Declare a column; ``initial`` is the value of a slot that was just given to a job."""

@@ -95,8 +95,6 @@ from schedd.wire import (
     ServerFacts,
 )
 
-__all__ = ["HORIZON", "EngineState"]
-
 _MODES: Final[tuple[Mode, ...]] = ("shadow", "adviser", "scheduler")
 HORIZON = 1 << 35
 """Seconds ahead beyond which nothing is planned: a start after an open-ended reservation is no start."""

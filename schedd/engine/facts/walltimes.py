@@ -2,8 +2,6 @@
 
 from typing import Final, NamedTuple, Self
 
-__all__ = ["WalltimeUse"]
-
 _MEMORY: Final = 1000
 """Number of runs after which the weight of a run is 1/e."""
 

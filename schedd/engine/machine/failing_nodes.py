@@ -22,8 +22,6 @@ from schedd.engine.machine.nodes import refresh_nodes
 from schedd.engine.place.avoided_nodes import ALL_SUSPECT
 from schedd.model import NodeState
 
-__all__ = ["note_failure", "note_run_end"]
-
 _TOGETHER_WITHIN_S: Final = 600
 """Failures on several nodes within this time have a common cause,"""
 _TOGETHER_NODES: Final = 3

@@ -23,21 +23,6 @@ from schedd.plan.columns import MOST_RESOURCES
 from schedd.plan.shapes import gate_capacity
 from schedd.wire import NodeChanged, NodeFacts
 
-__all__ = [
-    "apply_node_changes",
-    "await_reports",
-    "block_nodes",
-    "is_to_return",
-    "leave_lost_nodes",
-    "new_nodes",
-    "refresh_all_nodes",
-    "refresh_node",
-    "refresh_nodes",
-    "unblock_nodes",
-    "with_known_memory",
-]
-
-
 _MOST_COUNTED = MOST_RESOURCES - 22
 """Kinds of resources in addition to cpus, memory and gpus; the others are for access lists."""
 _SHOWN = 8

@@ -23,8 +23,6 @@ from schedd.wire import (
     Snapshot,
 )
 
-__all__ = ["accept_loss", "differences", "find_doubt", "format_differences", "request_snapshot_again"]
-
 START_SETTLES_S = 5
 """Seconds by which a server may correct the start of a run: it first reports the time of sending the job."""
 _FEW = 5

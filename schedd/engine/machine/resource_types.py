@@ -6,8 +6,6 @@ from schedd.dialect import find_dialect
 from schedd.engine.facts.state import EngineState
 from schedd.wire.resources import is_adapter_amount
 
-__all__ = ["note_untyped", "untyped_resources"]
-
 _ABOUT: Final = "types"
 _SHOWN: Final = 8
 _OWN: Final = frozenset({"resv", "of_queue", "sharing"})

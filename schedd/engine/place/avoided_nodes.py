@@ -9,8 +9,6 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.model import Request
 
-__all__ = ["ALL_SUSPECT", "ELSEWHERE_WITHIN_S", "MOST_NODES", "failed_on", "with_avoided"]
-
 ELSEWHERE_WITHIN_S: Final = 3600
 """A job avoids nodes only if other nodes allow a start within this time after the end of its backoff."""
 MOST_NODES: Final = 32

@@ -24,15 +24,6 @@ from schedd.plan.backfill import (
 )
 from schedd.plan.columns import PLANNED, Ints
 
-__all__ = [
-    "backfill_rule",
-    "backfill_rule_outline",
-    "is_backfilling",
-    "next_backfill",
-    "run_backfill",
-    "with_expected_run_times",
-]
-
 
 def is_backfilling(state: EngineState) -> bool:
     """Return whether backfilling is active; it pauses during a large intake, which the plan does not contain

@@ -9,8 +9,6 @@ from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.model import WaitingFor
 from schedd.plan.columns import PLANNED
 
-__all__ = ["apply_cost_limits"]
-
 
 def apply_cost_limits(state: EngineState, event: str) -> None:
     """Seek earlier placements for jobs with a cost limit, and retry those without a placement."""

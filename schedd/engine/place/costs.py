@@ -18,8 +18,6 @@ from schedd.policy.affordable_places import Tariff, held_portions, move_to_affor
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["exceeds_limit", "move_earlier_affordably", "next_cost_check", "over_limit", "place_affordably"]
-
 _DAY = 86_400
 
 

@@ -17,15 +17,6 @@ from schedd.plan.columns import PLANNED, Ints
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = [
-    "find_dependencies",
-    "last_starts",
-    "may_be_planned",
-    "met_at",
-    "parse_dependencies",
-    "ready_after",
-]
-
 _PLANNED = frozenset({Until.STARTED, Until.SUCCEEDED, Until.ENDED})
 _DEEPEST = 10_000
 

@@ -7,8 +7,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import Never, WaitingFor
 from schedd.plan.views import empty_plan, find_unmet_requirement
 
-__all__ = ["describe_closed_node", "explain_missing_start"]
-
 _NAMED = 3
 
 

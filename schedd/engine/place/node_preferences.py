@@ -16,8 +16,6 @@ from schedd.policy.energy_placement import joules_for_work
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["move_to_better_nodes"]
-
 _FAST: Final = "fast"
 _KEPT: Final = 32
 

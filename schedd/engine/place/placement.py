@@ -29,25 +29,6 @@ from schedd.engine.rank.ranking import advance_job, correct_last_rank
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
-__all__ = [
-    "displace_for",
-    "displace_in_lowered_pools",
-    "follow_dependencies",
-    "move_and_displace",
-    "move_to",
-    "place_job",
-    "place_unplaced",
-    "plan_job",
-    "remove",
-    "remove_dependents",
-    "remove_followers",
-    "replan",
-    "replan_displaced",
-    "replan_jobs",
-    "replan_jobs_now",
-    "replan_overcommitted",
-]
-
 _MANY_ROWS = 16
 _MOST_FOLLOWERS = 200
 """Maximum number of jobs that are replanned behind a displaced job,"""

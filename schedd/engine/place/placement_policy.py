@@ -11,8 +11,6 @@ from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
 from schedd.policy.site import Placing
 
-__all__ = ["place_by_site_policy"]
-
 
 def place_by_site_policy(
     state: EngineState, record: JobRecord, event: str, *, ahead: bool

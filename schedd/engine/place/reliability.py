@@ -12,8 +12,6 @@ from schedd.policy.reliability import Life, failure_rates
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["failure_rates_by_row", "note_node_failure", "note_node_state"]
-
 _BLOCK = 300
 """Failure rates are recomputed at this interval, seconds."""
 

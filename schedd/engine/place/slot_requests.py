@@ -8,8 +8,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.plan.columns import FIXED
 from schedd.plan.shapes import COUNTED_GATES, GATE, shape_key
 
-__all__ = ["refresh_request"]
-
 
 def refresh_request(state: EngineState, record: JobRecord) -> None:
     """Update the request of a job's slot to the present gates and node sets; the job keeps its placement.

@@ -16,8 +16,6 @@ from schedd.plan.columns import PLANNED, Ints
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["last_starts_on_hold"]
-
 
 def last_starts_on_hold(state: "EngineState") -> Ints:
     """Return by slot the last start that the optimiser may give to each job: ``last_starts``, and for jobs

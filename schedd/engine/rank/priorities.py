@@ -17,8 +17,6 @@ from schedd.wire import JobFacts, QueueFacts, ResourceTypes
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-__all__ = ["current_demand", "depends_on_demand", "make_applicant", "priority_breakdown"]
-
 
 def make_applicant(state: "EngineState", record: JobRecord) -> Applicant:
     """A job as the terms of its priority see it; worked out again when anything that it hangs on is other."""

@@ -37,22 +37,6 @@ from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Moves
 
-__all__ = [
-    "break_overdue_promises",
-    "bring_promise_forward",
-    "end_promise",
-    "judge_restored",
-    "judge_start",
-    "make_promise",
-    "next_overdue_promise",
-    "note_replaced_promise",
-    "record_move",
-    "record_moves",
-    "record_plan_moves",
-    "restore_promises",
-    "slack_start",
-]
-
 _CHANGES_KEPT = 2_000_000
 _SET_WEIGHT = 20
 """Weight of a change set in addition to its slots, in slots."""

@@ -12,8 +12,6 @@ from schedd.model import Never, WaitingFor
 from schedd.plan.columns import UNPLACED
 from schedd.plan.plan import WorkSpent
 
-__all__ = ["JobErrorGuard", "block_job", "mark_for_update", "quarantine"]
-
 
 class JobErrorGuard:
     """``with JobErrorGuard(state, job, event):`` work on one job. An error in it quarantines only that job.

@@ -30,8 +30,6 @@ from schedd.engine.rank.promises import record_moves
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 
-__all__ = ["advance_job", "correct_last_rank", "next_rerank", "rank_all", "set_rank"]
-
 _MOST = 60
 """Maximum number of jobs displaced for one job."""
 _FEW = 20

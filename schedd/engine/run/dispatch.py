@@ -45,8 +45,6 @@ from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.plan import Take
 from schedd.wire import Run
 
-__all__ = ["dispatch_by_policy", "dispatch_jobs", "move_late_jobs"]
-
 _AGAIN = 30
 """First backoff in seconds of a due job that the server has not released."""
 _RELEASED_WITHIN = 60

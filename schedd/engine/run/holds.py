@@ -9,8 +9,6 @@ from schedd.engine.machine.nodes import refresh_nodes
 from schedd.engine.run.reevaluation import follow_queue
 from schedd.wire import PlanningHeld, PlanningReleased
 
-__all__ = ["Held", "held_or_released"]
-
 Held = PlanningHeld | PlanningReleased
 
 

@@ -17,16 +17,6 @@ from schedd.plan.columns import PLANNED, UNPLACED, Ints
 from schedd.policy.limits import format_limit
 from schedd.wire import WriteAttributes
 
-__all__ = [
-    "comment_text",
-    "find_next_update",
-    "find_start_ahead",
-    "first_start_ahead",
-    "next_update_time",
-    "next_write",
-    "write_attributes",
-]
-
 _HALT: Final = "no jobs are started at present"
 """No reason is given: it may mention jobs of other users."""
 _DUE: Final = "due to start"

@@ -57,20 +57,6 @@ from schedd.wire import (
     JobStarted,
 )
 
-__all__ = [
-    "apply_facts",
-    "is_unchanged",
-    "job_nodes",
-    "on_job_altered",
-    "on_job_gone",
-    "on_job_held",
-    "on_job_queued",
-    "on_job_released",
-    "on_job_started",
-    "replan_after_failed_run",
-    "replan_with_facts",
-]
-
 
 def on_job_queued(state: EngineState, event: JobQueued) -> None:
     """Handle the arrival of a job, or its return to the queue."""

@@ -53,8 +53,6 @@ from schedd.wire import (
     WattsRead,
 )
 
-__all__ = ["note_adapter_contact", "on_run_accepted", "on_run_refused", "void_after", "void_unanswered"]
-
 _PROMPT = 10
 """A daemon that ran all the time voids a decision at most this many seconds after its expiry."""
 _SILENCE = "its run decision was not answered"

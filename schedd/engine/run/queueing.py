@@ -10,8 +10,6 @@ from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.plan.columns import Ints
 from schedd.policy.queue_policies import Waiting
 
-__all__ = ["start_by_policy"]
-
 
 def start_by_policy(state: EngineState, event: str) -> list[int]:
     """Place the jobs that start now at ``state.now``. Return their slots. A job that is too hard to plan is

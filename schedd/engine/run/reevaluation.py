@@ -31,15 +31,6 @@ from schedd.engine.run.jobs import replan_with_facts
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED
 
-__all__ = [
-    "follow_limits",
-    "follow_queue",
-    "limits_changed",
-    "reevaluate",
-    "reevaluate_slice",
-    "reevaluate_waiting",
-]
-
 _LIFTED: Final = ("limit", "deadline", "reservation")
 """Kinds of waiting that another policy or reservation may end."""
 _LOOKS = 10 * ARRIVALS_PER_CALL

@@ -26,18 +26,6 @@ delaying jobs behind it.
 AHEAD = 60
 """Tolerated lead of the server's clock, seconds."""
 
-__all__ = [
-    "AHEAD",
-    "check_for_foreign_start",
-    "extend_overruns",
-    "fix_until",
-    "hold_new_node",
-    "on_running_job_altered",
-    "restore_suspensions",
-    "start_running",
-    "walltime_to_set",
-]
-
 
 def start_running(
     state: EngineState,

@@ -21,16 +21,6 @@ from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import RunRefused
 
-__all__ = [
-    "end_start_outage",
-    "forget_start_outage",
-    "is_refused_by_server",
-    "next_start_attempt",
-    "note_refused_run",
-    "outage_retry_wait",
-    "retry_refused_jobs",
-]
-
 _OUTAGE_CODE: Final = -1
 """Stands for refusals that say nothing of the job, with whatever text."""
 _ALERT_AFTER_S: Final = 30

@@ -21,24 +21,6 @@ from schedd.policy.limits import format_limit
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import ShareFacts
 
-__all__ = [
-    "Change",
-    "ExpectedStart",
-    "JobStatus",
-    "JobView",
-    "job_displayed_start",
-    "job_expected_start",
-    "job_histories",
-    "job_history",
-    "job_promised_start",
-    "job_shares",
-    "job_status",
-    "job_view",
-    "last_change",
-    "published_record",
-    "render_job",
-]
-
 _MOVED_FOR_OTHERS: Final = (Cause.IMPROVED, Cause.CHOSEN, Cause.PRIORITY, Cause.DEADLINE)
 """Causes that move a job later for the sake of others, within its promise."""
 _NAMED_JOBS: Final = 5

@@ -6,8 +6,6 @@ from schedd.engine.facts.records import JobRecord
 from schedd.model import NodeSets, Place
 from schedd.wire import NodeFacts
 
-__all__ = ["find_node_sets", "required_node_sets"]
-
 
 def required_node_sets(record: JobRecord, site: NodeSets | None) -> NodeSets | None:
     """Return the node sets of the request, else those of the site; None if the job cannot be spread over

@@ -35,9 +35,6 @@ from schedd.policy.limits import Limit
 from schedd.policy.reliability import Life
 from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts
 
-__all__ = ["PlanSnapshot", "publish_snapshot"]
-
-
 _Part = TypeVar("_Part")
 
 

@@ -28,18 +28,6 @@ from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import ChargeTotal, LedgerRow
 from schedd.wire import AccountMoved, AccountSet
 
-__all__ = [
-    "AccountReport",
-    "AccountView",
-    "AccountsView",
-    "ChargeSummary",
-    "LedgerEntry",
-    "LedgerView",
-    "router",
-    "visible_accounts",
-    "visible_charges",
-]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _MAX_TIME: Final = 2**62

@@ -24,8 +24,6 @@ from schedd.store.records import ChargeTotal, LedgerRow
 from schedd.supervision import PeriodicWork
 from schedd.wire import LedgerStored, RunFacts, RunsRead, ShareFacts
 
-__all__ = ["AccountsLedger", "AccountsWorker", "MemoryLedger", "StoredLedger", "cluster_service"]
-
 _log = structlog.get_logger(__name__)
 _PERIOD_S: Final = 1.0
 _EVERY: Final = 600

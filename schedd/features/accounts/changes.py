@@ -13,8 +13,6 @@ from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import PLANNED
 from schedd.policy.accounts import period_at
 
-__all__ = ["follow_changes", "next_change"]
-
 _ALL: Final = "*"
 
 

@@ -13,8 +13,6 @@ from schedd.cli.user.formatting import format_table, format_time
 from schedd.client.answers import AccountsView, AccountView, ChargeSummary, LedgerEntry
 from schedd.client.json_object import json_members
 
-__all__ = ["make_parser", "run"]
-
 _COLUMNS: Final = ("month", "account", "user", "unit", "jobs", "core_hours", "gpu_hours", "charged")
 _UNITS: Final = {"core-hours": "core_hours", "money": "money"}
 _PERIODS: Final = {"none": "", "month": "month", "quarter": "quarter", "year": "year"}

@@ -24,8 +24,6 @@ from schedd.features.accounts.state import AccountBook, published_accounts, with
 from schedd.features.accounts.what_if import wait_in_what_if
 from schedd.wire import AccountMoved, AccountSet, LedgerStored, RunsRead
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="accounts",
     state=AccountBook,

@@ -18,8 +18,6 @@ from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.service.clusters import Clusters
 
-__all__ = ["PAGE", "router"]
-
 router = RouteTable()
 PAGE: Final = MenuPage(
     "accounts", "Accounts", lambda _, published: bool(published.part(PublishedAccounts).accounts)

@@ -31,26 +31,6 @@ from schedd.wire import (
     ShareFacts,
 )
 
-__all__ = [
-    "charge_run",
-    "charge_use",
-    "drop_stored_lines",
-    "examine_all",
-    "find_account",
-    "forget_old_runs",
-    "goes_last",
-    "has_funds",
-    "hold_for_run",
-    "hold_for_use",
-    "missing_funds",
-    "most_expensive",
-    "note_logged_runs",
-    "release_hold",
-    "set_account",
-    "transfer_amount",
-    "wait_for_funds",
-]
-
 _REMEMBERED_S: Final = 3 * 86_400
 """For how long charged runs are remembered where the server's logs are not read."""
 _REREAD_S: Final = 86_400

@@ -7,8 +7,6 @@ from pydantic import Field
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 
-__all__ = ["SETTINGS", "AccountSettings"]
-
 
 class AccountSettings(Section):
     """Which account a job uses, and what happens to jobs of empty accounts. Accounts are created by

@@ -9,16 +9,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import FOUND, KEYS, NUMBER, FieldRule, declared
 from schedd.policy.accounts import Account
 
-__all__ = [
-    "AccountBook",
-    "LedgerLine",
-    "LineKind",
-    "PublishedAccounts",
-    "account_book",
-    "published_accounts",
-    "without_jobs",
-]
-
 LineKind = Literal["charge", "correction", "transfer", "period", "set"]
 
 

@@ -10,8 +10,6 @@ from schedd.features.accounts.state import PublishedAccounts
 from schedd.model import WaitingFor
 from schedd.wire import JobFacts
 
-__all__ = ["wait_in_what_if"]
-
 
 def wait_in_what_if(
     published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, instead_of: str

@@ -30,15 +30,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import ObjectiveChange
 
-__all__ = [
-    "AlternativesRequest",
-    "AppliedPlan",
-    "apply_alternative",
-    "plan_alternatives",
-    "router",
-    "search_alternatives",
-]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/alternatives", tags=["plan"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
 for _view_class in (DroppedMove, OfferedMove, OfferedPlan, AlternativeSet):

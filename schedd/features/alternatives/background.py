@@ -24,8 +24,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.store import StoreError
 from schedd.supervision import PeriodicWork
 
-__all__ = ["AUTOMATIC_ACTOR", "AutomaticAlternatives", "best_acceptable_plan", "cluster_service"]
-
 _log = structlog.get_logger(__name__)
 AUTOMATIC_ACTOR: Final = "schedd"
 _PERIOD_S: Final = 1.0

@@ -15,8 +15,6 @@ from schedd.cli.user.formatting import (
 from schedd.client import ClientError
 from schedd.client.answers import AlternativeSet, AlternativesView, AppliedPlan, OfferedMove
 
-__all__ = ["make_parser", "run"]
-
 _MAX_MOVES_SHOWN = 30
 
 

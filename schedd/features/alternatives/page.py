@@ -27,8 +27,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import measure_fork
 
-__all__ = ["PAGE", "router"]
-
 router = RouteTable(prefix="/{cluster}/alternatives")
 PAGE: Final = MenuPage("alternatives", "Alternatives", lambda viewer, _: viewer.may_act)
 _SEARCH_S: Final = 5.0

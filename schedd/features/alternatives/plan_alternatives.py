@@ -36,18 +36,6 @@ from schedd.service.questions.objectives import (
 )
 from schedd.wire import PlaceFacts, PlanChosen
 
-__all__ = [
-    "AlternativeSet",
-    "AppliedAlternative",
-    "DroppedMove",
-    "LivePlanChanged",
-    "NoSuchPlan",
-    "OfferedMove",
-    "OfferedPlan",
-    "PlanAlternatives",
-    "SearchInProgress",
-]
-
 _log = structlog.get_logger(__name__)
 _PATIENCE_S: Final = 60.0
 _TABU: Final = 0.25

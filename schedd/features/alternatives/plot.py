@@ -6,8 +6,6 @@ from typing import Final
 
 from schedd.features.alternatives.plan_alternatives import AlternativeSet
 
-__all__ = ["AlternativesPlot", "PlanPoint", "PlotAxes", "build_plot", "choose_axes"]
-
 WIDTH: Final = 640
 HEIGHT: Final = 300
 _LEFT: Final = 84

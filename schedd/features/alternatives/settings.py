@@ -9,8 +9,6 @@ from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
-__all__ = ["SETTINGS", "ChooseSettings"]
-
 
 class ChooseSettings(Section):
     """Alternative plans are searched for automatically, and the best by `objectives` is put in force. See

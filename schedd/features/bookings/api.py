@@ -37,16 +37,6 @@ from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Act, Book, BookingStep, ShareFacts
 
-__all__ = [
-    "BookingOrdersView",
-    "BookingRequest",
-    "BookingView",
-    "BookingsView",
-    "booking_view",
-    "router",
-    "visible_bookings",
-]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["bookings"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0

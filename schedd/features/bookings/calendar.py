@@ -6,8 +6,6 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.bookings.api import visible_bookings
 from schedd.service.access.roles import Bearer
 
-__all__ = ["calendar_context"]
-
 
 def calendar_context(published: PlanSnapshot, viewer: Bearer) -> dict[str, Any]:
     """The bookings that the viewer may see, and the number of others, for the calendar's template."""

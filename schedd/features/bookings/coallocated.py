@@ -15,8 +15,6 @@ from schedd.features.bookings.state import LIVE, Booking
 from schedd.features.transfers.state import transfer_state
 from schedd.model import WaitingFor
 
-__all__ = ["bounds", "overdue"]
-
 
 def bounds(booking: Booking) -> Iterator[int]:
     """Yield the deadlines after which the job may have to be deleted."""

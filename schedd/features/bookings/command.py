@@ -22,8 +22,6 @@ from schedd.client.answers import BookingOptionView, BookingOrdersView, BookingV
 from schedd.federation.commands import bookings as federation_bookings
 from schedd.federation.commands.jobs import add_federation_option
 
-__all__ = ["make_parser", "run"]
-
 _SPAN = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d)|(\d+)([smhd])")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 

@@ -28,8 +28,6 @@ from schedd.features.bookings.rules import (
 from schedd.features.bookings.state import BookingState, is_live, publish_bookings, without_slots
 from schedd.wire import Book, BookingStep
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="bookings",
     state=BookingState,

@@ -5,8 +5,6 @@ from schedd.features.bookings.orders import OrderFigures, ordered
 from schedd.policy.bookings import Order
 from schedd.service.questions.open_questions import cancellation_check
 
-__all__ = ["booking_order_figures"]
-
 
 def booking_order_figures(engine: Engine, now: int) -> tuple[OrderFigures, ...]:
     """Return one row per order; ``engine`` is a copy and stays unchanged. Raises WorkSpent."""

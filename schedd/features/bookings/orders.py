@@ -16,8 +16,6 @@ from schedd.features.bookings.state import LIVE, Booking, booking_table
 from schedd.plan.columns import CPUS
 from schedd.policy.bookings import Order
 
-__all__ = ["OrderFigures", "ordered"]
-
 
 @dataclass(frozen=True, slots=True)
 class OrderFigures:

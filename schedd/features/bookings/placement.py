@@ -30,25 +30,6 @@ from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
 from schedd.plan.plan import Take
 from schedd.wire import JobFacts
 
-__all__ = [
-    "booked_jobs",
-    "booked_slots",
-    "booking_confinement",
-    "find_booking",
-    "find_transfer_booking",
-    "free_booking_slots",
-    "merge_takes",
-    "missing_booking",
-    "names_booking",
-    "owns_booking",
-    "reason_to_replan",
-    "slot_names",
-    "slots_named",
-    "update_booking_slots",
-    "wait_for_booking",
-    "wait_in_what_if",
-]
-
 _PIECE = Request((Chunk(cpus=0),), Place.FREE)
 
 

@@ -36,18 +36,6 @@ from schedd.plan.plan import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
 from schedd.wire import Book, BookingStep, JobDeleted, JobEnded, JobFacts, NodeChanged, TransferWithdrawal
 
-__all__ = [
-    "advance",
-    "book",
-    "booking_key",
-    "follow_nodes",
-    "job_gone",
-    "next_edge",
-    "step",
-    "update_all_slots",
-    "yield_nodes",
-]
-
 _KEPT: Final = 86_400
 """Seconds until the outcome of a booking is forgotten."""
 _REFUSED_KEPT: Final = 3_600

@@ -9,8 +9,6 @@ from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
-__all__ = ["SETTINGS", "BookingSettings"]
-
 
 class BookingSettings(Section):
     """What users may book: cores for a time, within a window. See docs/administrators/policy.md."""

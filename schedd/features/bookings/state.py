@@ -11,24 +11,6 @@ from schedd.plan.schema import FieldRule, declared
 from schedd.policy.bookings import Window
 from schedd.wire import Book
 
-__all__ = [
-    "LIVE",
-    "Booking",
-    "BookingPhase",
-    "BookingState",
-    "Option",
-    "Piece",
-    "PublishedBookings",
-    "Share",
-    "booking_table",
-    "is_live",
-    "lookup_key",
-    "new_booking_key",
-    "publish_bookings",
-    "published_bookings",
-    "without_slots",
-]
-
 BookingPhase = Literal["flexible", "frozen", "open", "over", "cancelled", "refused"]
 _OF: Final = "~"
 """Separator of name and owner in the key of a booking with a name that another user had first."""

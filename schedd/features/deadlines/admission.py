@@ -17,14 +17,6 @@ from schedd.model import FOREVER
 from schedd.policy.priority import latest_start
 from schedd.wire import JobDeleted, JobEnded
 
-__all__ = [
-    "count_outcome",
-    "guarantee_met_deadlines",
-    "guaranteed_start",
-    "note_changed_policy",
-    "withdraw_admission",
-]
-
 
 def guaranteed_start(state: EngineState, record: JobRecord, planned: int) -> int:
     """Return the latest start that meets the accepted deadline of a job; FOREVER: none is accepted.

@@ -19,8 +19,6 @@ from schedd.features.deadlines.lost import (
 from schedd.features.deadlines.state import DeadlinesState, publish_deadlines
 from schedd.features.deadlines.views import comment_remarks, job_details, notes, what_if_details
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="deadlines",
     state=DeadlinesState,

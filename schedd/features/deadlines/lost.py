@@ -19,8 +19,6 @@ from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.policy.priority import latest_start
 
-__all__ = ["WAIT_KIND", "next_lost_deadline", "remove_lost_deadlines", "wait_for_deadline"]
-
 WAIT_KIND: Final = "deadline"
 """Of ``WaitingFor``."""
 

@@ -7,8 +7,6 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from schedd.engine import PlanSnapshot
 from schedd.features.deadlines.state import OUTCOMES, PublishedDeadlines
 
-__all__ = ["collect_metrics"]
-
 
 def collect_metrics(clusters: Mapping[str, PlanSnapshot]) -> Iterator[Metric]:
     """The metrics of clusters, by name."""

@@ -11,8 +11,6 @@ from schedd.wire.facts import JobFacts
 from schedd.wire.section import Section
 from schedd.wire.times import Seconds
 
-__all__ = ["SETTINGS", "DeadlineSettings"]
-
 _Names = tuple[Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")], ...]
 
 

@@ -9,15 +9,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.features.deadlines.settings import DeadlineSettings
 from schedd.plan.schema import MOMENT, NAMES, NUMBER, FieldRule, declared
 
-__all__ = [
-    "OUTCOMES",
-    "AcceptedDeadline",
-    "DeadlinesState",
-    "PublishedDeadlines",
-    "deadlines_state",
-    "publish_deadlines",
-]
-
 OUTCOMES: Final = ("accepted", "refused", "kept", "missed")
 """Counted outcomes: of requests for admission, and of accepted deadlines when their jobs ended."""
 

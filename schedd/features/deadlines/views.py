@@ -15,8 +15,6 @@ from schedd.model import Never
 from schedd.policy.priority import latest_start
 from schedd.wire import JobFacts
 
-__all__ = ["comment_remarks", "job_details", "notes", "what_if_details"]
-
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 

@@ -22,16 +22,6 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import ShareSample
 
-__all__ = [
-    "FairShareEntry",
-    "FairShareHistory",
-    "FairShareView",
-    "ShareCourseView",
-    "fetch_fair_share",
-    "router",
-    "share_courses",
-]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _PLANNER_TIMEOUT_S: Final = 2.0
 _RETRY_HINT: Final = "ask again in a moment"

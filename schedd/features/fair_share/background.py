@@ -16,8 +16,6 @@ from schedd.store import StoreError
 from schedd.store.records import ShareSample, StoredShare
 from schedd.supervision import PeriodicWork
 
-__all__ = ["ShareHistoryWorker", "cluster_service", "sample_shares"]
-
 _log = structlog.get_logger(__name__)
 SAMPLE_PERIOD_S: Final = 3600
 _LOOK_S: Final = 2.0

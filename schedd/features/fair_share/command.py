@@ -10,8 +10,6 @@ from schedd.client import ClientError
 from schedd.client.answers import FairShareEntry, FairShareHistory
 from schedd.client.json_object import json_members
 
-__all__ = ["make_parser", "run"]
-
 _DAY_S: Final = 86_400
 _MAX_ROWS: Final = 40
 

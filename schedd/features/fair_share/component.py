@@ -14,8 +14,6 @@ from schedd.features.fair_share.rules import (
 )
 from schedd.features.fair_share.state import FairShareState
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="fair_share",
     state=FairShareState,

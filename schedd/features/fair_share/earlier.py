@@ -11,8 +11,6 @@ from schedd.features.fair_share.state import FairShareState
 from schedd.features.fair_share.usage import RATE_UNIT, ChargedRun, Usage
 from schedd.service.cluster.accounting_logs import ended_runs
 
-__all__ = ["earlier_part"]
-
 _KEYS: Final = ("user", "group", "account", "project", "queue")
 
 

@@ -16,8 +16,6 @@ from schedd.features.fair_share.api import fetch_fair_share, share_courses
 from schedd.features.fair_share.plot import build_share_plot
 from schedd.features.fair_share.settings import FairShareSettings
 
-__all__ = ["PAGE", "router"]
-
 router = RouteTable()
 _MAX_PLACES_SHOWN: Final = 1000
 _DAY_S: Final = 86_400

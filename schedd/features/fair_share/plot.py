@@ -8,8 +8,6 @@ from typing import Final
 
 from schedd.features.fair_share.api import ShareCourseView
 
-__all__ = ["SharePlot", "build_share_plot"]
-
 WIDTH: Final = 640
 HEIGHT: Final = 240
 _LEFT: Final = 56

@@ -15,17 +15,6 @@ from schedd.features.fair_share.tree import RatedTree, ShareTree
 from schedd.features.fair_share.usage import RATE_UNIT, ChargedRun, Usage
 from schedd.plan.evaluate import Criterion
 
-__all__ = [
-    "charge_run",
-    "follow_site",
-    "follow_time",
-    "forget_old_usage",
-    "owner_shares",
-    "present_shares",
-    "rate_tree",
-    "usage_history",
-]
-
 
 def follow_site(state: EngineState) -> None:
     """Keep usage for as long as its windows and owners are those of the tree."""

@@ -14,8 +14,6 @@ from schedd.policy.protocol import FAIR_SHARE_TERMS
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
-__all__ = ["SETTINGS", "FairShareSettings"]
-
 _DEFAULT = ShareTree()
 _Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 _Shares = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]

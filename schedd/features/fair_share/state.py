@@ -11,8 +11,6 @@ from schedd.features.fair_share.tree import Names, RatedTree, ShareTree
 from schedd.features.fair_share.usage import Usage
 from schedd.plan.schema import MOMENT, FieldRule, declared
 
-__all__ = ["FairShareState", "RatedUsage", "fair_share_state", "share_tree"]
-
 
 @dataclass(frozen=True, slots=True)
 class RatedUsage:

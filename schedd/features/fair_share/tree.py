@@ -25,17 +25,6 @@ import numpy.typing as npt
 
 from schedd.policy.protocol import JobOwner, OwnerShare
 
-__all__ = [
-    "MAX_DEPTH",
-    "Level",
-    "Names",
-    "Place",
-    "RatedTree",
-    "ShareRow",
-    "ShareTree",
-    "ShareTreeError",
-]
-
 Level = Literal["account", "project", "group", "user", "queue"]
 Names = tuple[str, ...]
 """A job owner: one name for each level of the tree."""

@@ -15,8 +15,6 @@ from typing import Any, Final, Self
 
 from schedd.features.fair_share.tree import MAX_DEPTH, Names, ShareTree
 
-__all__ = ["RATE_UNIT", "ChargedRun", "Usage"]
-
 RATE_UNIT: Final = 1000
 """Rate of one cpu with charge factors of 1."""
 

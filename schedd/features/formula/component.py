@@ -25,8 +25,6 @@ from schedd.features.formula.what_if import (
     published_formula,
 )
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="formula",
     state=FormulaState,

@@ -9,8 +9,6 @@ from schedd.policy.expressions import FormulaError, parse_formula
 from schedd.policy.protocol import FAIR_SHARE_TERMS
 from schedd.wire import ResourceTypes
 
-__all__ = ["SERVER_ATTRIBUTES"]
-
 _Note = Callable[[Verdict, str], None]
 
 

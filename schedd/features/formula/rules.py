@@ -29,22 +29,6 @@ from schedd.policy.protocol import Breakdown, Term
 from schedd.policy.ranks import rank_of_values
 from schedd.wire import ServerFacts
 
-__all__ = [
-    "WAIT_KIND",
-    "breakdown",
-    "circumstances",
-    "follow_server",
-    "follow_site",
-    "follow_time",
-    "forget_job",
-    "forget_nodes",
-    "is_faulty",
-    "next_examination",
-    "ranks",
-    "threshold_wait",
-    "wait_for_threshold",
-]
-
 WAIT_KIND: Final = "formula"
 """Of ``WaitingFor``."""
 _EXAMINED_AT_ONCE: Final = 500

@@ -8,8 +8,6 @@ from schedd.policy.expressions import MAX_LENGTH, parse_formula
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 
-__all__ = ["SETTINGS", "FormulaSettings"]
-
 
 def _checked(text: str) -> str:
     if text.strip():

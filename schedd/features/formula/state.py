@@ -16,18 +16,6 @@ from schedd.policy.expressions import FormulaError, parse_formula
 from schedd.policy.protocol import FAIR_SHARE_TERMS
 from schedd.wire import JobFacts, ServerFacts
 
-__all__ = [
-    "SERVER_FORMULA",
-    "SERVER_THRESHOLD",
-    "FormulaInForce",
-    "FormulaState",
-    "find_formula",
-    "formula_faults",
-    "formula_in_force",
-    "formula_state",
-    "job_rows",
-]
-
 SERVER_FORMULA = "job_sort_formula"
 SERVER_THRESHOLD = "job_sort_formula_threshold"
 

@@ -23,18 +23,6 @@ from schedd.policy.priority import SiteWeights, deadline_value
 from schedd.policy.protocol import FAIR_SHARE_TERMS, OwnerShare, OwnerShares
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts
 
-__all__ = [
-    "LABEL_TERMS",
-    "REPLACEABLE",
-    "TERMS",
-    "TEXT_TERMS",
-    "Circumstances",
-    "FormulaTerms",
-    "JobRow",
-    "cluster_totals",
-    "unknown_names",
-]
-
 _GENERAL_LIMIT: Final = re.compile(r"\[[ugpo]:PBS_(?:GENERIC|ALL)=([^]]*)\]")
 """General limit (each user, group, project or job) in a list such as ``[u:PBS_GENERIC=40],[u:ann=5]``."""
 _NO_DEADLINE_S: Final = 10 * 366 * 86_400

@@ -19,16 +19,6 @@ from schedd.model import WaitingFor
 from schedd.policy.ranks import rank_of_values
 from schedd.wire import JobFacts
 
-__all__ = [
-    "PublishedFormula",
-    "check_what_if_threshold",
-    "compute_what_if_rank",
-    "compute_what_if_value",
-    "formula_name",
-    "published_formula",
-]
-
-
 _UNLABELLED: Final[Mapping[str, Any]] = {"labels": lambda _: {}, "points": lambda _: 0.0}
 """Without the functions that read the engine's state."""
 

@@ -23,8 +23,6 @@ from schedd.features.licences.state import licence_counts
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import ResourceCounted
 
-__all__ = ["LicenceLeaseView", "LicenceUse", "LicencesView", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/licences", tags=["jobs"], route_class=UnicodeRoute)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "send the same request again: nothing is done twice"

@@ -14,8 +14,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.supervision import PeriodicWork
 from schedd.wire import ResourceCounted
 
-__all__ = ["LicencePoller", "PollError", "cluster_service", "read_count"]
-
 _log = structlog.get_logger(__name__)
 _PATIENCE: Final = 10.0
 """Time limit of the program, in seconds."""

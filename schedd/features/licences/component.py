@@ -14,8 +14,6 @@ from schedd.features.licences.rules import (
 from schedd.features.licences.state import LicenceCounts
 from schedd.wire import ResourceCounted
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="licences",
     state=LicenceCounts,

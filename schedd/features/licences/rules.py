@@ -10,8 +10,6 @@ from schedd.features.licences.state import licence_counts
 from schedd.policy.limits import Limit
 from schedd.wire import ResourceCounted
 
-__all__ = ["alert_outdated", "counted_limits", "is_outdated", "note_count", "read_site"]
-
 
 def read_site(state: EngineState) -> None:
     """Set the polled licences from the site's policy."""

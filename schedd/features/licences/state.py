@@ -9,8 +9,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import NAMES, FieldRule, declared
 from schedd.policy.limits import Limit
 
-__all__ = ["LicenceCounts", "licence_counts"]
-
 
 def _load_counts(saved: dict[str, Any]) -> dict[str, tuple[int, int]]:
     return {name: (amount, time) for name, (amount, time) in saved.items()}

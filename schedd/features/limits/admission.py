@@ -27,22 +27,6 @@ from schedd.plan.columns import PLANNED
 from schedd.policy.limits import Claim, Counted, Limit, format_amount, format_hours, format_limit, strictest
 from schedd.wire import JobFacts
 
-__all__ = [
-    "charge_use",
-    "count_again",
-    "follow_room",
-    "forget_idle",
-    "goes_last",
-    "has_room",
-    "hold_for_run",
-    "job_notes",
-    "leave",
-    "next_room",
-    "publish_limits",
-    "wait_for_room",
-    "wait_in_what_if",
-]
-
 _MOVED_AT_ONCE: Final = 20
 """Jobs that are planned or removed in one batch because of such limits."""
 _ORDER: Final[tuple[Counted, ...]] = ("submitted", "eligible", "used")

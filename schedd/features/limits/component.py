@@ -22,8 +22,6 @@ from schedd.features.limits.admission import (
 from schedd.features.limits.rules import follow_queue_limits, follow_server_limits, limit_sources
 from schedd.features.limits.state import LimitParser
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="limits",
     state=LimitParser,

@@ -9,8 +9,6 @@ from schedd.features.limits.state import ParsedLimits, limit_parser
 from schedd.policy.limits import Limit
 from schedd.wire import QueueFacts, ServerFacts
 
-__all__ = ["follow_queue_limits", "follow_server_limits", "limit_sources"]
-
 
 def limit_sources(state: EngineState) -> Iterator[tuple[Limit, ...]]:
     """Yield the limits of the server, of each queue, and of the site."""

@@ -10,8 +10,6 @@ from schedd.plan.schema import FOUND, KEYS, MOMENT, NAMES, FieldRule, declared
 from schedd.policy.limits import Limit, parse_server_limits
 from schedd.wire import ResourceTypes
 
-__all__ = ["LimitParser", "ParsedLimits", "PublishedLimits", "limit_parser"]
-
 
 class ParsedLimits(NamedTuple):
     """Limits reported by a server or queue, parsed with the ``types`` of its resources."""

@@ -9,8 +9,6 @@ from schedd.model import FOREVER
 from schedd.plan.schema import FieldRule
 from schedd.policy.limits import Limit
 
-__all__ = ["LIMITS", "METERS", "TALLIES", "JobTally", "UseMeter"]
-
 _BUCKETS: Final = 64
 """Parts of a period in which use is forgotten."""
 

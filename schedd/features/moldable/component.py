@@ -15,8 +15,6 @@ from schedd.features.moldable.rules import (
 )
 from schedd.features.moldable.state import MoldableState
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="moldable",
     state=MoldableState,

@@ -28,17 +28,6 @@ from schedd.plan.columns import PLANNED
 from schedd.plan.plan import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts
 
-__all__ = [
-    "choose",
-    "describe_choice",
-    "follow_time",
-    "forget",
-    "lengthen",
-    "next_examination",
-    "planned_facts",
-    "variants_in_what_if",
-]
-
 _EXAMINED_EVERY_S: Final = 60
 _EXAMINED_AT_ONCE: Final = 50
 _LEAST_GAIN_S: Final = 60

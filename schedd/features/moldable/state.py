@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import NAMES, NUMBER, declared
 
-__all__ = ["MoldableState", "moldable_state"]
-
 
 @dataclass(slots=True)
 class MoldableState:

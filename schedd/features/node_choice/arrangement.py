@@ -6,8 +6,6 @@ from heapq import heapify, heapreplace
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["contiguous_nodes", "first_nodes", "spread_units"]
-
 Ints = npt.NDArray[np.int64]
 
 

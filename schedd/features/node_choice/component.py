@@ -12,8 +12,6 @@ from schedd.features.node_choice.rules import (
 )
 from schedd.features.node_choice.state import NodeChoiceState, publish_node_choice
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="node_choice",
     state=NodeChoiceState,

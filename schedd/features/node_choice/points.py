@@ -8,8 +8,6 @@ from schedd.features.node_choice.settings import NodePreferences
 from schedd.model import Node
 from schedd.policy.expressions import Columns, Floats, parse_formula
 
-__all__ = ["rank_nodes"]
-
 _TERMS = {
     "cpus": lambda node: node.cpus,
     "gpus": lambda node: node.gpus,

@@ -20,8 +20,6 @@ from schedd.plan.plan import WorkSpent
 from schedd.plan.records import ChunkNeeds, Take
 from schedd.wire import JobFacts, NodeFacts
 
-__all__ = ["arrange_job", "level_features", "node_order", "order_nodes", "refuse_unknown_level"]
-
 _MOST_SPREAD_UNITS: Final = 20_000
 """Units of a job that are spread one by one; of a larger job whole nodes are chosen."""
 _SITE: Final = "site"

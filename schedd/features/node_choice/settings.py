@@ -9,8 +9,6 @@ from schedd.policy.expressions import MAX_LENGTH, parse_formula
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 
-__all__ = ["SETTINGS", "Arrangement", "NodeChoiceSettings", "NodePreferences"]
-
 Arrangement = Literal["pack", "spread", "contiguous", "least_memory"]
 _Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 

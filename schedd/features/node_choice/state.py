@@ -6,8 +6,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.node_choice.settings import NodeChoiceSettings
 
-__all__ = ["NodeChoiceState", "PublishedNodeChoice", "node_choice_settings", "publish_node_choice"]
-
 
 @dataclass(slots=True)
 class NodeChoiceState:

@@ -16,8 +16,6 @@ from schedd.features.node_trials.rules import (
 )
 from schedd.features.node_trials.state import NodeTrials, shift_trials, without_slots
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="node_trials",
     state=NodeTrials,

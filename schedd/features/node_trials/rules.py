@@ -18,18 +18,6 @@ from schedd.features.node_trials.settings import NodeTrialSettings
 from schedd.features.node_trials.state import NodeTrial, trial_records
 from schedd.model import FOREVER
 
-__all__ = [
-    "close_node",
-    "closed_because",
-    "follow_trials",
-    "is_open_for_trial",
-    "judge_run",
-    "next_trial",
-    "slot_names",
-    "start_trial",
-    "trial_slots",
-]
-
 
 def _settings(state: EngineState) -> NodeTrialSettings:
     return state.site.part(NodeTrialSettings)

@@ -6,8 +6,6 @@ from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 from schedd.wire.times import Seconds, Step
 
-__all__ = ["SETTINGS", "NodeTrialSettings"]
-
 
 class NodeTrialSettings(Section):
     """How a node opens again that gets no new jobs because jobs fail on it (`hole_failures`).

@@ -6,8 +6,6 @@ from typing import Final
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import FieldRule, declared
 
-__all__ = ["NodeTrial", "NodeTrials", "shift_trials", "trial_records", "without_slots"]
-
 
 @dataclass(frozen=True, slots=True)
 class NodeTrial:

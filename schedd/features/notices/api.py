@@ -23,8 +23,6 @@ from schedd.service.read.plan_lists import find_record
 from schedd.store import StoreError
 from schedd.store.records import NoticeSubscription
 
-__all__ = ["NoticeView", "NoticesView", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/notices", tags=["notices"], route_class=UnicodeRoute)
 _T = TypeVar("_T")
 _LOCAL_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,63}")

@@ -11,8 +11,6 @@ from schedd.cli.user.formatting import format_duration, format_table
 from schedd.client import ClientError
 from schedd.client.answers import NoticesView, NoticeView
 
-__all__ = ["make_parser", "run"]
-
 _UNITS = {"": 60, "m": 60, "h": 3_600, "d": 86_400}
 _SPAN = re.compile(r"(\d+)([mhd]?)")
 

@@ -5,8 +5,6 @@ from schedd.features.notices.notifier import Notifier
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import Settings
 
-__all__ = ["check_resources", "daemon_services"]
-
 
 def check_resources(settings: Settings) -> None:
     """Raise SettingsError if the files that ``[notify]`` names cannot be used."""

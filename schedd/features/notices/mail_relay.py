@@ -8,8 +8,6 @@ from schedd.service.settings.daemon import NotifySettings
 from schedd.service.settings.file import SettingsError
 from schedd.service.settings.secret_files import read_secret_text
 
-__all__ = ["MailRelay", "load_relay"]
-
 
 @dataclass(frozen=True, slots=True)
 class MailRelay:

@@ -9,8 +9,6 @@ from schedd.policy.priority import latest_start
 from schedd.start_sentence import StartFacts
 from schedd.store.records import LastNotice, NoticeSubscription
 
-__all__ = ["Notice", "NoticeKind", "decide_notice", "lost_deadline"]
-
 NoticeKind = Literal["moved", "soon", "lost"]
 _NOT_YET: Final = -1
 

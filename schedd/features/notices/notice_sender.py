@@ -18,8 +18,6 @@ from schedd.features.notices.notice_rule import Notice
 from schedd.service.settings.daemon import NotifySettings
 from schedd.start_sentence import describe_start, format_utc
 
-__all__ = ["NoticeSender"]
-
 _TIMEOUT_S: Final = 20.0
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _SAID: Final = 200

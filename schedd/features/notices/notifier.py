@@ -32,8 +32,6 @@ from schedd.start_sentence import job_start_facts
 from schedd.store import Store, StoreError
 from schedd.store.records import LastNotice, NoticeSubscription
 
-__all__ = ["Notifier", "TooManySubscriptions"]
-
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 5.0
 _HOUR_S: Final = 3600

@@ -14,8 +14,6 @@ from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.features.partitions.capacity import list_partitions
 from schedd.features.partitions.state import partition_table
 
-__all__ = ["PartitionView", "PartitionsView", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/partitions", tags=["plan"])
 
 

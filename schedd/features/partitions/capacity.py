@@ -9,8 +9,6 @@ from schedd.features.partitions.rules import job_partition
 from schedd.features.partitions.state import partition_table
 from schedd.service.read.plan_lists import NodeView, node_views
 
-__all__ = ["PartitionCapacity", "list_partitions"]
-
 
 @dataclass(slots=True)
 class PartitionCapacity:

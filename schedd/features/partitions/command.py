@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_table
 
-__all__ = ["make_parser", "run"]
-
 _HEADS = ("PARTITION", "NODES", "UP", "CPUS", "FREE", "GPUS", "FREE", "RUNNING", "WAITING", "CHARGE")
 
 

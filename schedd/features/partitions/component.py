@@ -19,8 +19,6 @@ from schedd.features.partitions.rules import (
 )
 from schedd.features.partitions.state import PartitionState, publish_partitions
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="partitions",
     state=PartitionState,

@@ -11,8 +11,6 @@ from schedd.model import Never
 from schedd.policy.access import Access
 from schedd.wire import JobFacts, NodeFacts
 
-__all__ = ["NO_PARTITION", "OUTSIDE_ALL", "PartitionTable", "partition_feature"]
-
 NO_PARTITION: Final = ""
 """The partition of the nodes that belong to no other."""
 OUTSIDE_ALL: Final = "(none)"

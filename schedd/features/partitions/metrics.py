@@ -7,8 +7,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from schedd.engine import PlanSnapshot
 from schedd.features.partitions.capacity import list_partitions
 
-__all__ = ["collect_metrics"]
-
 
 def collect_metrics(clusters: Mapping[str, PlanSnapshot]) -> Iterator[Metric]:
     """The metrics of clusters, by name."""

@@ -12,8 +12,6 @@ from schedd.dashboard.viewer import Cluster, Reader
 from schedd.features.partitions.capacity import list_partitions
 from schedd.features.partitions.state import partition_table
 
-__all__ = ["PAGE", "router"]
-
 router = RouteTable()
 PAGE: Final = MenuPage("partitions", "Partitions", lambda _, published: bool(partition_table(published)))
 

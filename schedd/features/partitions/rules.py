@@ -30,22 +30,6 @@ from schedd.plan.columns import PLANNED
 from schedd.plan.plan import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
 
-__all__ = [
-    "charge_factor",
-    "choose_partition",
-    "follow_time",
-    "forget_choice",
-    "job_partition",
-    "labels",
-    "next_examination",
-    "node_features",
-    "note_freed_nodes",
-    "refusal",
-    "refuse_large_job",
-    "restriction",
-    "variants_in_what_if",
-]
-
 _EXAMINED_EVERY_S: Final = 60
 _STARTS_EXAMINED_EVERY_S: Final = 5
 """The same for an immediate start, if a job ended or nodes changed meanwhile."""

@@ -9,8 +9,6 @@ from schedd.dialect.partition import PARTITION_REQUESTS
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Names, Section
 
-__all__ = ["SETTINGS", "PartitionDefaults", "PartitionRules", "PartitionSettings"]
-
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,62}$")]
 _ANY: Final = frozenset({"all", "any", "default", "base"})
 

@@ -10,18 +10,6 @@ from schedd.features.partitions.membership import PartitionTable
 from schedd.features.partitions.settings import PartitionRules
 from schedd.plan.schema import MOMENT, NAMES, NUMBER, SHARED, FieldRule, declared
 
-__all__ = [
-    "PartitionState",
-    "PublishedPartitions",
-    "choose",
-    "chosen_partition",
-    "forget",
-    "partition_state",
-    "partition_table",
-    "publish_partitions",
-]
-
-
 _TRIAL: Final = FieldRule(lambda _: ("", ""), saved=False)
 
 

@@ -43,8 +43,6 @@ from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.pacing import paced
 from schedd.service.read.plan_lists import matches_owner
 
-__all__ = ["CALENDAR_MEDIA_TYPE", "MeView", "PortalJobs", "calendar_of", "router"]
-
 router = RouteTable(prefix="/v1", tags=["portals"])
 CALENDAR_MEDIA_TYPE: Final = "text/calendar; charset=utf-8"
 _PROBLEMS: Final = problem_responses("no-token", "not-ready", "invalid")

@@ -16,8 +16,6 @@ from schedd.wire import Reserve
 if TYPE_CHECKING:
     from icalendar import Event
 
-__all__ = ["CalendarEvent", "ClusterEvents", "calendar_text"]
-
 _REFRESH: Final = timedelta(minutes=15)
 _NODES: Final = 6
 """Nodes that an event names."""

@@ -23,16 +23,6 @@ from schedd.engine import (
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.wire import ShareFacts
 
-__all__ = [
-    "CursorPosition",
-    "ListedJob",
-    "PortalJobView",
-    "iso_time",
-    "list_records",
-    "parse_cursor",
-    "portal_job",
-]
-
 _TIMES: Final = (
     "submitted",
     "eligible_since",

@@ -16,8 +16,6 @@ from schedd.dashboard.viewer import Reader, Viewer, identify_viewer
 from schedd.features.portal.api import CALENDAR_MEDIA_TYPE, calendar_of
 from schedd.service.access.callers import Callers
 
-__all__ = ["router"]
-
 router = RouteTable()
 _MAX_LISTED: Final = 2_000
 _MAX_ROWS: Final = 20

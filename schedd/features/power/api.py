@@ -22,8 +22,6 @@ from schedd.features.power.state import PowerAim, PowerPhase, PublishedPower
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PowerRequested, WattsRead
 
-__all__ = ["NodePowerMeasurement", "NodePowerView", "PowerView", "node_power_views", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}/power", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)

@@ -12,8 +12,6 @@ from schedd.cli.user.formatting import format_table, format_time
 from schedd.client import ClientError
 from schedd.client.answers import PowerView
 
-__all__ = ["make_parser", "run"]
-
 
 def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
     """Its options."""

@@ -30,8 +30,6 @@ from schedd.features.power.state import (
 from schedd.features.power.switching import next_examination, switch_nodes
 from schedd.wire import PowerRequested, Switch, Switched, WattsRead
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="power",
     state=PowerState,

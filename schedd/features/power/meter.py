@@ -9,8 +9,6 @@ from typing import Final
 
 from schedd.policy.economy import Draw
 
-__all__ = ["HALF_LIFE", "Meter"]
-
 HALF_LIFE: Final = 7 * 86_400
 """Seconds after which the weight of a reading has halved."""
 _LEAST: Final = 4.9

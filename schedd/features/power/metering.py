@@ -12,8 +12,6 @@ from schedd.features.power.state import power_state
 from schedd.plan.columns import CPUS, FIXED, GPUS
 from schedd.wire import WattsRead
 
-__all__ = ["note_readings"]
-
 _EVERY_S: Final = 600
 """Minimum interval in seconds between updates of measured draws, which change power caps."""
 

@@ -9,8 +9,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from schedd.engine import PlanSnapshot
 from schedd.features.power.state import PublishedPower
 
-__all__ = ["collect_metrics"]
-
 _COUNTED_PHASES: Final = ("stopping", "off", "booting", "failed")
 
 

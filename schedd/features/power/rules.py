@@ -21,26 +21,6 @@ from schedd.features.power.state import NodePower, power_state
 from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
 from schedd.wire import NodeChanged, PowerRequested, Switch, Switched
 
-__all__ = [
-    "awaits_switch",
-    "block_slots",
-    "boot_time",
-    "closed_because",
-    "closing_nodes",
-    "forget_kinds",
-    "gives_up",
-    "has_failed",
-    "is_expected_down",
-    "lead_time",
-    "move_blocks",
-    "note_reported_nodes",
-    "note_switched",
-    "order_switch",
-    "planned_node",
-    "set_power_aim",
-    "time_to_return",
-]
-
 _BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 _COUNTED_BOOTS: Final = 10
 """Latest boots of a kind of nodes that count."""

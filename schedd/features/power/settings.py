@@ -8,8 +8,6 @@ from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Name, Names, Section
 from schedd.wire.times import Whole
 
-__all__ = ["SETTINGS", "PowerSavingSettings"]
-
 
 class PowerSavingSettings(Section):
     """Idle nodes are switched off, and on again before the next job planned on them, by the commands in the

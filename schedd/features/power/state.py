@@ -9,20 +9,6 @@ from schedd.features.power.meter import Meter
 from schedd.plan.schema import LISTS, NAMES, NUMBER, FieldRule, declared
 from schedd.policy.economy import Draw
 
-__all__ = [
-    "NodePower",
-    "PowerAim",
-    "PowerPhase",
-    "PowerState",
-    "PublishedPower",
-    "measured_draws",
-    "node_details",
-    "power_state",
-    "published_power",
-    "shift_power",
-    "without_blocks",
-]
-
 PowerPhase = Literal["on", "stopping", "off", "booting", "failed"]
 PowerAim = Literal["on", "off", "hold", "auto"]
 

@@ -24,8 +24,6 @@ from schedd.features.power.state import NodePower, power_state
 from schedd.model import FOREVER
 from schedd.policy.economy import ALL_OTHERS
 
-__all__ = ["next_examination", "switch_nodes"]
-
 _EVERY_S: Final = 30
 """Maximum seconds between two examinations."""
 

@@ -18,8 +18,6 @@ from schedd.features.prediction.run_times import PastError, RateOn, past_error, 
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
 
-__all__ = ["RunTimeView", "router"]
-
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 documented(RateOn)
 documented(PastError)

@@ -27,8 +27,6 @@ from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.plan_fork import PlanFork
 
-__all__ = ["ExpectedStartWorker", "cluster_service"]
-
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
 _PATIENCE_S: Final = 60.0

@@ -23,8 +23,6 @@ from schedd.features.prediction.state import (
 )
 from schedd.wire import StartsExpected
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="prediction",
     state=PredictionState,

@@ -14,8 +14,6 @@ from schedd.policy.site import SitePolicy
 from schedd.predict import JobFeatures, Learner, RunTimePredictor, RunTimes
 from schedd.service.cluster.accounting_logs import ended_runs
 
-__all__ = ["earlier_part", "past_runs"]
-
 _log = structlog.get_logger(__name__)
 _OLDEST: Final = 365 * 86_400
 _QUEUED, _STARTED, _ENDED = 2, 1, 0

@@ -32,16 +32,6 @@ from schedd.predict import (
 )
 from schedd.wire import ExpectedFacts, StartsExpected
 
-__all__ = [
-    "ExpectedStarts",
-    "ExpectedStartsInput",
-    "NearStarts",
-    "cap_at_promise",
-    "compute_expected_starts",
-    "compute_near_starts",
-    "expected_starts_input",
-]
-
 _WORK = 20_000_000_000
 """Segments of the plan that a round visits at most: some minutes of a processor."""
 _SLICE = 500

@@ -31,8 +31,6 @@ from schedd.service.questions.open_questions import cancellation_check
 from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
 from schedd.wire import JobFacts
 
-__all__ = ["ExpectationSource", "expectation_source"]
-
 _DRAWING_S: Final = 2.0
 """Seconds after which no further run times are drawn: a busy daemon answers with fewer draws."""
 

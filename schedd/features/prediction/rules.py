@@ -19,18 +19,6 @@ _COVERAGE_BOUNDS: Final = (0.80, 0.97)
 _LATEST_MOVES: Final = 3
 """Latest changes of the plan among which is the move of a late job to the present."""
 
-__all__ = [
-    "begin_predictions",
-    "close_batch",
-    "inaccurate_estimates",
-    "is_inaccurate",
-    "job_features",
-    "on_starts_expected",
-    "record_job_end",
-    "review_predictions",
-    "update_prediction",
-]
-
 
 _KIND_TEXTS: Final = {
     "submission": "published at submission",

@@ -14,8 +14,6 @@ from schedd.features.prediction.throughput import RatedNode, rate_on, run_time
 from schedd.policy.site import SitePolicy
 from schedd.store.records import JobHistory
 
-__all__ = ["PastError", "RateOn", "RunTime", "past_error", "predicted_run_time"]
-
 _PLAUSIBLE: Final = 1 << 36
 
 

@@ -6,8 +6,6 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.show.job_view import job_shares
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 
-__all__ = ["describe_speed"]
-
 
 def describe_speed(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
     """Return the remark on a planned or running job; nothing if its slowest node has speed 1, or if its run

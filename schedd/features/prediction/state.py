@@ -9,15 +9,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import Arrays, FieldRule, declared
 from schedd.predict import PlannedSpeeds, Prediction, RunTimePredictor
 
-__all__ = [
-    "PredictionState",
-    "find_predictor",
-    "first_estimates",
-    "forecast_rounds",
-    "is_blank",
-    "run_time_predictions",
-]
-
 
 def _save(predictor: RunTimePredictor | None) -> tuple[dict[str, Any] | None, Arrays]:
     return predictor.save() if predictor is not None else (None, {})

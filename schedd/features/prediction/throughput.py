@@ -17,8 +17,6 @@ from schedd.engine.facts.records import JobRecord
 from schedd.plan.plan import Plan
 from schedd.predict import LEVELS, Prediction
 
-__all__ = ["AppRates", "RatedNode", "measured_run_times", "rate_on", "run_time", "with_measured_run_times"]
-
 RatedNode = tuple[str, Iterable[str], float]
 """A node's name, its properties, and its speed."""
 AppRates = Mapping[str, Mapping[str, float]]

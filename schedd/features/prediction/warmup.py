@@ -4,8 +4,6 @@ from schedd.engine import EngineState
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.predict import RunTimes
 
-__all__ = ["warm_up"]
-
 
 def warm_up(state: EngineState) -> None:
     """Compute the expected starts of a small artificial cluster. ``state`` has predictions."""

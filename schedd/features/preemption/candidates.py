@@ -13,21 +13,6 @@ from schedd.plan.plan import Plan
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import JobFacts, PreemptionMethod
 
-__all__ = [
-    "Candidate",
-    "declares_checkpoint",
-    "earliest_preemption",
-    "find_candidates",
-    "is_preemptor",
-    "is_scavenger",
-    "is_target_of",
-    "lost_work",
-    "may_be_preempted",
-    "may_begin",
-    "next_opening",
-    "permitted_methods",
-]
-
 _NO_RETRY_S: Final = 3_600
 """After a refused preemption a job is not tried again within this time."""
 _AHEAD_S: Final = 14 * 86_400

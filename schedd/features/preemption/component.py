@@ -34,8 +34,6 @@ from schedd.features.preemption.suspensions import awaits_resume, note_run, susp
 from schedd.features.preemption.what_if import start_by_preemption
 from schedd.wire import Preempt, PreemptionDone, Resume
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="preemption",
     state=PreemptionState,

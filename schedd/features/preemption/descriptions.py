@@ -13,8 +13,6 @@ from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PublishedPreemptions, preemption_state
 from schedd.wire import PreemptionMethod
 
-__all__ = ["block_names", "describe_preemption", "name_jobs", "name_victims", "victim_methods"]
-
 _NAMED: Final = 5
 _VERBS: Final[Mapping[PreemptionMethod, tuple[str, str, str]]] = {
     "suspend": ("suspend", "suspends", "suspended"),

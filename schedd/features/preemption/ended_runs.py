@@ -10,8 +10,6 @@ from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PreemptionState, Victim, preemption_state
 from schedd.wire import JobFacts
 
-__all__ = ["charged_jobs", "count_run", "has_victim", "is_being_preempted", "is_run_of"]
-
 _RATE_HALF_LIFE_S: Final = 7 * 86_400
 """Past runs count half as much in the rate of preemptions after this time."""
 

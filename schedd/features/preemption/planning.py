@@ -29,19 +29,6 @@ from schedd.plan.plan import Plan, Take, WorkSpent
 from schedd.plan.shapes import CPUS_GATE, GPUS_GATE, MEM_GATE
 from schedd.wire import JobFacts
 
-__all__ = [
-    "Arrangement",
-    "EndedRun",
-    "PlanAtNow",
-    "arrange",
-    "block_rest",
-    "find_preemption",
-    "fix_block",
-    "is_planned_at",
-    "kept_amounts",
-    "still_needed",
-]
-
 _MOST_MOVED: Final = 100
 """Planned jobs that may be displaced by one preemptor."""
 _MOST_SETS: Final = 4

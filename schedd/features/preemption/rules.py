@@ -56,25 +56,6 @@ from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.wire import JobDeleted, JobEnded, Preempt, PreemptionDone
 
-__all__ = [
-    "apply_settings",
-    "awaits_preemption",
-    "block_slots",
-    "follow_preemptions",
-    "forget_job",
-    "forget_past",
-    "gets_no_promise",
-    "goes_last",
-    "has_failed",
-    "leave_preemption",
-    "next_step",
-    "note_outcome",
-    "note_preemptor",
-    "plan_preemptions",
-    "preview_preemptions",
-    "still_suspended",
-]
-
 _EXAMINED_EVERY_S: Final = 30
 """A waiting preemptor is examined again after this time."""
 _MOST_EXAMINED: Final = 3

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
-__all__ = ["SETTINGS", "JobSelection", "PreemptionSettings"]
-
 _ResourceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,254}$")]
 
 _Names = tuple[Annotated[str, Field(min_length=1, max_length=255)], ...]

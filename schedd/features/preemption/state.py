@@ -12,19 +12,6 @@ from schedd.wire import PreemptionMethod
 LEAST_EXPOSURE_S: Final = 86_400
 """Of shorter runs together the risk is not known."""
 
-__all__ = [
-    "LEAST_EXPOSURE_S",
-    "PlannedPreemption",
-    "PreemptionState",
-    "PublishedPreemptions",
-    "SuspendedRun",
-    "Victim",
-    "limit_moments",
-    "preemption_state",
-    "published_preemptions",
-    "without_slots",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:

@@ -25,18 +25,6 @@ from schedd.model import FOREVER
 from schedd.plan.columns import FIXED
 from schedd.wire import PreemptionDone, Resume
 
-__all__ = [
-    "awaits_resume",
-    "follow_suspensions",
-    "forget_suspension",
-    "next_resume",
-    "note_resume_outcome",
-    "note_run",
-    "place_suspended",
-    "released_resources",
-    "suspended_slots",
-]
-
 _ASKED_EVERY_S: Final = 60
 """A run that does not go on is resumed again after this time."""
 _LATER_S: Final = 60

@@ -8,8 +8,6 @@ Otherwise it is the best one found, at least as good as that of a greedy method.
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["SEARCH_LIMIT", "choose_victims"]
-
 SEARCH_LIMIT: Final = 5_000
 """Nodes of the search tree."""
 _MOST_SEARCHED: Final = 200

@@ -15,8 +15,6 @@ from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.wire import JobFacts
 
-__all__ = ["start_by_preemption"]
-
 
 def start_by_preemption(
     published: PlanSnapshot, plan: Plan, slot: int, facts: JobFacts, now: int, ranks: Ints

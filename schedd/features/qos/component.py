@@ -7,8 +7,6 @@ from schedd.features.qos.rules import charge_factor, labels, points, refusal
 from schedd.features.qos.state import QosState, publish_qos
 from schedd.features.qos.waits import forget_run, note_start
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="qos",
     state=QosState,

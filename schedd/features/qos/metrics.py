@@ -8,8 +8,6 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from schedd.engine import PlanSnapshot
 from schedd.features.qos.state import WAIT_BOUNDS_S, PublishedQos
 
-__all__ = ["collect_metrics"]
-
 
 def collect_metrics(clusters: Mapping[str, PlanSnapshot]) -> Iterator[Metric]:
     """The metrics of clusters, by name."""

@@ -8,8 +8,6 @@ from pydantic import Field, model_validator
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 
-__all__ = ["SETTINGS", "QosLevel", "QosSettings"]
-
 _Name = Annotated[str, Field(pattern=r"^[^\s,:;=\x00-\x1f]{1,64}$")]
 _Owner = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 _Owners = tuple[_Owner, ...]

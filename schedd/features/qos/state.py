@@ -12,19 +12,6 @@ from schedd.features.qos.settings import QosLevel, QosSettings
 from schedd.plan.schema import NAMES, FieldRule, declared
 from schedd.wire import JobFacts
 
-__all__ = [
-    "WAIT_BOUNDS_S",
-    "PublishedQos",
-    "QosState",
-    "WaitHistogram",
-    "level_of",
-    "open_levels",
-    "publish_qos",
-    "qos_of",
-    "requested_qos",
-]
-
-
 WAIT_BOUNDS_S: Final = (60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 345_600, 604_800)
 """Upper bounds of the buckets of waiting times, in seconds."""
 

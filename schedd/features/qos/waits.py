@@ -6,8 +6,6 @@ from schedd.engine.facts.state import EngineState
 from schedd.features.qos.settings import QosSettings
 from schedd.features.qos.state import QosState, WaitHistogram
 
-__all__ = ["forget_run", "note_start"]
-
 
 def note_start(state: EngineState, record: JobRecord) -> None:
     """Count the wait of a job that began to run, once for each run: the server may correct its start."""

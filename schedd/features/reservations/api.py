@@ -22,8 +22,6 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import snapshot_fields
 from schedd.service.cluster.plan_loop import PlanLoop
 
-__all__ = ["router"]
-
 router = RouteTable(
     prefix="/v1/clusters/{cluster}/reservations", tags=["reservations"], route_class=UnicodeRoute
 )

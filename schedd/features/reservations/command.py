@@ -11,8 +11,6 @@ from schedd.client import ClientError
 from schedd.client.answers import ReservationView
 from schedd.client.client import Reserved
 
-__all__ = ["make_parser", "run"]
-
 _ACCESS = ("users", "groups", "accounts", "queues")
 
 

@@ -34,8 +34,6 @@ from schedd.features.reservations.standing import (
 from schedd.features.reservations.state import ReservationState, publish_reservations, without_slots
 from schedd.wire import Reserve, Unreserve
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="reservations",
     state=ReservationState,

@@ -28,17 +28,6 @@ from schedd.plan.shapes import COUNTED_GATES, GATE, WHOLE_NODES_GATE
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 
-__all__ = [
-    "MOST_GATES",
-    "ReservedPart",
-    "is_partial",
-    "open_node_gate",
-    "open_partial_gates",
-    "reserved_parts",
-    "reserved_takes",
-    "update_partial_takes",
-]
-
 MOST_GATES: Final = 16
 """Gates at once; each costs a column of every timeline."""
 _KINDS: Final = (*COUNTED_GATES, WHOLE_NODES_GATE)

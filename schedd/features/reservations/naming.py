@@ -37,17 +37,6 @@ from schedd.model import FOREVER, Chunk, Never, Place, Request, WaitingFor
 from schedd.plan.views import empty_plan, find_unmet_requirement
 from schedd.wire import JobFacts
 
-__all__ = [
-    "check_what_if_reservation",
-    "closed_slots",
-    "forget_gone",
-    "knows_reservation",
-    "reason_to_replan",
-    "restriction",
-    "update_named",
-    "wait_for_reservation",
-]
-
 _NOTHING: Final = Request((Chunk(cpus=0),), Place.FREE)
 _ROOM: Final = 1 << 40
 """Capacity of the pool of a reservation: more than jobs can need."""

@@ -15,8 +15,6 @@ from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.pages.admin import parse_form_time
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
-__all__ = ["router"]
-
 _MOST_DIGITS: Final = 9
 
 router = RouteTable(prefix="/{cluster}/admin")

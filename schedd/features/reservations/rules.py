@@ -33,26 +33,6 @@ from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.shapes import UNLIMITED
 from schedd.wire import SERVER_RESERVATION, Event, NodeChanged, Reserve, Snapshot, Unreserve
 
-__all__ = [
-    "block_slots",
-    "endless_reservations",
-    "follow_edges",
-    "follow_nodes",
-    "is_reserved",
-    "matching_nodes",
-    "next_edge",
-    "place_reservation",
-    "published_blocks",
-    "remove_reservation",
-    "reservation_claim",
-    "reserve",
-    "reserve_again",
-    "slot_names",
-    "snapshot_changes",
-    "unreserve",
-    "will_return",
-]
-
 _GUARD: Final = Request((Chunk(cpus=0),), Place.FREE)
 
 

@@ -19,8 +19,6 @@ from schedd.model import FOREVER
 from schedd.policy.recurrence import occurrences
 from schedd.wire import NodeChanged, Reserve, Unreserve
 
-__all__ = ["follow_reported_nodes", "follow_time", "next_change", "schedule_standing_renewal"]
-
 _AHEAD_S: Final = 60 * 86_400
 """Windows that begin within this time are reserved."""
 _EVERY_S: Final = 6 * 3600

@@ -12,19 +12,6 @@ from schedd.plan.schema import SHARED, FieldRule, declared
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 
-__all__ = [
-    "NamedReservation",
-    "PublishedReservations",
-    "ReservationRecord",
-    "ReservationState",
-    "base_name",
-    "known_reservations",
-    "publish_reservations",
-    "reservation_access",
-    "reservation_records",
-    "without_slots",
-]
-
 
 @dataclass(slots=True)
 class ReservationRecord:

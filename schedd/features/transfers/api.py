@@ -33,8 +33,6 @@ from schedd.wire import (
     TransferWithdrawal,
 )
 
-__all__ = ["TransferSubmission", "TransferView", "TransfersView", "router"]
-
 router = RouteTable(
     prefix="/v1/clusters/{cluster}/transfers", tags=["exchange with a federation"], route_class=UnicodeRoute
 )

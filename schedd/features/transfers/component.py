@@ -27,8 +27,6 @@ from schedd.wire import (
     TransferWithdrawal,
 )
 
-__all__ = ["COMPONENT"]
-
 COMPONENT: Final = Component(
     name="transfers",
     state=TransferState,

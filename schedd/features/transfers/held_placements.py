@@ -8,8 +8,6 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.features.transfers.state import job_transfer, transfer_state
 
-__all__ = ["expired_placements", "has_held_placement"]
-
 _ON_HOLD = ("held", "releasing")
 
 

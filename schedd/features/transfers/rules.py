@@ -27,20 +27,6 @@ from schedd.wire import (
     TransferWithdrawal,
 )
 
-__all__ = [
-    "apply_bag_end",
-    "awaits_step",
-    "forget_old_transfers",
-    "jobs_in_place",
-    "note_bag_end",
-    "note_end",
-    "note_step",
-    "release_expired_places",
-    "release_transfer",
-    "submit_held",
-    "withdraw_transfer",
-]
-
 _KEPT: Final = 7 * 86_400
 """Seconds until a completed transfer is forgotten."""
 _OVER: Final = ("withdrawn", "refused")

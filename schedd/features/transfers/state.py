@@ -8,16 +8,6 @@ from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import NAMES, FieldRule, declared
 
-__all__ = [
-    "PublishedTransfers",
-    "TransferPhase",
-    "TransferRecord",
-    "TransferState",
-    "job_transfer",
-    "publish_transfers",
-    "transfer_state",
-]
-
 TransferPhase = Literal["submitting", "held", "releasing", "released", "withdrawing", "withdrawn", "refused"]
 
 

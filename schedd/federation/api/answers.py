@@ -16,41 +16,6 @@ from schedd.federation.report import (
 )
 from schedd.service.read.cluster_report import LicenceReport, QueueReport
 
-__all__ = [
-    "BagOfferView",
-    "BagShareView",
-    "BagView",
-    "BagsView",
-    "BalanceView",
-    "BookingAttemptView",
-    "ClusterBalance",
-    "ClusterOfferView",
-    "ClusterWhatIf",
-    "CoAllocationSearches",
-    "CoAllocationView",
-    "CoAllocationsView",
-    "ComponentView",
-    "CounterOfferView",
-    "FederatedBookingMove",
-    "FederatedBookingView",
-    "FederatedBookingsView",
-    "FederatedClusterView",
-    "FederatedClustersView",
-    "FederatedJobView",
-    "FederatedJobsView",
-    "FederatedLicenceView",
-    "FederatedLicencesView",
-    "FederatedWhatIfResult",
-    "FederationHealth",
-    "FederationReadiness",
-    "FederationReport",
-    "LicenceShareView",
-    "RoundView",
-    "TaskCounts",
-    "TaskSplitView",
-    "TransferAttemptView",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederationHealth:

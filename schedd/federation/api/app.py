@@ -56,18 +56,6 @@ from schedd.parallel_calls import call_in_parallel
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
-__all__ = [
-    "Caller",
-    "LeadingFederation",
-    "claimed_users",
-    "cluster_rows",
-    "create_app",
-    "job_row",
-    "licence_rows",
-    "resolve_owner",
-    "resolve_users",
-]
-
 _MAX_THREADS: Final = 32
 
 _DESCRIPTION: Final = """

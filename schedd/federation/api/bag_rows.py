@@ -9,8 +9,6 @@ from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.read.arrays import compute_spread
 
-__all__ = ["bag_row"]
-
 
 def bag_row(federation: FederationState, bag: Bag) -> BagView:
     """A bag as its owner sees it."""

@@ -29,8 +29,6 @@ from schedd.federation.workers.bag_offers import collect_offers, offered_task_co
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.service.access.roles import Bearer
 
-__all__ = ["add_bag_routes"]
-
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _NEW_OFFER_HINT: Final = "POST /v1/federation/bag-offers makes a new offer"
 _RETRY_HEADERS: Final = {"Retry-After": "5"}

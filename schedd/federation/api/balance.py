@@ -17,8 +17,6 @@ from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.parallel_calls import call_in_parallel
 
-__all__ = ["add_balance_route"]
-
 _DAY_S: Final = 86_400
 _MAX_TIME: Final = 1 << 40
 _MAX_THREADS: Final = 32

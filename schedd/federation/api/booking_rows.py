@@ -14,8 +14,6 @@ from schedd.federation.bookings.bookings import BookingAttempt, FederationBookin
 from schedd.federation.state.federation_state import FederationState
 from schedd.policy.bookings import Window, nearest, stretch
 
-__all__ = ["CounterOffer", "booking_page_rows", "booking_row", "counter_offers", "jobs_by_booking"]
-
 _MAX_OPTIONS: Final = 20
 
 

@@ -26,8 +26,6 @@ from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 
-__all__ = ["add_booking_routes", "find_visible_booking"]
-
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _ACT_PROBLEMS: Final = (*_READ_PROBLEMS, "not-allowed", "unknown-booking", "not-now")
 _BODY_PROBLEMS: Final = ("not-allowed", "bad-request", "too-large", "not-now", "no-room")

@@ -21,8 +21,6 @@ from schedd.federation.coallocation.divided_components import scale_unit, unit_c
 from schedd.federation.state.federation_state import FederationState
 from schedd.wire import TRANSFER_ATTRIBUTES
 
-__all__ = ["CoAllocationRequest", "add_coallocation_routes", "coallocation_row"]
-
 _READ_PROBLEMS = ("no-token", "not-ready", "invalid")
 
 

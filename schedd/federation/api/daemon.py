@@ -34,8 +34,6 @@ from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 from schedd.supervision import Supervisor, run_in_thread
 
-__all__ = ["FEDERATION_ROUTES", "load_member_tokens", "load_tokens", "run_federation"]
-
 _log = structlog.get_logger(__name__)
 _POLL_S = 0.5
 _JOIN_TIMEOUT_S = 5.0

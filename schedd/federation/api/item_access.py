@@ -6,8 +6,6 @@ from schedd.api.problems import ProblemError
 from schedd.federation.items import FederationItem, Items
 from schedd.service.access.roles import Bearer
 
-__all__ = ["acting_owner", "find_item", "is_item_visible", "require_write_role", "visible_items"]
-
 _ItemT = TypeVar("_ItemT", bound=FederationItem[Any])
 
 

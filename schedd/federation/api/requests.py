@@ -19,16 +19,6 @@ from schedd.federation.routing.jobs import count_array_tasks
 from schedd.model import Request
 from schedd.wire import TRANSFER_ATTRIBUTES
 
-__all__ = [
-    "BagRequest",
-    "FederatedRequest",
-    "FederatedWhatIf",
-    "JobScript",
-    "NewFederatedJob",
-    "TextMap",
-    "parse_request",
-]
-
 _DEFAULT_WALLTIME_S: Final = 3600
 _MAX_ARRAY_TASKS: Final = 100_000
 TextMap = Annotated[dict[str, str], Field(max_length=500)]

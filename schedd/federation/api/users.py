@@ -9,8 +9,6 @@ from schedd.federation.settings import FederationSettings, FederationSettingsErr
 from schedd.service.access.identity import Identity, IdentityError
 from schedd.service.access.roles import Bearer, Role
 
-__all__ = ["FederationUser", "FederationUsers", "load_federation_users"]
-
 _ROLE_ORDER: tuple[Role, ...] = ("user", "reader", "admin")
 
 

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["wait_until"]
-
 _POLL_S: Final = 0.05
 
 

@@ -8,19 +8,6 @@ from schedd.federation.events import BagSubmitted, FederationEvent, ItemCancelle
 from schedd.federation.items import Attempt, FederationItem, ImpossibleError, Items
 from schedd.federation.routing.jobs import FederationJob, FederationJobs
 
-__all__ = [
-    "Bag",
-    "BagOutcome",
-    "Bags",
-    "TaskRange",
-    "assign_tasks",
-    "bag_outcome",
-    "bag_settled",
-    "format_array",
-    "task_range",
-    "unassigned_tasks",
-]
-
 TaskRange = tuple[int, int]
 """Half-open range of task indices: (first, end)."""
 BagOutcome = Literal["", "ended", "cancelled", "incomplete"]

@@ -8,8 +8,6 @@ from typing import Final
 from schedd.federation.bags.offers import ClusterOffer, TaskSplit
 from schedd.federation.events import BagOffered, BagSpecification
 
-__all__ = ["BagOffer", "IssuedOffers", "offer_from_event"]
-
 _MOST: Final = 10_000
 """Maximum number of stored offers; the oldest are dropped."""
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ClusterOffer", "SharingRule", "TaskSplit", "split_tasks"]
-
 
 @dataclass(frozen=True, slots=True)
 class ClusterOffer:

@@ -27,8 +27,6 @@ from schedd.federation.events import (
 )
 from schedd.federation.items import Attempt, FederationItem, ImpossibleError, Items, Transitions
 
-__all__ = ["BookingAttempt", "FederationBooking", "FederationBookings"]
-
 _HOLDING_CORES: Final = ("booked", "confirmed")
 _BookingT = TypeVar("_BookingT", bound="FederationBooking")
 

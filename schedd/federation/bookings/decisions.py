@@ -23,21 +23,6 @@ from schedd.federation.events import (
 )
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 
-__all__ = [
-    "LIVE",
-    "BookingCall",
-    "ClusterReadiness",
-    "FederationBookingRules",
-    "WindowOffer",
-    "booking_name",
-    "eligible_clusters",
-    "next_attempt",
-    "observe_booking",
-    "parse_alternatives",
-    "pending_calls",
-    "placement_events",
-]
-
 LIVE: Final[tuple[Literal["flexible", "frozen", "open"], ...]] = ("flexible", "frozen", "open")
 """Phases of a booking with reserved cores at its cluster."""
 _TRIES: Final = 3

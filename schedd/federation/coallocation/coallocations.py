@@ -32,15 +32,6 @@ from schedd.federation.events import (
 )
 from schedd.federation.items import Attempt, FederationItem, Items, Transitions
 
-__all__ = [
-    "CoAllocation",
-    "CoAllocationOptions",
-    "CoAllocations",
-    "Component",
-    "ComponentJob",
-    "PlacementRound",
-]
-
 RoundPhase = Literal["proposed", "committed", "dropped", "cleared"]
 
 

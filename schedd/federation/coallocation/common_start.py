@@ -12,16 +12,6 @@ from schedd.dialect import format_walltime
 from schedd.federation.cluster_speed import scale_seconds
 from schedd.federation.coallocation.coallocations import CoAllocationOptions, Component
 
-__all__ = [
-    "CommonStart",
-    "CommonStartQuery",
-    "PlacementWay",
-    "find_common_start",
-    "merge_requests",
-    "placement_ways",
-    "search_moments",
-]
-
 CommonStartQuery = Callable[
     [Iterable[tuple[str, tuple[int, ...], int]], int], Mapping[tuple[str, tuple[int, ...]], int | None]
 ]

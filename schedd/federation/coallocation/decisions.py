@@ -33,20 +33,6 @@ from schedd.federation.events import (
 )
 from schedd.federation.routing.cluster_status import TransferStatus
 
-__all__ = [
-    "CoAllocationCall",
-    "CoAllocationRules",
-    "ComponentClusterView",
-    "booking_name",
-    "component_transfer_name",
-    "decide",
-    "excluded_placements",
-    "may_move",
-    "observe_components",
-    "pending_calls",
-    "propose_round",
-]
-
 _SENT: Final = ("script", "attributes", "variables")
 
 

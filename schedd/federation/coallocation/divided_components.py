@@ -18,8 +18,6 @@ from schedd.federation.coallocation.common_start import (
     search_moments,
 )
 
-__all__ = ["UnitStartQuery", "find_divided_start", "renumber_components", "scale_unit", "unit_cores"]
-
 UnitStartQuery = Callable[[Iterable[tuple[str, int, int]], int], Mapping[tuple[str, int], int | None]]
 """For each (cluster, units, seconds): the earliest start of these units for this duration, not before a given
 time; None if there is none.

@@ -26,8 +26,6 @@ from schedd.federation.commands.submit import (
     read_script_options,
 )
 
-__all__ = ["make_parser", "run"]
-
 _MORE: Final = """examples:
   schedd bag offer -n 500 --by +6h -l nodes=1:ppn=1,walltime=20:00
   schedd bag submit --offer 3f0c5b1e9a7d2c46 task.sh

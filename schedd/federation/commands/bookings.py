@@ -17,8 +17,6 @@ from schedd.client.answers import (
 )
 from schedd.federation.commands.jobs import connect_federation
 
-__all__ = ["format_stretch", "moves_table", "run_federated_action"]
-
 
 def run_federated_action(args: argparse.Namespace, asked: Callable[[int], dict[str, Any]]) -> bool:
     """Run an action; whether a start is known. ``asked`` is the body of a new booking. Raises ClientError."""

@@ -8,8 +8,6 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.user.command_session import EXIT_CODES
 from schedd.federation.commands.jobs import cancel_jobs
 
-__all__ = ["make_parser", "run"]
-
 
 def make_parser(name: str = "schedd cancel") -> argparse.ArgumentParser:
     """Its options."""

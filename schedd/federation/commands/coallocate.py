@@ -20,8 +20,6 @@ from schedd.client.answers import CoAllocationView
 from schedd.federation.commands.jobs import connect_federation
 from schedd.start_sentence import StartFacts, describe_start, format_near_time
 
-__all__ = ["make_parser", "run"]
-
 _FILE = """the file:
   {"components": [{"request": "nodes=4:ppn=8,walltime=2:00:00", "script": "…"},
                   {"request": "nodes=2:ppn=8,walltime=2:00:00", "script_file": "b.sh",

@@ -17,8 +17,6 @@ from schedd.client.answers import (
 )
 from schedd.federation.commands.jobs import connect_federation
 
-__all__ = ["make_parser", "run"]
-
 
 def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
     """Its options."""

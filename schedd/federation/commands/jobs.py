@@ -13,15 +13,6 @@ from schedd.federation.client import FederationClient
 from schedd.federation.federated_start import PHASE_NAMES, current_attempt, describe_state, start_facts
 from schedd.start_sentence import StartSentence, describe_start, format_near_time
 
-__all__ = [
-    "add_federation_option",
-    "cancel_jobs",
-    "connect_federation",
-    "describe_federated_start",
-    "show_job",
-    "show_queue",
-]
-
 
 def add_federation_option(found: argparse.ArgumentParser, what: str) -> None:
     """The option that asks the federation instead of a cluster."""

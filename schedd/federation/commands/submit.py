@@ -21,16 +21,6 @@ from schedd.federation.commands.jobs import connect_federation
 from schedd.federation.federated_start import offered_start_facts
 from schedd.start_sentence import describe_start, format_near_time
 
-__all__ = [
-    "add_script_options",
-    "make_parser",
-    "parse_queues",
-    "read_script",
-    "read_script_options",
-    "read_submission",
-    "run",
-]
-
 _DIRECTIVE: Final = re.compile(r"^#PBS\s+(.*)$")
 _NO_SCRIPT: Final = "#!/bin/sh\n"
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")

@@ -11,15 +11,6 @@ from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.federation.routing.policies import RoutingCandidate
 from schedd.federation.routing.priorities import Backlog, deadline_value, licence_value, priority, user_value
 
-__all__ = [
-    "ClusterLoads",
-    "RoutingContext",
-    "compute_loads",
-    "end_penalty",
-    "job_priority",
-    "optimistic_candidate",
-]
-
 _WINDOW: Final = 100
 """Number of latest jobs in the mean deadline margin; the paper gives no number."""
 
@@ -68,6 +59,7 @@ class RoutingContext:
 def find_candidates(
     job: FederationJob, rules: RoutingRules, about: RoutingContext, now: int
 ) -> Sequence[RoutingCandidate]:
+    """Return the clusters where the job may run under these rules."""
     found = []
     users = about.users.get(job.owner, {})
     for name, seen in about.clusters.items():

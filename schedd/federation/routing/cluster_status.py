@@ -8,16 +8,6 @@ from schedd.dialect import request_family
 from schedd.federation.routing.jobs import FederationJob, PlanQuestion, TransferAttempt
 from schedd.federation.routing.policies import RoutingPolicy
 
-__all__ = [
-    "ClusterStatus",
-    "PlanOffer",
-    "RoutingRules",
-    "TransferStatus",
-    "attempt_status",
-    "attempt_statuses",
-    "transfer_name",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class TransferStatus:

@@ -40,8 +40,6 @@ from schedd.federation.routing.cluster_status import (
 from schedd.federation.routing.jobs import FederationJob, FederationJobs, TransferAttempt
 from schedd.federation.routing.policies import RoutingCandidate
 
-__all__ = ["TransferAction", "decide", "observe_transfers", "pending_actions"]
-
 _REFUSED: Final = "refused"
 _WAITS: Final = ("planned", "waiting")
 _SENT: Final = ("script", "resources", "attributes", "variables")

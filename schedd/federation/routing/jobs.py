@@ -22,8 +22,6 @@ from schedd.federation.events import (
 )
 from schedd.federation.items import Attempt, FederationItem, ItemOutcome, Items, Transitions
 
-__all__ = ["FederationJob", "FederationJobs", "PlanQuestion", "TransferAttempt", "count_array_tasks"]
-
 _SAFE: Final = ("withdrawn", "refused")
 """Phases of an attempt that has not run and never will."""
 _TO_DO: Final = ("submitting", "releasing", "withdrawing")

@@ -8,8 +8,6 @@ from schedd.federation.routing.cluster_status import PlanOffer
 from schedd.federation.routing.jobs import PlanQuestion
 from schedd.federation.routing.request_sizes import is_no_larger, request_size
 
-__all__ = ["NEVER", "PlanOffers"]
-
 NEVER: Final = 1 << 40
 """A time after all others: the plan has no start."""
 

@@ -9,8 +9,6 @@ from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.routing.policies import RoutingCandidate
 
-__all__ = ["FIRST_QUERY_BATCH", "clusters_to_ask"]
-
 FIRST_QUERY_BATCH: Final = 8
 """Clusters queried at once. The next batch follows when at most half of the answers are outstanding."""
 

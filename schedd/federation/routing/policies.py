@@ -7,8 +7,6 @@ from enum import StrEnum
 
 from schedd.federation.routing.priorities import Backlog, least_loaded_cluster
 
-__all__ = ["RoutingCandidate", "RoutingPolicy"]
-
 
 @dataclass(frozen=True, slots=True)
 class RoutingCandidate:

@@ -9,16 +9,6 @@ from dataclasses import dataclass, field
 from math import floor, log2
 from typing import Final
 
-__all__ = [
-    "LEVELS",
-    "Backlog",
-    "deadline_value",
-    "least_loaded_cluster",
-    "licence_value",
-    "priority",
-    "user_value",
-]
-
 LEVELS: Final = 8
 """Highest priority; the paper gives none."""
 _EQUAL: Final = 0.01

@@ -10,8 +10,6 @@ from typing import Final
 from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.federation.routing.jobs import PlanQuestion
 
-__all__ = ["RequestSize", "is_no_larger", "request_size"]
-
 RequestSize = tuple[tuple[object, ...], tuple[int, ...]]
 """Parts of a request that must be equal for a comparison, and the requested amounts."""
 _COUNTED: Final = frozenset({"procs", "ncpus", "ngpus", "gpus", "ppn"})

@@ -25,8 +25,6 @@ from schedd.federation.routing.cluster_status import ClusterStatus, attempt_stat
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.item_operations import ItemOperations
 
-__all__ = ["BagOperations", "OffersOutdatedError"]
-
 _SETTLING_S: Final = 30
 """Seconds after a share's release until its cluster is sure to have planned it."""
 

@@ -14,8 +14,6 @@ from schedd.federation.events import (
 )
 from schedd.federation.state.item_operations import ItemOperations
 
-__all__ = ["BookingOperations"]
-
 
 class BookingOperations(ItemOperations[FederationBooking]):
     """Operations on bookings. Thread-safe."""

@@ -13,8 +13,6 @@ from schedd.federation.coallocation.decisions import (
 from schedd.federation.events import AttemptRefused, CoAllocationSubmitted
 from schedd.federation.state.item_operations import ItemOperations
 
-__all__ = ["CoAllocationOperations"]
-
 _MAX_STEPS: Final = 4
 """Maximum decision steps in one call."""
 

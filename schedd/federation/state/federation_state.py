@@ -44,8 +44,6 @@ from schedd.federation.state.priority_lock import PriorityLock
 from schedd.federation.unwanted_transfers import find_unwanted
 from schedd.store import StoreError
 
-__all__ = ["ClusterPollResult", "FederationState"]
-
 _log = structlog.get_logger(__name__)
 _MAX_QUESTIONS: Final = 200
 """Maximum questions to one cluster in one round."""

@@ -11,8 +11,6 @@ from schedd.federation.items import FederationItem, ImpossibleError, Items
 from schedd.federation.state.logged_state import LoggedState
 from schedd.federation.state.priority_lock import PriorityLock
 
-__all__ = ["CommitFunction", "ItemOperations"]
-
 _log = structlog.get_logger(__name__)
 _ItemT = TypeVar("_ItemT", bound=FederationItem[Any])
 CommitFunction = Callable[[Sequence[FederationEvent]], Sequence[FederationEvent]]

@@ -9,8 +9,6 @@ from schedd.federation.routing.cluster_status import ClusterStatus
 from schedd.federation.state.logged_state import LoggedState
 from schedd.federation.state.priority_lock import PriorityLock
 
-__all__ = ["LicenceLeases"]
-
 _log = structlog.get_logger(__name__)
 
 

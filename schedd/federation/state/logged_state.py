@@ -29,8 +29,6 @@ from schedd.federation.licences import LicencePools
 from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.federation.settings import FederationSettings
 
-__all__ = ["LoggedState"]
-
 _log = structlog.get_logger(__name__)
 _KEPT_S: Final = 7 * 86_400
 """Settled items remain available for this long."""

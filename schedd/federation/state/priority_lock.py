@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-__all__ = ["PriorityLock"]
-
 _MAX_REQUESTS_IN_A_ROW: Final = 20
 """Requests that may overtake a waiting background thread; it is next after these."""
 

@@ -13,15 +13,6 @@ from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
 from schedd.parallel_calls import call_in_parallel
 
-__all__ = [
-    "OFFER_PERCENTAGES",
-    "BagOffers",
-    "collect_offers",
-    "offered_task_counts",
-    "share_ends",
-    "split_offers",
-]
-
 OFFER_PERCENTAGES: Final = tuple(range(5, 101, 5))
 """Sizes of the queried offers, in percent of a bag.
 

@@ -20,8 +20,6 @@ from schedd.federation.workers.bag_offers import collect_offers, offered_task_co
 from schedd.federation.workers.cluster_worker import ClientFactory, connect_cluster
 from schedd.federation.workers.item_worker import ItemWorker
 
-__all__ = ["BagWorker"]
-
 _log = structlog.get_logger(__name__)
 
 

@@ -41,8 +41,6 @@ from schedd.federation.workers.cluster_worker import ClientFactory, connect_clus
 from schedd.federation.workers.item_worker import ItemWorker
 from schedd.parallel_calls import call_in_parallel
 
-__all__ = ["BookingWorker"]
-
 _log = structlog.get_logger(__name__)
 _AT_ONCE: Final = 16
 """Maximum parallel requests."""

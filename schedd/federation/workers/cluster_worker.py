@@ -21,8 +21,6 @@ from schedd.parallel_calls import call_in_parallel
 from schedd.store import StoreError
 from schedd.supervision import ThreadedWork
 
-__all__ = ["REFUSALS_OF_THE_JOB", "ClientFactory", "ClusterWorker", "connect_cluster"]
-
 _log = structlog.get_logger(__name__)
 REFUSALS_OF_THE_JOB: Final = ("invalid", "bad-request", "too-large")
 """Kinds of refusals of a job that this cluster can never run."""

@@ -44,8 +44,6 @@ from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.federation.workers.item_worker import ItemWorker
 from schedd.parallel_calls import call_in_parallel
 
-__all__ = ["CoAllocationWorker"]
-
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 _log = structlog.get_logger(__name__)

@@ -15,8 +15,6 @@ from schedd.federation.workers.cluster_worker import ClientFactory, connect_clus
 from schedd.store import StoreError
 from schedd.supervision import ThreadedWork
 
-__all__ = ["ItemWorker"]
-
 _log = structlog.get_logger(__name__)
 _PAUSE_S: Final = 0.05
 """Minimum time between two rounds."""

@@ -10,8 +10,6 @@ from schedd.plan.placements import PlanAttempt
 from schedd.plan.plan import Plan
 from schedd.plan.views.usable_rows import usable_rows
 
-__all__ = ["Blockers", "LackingRow", "PlanBlocker", "find_blockers"]
-
 
 @dataclass(frozen=True, slots=True)
 class LackingRow:

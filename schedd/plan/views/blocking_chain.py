@@ -11,8 +11,6 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan, Take
 
-__all__ = ["BlockedInterval", "blocking_chain"]
-
 Cause = Literal["held", "gap", "room", "ready", "free"]
 _NEVER: Final = at.FAR
 

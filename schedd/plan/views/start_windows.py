@@ -11,8 +11,6 @@ from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.views.usable_rows import usable_rows
 
-__all__ = ["StartWindow", "find_windows"]
-
 
 @dataclass(frozen=True, slots=True)
 class StartWindow:

@@ -7,8 +7,6 @@ from schedd.model import Never, NodeState, Place, Request
 from schedd.plan.plan import Plan
 from schedd.plan.shapes import NO_UNITS
 
-__all__ = ["empty_plan", "find_unmet_requirement"]
-
 
 def empty_plan(plan: Plan) -> Plan:
     """Return a plan with the same nodes, all up, and without jobs; cache it until nodes change."""

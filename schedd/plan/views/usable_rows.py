@@ -3,8 +3,6 @@
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
 
-__all__ = ["usable_rows"]
-
 
 def usable_rows(plan: Plan, slot: int) -> set[int]:
     """Return the candidate rows of the job of ``slot``, usable or not, and the rows of its pools."""

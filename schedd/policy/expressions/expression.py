@@ -17,8 +17,6 @@ from schedd.policy.expressions.syntax_tree import (
     list_parts,
 )
 
-__all__ = ["MAX_LENGTH", "Expression", "parse_formula"]
-
 MAX_LENGTH: Final = 4096
 """Maximum length of a formula in characters."""
 

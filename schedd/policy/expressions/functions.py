@@ -8,22 +8,6 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "COMPARISONS",
-    "FUNCTIONS",
-    "OPERATORS",
-    "SIGN_PRECEDENCE",
-    "Floats",
-    "FormulaFunction",
-    "Value",
-    "blank_invalid",
-    "choose",
-    "first_false",
-    "first_true",
-    "negate_truth",
-    "raise_power",
-]
-
 Floats = npt.NDArray[np.float64]
 Value = Floats | float
 

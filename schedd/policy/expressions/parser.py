@@ -30,8 +30,6 @@ from schedd.policy.expressions.syntax_tree import (
     make_binary,
 )
 
-__all__ = ["CONSTANTS", "FormulaError", "FormulaParser"]
-
 MAX_NODES: Final = 1000
 """Maximum number of operators, numbers, names and calls."""
 MAX_DEPTH: Final = 40

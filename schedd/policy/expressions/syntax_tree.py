@@ -7,23 +7,6 @@ import numpy as np
 
 from schedd.policy.expressions.functions import COMPARISONS, Floats, Value, blank_invalid
 
-__all__ = [
-    "Columns",
-    "ComparisonNode",
-    "NameNode",
-    "NegativeNode",
-    "NumberNode",
-    "OperationNode",
-    "SumNode",
-    "SyntaxNode",
-    "TextTestNode",
-    "column_values",
-    "evaluate_parts",
-    "list_addends",
-    "list_parts",
-    "make_binary",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:

@@ -17,8 +17,6 @@ from schedd.service.access.roles import Bearer, Role, RoleGrant, bearer_with_gra
 from schedd.service.access.tokens import Tokens
 from schedd.service.settings.file import AuthSettings, LimitSettings
 
-__all__ = ["Callers", "UnknownUser"]
-
 _USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
 _FRESH_S: Final = 300
 """Cache time of user names by uid: the directory of users may be slow."""

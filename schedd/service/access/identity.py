@@ -7,8 +7,6 @@ from typing import Any, Protocol
 from schedd.service.access.roles import Bearer, RoleGrant, bearer_with_grants
 from schedd.service.settings.auth import OidcGrantSettings
 
-__all__ = ["Identity", "IdentityError", "IdentityProvider", "PendingLogin", "bearer_from_grants"]
-
 
 class IdentityError(Exception):
     """The user could not be identified; ``ours``: because the provider is unreachable or answers invalid

@@ -9,8 +9,6 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PAYLOAD", "MungeError", "decode"]
-
 PAYLOAD: Final = b"schedd"
 """Required payload of a credential (``munge -s schedd``); credentials for other services are refused."""
 _OPT_SOCKET: Final = 8

@@ -31,8 +31,6 @@ from schedd.service.settings.auth import IdTokenSettings, OidcSettings, is_secur
 from schedd.service.settings.file import SettingsError
 from schedd.service.settings.secret_files import read_secret_text
 
-__all__ = ["IdTokenVerifier", "OidcProvider", "ca_context", "create_oidc_provider"]
-
 _log = structlog.get_logger(__name__)
 _ALGORITHMS: Final = (
     "RS256",

@@ -3,8 +3,6 @@
 from collections import OrderedDict
 from collections.abc import Hashable
 
-__all__ = ["RequestRateLimiter"]
-
 
 class RequestRateLimiter:
     """Token buckets by key; beyond ``most``, the least recently used ones are dropped."""

@@ -8,8 +8,6 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import Final, ParamSpec, TypeVar
 
-__all__ = ["BURST_S", "CpuTimeBudgets", "RequestCost", "add_cpu_time", "charge_cpu_time", "collect_cost"]
-
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 BURST_S: Final = 10.0

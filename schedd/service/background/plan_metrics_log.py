@@ -16,8 +16,6 @@ from schedd.service.questions.objectives import ObjectiveChange
 from schedd.store import StoreError
 from schedd.store.records import PlanMetricsSample, SearchRecord
 
-__all__ = ["MemoryPlanMetricsLog", "PlanMetricsLog", "SearchPage", "SearchRun", "StoredPlanMetricsLog"]
-
 _RUNS = 200
 _DAY_OF_MINUTES = 1_440
 

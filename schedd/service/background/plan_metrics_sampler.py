@@ -14,8 +14,6 @@ from schedd.store import StoreError
 from schedd.store.records import PlanMetricsSample
 from schedd.supervision import PeriodicWork
 
-__all__ = ["PlanMetricsSampler"]
-
 _log = structlog.get_logger(__name__)
 _PATIENCE_S: Final = 60.0
 

@@ -38,8 +38,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import ObjectiveChange, measure_fork, objective_changes
 from schedd.store import StoreError
 
-__all__ = ["SearchWorker", "trial_search"]
-
 _log = structlog.get_logger(__name__)
 _LOOK_S = 1.0
 _PATIENCE_S = 60.0

@@ -16,8 +16,6 @@ import structlog
 from schedd.dialect.accounting import EndedRun, RunReader, may_be_run_record
 from schedd.dialect.slurm_accounting import is_slurm_log, read_slurm
 
-__all__ = ["ended_runs"]
-
 _log = structlog.get_logger(__name__)
 _DAILY: Final = re.compile(r"(\d{8})(\.gz)?")
 _GZIP_MAGIC: Final = b"\x1f\x8b"

@@ -10,8 +10,6 @@ from typing import Final
 
 from schedd.wire import Event, JobQueued
 
-__all__ = ["AdapterContact"]
-
 _LOOKS: Final = 3
 _JOBS: Final = 20
 

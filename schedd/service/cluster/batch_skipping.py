@@ -17,8 +17,6 @@ from schedd.service.cluster.retries import StoreRetries
 from schedd.store import EventBatch
 from schedd.wire import BatchSkipped, Run
 
-__all__ = ["BatchSkipper", "rebuild_engine"]
-
 _log = structlog.get_logger(__name__)
 
 _ANEW: Final = 8

@@ -3,8 +3,6 @@
 import time
 from typing import Protocol
 
-__all__ = ["ClusterClock", "ScaledClock", "SystemClock"]
-
 
 class ClusterClock(Protocol):
     """A clock that may run faster than real time."""

@@ -9,8 +9,6 @@ import structlog
 
 from schedd.service.cluster.clock import ClusterClock, SystemClock
 
-__all__ = ["MOST_BEHIND_S", "ClockMonitor"]
-
 _log = structlog.get_logger(__name__)
 
 MOST_BEHIND_S: Final = 60

@@ -31,8 +31,6 @@ from schedd.store.default_location import default_url, state_folder
 from schedd.supervision import SupervisedThread, Supervisor
 from schedd.wire import Decision, LogLost
 
-__all__ = ["DaemonStore", "Failover", "LeadershipObserver", "TakeoverState"]
-
 _log = structlog.get_logger(__name__)
 _TRY_S = 0.5
 """Time between two attempts to lead, or to reach the database."""

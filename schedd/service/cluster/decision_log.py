@@ -32,8 +32,6 @@ from schedd.wire import (
     WriteAttributes,
 )
 
-__all__ = ["DecisionLog", "DecisionPage"]
-
 
 @dataclass(frozen=True, slots=True)
 class DecisionPage:

@@ -6,8 +6,6 @@ import structlog
 
 from schedd.wire import Alert, Decision, Run
 
-__all__ = ["log_decisions"]
-
 _log = structlog.get_logger(__name__)
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from schedd.wire import Event, Snapshot
 
-__all__ = ["DeliveryPart", "DeliveryResult", "PendingDelivery", "cut_batches"]
-
 _MOST = 200
 """Maximum number of events in a batch: about 50 ms of work."""
 

@@ -6,8 +6,6 @@ from typing import cast
 from schedd.engine import EngineSettings
 from schedd.feature_list import feature_modules
 
-__all__ = ["earlier_parts"]
-
 
 def earlier_parts(
     settings: EngineSettings, cluster: str, now: int, only: Container[str] | None = None

@@ -14,8 +14,6 @@ from schedd.store import EventBatch, StoreError
 from schedd.supervision import SupervisedThread, Supervisor
 from schedd.wire import Event, Snapshot
 
-__all__ = ["CallWatchdog", "EngineCallFailed", "attribute_errors", "call_engine", "restart_from_state"]
-
 _LOOK_S = 0.2
 _STARVED_FACTOR: Final = 10
 """A call may last this many times its limit of processor time while it waits: the machine is busy, or out of

@@ -1,7 +1,5 @@
 """Errors of requests to the planner."""
 
-__all__ = ["EventsNotStorable", "Overloaded", "PlannerStopped", "StandingBy", "UnknownCluster"]
-
 
 class PlannerStopped(RuntimeError):
     """The planner of this cluster has stopped, or the daemon is shutting down."""

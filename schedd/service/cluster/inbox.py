@@ -13,8 +13,6 @@ from schedd.service.cluster.metrics import ClusterMetrics
 from schedd.store import EventBatch, NotLeader
 from schedd.wire import Event
 
-__all__ = ["Inbox"]
-
 _T = TypeVar("_T")
 _Call = tuple[Callable[[Engine], Any], "Future[Any]"]
 

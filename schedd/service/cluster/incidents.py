@@ -9,8 +9,6 @@ import structlog
 from schedd.engine import Incident
 from schedd.engine.incident import dump
 
-__all__ = ["IncidentFiles"]
-
 _log = structlog.get_logger(__name__)
 _EVERY_S = 60.0
 

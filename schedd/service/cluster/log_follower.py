@@ -34,8 +34,6 @@ from schedd.store import (
 from schedd.store.errors import BadCheckpoint
 from schedd.wire import Alert, BatchSkipped, Decision, LogLost, Preempt, Resume, Run, Switch, TransferDecision
 
-__all__ = ["LogFollower", "settings_to_json"]
-
 _log = structlog.get_logger(__name__)
 _SHOWN = 5
 _TRIES = 3

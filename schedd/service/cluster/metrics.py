@@ -17,8 +17,6 @@ from schedd.engine import Cause, ChangeSet, Engine, PlanSnapshot, alert_kinds, f
 from schedd.predict import ESTIMATE_KINDS
 from schedd.wire import Event, JobStarted, LogLost
 
-__all__ = ["ClusterMetrics", "PlannerMetrics"]
-
 disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each, of no use here
 
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

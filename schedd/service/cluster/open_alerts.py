@@ -9,8 +9,6 @@ import structlog
 from schedd.engine import OpenAlert, PlanSnapshot
 from schedd.supervision import PeriodicWork, Supervisor
 
-__all__ = ["FOR_USERS", "AlertMonitor", "OpenAlerts"]
-
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
 FOR_USERS: Final = frozenset(

@@ -22,8 +22,6 @@ from schedd.model import FOREVER
 from schedd.plan.columns import UNPLACED, VACANT
 from schedd.service.cluster.thread_signal import ThreadSignal
 
-__all__ = ["JobFilter", "JobSummary", "PlanFeed", "summarise_job"]
-
 JobFilter = Callable[[str, str], bool]
 """Selects jobs by id and owner."""
 

@@ -33,8 +33,6 @@ from schedd.store import AuditRecord, BatchJournal, NotLeader, StoreError
 from schedd.supervision import Supervisor
 from schedd.wire import Event, LogLost
 
-__all__ = ["PlanLoop"]
-
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 

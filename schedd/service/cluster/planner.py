@@ -30,8 +30,6 @@ from schedd.store import BatchJournal, EventBatch, NotLeader, StoreError
 from schedd.supervision import Supervisor
 from schedd.wire import Alert, ClockSet, Event, Run
 
-__all__ = ["Planner"]
-
 _log = structlog.get_logger(__name__)
 _CHECKPOINT = "no checkpoint could be written"
 _WAKE = "the engine does not know when it is to be called"

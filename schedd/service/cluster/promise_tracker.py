@@ -11,9 +11,6 @@ from schedd.engine.facts import records
 from schedd.model import FOREVER
 from schedd.store import Promise, PromiseBreach
 
-__all__ = ["PromiseTracker"]
-
-
 _PROMISED = (records.Phase.WAITING, records.Phase.BLOCKED, records.Phase.DISPATCHED)
 
 

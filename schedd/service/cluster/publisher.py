@@ -7,8 +7,6 @@ from schedd.engine import Engine, PlanSnapshot, publish_snapshot
 from schedd.service.cluster.metrics import ClusterMetrics
 from schedd.service.cluster.plan_feed import PlanFeed
 
-__all__ = ["Publisher"]
-
 _OFTEN_S = 0.02
 """Minimum time between publications during a repair."""
 

@@ -9,8 +9,6 @@ import structlog
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.store import StoreError
 
-__all__ = ["StoreRetries"]
-
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 _WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)

@@ -5,8 +5,6 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-__all__ = ["ThreadSignal", "wait_for_signal"]
-
 _LATE_S = 5.0
 """Maximum wait: then a listener checks again whether its caller still has access."""
 

@@ -6,8 +6,6 @@ from typing import Final
 from schedd.service.settings.file import SettingsError, WebhookSettings
 from schedd.service.settings.secret_files import read_secret_file
 
-__all__ = ["Webhook", "load_webhook"]
-
 _SHORTEST: Final = 16
 """Characters of a secret."""
 

@@ -33,8 +33,6 @@ from schedd.service.read.plan_lists import matches_owner
 from schedd.service.settings.file import WebhookSettings
 from schedd.service.settings.targets import RequestTarget, TargetRefused, resolve_targets
 
-__all__ = ["SIGNATURE", "StartMoved", "run_webhook", "signature"]
-
 SIGNATURE: Final = "Schedd-Signature"
 _log = structlog.get_logger(__name__)
 _TIMEOUT_S: Final = 10.0

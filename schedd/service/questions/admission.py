@@ -22,8 +22,6 @@ from schedd.service.questions.submission_checks import (
 )
 from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
-__all__ = ["Admission", "RouteDestination", "admit", "exceeded_limits"]
-
 _DEEP: Final = 5
 """Maximum depth of nested routing queues."""
 

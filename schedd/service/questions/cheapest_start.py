@@ -10,8 +10,6 @@ from schedd.alternatives.node_economics import NodeEconomics
 from schedd.plan.plan import Plan
 from schedd.plan.views import StartWindow
 
-__all__ = ["CheapestStart", "candidate_starts", "cheapest_start"]
-
 _MOST: Final = 200
 """Maximum number of starts to try, evenly spread."""
 

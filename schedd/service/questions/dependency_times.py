@@ -8,8 +8,6 @@ from schedd.dialect import Until, conditions
 from schedd.engine import JobRecord, Phase, PlanSnapshot
 from schedd.model import WaitingFor
 
-__all__ = ["DependencyTime", "find_dependency_time"]
-
 _PLANNED: Final = frozenset({Until.STARTED, Until.SUCCEEDED, Until.ENDED})
 _MAX_NOTES: Final = 20
 _CONDITION_WORDS: Final = {Until.STARTED: "starts", Until.SUCCEEDED: "succeeds", Until.ENDED: "ends"}

@@ -8,8 +8,6 @@ from schedd.model import FOREVER, StartKnown
 from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
 from schedd.wire import JobFacts
 
-__all__ = ["UNKNOWN", "Expectation", "ForecastSource", "StartForecast", "hypothetical_promise"]
-
 
 @dataclass(frozen=True, slots=True)
 class Expectation:

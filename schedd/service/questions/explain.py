@@ -37,8 +37,6 @@ from schedd.service.questions.explanation_chain import (
 from schedd.service.questions.node_choice import describe_node_choice
 from schedd.service.questions.plan_fork import PlanFork
 
-__all__ = ["BlockedResource", "Blocker", "Explanation", "explain"]
-
 _NAMED: Final = 3
 _WHOLE: Final = "whole nodes"
 _RESERVED: Final = {"cpus": "reserved cpus", "gpus": "reserved gpus", "mem": "reserved memory"}

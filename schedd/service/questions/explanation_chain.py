@@ -17,17 +17,6 @@ from schedd.policy.limits import format_limit
 from schedd.service.questions.plan_fork import PlanFork
 from schedd.start_sentence import RIGHTS
 
-__all__ = [
-    "ChainJob",
-    "ChainLink",
-    "JobsAhead",
-    "StartBarrier",
-    "describe_jobs_before",
-    "explanation_chain",
-    "hide_other_jobs",
-    "summarise_chain",
-]
-
 Right = Literal["priority", "earlier", "promise", "optimizer", "placement"]
 LinkKind = Literal["eligible", "running", "queued", "reservation", "limit", "node", "free"]
 

@@ -5,8 +5,6 @@ from typing import Final
 
 from schedd.plan.scarcity import NodeChoice
 
-__all__ = ["describe_node_choice"]
-
 _NAMED: Final = 3
 _SIZES: Final = frozenset({"mem", "vmem"})
 _KIB_PER_GIB: Final = 1 << 20

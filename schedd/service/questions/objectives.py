@@ -16,21 +16,6 @@ from schedd.policy.economy import Economy
 from schedd.policy.reliability import failure_rates
 from schedd.service.questions.plan_fork import PlanFork
 
-__all__ = [
-    "JobCost",
-    "NodeCost",
-    "ObjectiveChange",
-    "cost_between",
-    "economy_in_force",
-    "job_cost",
-    "known_values",
-    "measure_fork",
-    "node_economics",
-    "node_failure_rates",
-    "objective_changes",
-    "objective_input",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveChange:

@@ -8,15 +8,6 @@ from typing import Final
 
 from schedd.plan.plan import Plan, WorkSpent
 
-__all__ = [
-    "QUESTION_WORK",
-    "OpenQuestions",
-    "Question",
-    "cancellation_check",
-    "limit_plan_work",
-    "limit_searches",
-]
-
 QUESTION_WORK: Final = 200_000_000
 """Maximum number of plan segments that the searches for one answer may visit."""
 

@@ -41,8 +41,6 @@ from schedd.service.questions.open_questions import limit_plan_work, limit_searc
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
 from schedd.wire import JobFacts
 
-__all__ = ["SOONER_S", "NotUnderstood", "PlanFork", "TasksEnd", "WhatIfAnswer", "fork_plan"]
-
 _T = TypeVar("_T")
 
 

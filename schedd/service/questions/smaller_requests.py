@@ -8,8 +8,6 @@ from typing import Literal
 from schedd.dialect.units import format_size, format_walltime
 from schedd.model import Chunk, Place, Request
 
-__all__ = ["Fits", "SmallerRequest", "smaller_requests"]
-
 Fits = Callable[[Request, int], bool]
 """Whether a request would start in time with this walltime."""
 

@@ -12,16 +12,6 @@ from schedd.engine.facts.pools import make_claim
 from schedd.policy.limits import Claim, Limit, format_amount, parse_queued_limits, strictest
 from schedd.wire import JobFacts, QueueFacts, ResourceTypes, ServerFacts
 
-__all__ = [
-    "QueuedJobs",
-    "Submission",
-    "access_refusals",
-    "array_refusals",
-    "queued_limit_refusals",
-    "server_refusals",
-    "uncertain_access",
-]
-
 _RUNS: Final = frozenset({"R", "E", "S"})
 
 

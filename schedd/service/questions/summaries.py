@@ -6,8 +6,6 @@ from schedd.engine import JobRecord, PlanSnapshot, job_status
 from schedd.plan.evaluate import UNITS, Criterion, Evaluation
 from schedd.service.questions.plan_fork import PlanFork
 
-__all__ = ["CriterionValue", "UserSummary", "evaluate_criteria", "summarise_users"]
-
 
 @dataclass(slots=True)
 class UserSummary:

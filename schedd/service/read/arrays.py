@@ -11,8 +11,6 @@ from schedd.engine.facts.arrays import hash_array
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.store.records import JobHistory
 
-__all__ = ["ArraySummary", "Spread", "choose_array", "compute_spread", "full_array_id", "summarise_array"]
-
 
 class Spread(NamedTuple):
     """Stretch of an array or bag (Netto 2009, 5.2): seconds between the first and the last end of its tasks.

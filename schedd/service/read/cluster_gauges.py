@@ -16,8 +16,6 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.cluster_report import longest_waits
 from schedd.service.read.plan_lists import count_jobs
 
-__all__ = ["ClusterGauges", "FilteredCollector"]
-
 
 class ClusterGauges(Collector):
     """Collector for the clusters ``shown``."""

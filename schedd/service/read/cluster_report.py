@@ -21,16 +21,6 @@ from schedd.service.clusters import Clusters
 from schedd.store.records import PeriodUsage, RunUsage
 from schedd.wire import ResourceTypes
 
-__all__ = [
-    "MOST_RUNS",
-    "ClusterReport",
-    "LicenceReport",
-    "QueueReport",
-    "TooManyError",
-    "longest_waits",
-    "report_clusters",
-]
-
 MOST_RUNS: Final = 500_000
 """Maximum number of jobs per cluster and period."""
 _NOTHING: Final = PeriodUsage((), ())

@@ -8,16 +8,6 @@ from typing import Final, Literal
 from schedd.engine import OpenAlert
 from schedd.service.cluster.plan_loop import PlanLoop
 
-__all__ = [
-    "REMEDIES",
-    "SEVERE_KINDS",
-    "CurrentFault",
-    "JobStartState",
-    "current_faults",
-    "fill_in_remedy",
-    "job_start_state",
-]
-
 _ADAPTER_LOG: Final = "journalctl -u pbs-adapter -n 50"
 _DAEMON_LOG: Final = "journalctl -u schedd -n 50"
 

@@ -12,8 +12,6 @@ from schedd.store import Store
 from schedd.store.expected_starts import MAX_ROWS
 from schedd.store.records import ExpectedStartRecord
 
-__all__ = ["LEADS", "EstimateAccuracy", "Horizon", "estimate_accuracy"]
-
 LEADS: Final = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 """Lower bounds of the classes of lead time, in seconds."""
 

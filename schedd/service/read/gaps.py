@@ -10,8 +10,6 @@ from schedd.engine import PlanSnapshot
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, Ints
 from schedd.wire import NodeFacts
 
-__all__ = ["CapacityStep", "Gap", "Gaps", "find_gaps", "gaps_on"]
-
 _USED = 4  # cpus, shares, memory, gpus
 
 

@@ -16,8 +16,6 @@ from schedd.engine import (
 from schedd.model import FOREVER
 from schedd.service.read.plan_lists import JobListing
 
-__all__ = ["PLAIN", "columns"]
-
 _Of = Callable[[PlanSnapshot, Sequence[JobRecord], Sequence[int]], list[Any]]
 
 _COLUMNS: Final[Mapping[str, _Of]] = {

@@ -11,8 +11,6 @@ from schedd.service.questions.explain import Explanation
 from schedd.service.questions.explanation_chain import hide_other_jobs
 from schedd.service.settings.file import AuthSettings
 
-__all__ = ["ALL_JOBS", "JobVisibility", "visibility_for"]
-
 _ID: Final = r"\d+(?:\[\d*\])?\.[\w.-]*\w"
 _JOBS: Final = re.compile(rf"\bjobs? ({_ID}(?:, {_ID})*)")
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-__all__ = ["paced", "pacing", "yield_to_planner"]
-
 _T = TypeVar("_T")
 _PIECE_S: Final = 0.001
 """Processor time between two checks."""

@@ -8,8 +8,6 @@ from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import JobHistory, TimelineEntry
 
-__all__ = ["PastJob", "ended_array_jobs", "ended_jobs", "past_job"]
-
 _MOST = 500
 
 

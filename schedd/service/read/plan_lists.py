@@ -14,22 +14,6 @@ from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED, Ints
 from schedd.service.questions.objectives import node_failure_rates
 from schedd.wire import ShareFacts
 
-__all__ = [
-    "Bar",
-    "CursorError",
-    "JobCounts",
-    "JobListing",
-    "NodeView",
-    "Page",
-    "bars_in_window",
-    "count_jobs",
-    "find_record",
-    "job_listing",
-    "matches_owner",
-    "matching_jobs",
-    "node_views",
-]
-
 _T = TypeVar("_T")
 Sees = Callable[[JobRecord], bool]
 """Whether a job is visible to the caller."""

@@ -10,8 +10,6 @@ from typing import Final
 from schedd.dialect import RequestError, parse_walltime
 from schedd.store.records import JobHistory, PublishedStart
 
-__all__ = ["DUE_S", "ShadowReport", "report_shadow", "swf_lines"]
-
 DUE_S: Final = 60
 """Maximum error of a published start that counts as met; smaller moves are not published."""
 _FLOOR_S: Final = 10

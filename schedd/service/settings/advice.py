@@ -8,8 +8,6 @@ from schedd.policy.feature_settings import feature_settings
 from schedd.service.settings.file import Settings
 from schedd.service.settings.site import SiteSettings
 
-__all__ = ["settings_advice"]
-
 
 def settings_advice(settings: Settings) -> Iterator[str]:
     """Yield one line for each such setting."""

@@ -12,17 +12,6 @@ from schedd.store import Role
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
-__all__ = [
-    "NAME_OF_TOKEN",
-    "AuthSettings",
-    "GrantSettings",
-    "IdTokenSettings",
-    "OidcGrantSettings",
-    "OidcSettings",
-    "TokenSettings",
-    "is_secure",
-]
-
 NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 

@@ -9,8 +9,6 @@ from pydantic import BaseModel
 from schedd.service.settings.file import ClusterSettings, Settings
 from schedd.wire.times import written
 
-__all__ = ["SettingsChanges", "compare_settings"]
-
 _LIVE: Final = ("auth", "limits", "log")
 _AT_START: Final = frozenset({"policy"})
 """Settings of a cluster that only apply at the start of its planner."""

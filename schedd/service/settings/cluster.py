@@ -21,8 +21,6 @@ from schedd.policy.site import site_policy
 from schedd.service.settings.site import SiteSettings
 from schedd.wire.times import Seconds
 
-__all__ = ["ClusterSettings"]
-
 _MOVED: Final = {
     "mode": "mode in pbs-adapter.toml says it, for both; remove it here",
     "tell": "comment, start_time and planned in [tell] of pbs-adapter.toml say what is written; remove it "

@@ -12,15 +12,6 @@ from schedd.store.connections import parse_database_url
 from schedd.wire.section import Section
 from schedd.wire.times import Days, FloatSeconds, Seconds
 
-__all__ = [
-    "LimitSettings",
-    "LogSettings",
-    "NotifySettings",
-    "ServerSettings",
-    "StoreSettings",
-    "WebhookSettings",
-]
-
 _DAY = 86_400
 
 

@@ -16,8 +16,6 @@ from schedd.service.settings.file import Settings
 from schedd.store.connections import redacted_url
 from schedd.wire.times import written
 
-__all__ = ["effective_settings"]
-
 _PREFIX: Final = "SCHEDD_"
 
 

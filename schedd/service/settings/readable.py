@@ -5,8 +5,6 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["setting_line", "toml_error"]
-
 _KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 _PATH = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
 _TABLE = re.compile(rf"\s*(\[\[?)\s*({_PATH})\s*\]\]?\s*(?:#.*)?$")

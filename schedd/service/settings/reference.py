@@ -43,18 +43,6 @@ from schedd.wire.durations import format_duration
 from schedd.wire.field_docstrings import setting_descriptions
 from schedd.wire.times import AllowedValues, setting_unit, written
 
-__all__ = [
-    "DECIDE",
-    "FEATURES",
-    "NEEDED",
-    "SECTIONS",
-    "Decision",
-    "by_feature",
-    "described",
-    "needed",
-    "section",
-]
-
 
 def _feature_sections(one: FeatureSettings) -> dict[str, type[BaseModel]]:
     """The tables of a feature, by their names in the file: its own, and those within it."""

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from schedd.service.settings.file import SettingsError
 
-__all__ = ["read_secret_file", "read_secret_text"]
-
 
 def read_secret_file(path: Path, what: str) -> bytes:
     """Return the contents of a file with secrets; ``what`` names them in messages.

@@ -15,17 +15,6 @@ from schedd.policy.site_tables import LicenceSettings, SiteReservationSettings, 
 from schedd.wire.section import Name, Names, Section
 from schedd.wire.times import Whole
 
-__all__ = [
-    "CriteriaWeights",
-    "KernelSiteSettings",
-    "NodeSetSettings",
-    "PowerCapSettings",
-    "PowerSettings",
-    "PriceSettings",
-    "SiteLimitSettings",
-    "SiteSettings",
-]
-
 
 def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
     CriterionWeights(parse_criteria(weights))  # raises ValueError with the reason

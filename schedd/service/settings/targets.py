@@ -13,8 +13,6 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-__all__ = ["Address", "RequestTarget", "TargetRefused", "is_public", "parse_allowed", "resolve_targets"]
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

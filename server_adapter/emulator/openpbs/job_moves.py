@@ -27,8 +27,6 @@ from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.openpbs.packets import Packet, PacketSplitter, encode_packet
 from server_adapter.openpbs.replies import decode_reply
 
-__all__ = ["Mover", "elsewhere"]
-
 _PIECE: Final = 65_536
 _PATIENCE: Final = 60.0
 _ORDER: Final = (

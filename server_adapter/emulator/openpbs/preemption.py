@@ -16,8 +16,6 @@ from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.principal import Principal
 from server_adapter.openpbs.codes import OpenPBSErrorCode
 
-__all__ = ["preempt_jobs"]
-
 _DEFAULT_ORDER = "SCR"
 _FAILED = "000"
 

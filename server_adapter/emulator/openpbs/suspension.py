@@ -9,8 +9,6 @@ from server_adapter.emulator.principal import Principal
 from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode
 from server_adapter.openpbs.notation import exec_vnode
 
-__all__ = ["SIGNALS", "signal"]
-
 SIGNALS = frozenset({"suspend", "resume"})
 _RESTRICTED = "restrict_res_to_release_on_suspend"
 

@@ -17,8 +17,6 @@ from server_adapter.servers.openpbs.facts import is_over, job_facts
 from server_adapter.servers.openpbs.reader import job_request
 from server_adapter.servers.preemption_requests import PREEMPTION_REQUESTS, PreemptionRequests
 
-__all__ = ["REQUESTS", "OpenPBSPreemptionClient"]
-
 REQUESTS: Final = READ_ONLY | PREEMPTION_REQUESTS
 _GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
 

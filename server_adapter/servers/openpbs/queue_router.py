@@ -37,8 +37,6 @@ from server_adapter.servers.job_requests import hold_request, list_jobs_of_routi
 from server_adapter.servers.routed_jobs import parse_routed_job
 from server_adapter.settings import DrainSettings
 
-__all__ = ["MOVING", "REQUESTS", "OpenPBSQueueRouter", "submitted_script"]
-
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
 """Requests of draining over the adapter's own connection, in addition to comments."""
 MOVING: Final = READ_ONLY | {RequestCode.MOVE_JOB}

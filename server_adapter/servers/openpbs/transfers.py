@@ -30,8 +30,6 @@ from server_adapter.servers.job_requests import hold_request, modify_request
 from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 
-__all__ = ["OWN", "REQUESTS", "OpenpbsTransferClient", "submission_attributes"]
-
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
 """Requests of a transfer over the adapter's own connection, only in scheduler mode."""
 OWN: Final = READ_ONLY | {RequestCode.QUEUE_JOB, RequestCode.JOB_SCRIPT, RequestCode.COMMIT}

@@ -15,8 +15,6 @@ from server_adapter.torque.codes import READ_ONLY
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
 
-__all__ = ["REQUESTS", "TorquePreemptionClient"]
-
 REQUESTS: Final = READ_ONLY | PREEMPTION_REQUESTS
 
 

@@ -28,8 +28,6 @@ from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
 
-__all__ = ["REQUESTS", "TorqueQueueRouter"]
-
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOB})
 """Requests that draining sends, in addition to comments."""
 _HOLD: Final = "o"

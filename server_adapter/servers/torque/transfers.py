@@ -28,8 +28,6 @@ from server_adapter.servers.transfer_checks import demand_none_ran, is_array, su
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
 
-__all__ = ["REQUESTS", "TorqueTransferClient", "submission_attributes"]
-
 REQUESTS: Final = frozenset(
     {
         RequestCode.QUEUE_JOB,

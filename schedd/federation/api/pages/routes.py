@@ -36,8 +36,6 @@ from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.start_sentence import StartFacts
 
-__all__ = ["COOKIE", "add_pages"]
-
 COOKIE: Final = "schedd_federation"
 """Another name than the dashboard's: cookies of one host are shared by all its ports."""
 _MAX_ROWS: Final = 50
