@@ -126,8 +126,8 @@ class PlanningSettings(Section):
     publish_rate: int = Field(default=500, ge=0, le=100_000)
     """Maximum number of starts published to the server per second; 0: none."""
     node_rule: Literal["exact", "pack"] = "exact"
-    """TORQUE's `nodes=`: with `exact` every unit gets a node of its own, with `pack` units may share
-    nodes."""
+    """Requests of the form `nodes=`: with `exact` every unit gets a node of its own, with `pack` units may
+    share nodes."""
     mem_per_core: int = Field(default=0, ge=0, le=1 << 40)
     """KiB per core planned for jobs that request no memory; 0: none."""
     backfill: Literal["oldest", "shortest"] = "oldest"
