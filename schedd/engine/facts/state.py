@@ -493,6 +493,9 @@ class EngineState(SlotColumns):
         follows: see ``Bookkeeping``.
         """
         record = self.records.get(job_id)
+        self.unresolved.pop(job_id, None)
+        if job_id in self.dispatched and record is not None:  # the adapter may carry it out all the same
+            self.hold_unresolved_start(record, record.attempt.expires)
         if record is not None and record.slot >= 0:
             self.drop_slot(record.slot)
         self.records.pop(job_id, None)
@@ -508,7 +511,6 @@ class EngineState(SlotColumns):
         self.slotless.pop(job_id, None)
         self.unexplained.pop(job_id, None)
         self.dispatched.pop(job_id, None)
-        self.unresolved.pop(job_id, None)
         self.risks.pop(job_id, None)
         return record
 

@@ -138,6 +138,9 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
         return
     if record.attempt.decided >= 0 and (ahead or started <= record.attempt.expires + settings.answer_grace):
         return
+    decided = state.unresolved.get(record.id)  # also before the job left and came back
+    if decided is not None and started <= decided.until + settings.answer_grace:
+        return
     who = by or "somebody else"
     state.alert(event, "by_hand", f"job {record.id} was started by {who}, not by this scheduler")
     if by or not settings.alone or state.foreign:
