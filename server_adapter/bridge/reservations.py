@@ -16,6 +16,10 @@ from server_adapter.bridge.server import OccurrencePlacement, Server
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerState
 
 _log = logging.getLogger(__name__)
+_NEW_RESERVATION: Final = ":new"
+"""Queue of a question for a reservation without nodes. The colon tells the daemon that no queue's limits apply:
+without a queue it would judge the question as a submission to the default queue.
+"""
 _LATE: Final = 30  # tolerated seconds between the start of a reservation and its first reading
 
 
@@ -150,7 +154,8 @@ class ReservationConfirmer:
         now = int(self._clock())
         begin = max(slot.start, now)
         try:
-            answer = await self._client.earliest_start(slot.resources, not_before=begin, queue=pending.queue)
+            queue = pending.queue or _NEW_RESERVATION
+            answer = await self._client.earliest_start(slot.resources, not_before=begin, queue=queue)
         except DaemonRefusedError as error:
             if not error.about_content:
                 raise  # such as a bad token: not the user's fault

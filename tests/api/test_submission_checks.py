@@ -289,3 +289,17 @@ def test_smallest_changes_for_a_start_in_time_or_sooner_are_found(
     assert [(one["change"], one["value"]) for one in queued_job["changes"]] == [("cpus", 2)]
     both = user.post(f"{MAIN}/what-if", json={"request": request, "sooner": True, "changes": True})
     assert both.status_code == 422
+
+
+def test_a_question_for_a_reservation_is_no_submission_to_the_default_queue(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    """A site's reservations were refused while its default queue took no jobs."""
+    attributes = {"default_queue": "work"}
+    post(
+        busy_cluster,
+        queue("work", enabled=False),
+        {"type": "server_changed", "server": {"family": "openpbs", "attributes": attributes}},
+    )
+    assert "takes no jobs" in ask(user)["why"]
+    assert ask(user, queue=":new")["planned_start"] is not None
