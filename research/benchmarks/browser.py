@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 _NAMES: Final = (
+    "chromium-headless-shell",  # the same engine without a window's interface, which costs half of the time
     *("chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"),
     "microsoft-edge",
 )
