@@ -132,7 +132,7 @@ def test_hold_of_a_queue_is_applied_in_slices() -> None:
     assert planned(one) == MANY
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_lowered_limit_holds_in_the_plan_and_at_each_start(seed: int) -> None:
     random = Random(seed)
     jobs = [facts(i, owner=f"u{random.randint(0, 4)}@x") for i in range(MANY)]

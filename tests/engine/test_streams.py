@@ -26,7 +26,7 @@ def test_a_restored_engine_decides_the_same_under_a_queue_policy(seed: int) -> N
 @pytest.mark.parametrize("seed", range(len(FEATURE_KINDS)))
 def test_a_restored_engine_decides_the_same_with_all_features(seed: int) -> None:
     """The policy changes at run time and at restarts, too."""
-    stream(FEATURE_KINDS[seed](Random(seed)), 30)
+    stream(FEATURE_KINDS[seed](Random(seed)), 20)
 
 
 def test_a_check_of_a_request_against_the_nodes_changes_no_saved_state() -> None:
