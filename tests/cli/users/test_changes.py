@@ -48,7 +48,7 @@ def test_reservations_are_created_shown_and_lifted(run: Run, monkeypatch: pytest
     assert err.endswith("no time; write 2026-12-01T08:00, 08:00 or +2h\n")
     quick = run("reservation", "add", "quick", "--all", "--cores", "2", "--gpus", "1", "--shorter", "30")
     assert "(2 cores and 1 gpu of each" in quick[1]
-    assert run("reservation", "add", "quick", "--all", "--total")[2].endswith("name a number of them\n")
+    assert run("reservation", "add", "quick", "--all", "--total")[2].endswith("name an amount\n")
     assert run("reservation", "remove", "quick")[0] == 0
     assert run("reservation", "remove", "repair")[:2] == (0, "reservation repair is lifted\n")
     assert run("reservation", "remove", "repair")[0] == 3
