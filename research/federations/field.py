@@ -95,7 +95,7 @@ class Place:
             slack_share=slack.share,
             end_allowance=0,
             publish_starts=False,
-            repair_slice=1 << 60,
+            repair_slice=10**9,
             log_batches=1,
             hole_failures=0,
         )

@@ -31,7 +31,7 @@ JOBS = st.lists(
 
 
 def filled(jobs: list[tuple[int, int, int, float, int]], **settings: Any) -> Cluster:
-    cluster = Cluster(nodes=3, repair_slice=1 << 60, **{"predict": True, **settings})
+    cluster = Cluster(nodes=3, repair_slice=10**9, **{"predict": True, **settings})
     with_room(cluster.engine.state.plan)
     now = 0
     for i, (count, ppn, walltime, share, gap) in enumerate(jobs):
