@@ -17,8 +17,8 @@ from server_adapter.bridge.state import PendingReservation, ReservationOccurrenc
 
 _log = logging.getLogger(__name__)
 _NEW_RESERVATION: Final = ":new"
-"""Queue of a question for a reservation without nodes. The colon tells the daemon that no queue's limits apply:
-without a queue it would judge the question as a submission to the default queue.
+"""Queue of a question for a reservation without nodes. The colon tells the daemon that no queue's limits
+apply: without a queue it would judge the question as a submission to the default queue.
 """
 _LATE: Final = 30  # tolerated seconds between the start of a reservation and its first reading
 
