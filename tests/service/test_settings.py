@@ -89,7 +89,7 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
         (RESERVATION, "one of nodes, features and everywhere must be set"),
         (RESERVATION + 'everywhere = true\nnodes = ["n1"]', "and only one"),
         (RESERVATION + 'everywhere = true\nuser = ["ann"]', "m.user: no such setting; did you mean users?"),
-        (RESERVATION + "everywhere = true\ntotal = true", "total is for a reservation of cores or gpus"),
+        (RESERVATION + "everywhere = true\ntotal = true", "a reservation of cores, gpus or memory"),
         (
             RESERVATION + "everywhere = true\ncores = -1",
             "m.cores: Input should be greater than or equal to 0",

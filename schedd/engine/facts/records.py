@@ -176,7 +176,7 @@ class RankingProgress:
 class UnresolvedStart:
     """A run decision that the engine follows no longer, though it may be carried out until ``until``.
 
-    Its ``shares`` are not free until then, unless the job is seen elsewhere.
+    Its ``shares`` are not free until then, unless the job is seen elsewhere; none for a job that left.
     """
 
     decision: str

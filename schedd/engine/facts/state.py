@@ -494,8 +494,11 @@ class EngineState(SlotColumns):
         """
         record = self.records.get(job_id)
         self.unresolved.pop(job_id, None)
-        if job_id in self.dispatched and record is not None:  # the adapter may carry it out all the same
-            self.hold_unresolved_start(record, record.attempt.expires)
+        if job_id in self.dispatched and record is not None:
+            # The adapter may carry the decision out all the same, if the job has only left this scheduler. It
+            # holds no nodes: after most deletions there is nothing to start.
+            attempt = record.attempt
+            self.unresolved[job_id] = UnresolvedStart(attempt.decision, attempt.expires, ())
         if record is not None and record.slot >= 0:
             self.drop_slot(record.slot)
         self.records.pop(job_id, None)

@@ -59,6 +59,10 @@ class Peer:
         body = encode_integer(code) + (encode_string(job) if job else b"")
         self.registered[1].write(encode_packet(body))
 
+    def _configure(self) -> None:
+        if len(self.registered) == 2:  # it may have hung up at once
+            self.command(OpenPBSCommand.CONFIGURE)
+
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         splitter = PacketSplitter()
         self.writers.add(writer)
@@ -90,7 +94,7 @@ class Peer:
                 return [refusal(OpenPBSErrorCode.SCHEDCONNECTED, "Scheduler already connected")]
             self.registered.append(writer)
             if len(self.registered) == 2:
-                asyncio.get_running_loop().call_soon(self.command, OpenPBSCommand.CONFIGURE)
+                asyncio.get_running_loop().call_soon(self._configure)
             return [OK]
         if request.code == RequestCode.CONNECT:
             return [OK]
