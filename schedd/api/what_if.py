@@ -459,7 +459,7 @@ _WRITTEN_IN_MANY_WAYS: Final = frozenset({"walltime", "mem", "nodes", "select", 
 
 
 def _is_unaltered(copy: PlanFork, job: JobRecord, asked: JobFacts) -> bool:
-    """Whether a question is about a queued job as it is, even if its request is written differently."""
+    """Return whether the request of a queued job is unaltered, even if it is written differently."""
     old, new = job.facts.resources, asked.resources
     altered = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
     return not altered or (altered <= _WRITTEN_IN_MANY_WAYS and copy.is_understood_as(asked, job.understood))

@@ -88,7 +88,7 @@ class SitePolicy:
     objectives: Mapping[str, float] | None = None
     """Weights of the objectives of alternative plans, if the site sets them."""
     plain: Mapping[str, Any] = field(default_factory=dict)
-    """The explicit settings that it was parsed from: what is stored, shown and changed."""
+    """The explicit settings that it was parsed from; these are stored, shown and changed."""
 
     def part(self, kind: type[_S]) -> _S:
         """Return the settings of a feature, by their model."""

@@ -200,12 +200,12 @@ def _read_moment(text: str, today: datetime) -> int:
 
 def _with_date(at: datetime, today: datetime, year: str | None, month: str | None, day: int) -> datetime:
     if year is not None:
-        century = 0 if len(year) == len("2026") else today.year // 100 * 100
+        century = 0 if len(year) == 4 else today.year // 100 * 100
         return at.replace(year=century + int(year), month=int(month or 0), day=day)
     if month is not None:
         dated = at.replace(month=int(month), day=day)
         return dated if dated >= today else dated.replace(year=today.year + 1)
-    for months in range(len("JFMAMJJASOND") + 1):
+    for months in range(13):
         number = today.month - 1 + months
         try:
             dated = at.replace(year=today.year + number // 12, month=number % 12 + 1, day=day)

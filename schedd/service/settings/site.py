@@ -51,7 +51,7 @@ class SiteLimitSettings(WindowSettings):
     name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
     """Only for this one, instead of the limit for each."""
     queue: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
-    """Only in this queue, or with `*` at the end in those that begin so: `np_*`."""
+    """Only in this queue; with `*` at the end (`np_*`) in all queues whose names begin so."""
     qos: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
     """Only the jobs of this QOS (`[qos.levels.NAME]`)."""
     partition: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
