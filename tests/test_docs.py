@@ -1,13 +1,14 @@
 """The documents are consistent: links, file paths, and pages named in the code."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from docs.scripts.build import broken_links
+from docs.scripts.build import FEDERATION_SECTIONS, broken_links, federation_page, formula_page
 from schedd.cli.main import COMMANDS
+from schedd.federation.settings import FederationSettings
 from tests.conftest import ROOT
 
 _FOLDERS = "schedd|server_adapter|tests|research|docs|sql|release|systemd"
@@ -29,6 +30,22 @@ def pages() -> Iterator[Path]:
 
 def test_every_link_between_documents_has_a_target() -> None:
     assert list(broken_links(ROOT)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "make_page"), [("formula-terms", formula_page), ("configuration-federation", federation_page)]
+)
+def test_generated_page_is_up_to_date(name: str, make_page: Callable[[], str]) -> None:
+    page = ROOT / "docs" / "reference" / f"{name}.md"
+    assert page.read_text("utf-8") == make_page(), "run `make docs`"
+
+
+def test_every_section_of_a_federation_is_documented() -> None:
+    sections = {name.strip("[]").partition(".")[0] for name in FEDERATION_SECTIONS} - {"federation"}
+    tables = {
+        name for name, field in FederationSettings.model_fields.items() if "Settings" in str(field.annotation)
+    }
+    assert sections == tables
 
 
 def test_every_path_in_a_document_exists() -> None:

@@ -7,6 +7,7 @@ import threading
 from typing import Any, cast
 
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.client import Client
@@ -24,6 +25,7 @@ from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.service.access.roles import Role
 from schedd.service.access.tokens import Tokens
 from schedd.store.errors import NotLeader, StoreError
+from tests.conftest import ROOT
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, bearer, released, settings
 
 
@@ -497,10 +499,24 @@ def test_licences_are_leased_by_demand(harness: FederationHarness) -> None:
     assert harness.federation.licences.pools["matlab"].bounds == {"north": 8, "south": 0}
 
 
-def test_every_answer_of_the_federation_has_a_type() -> None:
+def _whole_app() -> FastAPI:
     app = create_app(Tokens([]))
     for add_routes in FEDERATION_ROUTES:
         add_routes(app)
+    return app
+
+
+def test_reference_page_lists_every_path_of_the_federation() -> None:
+    page = (ROOT / "docs" / "reference" / "api.md").read_text("utf-8")
+    section = page.partition("\n## A federation\n")[2].partition("\n## ")[0]
+    found = set(re.findall(r"`(GET|POST|PUT|DELETE) (/[^`?]*)`", section))
+    paths = _whole_app().openapi()["paths"]
+    expected = {(method.upper(), path) for path, item in paths.items() for method in item}
+    assert found == expected - {("GET", "/healthz"), ("GET", "/readyz")}
+
+
+def test_every_answer_of_the_federation_has_a_type() -> None:
+    app = _whole_app()
     found = {
         f"{method} {path}": reply["content"]["application/json"]["schema"].get("$ref", "").rpartition("/")[2]
         for path, operations in app.openapi()["paths"].items()
