@@ -233,3 +233,23 @@ def _read_times(moment: int, now: int, zone: tzinfo | None) -> tuple[datetime | 
         return datetime.fromtimestamp(moment, UTC).astimezone(zone), today
     except (ValueError, OverflowError, OSError):
         return None, today
+
+
+def describe_wish(
+    by: int, late: int | None, likely: int | None, sure: int | None, length: Callable[[int], str]
+) -> str:
+    """Return whether a job starts ``by`` a wished time: as planned, likely, or not.
+
+    ``late``: how much later it is planned, in seconds; None: no start is known. ``likely`` and ``sure``: P50
+    and P90 of its start. ``length`` formats seconds.
+    """
+    if late is None:
+        return "not met, no start is known"
+    if late == 0:
+        return "met as planned"
+    planned = f"planned {length(late)} later"
+    if sure is not None and sure <= by:
+        return f"very likely met (90 %), though {planned}"
+    if likely is not None and likely <= by:
+        return f"likely met (50 %), though {planned}"
+    return f"not met: {planned}"

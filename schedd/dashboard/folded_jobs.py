@@ -1,10 +1,10 @@
-"""Jobs of one user for the page My jobs: next starts first, running jobs below, each array in one row."""
+"""Rows of the pages My jobs and Queue, each array in one row."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from schedd.engine import JobView
+from schedd.engine import JobRecord, JobStatus, JobView, job_status
 from schedd.store.records import JobHistory
 
 
@@ -76,20 +76,56 @@ def fold_jobs(
     return tuple(waiting), tuple(running)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A job, or the first listed subjob of an array, with the array."""
+
+    record: JobRecord
+    array: ArrayRow | None = None
+
+
+def fold_queue(
+    jobs: Iterable[tuple[JobRecord, int]], ended: Iterable[JobHistory], *, complete: bool
+) -> list[QueueRow]:
+    """Return rows in the order of the jobs; subjobs of an array are in one row, at the place of the first.
+
+    ``jobs`` are records with their starts (-1: none). ``complete`` is whether all subjobs are among them.
+    """
+    members: dict[str, list[tuple[JobRecord, int]]] = {}
+    for record, start in jobs:
+        members.setdefault(_array_id(record.id) or record.id, []).append((record, start))
+    done = Counter(_array_id(one.id) for one in ended) if complete else Counter[str]()
+    rows: list[QueueRow] = []
+    for key, found in members.items():
+        first = found[0][0]
+        if first.id == key or (len(found) == 1 and not done[key]):
+            rows.append(QueueRow(first))
+            continue
+        states = Counter(job_status(record, start) for record, start in found)
+        ends = [start + record.understood.walltime if start >= 0 else None for record, start in found]
+        rows.append(QueueRow(first, _count_array(key, states, ends if complete else (None,), done[key])))
+    return rows
+
+
 def _array_row(array: str, members: Sequence[JobView], done: int) -> JobRow:
     states = Counter(member.state for member in members)
-    ends = [member.planned_end for member in members]
+    row = _count_array(array, states, [member.planned_end for member in members], done)
+    waiting = [member for member in members if member.state != "running"]
+    return JobRow(min(waiting or members, key=_start_key), row)
+
+
+def _count_array(
+    array: str, states: Mapping[JobStatus, int], ends: Sequence[int | None], done: int
+) -> ArrayRow:
     known = [end for end in ends if end is not None]
-    row = ArrayRow(
+    return ArrayRow(
         id=array,
-        running=states["running"] + states["starting"],
-        planned=states["planned"],
-        waiting=states["waiting"] + states["never"],
+        running=states.get("running", 0) + states.get("starting", 0),
+        planned=states.get("planned", 0),
+        waiting=states.get("waiting", 0) + states.get("never", 0),
         done=done,
         all_done_by=max(known) if known and len(known) == len(ends) else None,
     )
-    waiting = [member for member in members if member.state != "running"]
-    return JobRow(min(waiting or members, key=_start_key), row)
 
 
 def _start_key(job: JobView) -> tuple[bool, int, str]:

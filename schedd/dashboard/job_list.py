@@ -1,7 +1,7 @@
 """Jobs for a table: filtered, counted, in an order of the reader's choice; only shown rows are built."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import urlencode
@@ -45,6 +45,8 @@ class JobFilter(BaseModel):
     """Columns of the table, apart by commas; empty: the usual ones."""
     dense: bool = False
     """One line for a job."""
+    subjobs: bool = False
+    """One row for each subjob; else one for each array, unless ``q`` names subjobs (``9[``)."""
 
     def address(self, **changes: Any) -> str:
         """The query of the same filter with changes; default values are left out."""
@@ -65,10 +67,30 @@ class JobList:
     queues: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class FoundJobs:
+    """Jobs with their starts (-1: none); numbers by state without that filter; all users and queues."""
+
+    jobs: Sequence[tuple[JobRecord, int]]
+    states: Mapping[str, int]
+    users: tuple[str, ...]
+    queues: tuple[str, ...]
+
+
 def list_jobs(
     published: PlanSnapshot, visibility: JobVisibility, wanted: JobFilter, most: int | None = None
 ) -> JobList:
     """The jobs that the reader may see and wants, ``most`` or as many as are wanted."""
+    found = find_jobs(published, visibility, wanted)
+    rows = tuple(
+        visibility.redact_view(render_job(published, record), published)
+        for record, _ in found.jobs[: most or wanted.most]
+    )
+    return JobList(rows, len(found.jobs), found.states, found.users, found.queues)
+
+
+def find_jobs(published: PlanSnapshot, visibility: JobVisibility, wanted: JobFilter) -> FoundJobs:
+    """The jobs that the reader may see and wants, in order."""
     words = wanted.q.lower().split()
     users: set[str] = set()
     queues: set[str] = set()
@@ -96,11 +118,7 @@ def list_jobs(
         if wanted.state in ("", state):
             found.append((record, start))
     found.sort(key=_sort_key(published, wanted.sort), reverse=wanted.down)
-    rows = tuple(
-        visibility.redact_view(render_job(published, record), published)
-        for record, _ in found[: most or wanted.most]
-    )
-    return JobList(rows, len(found), states, tuple(sorted(users)), tuple(sorted(queues)))
+    return FoundJobs(found, states, tuple(sorted(users)), tuple(sorted(queues)))
 
 
 def _all_rows(published: PlanSnapshot) -> Iterator[tuple[JobRecord, int]]:

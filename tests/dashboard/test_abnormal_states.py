@@ -225,6 +225,27 @@ def test_the_whatif_page_shows_pause_and_held_queues(site: DashboardSite) -> Non
     assert (empty.status_code, "the form is empty" in empty.text) == (422, True)
 
 
+@pytest.mark.parametrize(
+    ("wish", "status", "said"),
+    [
+        ("tonight", 200, "met as planned"),
+        ("+1m", 200, "not met: planned"),
+        ("before friday", 200, "met as planned"),
+        ("soon", 422, "write tonight, tomorrow"),
+        ("8:00&zone=Mars/Base", 422, "No time zone found"),
+    ],
+)
+def test_the_whatif_page_answers_a_wished_time(
+    site: DashboardSite, wish: str, status: int, said: str
+) -> None:
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        answer = client.get(f"/main/what-if?nodes=1&ppn=4&walltime=1h&by={wish.replace('+', '%2B')}")
+    assert answer.status_code == status
+    assert said in answer.text
+    assert ('id="wish"' in answer.text) == (status == 200)
+
+
 def test_a_whatif_keeps_the_promise_for_a_queued_job(site: DashboardSite) -> None:
     promised = site.get_json("/jobs/4.server")["promised_start"]
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:

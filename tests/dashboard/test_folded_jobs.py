@@ -6,18 +6,18 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.dashboard.folded_jobs import fold_jobs
-from schedd.engine import JobStatus, JobView
+from schedd.dashboard.folded_jobs import fold_jobs, fold_queue
+from schedd.engine import JobRecord, JobStatus, JobView
 from tests.engine.cluster import Cluster
 
 
-def one_view() -> JobView:
+def one_job() -> tuple[JobRecord, JobView]:
     cluster = Cluster()
     cluster.submit("1")
-    return cluster.view("1")
+    return cluster.record("1"), cluster.view("1")
 
 
-VIEW = one_view()
+RECORD, VIEW = one_job()
 jobs = st.lists(
     st.tuples(
         st.sampled_from(["running", "planned", "waiting"]),
@@ -71,3 +71,24 @@ def test_the_end_of_an_array_of_which_only_a_part_is_listed_is_not_known() -> No
         _, (row,) = fold_jobs(views, (), complete=complete)
         assert row.array is not None
         assert row.array.all_done_by == end
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 100)), max_size=12))
+def test_rows_of_the_queue_keep_the_order_and_count_all_jobs(listed: list[tuple[int, int]]) -> None:
+    jobs = []
+    for index, (array, start) in enumerate(listed):
+        name = f"{array}[{index}].s" if array else f"{index}.s"
+        jobs.append((replace(RECORD, facts=replace(RECORD.facts, id=name)), start))
+    rows = fold_queue(jobs, (), complete=True)
+    assert sum(row.array.total if row.array is not None else 1 for row in rows) == len(jobs)
+    places = [next(n for n, (record, _) in enumerate(jobs) if record is row.record) for row in rows]
+    assert places == sorted(places), "each at the place of its first job"
+    for row in rows:
+        if row.array is not None:
+            number = row.array.id.partition("[")[0]
+            starts = [start for record, start in jobs if record.id.startswith(f"{number}[")]
+            assert row.array.waiting == starts.count(-1)
+            last = None if -1 in starts else max(starts) + RECORD.understood.walltime
+            assert row.array.all_done_by == last
+    arrays = [row.array for row in fold_queue(jobs, (), complete=False) if row.array is not None]
+    assert all(array.all_done_by is None for array in arrays)

@@ -113,3 +113,21 @@ def test_an_array_is_one_row_with_its_progress_and_end(open_window: Open, site: 
     row.locator("a").first.click()
     page.wait_for_url("**/queue?q=20*")
     expect(page.locator("tbody tr[data-key^='20[']")).to_have_count(5)
+
+
+def test_the_queue_shows_an_array_in_one_row_or_each_subjob(open_window: Open, site: DashboardSite) -> None:
+    parts = [job(f"20[{index}].server", walltime="600") for index in range(5)]
+    site.submit(*(replace(one, job=replace(one.job, array="20[].server")) for one in parts))
+    page = open_window("reader").open_page("queue")
+    row = page.locator("#jobs tr[data-key='20[].server']")
+    expect(row).to_contain_text("5 planned")
+    expect(row).to_contain_text("all done by")
+    expect(page.locator(".more")).to_contain_text("6 rows of 10 jobs")
+    page.get_by_label("each subjob").check()
+    expect(page.locator("#jobs tbody tr[data-key^='20[']")).to_have_count(5)
+    page.goto(f"{site.url}/dashboard/main/queue?state=planned")
+    expect(row).to_contain_text("5 planned")
+    expect(row).not_to_contain_text("all done by")
+    row.locator("a").first.click()
+    page.wait_for_url("**/queue?q=20*")
+    expect(page.locator("#jobs tbody tr")).to_have_count(5)

@@ -21,7 +21,7 @@ from schedd.cli.user.job_text import (
     format_start,
     format_time_and_distance,
 )
-from schedd.cli.user.time_arguments import WISH_TIMES, parse_time, parse_wish_time
+from schedd.cli.user.time_arguments import parse_time, parse_wish_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
     CheapestStart,
@@ -32,7 +32,8 @@ from schedd.client.answers import (
     WhatIfVariantResult,
 )
 from schedd.federation.commands.jobs import add_federation_option, show_job
-from schedd.start_sentence import StartFacts, describe_start, format_near_time
+from schedd.start_sentence import StartFacts, describe_start, describe_wish, format_near_time
+from schedd.time_words import WISH_TIMES
 
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
 _NODE_PARTITION = re.compile(r"(?:^|,)\s*node_partition\s*=", re.IGNORECASE)
@@ -375,24 +376,12 @@ def _what_if_rows(found: WhatIfResult, now: int, *, sooner: bool) -> Iterator[tu
 
 def _wish_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, str]]:
     """Whether it starts by the wished time: as planned, likely, or not."""
-    by, late = found.start_by, found.start_late_by
-    if by is None:
+    if found.start_by is None:
         return
-    wish = format_near_time(by, now)
-    if late == 0:
-        yield "wish", f"start by {wish}: met as planned"
-    elif late is None:
-        yield "wish", f"start by {wish}: not met, no start is known"
-    else:
-        likely, sure = found.expected_start, found.expected_by
-        words = f"planned {format_duration(late)} later"
-        if sure is not None and sure <= by:
-            words = f"very likely met (90 %), though {words}"
-        elif likely is not None and likely <= by:
-            words = f"likely met (50 %), though {words}"
-        else:
-            words = f"not met: {words}"
-        yield "wish", f"start by {wish}: {words}"
+    words = describe_wish(
+        found.start_by, found.start_late_by, found.expected_start, found.expected_by, format_duration
+    )
+    yield "wish", f"start by {format_near_time(found.start_by, now)}: {words}"
 
 
 def _array_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ from schedd.api.routes import RouteTable
 from schedd.dashboard.ended_jobs import recently_ended
 from schedd.dashboard.folded_jobs import fold_jobs
 from schedd.dashboard.job_list import JobFilter, list_jobs
+from schedd.dashboard.page_parts import page_parts
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
 
@@ -50,4 +51,5 @@ def show_my_jobs(
         waiting=waiting,
         running=running,
         ended=ended[:_MAX_ENDED_JOBS],
+        parts=page_parts(request, "my-jobs", cluster, viewer) if own and whose == own else (),
     )

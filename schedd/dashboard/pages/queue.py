@@ -11,7 +11,9 @@ from schedd.api.planner_calls import get_plan_fork
 from schedd.api.priorities import fetch_priority
 from schedd.api.question_runner import run_question
 from schedd.api.routes import RouteTable
-from schedd.dashboard.job_list import PAGE_SIZE, JobFilter, list_jobs
+from schedd.dashboard.ended_jobs import recently_ended
+from schedd.dashboard.folded_jobs import JobRow, QueueRow, fold_queue
+from schedd.dashboard.job_list import PAGE_SIZE, JobFilter, find_jobs, list_jobs
 from schedd.dashboard.job_places import group_places
 from schedd.dashboard.queue_columns import COLUMNS, DEFAULT_COLUMNS, shown_columns, to_csv
 from schedd.dashboard.rendering import render_page
@@ -34,8 +36,18 @@ def show_queue(
     visibility: Visibility,
     wanted: Annotated[JobFilter, Query()],
 ) -> Response:
-    """The jobs that fit the filter, in order."""
-    found = list_jobs(cluster.published, visibility, wanted)
+    """The jobs that fit the filter, in order, each array in one row unless subjobs are wanted."""
+    published = cluster.published
+    found = find_jobs(published, visibility, wanted)
+    if wanted.subjobs or "[" in wanted.q:
+        rows = [QueueRow(record) for record, _ in found.jobs]
+    else:
+        ended = recently_ended(request, cluster)
+        rows = fold_queue(found.jobs, ended, complete=not (wanted.q or wanted.state))
+    shown = [
+        JobRow(visibility.redact_view(render_job(published, row.record), published), row.array)
+        for row in rows[: wanted.most]
+    ]
     columns = shown_columns(wanted.columns)
     return render_page(
         request,
@@ -44,6 +56,9 @@ def show_queue(
         cluster,
         wanted=wanted,
         found=found,
+        total=len(found.jobs),
+        rows=shown,
+        more=len(rows) > len(shown),
         step=PAGE_SIZE,
         columns=columns,
         names=[one.name for one in columns],

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from fastapi import Query, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +17,7 @@ from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
 from schedd.api.result_views import WhatIfResult, WhatIfVariantResult
 from schedd.api.routes import RouteTable
 from schedd.api.what_if import answer_what_if, stopped_queues
+from schedd.dashboard.filters import format_duration
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.request_steps import RequestStep, smaller_steps
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
@@ -25,7 +27,8 @@ from schedd.engine import JobView, render_job
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.start_sentence import StartFacts, hypothetical_start_facts, job_start_facts
+from schedd.start_sentence import StartFacts, describe_wish, hypothetical_start_facts, job_start_facts
+from schedd.time_words import parse_wish
 
 router = RouteTable()
 _MAX_WINDOWS: Final = 8
@@ -50,6 +53,10 @@ class WhatIfForm(BaseModel):
     other: Annotated[str, Field(max_length=2_000)] = ""
     """What differs in a second request, which is shown next to the first."""
     job: _Text = ""
+    by: _Text = ""
+    """The wished start: `tonight`, `before friday`, `8:00`."""
+    zone: _Text = ""
+    """The reader's time zone (`Europe/Prague`), for ``by``; empty: UTC, as on pages without scripts."""
 
     @property
     def anything(self) -> bool:
@@ -81,9 +88,14 @@ class WhatIfForm(BaseModel):
             return f"memory {memory}: say the unit: {memory}gb or {memory}mb"
         return ""
 
-    def question(self) -> WhatIfRequest:
-        """The same as the API takes it. Raises ValidationError."""
+    def question(self, now: int) -> WhatIfRequest:
+        """The same as the API takes it. Raises ProblemError and ValidationError."""
         wanted: dict[str, Any] = {"windows": _MAX_WINDOWS, "changes": True}
+        if self.by.strip():
+            try:
+                wanted["start_by"] = parse_wish(self.by, now, ZoneInfo(self.zone or "UTC"))
+            except (ValueError, ZoneInfoNotFoundError, OSError) as error:
+                raise ProblemError("invalid", f"by: {error}") from None
         if self.job:
             return WhatIfRequest(job=self.job, **wanted)
         return WhatIfRequest(request=self.words, queue=self.queue, **wanted)
@@ -150,9 +162,18 @@ async def show_what_if(
         compared_facts=hypothetical_start_facts(compared) if compared is not None else None,
         steps=[(step, one, hypothetical_start_facts(one)) for step, one in steps],
         wrong=wrong,
+        wish=_wish_words(answer) if answer is not None else "",
         queues=sorted(cluster.published.queues),
         stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
     )
+
+
+def _wish_words(answer: WhatIfResult) -> str:
+    """Whether the job starts by the wished time; empty without a wish."""
+    if answer.start_by is None:
+        return ""
+    found = answer.expected_start, answer.expected_by
+    return describe_wish(answer.start_by, answer.start_late_by, *found, format_duration)
 
 
 def _answer_facts(answer: WhatIfResult, job: JobView | None) -> StartFacts:
@@ -174,7 +195,7 @@ async def ask_what_if(
     request: Request, cluster: PlanLoop, visibility: JobVisibility, asked: WhatIfForm, bearer: Bearer
 ) -> "WhatIfPage":
     """The what-if result; and the job in question as it is now."""
-    question = asked.question()
+    question = asked.question(cluster.now())
     copy = await get_plan_fork(cluster)
     job = find_job(cluster.name, copy.published, visibility, asked.job) if asked.job else None
     if job is not None and job.run.started >= 0:

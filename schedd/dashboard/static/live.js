@@ -99,6 +99,8 @@ for (const menu of document.querySelectorAll(".menu")) {
 
 localise(document);
 document.querySelector("nav [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+// Times that the reader writes are of the zone in which times are shown.
+for (const field of document.querySelectorAll("input[data-zone]")) field.value = zone;
 const note = document.getElementById("zone");
 if (note) note.textContent = utc ? "times: UTC" : `times: local (${zone})`;
 document.documentElement.classList.add("scripted");

@@ -19,6 +19,7 @@ from schedd.features.notices.notifier import Notifier, TooManySubscriptions
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.daemon_services import find_service
+from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import find_record
 from schedd.store import StoreError
 from schedd.store.records import NoticeSubscription
@@ -107,6 +108,26 @@ async def add_notice(
     """Create a notice: when a start moves or is near, or a deadline is missed. A notice about one job ends
     with it.
     """
+    await subscribe(request, cluster, body, caller, visibility)
+    return await _notices_reply(request, cluster, caller)
+
+
+@router.delete("/{number}", response_model=NoticesView, responses=_ACT_PROBLEMS)
+async def remove_notice(
+    request: Request,
+    cluster: Cluster,
+    number: Annotated[int, Path(description="Of the notice.", ge=1, le=1 << 53, examples=[1])],
+    caller: User,
+) -> Response:
+    """Delete a notice: no more notifications are sent for it."""
+    await unsubscribe(request, cluster, number, caller)
+    return await _notices_reply(request, cluster, caller)
+
+
+async def subscribe(
+    request: Request, cluster: PlanLoop, body: NoticeRequest, caller: Bearer, visibility: JobVisibility
+) -> None:
+    """Create a notice of the caller, and write it to the audit. Raises ProblemError."""
     what = f"{body.job[:80] or 'all own jobs'}, {body.way}"
     async with audit_act(cluster, caller.name, "notify", what) as act:
         notifier = _find_notifier(request, cluster)
@@ -129,17 +150,10 @@ async def add_notice(
         except TooManySubscriptions as error:
             raise ProblemError("invalid", str(error)) from None
         act.detail = f"{kept.number}: {job or 'all own jobs'}, {body.way}"
-    return await _notices_reply(request, cluster, caller)
 
 
-@router.delete("/{number}", response_model=NoticesView, responses=_ACT_PROBLEMS)
-async def remove_notice(
-    request: Request,
-    cluster: Cluster,
-    number: Annotated[int, Path(description="Of the notice.", ge=1, le=1 << 53, examples=[1])],
-    caller: User,
-) -> Response:
-    """Delete a notice: no more notifications are sent for it."""
+async def unsubscribe(request: Request, cluster: PlanLoop, number: int, caller: Bearer) -> None:
+    """Delete a notice of the caller, and write it to the audit. Raises ProblemError."""
     cluster.check_leads()
     async with audit_act(cluster, caller.name, "stop notifying", str(number)) as act:
         notifier = _find_notifier(request, cluster)
@@ -149,7 +163,6 @@ async def remove_notice(
             what = f"no notice {number}"
             fault = Fault(where="path.number", what=what, allowed="one of your own; see GET the notices")
             raise ProblemError("invalid", what, errors=[fault])
-    return await _notices_reply(request, cluster, caller)
 
 
 def _resolve_address(notifier: Notifier, body: NoticeRequest, who: str) -> str:
@@ -161,11 +174,16 @@ def _resolve_address(notifier: Notifier, body: NoticeRequest, who: str) -> str:
         return body.to
     if not settings.relay:
         raise _invalid("body.way", "this site sends no mail", f"a command: {', '.join(settings.commands)}")
-    name, _, domain = (body.to or f"{who}@{settings.domains[0]}").rpartition("@")
+    name, _, domain = (body.to or own_address(notifier, who)).rpartition("@")
     if not _LOCAL_PART.fullmatch(name) or domain.lower() not in {one.lower() for one in settings.domains}:
         what = f"mail does not go to {(body.to or who)[:80]!r}"
         raise _invalid("body.to", what, f"NAME@ one of {', '.join(settings.domains)}")
     return f"{name}@{domain}"
+
+
+def own_address(notifier: Notifier, who: str) -> str:
+    """Return where mail to a user goes by default."""
+    return f"{who}@{notifier.settings.domains[0]}"
 
 
 def _find_notifier(request: Request, cluster: PlanLoop) -> Notifier:

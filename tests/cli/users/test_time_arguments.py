@@ -1,11 +1,13 @@
 """Times of wishes on the command line."""
 
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
 from schedd.cli.user.time_arguments import parse_wish_time
 from schedd.client import ClientError
+from schedd.time_words import parse_wish
 
 
 def local(day: int, hour: float = 0, month: int = 11) -> int:
@@ -33,6 +35,8 @@ FRIDAY = local(27, 20.5)
         ("fri 23:00", 27, 23),
         ("+3h", 27, 23.5),
         ("2026-11-29T08:00", 29, 8),
+        ("before Sunday", 29, 0),
+        ("by 21:00", 27, 21),
     ],
 )
 def test_a_wish_is_a_future_time(text: str, day: int, hour: float) -> None:
@@ -49,3 +53,12 @@ def test_the_present_weekday_is_the_one_of_next_week_once_its_time_has_passed() 
 def test_odd_wishes_are_refused_with_examples(text: str) -> None:
     with pytest.raises(ClientError, match="write tonight, tomorrow"):
         parse_wish_time(text, FRIDAY)
+
+
+def test_a_wish_is_a_time_in_the_zone_of_the_writer() -> None:
+    prague = ZoneInfo("Europe/Prague")  # UTC+1; at 20:30 UTC it is 21:30 there
+    assert parse_wish("21:00", FRIDAY, prague) == local(28, 20)
+    assert parse_wish("tonight", FRIDAY, prague) == local(28, 5)
+    assert parse_wish("2026-11-29T08:00", FRIDAY, prague) == local(29, 7)
+    summer = ZoneInfo("America/New_York")  # clocks go back on the first of November 2026
+    assert parse_wish("sunday 12:00", local(1) - 3_600, summer) == local(1, 17)

@@ -8,6 +8,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.dashboard import add_dashboard
 from schedd.features.notices.notifier import Notifier
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -115,3 +116,64 @@ def test_site_without_notices_reports_it(client: TestClient) -> None:
     answer = client.post(NOTICES, json={"ahead": 900})
     assert answer.status_code == 422
     assert "sends no notices" in answer.text
+
+
+@pytest.fixture
+def my_jobs(app: FastAPI, client: TestClient, site_with_notices: Notifier) -> str:
+    """The address of the page My jobs of a site that sends notices."""
+    add_dashboard(app)
+    return "/dashboard/main/my-jobs"
+
+
+def test_notices_of_all_own_jobs_are_made_and_stopped_on_the_page(my_jobs: str, client: TestClient) -> None:
+    page = client.get(my_jobs, headers=USER).text
+    assert "Mail me at our-user@example.org" in page
+    assert "Notify me by sms" in page
+    made = client.post(f"{my_jobs}/notices", data={"way": "mail"}, headers=USER, follow_redirects=False)
+    assert (made.status_code, made.headers["location"]) == (303, f"{my_jobs}#notices")
+    (notice,) = client.get(NOTICES, headers=USER).json()["notices"]
+    assert {**notice, "since": 0} == {
+        "number": 1,
+        "job": "",
+        "moved": 1800,
+        "ahead": 900,
+        "lost": True,
+        "way": "mail",
+        "to": "our-user@example.org",
+        "since": 0,
+    }
+    page = client.get(my_jobs, headers=USER).text
+    assert "Mail me at" not in page
+    assert "Notify me by sms" in page
+    assert 'aria-label="Stop notice 1"' in page
+    client.post(f"{my_jobs}/notices/stop", data={"number": "1"}, headers=USER)
+    assert client.get(NOTICES, headers=USER).json()["notices"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "status"),
+    [
+        ("", {"way": "pigeon"}, 422),
+        ("", {"way": "command", "to": "rm"}, 422),
+        ("/stop", {"number": "7"}, 422),
+        ("/stop", {"number": "x"}, 422),
+        ("/stop", {}, 422),
+    ],
+)
+def test_invalid_forms_of_notices_are_refused(
+    my_jobs: str, client: TestClient, path: str, form: dict[str, str], status: int
+) -> None:
+    assert client.post(f"{my_jobs}/notices{path}", data=form, headers=USER).status_code == status
+    assert client.get(NOTICES, headers=USER).json()["notices"] == []
+
+
+def test_only_the_viewer_s_own_page_offers_notices(my_jobs: str, client: TestClient) -> None:
+    assert "Notify me by" not in client.get(f"{my_jobs}?user=eve").text
+    assert "Notify me by" not in client.get(my_jobs).text
+
+
+def test_page_of_a_site_without_notices_offers_none(app: FastAPI, client: TestClient) -> None:
+    add_dashboard(app)
+    page = client.get("/dashboard/main/my-jobs", headers=USER)
+    assert page.status_code == 200
+    assert "notices" not in page.text
