@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.dashboard.folded_jobs import fold_jobs, fold_queue
-from schedd.engine import JobRecord, JobStatus, JobView
+from schedd.engine import JobRecord, JobStatus, JobView, Phase
 from tests.engine.cluster import Cluster
 
 
 def one_job() -> tuple[JobRecord, JobView]:
     cluster = Cluster()
     cluster.submit("1")
-    return cluster.record("1"), cluster.view("1")
+    return replace(cluster.record("1"), phase=Phase.WAITING), cluster.view("1")
 
 
 RECORD, VIEW = one_job()
