@@ -66,7 +66,7 @@ def test_every_document_named_in_the_code_exists() -> None:
 
 
 def test_job_path_page_names_the_right_folders_for_its_classes() -> None:
-    page = (ROOT / "docs" / "developers" / "job-path.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "job-path.md").read_text("utf-8")
     rows = [line.split("|")[1:3] for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) >= 9
     for names, folders in rows:

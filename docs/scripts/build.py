@@ -98,7 +98,7 @@ def decisions_index(folder: Path) -> str:
     rows = []
     for page in sorted(folder.glob("[0-9]*.md")):
         title = page.read_text("utf-8").partition("\n")[0].lstrip("# ")
-        rows.append(f"- [{page.name[:3]}]({page.name}) {re.sub(r'^[0-9]+[.:]? ', '', title)}\n")
+        rows.append(f"- [{page.name[:3]} {re.sub(r'^[0-9]+[.:]? ', '', title)}]({page.name})\n")
     return _DECISIONS + "".join(rows)
 
 

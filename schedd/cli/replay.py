@@ -245,7 +245,7 @@ def command(
             "--machines",
             metavar="FILE",
             help="nodes of different shape: between tabs id, cluster, nodes, cpus and KiB per node (see "
-            "docs/administrators/trace-formats.md)",
+            "docs/reference/trace-formats.md)",
             rich_help_panel=_MACHINE,
         ),
     ] = None,
@@ -254,7 +254,7 @@ def command(
         typer.Option(
             "--failures",
             metavar="FILE",
-            help="outages of nodes, one a line: BEGIN END NODE (see docs/administrators/trace-formats.md); "
+            help="outages of nodes, one a line: BEGIN END NODE (see docs/reference/trace-formats.md); "
             "jobs on a node that fails are killed",
             show_default=False,
             rich_help_panel=_MACHINE,

@@ -1,7 +1,6 @@
-"""The centre of docs/administrators/centre.md: all features at once, on 1,000 nodes."""
+"""The centre of docs/examples/centre.toml: all features at once, on 1,000 nodes."""
 
 import random
-import re
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -20,7 +19,7 @@ from schedd.service.settings.file import ClusterSettings
 from schedd.wire import Event, JobFacts, NodeFacts, Preempt, PreemptionDone, QueueFacts, Run
 from tests.engine.cluster import Cluster
 
-PAGE = Path(schedd.__file__).parents[1] / "docs" / "administrators" / "centre.md"
+EXAMPLE = Path(schedd.__file__).parents[1] / "docs" / "examples" / "centre.toml"
 CORES = 32
 GPUS = 4
 SLICES = 7
@@ -40,9 +39,8 @@ KINDS = {
 
 
 def configured_site() -> dict[str, Any]:
-    """The site's settings on the page."""
-    (text,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    return ClusterSettings(**tomllib.loads(text)["clusters"]["main"]).site.plain
+    """The site's settings of the example."""
+    return ClusterSettings(**tomllib.loads(EXAMPLE.read_text("utf-8"))["clusters"]["main"]).site.plain
 
 
 def centre_nodes() -> list[NodeFacts]:

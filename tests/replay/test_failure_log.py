@@ -1,16 +1,18 @@
 """Files of node outages: notations, clocks, faults, and their effect in a replay."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from schedd.cli.main import main
 from schedd.replay.failure_log import read_outages
-from schedd.replay.machines import NodeGroup
+from schedd.replay.machines import NodeGroup, read_machines
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.site import machine_file_site
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from tests.cli.test_replay import swf_text
+from tests.conftest import ROOT
 
 JOBS = tuple(TraceJob(i, 100 + i, 50, 1) for i in range(3))
 EPOCH = 1_000_000
@@ -38,6 +40,20 @@ def test_each_notation_names_nodes(outages) -> None:  # type: ignore[no-untyped-
     assert outages(text) == [
         (150, 200, 1), (300, 360, 2), (300, 360, 4), (400, 410, 0), (400, 410, 1), (500, 6900, 3)
     ]  # fmt: skip
+
+
+def test_examples_of_the_reference_page_are_read(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "reference" / "trace-formats.md").read_text("utf-8")
+    blocks = re.findall(r"^```\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    machines, failures = (text for text in blocks if "zegox" in text)
+    (tmp_path / "machines").write_text(machines)
+    (tmp_path / "failures").write_text(failures)
+    site = machine_file_site(read_machines(tmp_path / "machines"))
+    assert len(site.nodes) == 68
+    jobs = prepare(select(Trace("log", JOBS), procs=20), site, 1_356_996_000)
+    found = read_outages(tmp_path / "failures", jobs)
+    assert len([one for one in found if one.begin == 172_800]) == 3
+    assert len([one for one in found if one.begin == 259_200]) == 48
 
 
 def test_a_header_gives_the_clock_of_the_file(outages) -> None:  # type: ignore[no-untyped-def]
