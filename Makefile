@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Newest first; the newest Python that numba has wheels for leads the list (0.68: 3.15).
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
-# Processes of `make test`.
+# Processes of `make test`: four for two cores, as many tests wait. Each runs one file after the other.
 WORKERS ?= 4
 
 WARM_UP := $(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
@@ -41,30 +41,27 @@ IN_PROCESS := $(addprefix tests/,alternatives api client dialect engine optimize
 check: $(STAMP) ## for daily work: lint, then the tests within one process
 	@$(MAKE) lint & linted=$$!; \
 	$(WARM_UP) && \
-	$(VENV)/bin/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(IN_PROCESS) --ignore tests/server_adapter/bridge; \
+	$(VENV)/bin/pytest --workers 2 $(IN_PROCESS) --ignore tests/server_adapter/bridge; \
 	tested=$$?; wait $$linted && exit $$tested
 
 # On two cores each step runs beside another: the kernels are compiled, then with the checks of indices that a
-# test needs, while the libraries of the tests are installed and lint runs; the collection of the tests keeps
-# their bytecode for all workers. A compilation may fail, as its libraries may be replaced meanwhile: the tests
-# compile what is missing.
+# test needs, while the libraries of the tests are installed; lint runs beside the collection and the first tests.
+# A compilation may fail, as its libraries may be replaced meanwhile: the tests compile what is missing.
 # Most of the libraries' bytecode is never used: what is imported is compiled then.
 test: PIP_OPTIONS := --no-compile
-test: $(PROGRAM) ## lint, then all tests but the long ones
+test: $(PROGRAM) ## lint, all tests but the long ones
 	@{ $(WARM_UP); NUMBA_BOUNDSCHECK=1 NUMBA_OPT=0 $(WARM_UP); } 2>$(VENV)/.warm-up.log & compiled=$$!; \
+	{ export PYTHONPATH=.; $(VENV)/bin/python tests/service/promtool.py; $(VENV)/bin/python tests/dashboard/browser.py; } & \
+	browser=$$!; \
 	$(MAKE) --no-print-directory $(STAMP) || { wait; exit 1; }; \
 	$(MAKE) --no-print-directory lint & linted=$$!; \
-	{ $(VENV)/bin/python tests/service/promtool.py; $(VENV)/bin/python tests/dashboard/browser.py; } & browser=$$!; \
-	$(VENV)/bin/pytest --collect-only --quiet --quiet --ignore tests/research >$(VENV)/.collection.log || \
-	  { cat $(VENV)/.collection.log; false; }; collected=$$?; \
-	wait $$compiled; wait $$linted && wait $$browser && exit $$collected
-	@# A file's tests stay together: many share what is dear to start. Four workers for two cores: many tests wait; each
-	@# worker costs the processor time of a collection.
-	$(VENV)/bin/pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore tests/research
+	wait $$compiled; wait $$browser || exit 1; \
+	$(VENV)/bin/pytest --workers $(WORKERS) --ignore tests/research; \
+	tested=$$?; wait $$linted && exit $$tested
 
 research: $(STAMP) ## list the stale pages of results; the tests of research/
 	$(VENV)/bin/python -m research stale
-	$(VENV)/bin/pytest -m "research and not soak" --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/research
+	$(VENV)/bin/pytest -m "research and not soak" --workers 3 tests/research
 
 soak: $(STAMP) ## the long runs, the property tests with new examples, the kernels with their indices checked
 	HYPOTHESIS_PROFILE=explore $(VENV)/bin/pytest -m "hypothesis and not soak"

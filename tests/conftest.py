@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.waits import WAIT_S
+from tests.workers import COMMON_FOLDER, ForkedWorkers
 
 # No deadline: the first example may compile a kernel, and the machine may be busy. The same examples each
 # time, so that results depend only on the change; HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -31,6 +32,10 @@ for _phase in ("connect", "read", "write", "pool"):
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--workers", type=int, default=1, help="processes that run the tests, each file in one")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Let no garbage collection look at the objects of thousands of tests: neither while they are made, which
@@ -44,7 +49,7 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile the kernels before the first test: with an empty cache that takes minutes, which would count
     as the time of a test, or of its first example.
     """
@@ -59,6 +64,8 @@ def pytest_collection_finish() -> None:
         if not done.exists():
             warm_up()
             done.touch()
+    if session.config.getoption("workers") > 1 and (used := sys.modules.get("tests.store.forked_processes")):
+        used.shared_launcher()  # one for all workers; it gets ready while the first tests run
 
 
 _LONGEST = (
@@ -112,6 +119,8 @@ _STDERR = pytest.StashKey[TextIO]()
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the real standard error: while a test runs, file descriptor 2 is the capture's."""
     config.stash[_STDERR] = os.fdopen(os.dup(2), "w")
+    if (workers := config.getoption("workers")) > 1:
+        config.pluginmanager.register(ForkedWorkers(config, workers))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -161,11 +170,10 @@ def workloads() -> Path:
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program's wheel, built once for all test processes of a run."""
     pytest.importorskip("hatchling")
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "wheel"
+    folder = pytestconfig.stash.get(COMMON_FOLDER, tmp_path_factory.getbasetemp()) / "wheel"
     folder.mkdir(exist_ok=True)
     build = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
     with (folder / "building").open("w") as lock:

@@ -10,6 +10,7 @@ imports and the loading of compiled kernels. So these are started as they are at
 """
 
 import atexit
+import fcntl
 import functools
 import inspect
 import json
@@ -22,6 +23,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Literal
 
 from tests.conftest import ROOT
@@ -43,11 +45,16 @@ def _read_at_import(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class DaemonLauncher:
-    """Starts programs by forking a prepared process (tests/store/launcher.py). Thread-safe."""
+    """Starts programs by forking a prepared process (tests/store/launcher.py).
+
+    Thread-safe; the workers of a test run share the launcher of the process that they are forks of.
+    """
 
     def __init__(self) -> None:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
+        self._process_lock = TemporaryFile()  # noqa: SIM115  (open as long as the launcher is used)
+        self._number = 0
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.store.launcher"],
@@ -55,7 +62,6 @@ class DaemonLauncher:
                 stdin=theirs.fileno(),
                 env={**_ENVIRONMENT, "PYTHONPATH": str(ROOT)},
             )
-        assert self._requests.recv(10) == b"ready"
 
     def fork(
         self,
@@ -99,6 +105,7 @@ class DaemonLauncher:
     ) -> int:
         """Start a program, or a module, with these descriptors by number; return its process id."""
         order = {
+            "number": "",
             "program": program,
             "args": list(args),
             "environment": dict(environment),
@@ -108,10 +115,21 @@ class DaemonLauncher:
             "status": status,
         }
         with self._lock:
-            socket.send_fds(self._requests, [json.dumps(order).encode()], list(descriptors.values()))
-            answer = self._requests.recv(20)
-        assert answer, "the launcher ended"
-        return int(answer)
+            fcntl.lockf(self._process_lock, fcntl.LOCK_EX)
+            try:
+                return self._ask(order, list(descriptors.values()))
+            finally:
+                fcntl.lockf(self._process_lock, fcntl.LOCK_UN)
+
+    def _ask(self, order: dict[str, Any], descriptors: list[int]) -> int:
+        self._number += 1
+        order["number"] = f"{os.getpid()}.{self._number}"
+        socket.send_fds(self._requests, [json.dumps(order).encode()], descriptors)
+        while answer := self._requests.recv(60):
+            number, pid = answer.decode().split()
+            if number == order["number"]:  # else its test was interrupted while it waited
+                return int(pid)
+        raise AssertionError("the launcher ended")
 
     def close(self) -> None:
         """End the launcher."""
@@ -121,7 +139,7 @@ class DaemonLauncher:
 
 @functools.cache
 def shared_launcher() -> DaemonLauncher:
-    """The launcher of this process; it ends with the process."""
+    """The launcher of this process, or of the one it is a fork of; it ends with that process."""
     opened = DaemonLauncher()
     atexit.register(opened.close)
     return opened

@@ -2,7 +2,8 @@
 
 It reads requests from the socket at file descriptor 0: JSON with the program, its arguments, its environment,
 its working directory and the numbers of the descriptors that come with the request. It answers with the
-child's process id, and writes the child's wait status to the descriptor -1 of the request, if there is one.
+request's number and the child's process id, and writes the child's wait status to the descriptor -1 of the
+request, if there is one.
 It has a single thread and no event loop, so that a fork copies no lock that another thread holds.
 """
 
@@ -201,7 +202,7 @@ class _Launcher:
             os.close(number)
         if wait_status is not None:
             self._wait_statuses[child] = wait_status
-        self._requests.sendall(str(child).encode())
+        self._requests.sendall(f"{order['number']} {child}".encode())
 
     def _reap(self) -> None:
         with contextlib.suppress(ChildProcessError):
@@ -240,7 +241,6 @@ def main() -> None:
     os.dup2(null, 0)
     os.close(null)
     _prepare()
-    requests.sendall(b"ready")
     _Launcher(requests).serve()
 
 
