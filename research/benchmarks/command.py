@@ -52,7 +52,7 @@ from research.federations.bench_figures import table_of as federation_table
 from research.federations.bench_figures import to_json as federation_to_json
 from schedd.cli.arguments import OneLineErrorParser
 
-HISTORY = Path("docs/developers/performance.json")
+HISTORY = Path("docs/reference/performance.json")
 
 
 def make_parser() -> argparse.ArgumentParser:

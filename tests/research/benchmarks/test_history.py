@@ -32,7 +32,7 @@ ENGINE = {
 
 
 def test_page_has_the_table_of_the_recorded_figures() -> None:
-    page = (ROOT / "docs/developers/performance.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/performance.md").read_text(encoding="utf-8")
     table = page.split(BEGIN)[1].split(END)[0].strip("\n").split("\n")
     assert table == history_lines(load_history(ROOT / HISTORY))
 
