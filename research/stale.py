@@ -15,8 +15,7 @@ from research.versions import version_of
 from schedd.cli.arguments import OneLineErrorParser
 
 _STATED: Final = re.compile(r"^Version of the sources: ([0-9a-f]{12})\.", re.MULTILINE)
-_NO_RESULTS: Final = ("README.md", "search.md")
-"""The overview, and the record of how the search was tuned."""
+_NO_RESULTS: Final = ("README.md", "search.md")  # the overview, and the record of how the search was tuned
 
 
 def make_parser() -> argparse.ArgumentParser:

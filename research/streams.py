@@ -14,7 +14,6 @@ _REPORT_EVERY = 250  # steps
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options."""
     parser = OneLineErrorParser(
         prog="python -m research streams",
         description=(

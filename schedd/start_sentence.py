@@ -12,12 +12,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from typing import Final, Literal, NamedTuple, Protocol
 
-FORECAST_FRESH_S: Final = 900
-"""A forecast of this age is fresh for every start; see ``is_forecast_fresh``."""
+FORECAST_FRESH_S: Final = 900  # a forecast of this age is fresh for every start; see `is_forecast_fresh`
 _FRESH_SHARE: Final = 4
 """A forecast also stays fresh for this part of the wait that it forecast: 6 h for a start in a day."""
-_SAME_S: Final = 60
-"""A 90 % time this close to the likely start is left out."""
+_SAME_S: Final = 60  # a 90 % time this close to the likely start is left out
 _DUE_S: Final = 60
 """A job that waits this long after its planned start is due, for a reason that its page names."""
 _WEEK_DAYS: Final = 6
@@ -86,7 +84,6 @@ class _JobStart(_Prediction, Protocol):
 
 
 def hypothetical_start_facts(result: _HypotheticalStart) -> StartFacts:
-    """Return the facts of a what-if result."""
     return StartFacts(
         planned=result.planned_start,
         expected=result.expected_start,

@@ -20,12 +20,9 @@ _log = structlog.get_logger(__name__)
 
 FIRST_WAIT_S: Final = 0.1
 LONGEST_WAIT_S: Final = 30.0
-SHOWN_S: Final = 60.0
-"""Seconds for which a failure stays visible after the restart."""
-_STEADY_S: Final = 30.0
-"""Seconds without a failure after which the next one counts as the first in a row."""
-_UNREADY_AFTER: Final = 3
-"""Failures in a row after which restarted work still counts as failing."""
+SHOWN_S: Final = 60.0  # seconds for which a failure stays visible after the restart
+_STEADY_S: Final = 30.0  # seconds without a failure after which the next one counts as the first in a row
+_UNREADY_AFTER: Final = 3  # failures in a row after which restarted work still counts as failing
 _NO_MEMORY_WAIT_S: Final = 0.25
 
 
@@ -39,10 +36,8 @@ class WorkRecord:
         self.name = name
         self.cluster = cluster
         self.needed = needed
-        self.failures = 0
-        """Number since the start of the process."""
-        self.down = False
-        """Whether the work failed and was not restarted yet."""
+        self.failures = 0  # number since the start of the process
+        self.down = False  # whether the work failed and was not restarted yet
         self._clock = clock
         self._why = ""
         self._in_a_row = 0
@@ -113,7 +108,6 @@ class SupervisedThread:
         return self._thread.ident
 
     def start(self) -> None:
-        """Start the work."""
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -125,9 +119,7 @@ class SupervisedThread:
         self._ended.set()
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait for the thread's end; the work must be stopped before. Does nothing if the thread was never
-        started.
-        """
+        """Wait for the end of the thread, whose work is stopped; nothing if it was never started."""
         self.end()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout)
@@ -168,7 +160,6 @@ class ThreadedWork:
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def join(self, timeout: float | None = None) -> None:
@@ -210,7 +201,6 @@ class PeriodicWork:
         return self._period_s
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def end(self) -> None:
@@ -251,7 +241,6 @@ class SupervisedTask:
         self._start()
 
     def cancel(self) -> None:
-        """End the task."""
         self._ended = True
         self.task.cancel()
 
@@ -328,7 +317,6 @@ class Supervisor:
 
     @property
     def records(self) -> list[WorkRecord]:
-        """All records."""
         with self._lock:
             return list(self._records.values())
 

@@ -38,7 +38,6 @@ def torque_credential(server: ServerSettings) -> torque.TorqueCredential:
 
 
 def openpbs_credential(server: ServerSettings) -> openpbs.OpenPBSCredential:
-    """Return the credential for an OpenPBS server, by the settings."""
     match server.auth:
         case "none":
             return openpbs.OpenPBSAnyPort()

@@ -23,8 +23,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-Time = Annotated[FloatSeconds, Field(gt=0)]
-"""Seconds, above 0."""
+Time = Annotated[FloatSeconds, Field(gt=0)]  # seconds, above 0
 _MOVED = {
     ("run", "per_second"): "start_rate in [clusters.NAME] of schedd.toml",
     ("run", "per_node"): "start_rate_node in [clusters.NAME] of schedd.toml",

@@ -56,7 +56,6 @@ HISTORY = Path("docs/reference/performance.json")
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options."""
     parser = OneLineErrorParser(prog="python -m research bench", description=__doc__)
     what = parser.add_subparsers(dest="what", required=True)
     plan = what.add_parser("plan", help="grow a plan and measure every operation")

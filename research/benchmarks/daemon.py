@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_PATIENCE_S = 300.0
-"""It may have to compile its kernels first."""
+_PATIENCE_S = 300.0  # it may have to compile its kernels first
 _PAGE, _TICKS = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
 
 
@@ -63,7 +62,6 @@ class Client:
             raise DaemonFailed(f"{method} {path}: {error!r}") from error
 
     def close(self) -> None:
-        """Hang up."""
         self._connection.close()
 
 
@@ -75,8 +73,7 @@ class BenchDaemon:
     def __init__(self, folder: Path, database: str, keep: float = 0) -> None:
         """``keep``: days for which all is kept; 0: for as long as usual."""
         self.token = secrets.token_hex(32)
-        self.user_token = secrets.token_hex(32)
-        """Of a plain user, who may book."""
+        self.user_token = secrets.token_hex(32)  # of a plain user, who may book
         self.port = _free_port()
         self._url = database or f"sqlite:///{folder / 'bench.sqlite'}"
         scheme, _, path = self._url.partition(":///")
@@ -116,7 +113,6 @@ class BenchDaemon:
         return time.monotonic() - begun
 
     def client(self) -> Client:
-        """A new connection."""
         return Client(self.port, self.token)
 
     def _await_ready(self, process: subprocess.Popen[bytes]) -> None:

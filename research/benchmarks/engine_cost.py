@@ -237,12 +237,10 @@ class _EngineAtSite:
 
 
 def to_json(result: EngineCosts) -> str:
-    """One JSON object."""
     return json.dumps({**asdict(result), "ratio": round(result.ratio, 2)}, indent=2) + "\n"
 
 
 def table_of(result: EngineCosts) -> Table:
-    """The same for people."""
     table = Table(title=f"{result.profile}: {result.nodes:,} nodes, {result.jobs:,} queued jobs")
     for name in (
         "policy", r"arrival least \[µs]", "p50", "p99", "calls", r"idle batch least \[µs]", "p50", "calls",

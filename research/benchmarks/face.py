@@ -145,7 +145,6 @@ def _wall(command: list[str], daemon: BenchDaemon) -> list[float]:
 
 
 def to_json(result: FaceResult) -> str:
-    """One JSON object."""
     return json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
 
 

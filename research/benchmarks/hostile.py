@@ -15,8 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Final
 
-_PAUSE_S: Final = 0.02
-"""After a refusal."""
+_PAUSE_S: Final = 0.02  # after a refusal
 _CHUNKS: Final = 60
 _DAY: Final = 86_400
 

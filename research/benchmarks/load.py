@@ -243,7 +243,6 @@ def _reads(daemon: BenchDaemon, site: Site, rate: float, seconds: float) -> Read
 
 
 def to_json(result: EventsResult | HttpResult) -> str:
-    """One JSON object."""
     return json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
 
 

@@ -209,7 +209,6 @@ def _warm_up() -> None:
 
 
 def to_json(result: OptimiseResult) -> str:
-    """The whole result as JSON."""
     return json.dumps(asdict(result), indent=2)
 
 

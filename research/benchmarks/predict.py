@@ -17,8 +17,7 @@ from schedd.predict import LEVELS, JobFeatures, Learner, Prediction, StartSample
 
 _ROUNDS = 5
 _HABITS = 40
-_AT_ONCE = 100
-"""Jobs that run at the same time, about."""
+_AT_ONCE = 100  # jobs that run at the same time, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +128,10 @@ def _learn(ended: int, users: int, seed: int) -> tuple[float, Learner]:
 
 
 def to_json(result: PredictResult) -> str:
-    """The whole result as JSON."""
     return json.dumps(asdict(result), indent=2)
 
 
 def table_of(result: PredictResult) -> Table:
-    """One line."""
     table = Table(title=f"{result.profile}: {result.jobs:,} jobs wait for {result.nodes:,} nodes")
     for name in ("ended", "users", "µs/job", "MiB", "templates", "draws", "starts, s", "longest"):
         table.add_column(name, justify="right", no_wrap=True)

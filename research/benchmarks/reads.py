@@ -44,7 +44,6 @@ class ReadFigures:
 
 
 def start(reads: Reads) -> "subprocess.Popen[str]":
-    """Begin to read."""
     process = subprocess.Popen(
         [sys.executable, "-m", "research.benchmarks.reads"],
         stdin=subprocess.PIPE,

@@ -64,12 +64,10 @@ def bench_restart(
 
 
 def to_json(result: RestartResult) -> str:
-    """One JSON object."""
     return json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
 
 
 def table_of(result: RestartResult) -> Table:
-    """The same for people."""
     load = result.load
     where = load.database.partition(":")[0] or "sqlite"
     title = f"{load.profile}: {load.nodes:,} nodes, {load.jobs:,} queued jobs, {where}"

@@ -84,12 +84,10 @@ def exponent(jobs: Sequence[float], costs: Sequence[float]) -> float:
 
 
 def to_json(result: BenchResult) -> str:
-    """One JSON object."""
     return json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
 
 
 def step_table(result: BenchResult) -> Table:
-    """The steps of the growth."""
     title = f"{result.profile}: {result.nodes:,} nodes, {result.cpus:,} cpus, seed {result.seed}"
     table = Table(title=title)
     for name in (

@@ -98,7 +98,6 @@ class Site:
         )
 
     def next(self, now: int) -> Event:
-        """What happens next."""
         few, many = len(self._queued) < self._target, len(self._running) > self._busy
         if many and (not few or self._rng.random() < 0.5):
             name = self._running.any(self._rng.random())

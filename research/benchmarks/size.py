@@ -223,12 +223,10 @@ def _all_planned(daemon: BenchDaemon) -> None:
 
 
 def to_json(result: SizeResult) -> str:
-    """One JSON object."""
     return json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
 
 
 def table_of(result: SizeResult) -> Table:
-    """The same for people."""
     load = result.load
     where = load.database.partition(":")[0] or "sqlite"
     title = f"{load.profile}: a snapshot of {load.nodes:,} nodes and {load.jobs:,} jobs, {where}"

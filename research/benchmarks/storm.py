@@ -22,8 +22,7 @@ from schedd.wire.events import Delivery
 
 _BODY: Final = TypeAdapter(Delivery)
 _DECISIONS: Final[TypeAdapter[tuple[Decision, ...]]] = TypeAdapter(tuple[Decision, ...])
-_MOST: Final = 2_000
-"""Events in one delivery."""
+_MOST: Final = 2_000  # events in one delivery
 _FEW: Final = 20_000
 _QUIET_S: Final = 2.0
 _PATIENCE_S: Final = 300.0
@@ -109,7 +108,6 @@ class Storm:
         return bool(self._post.ask("GET", self._daemon.cluster)["arriving"])
 
     def close(self) -> None:
-        """Hang up."""
         self._stop.set()
         if self._reader.ident is not None:
             self._reader.join()

@@ -57,12 +57,10 @@ def bench_users(load: Load, tell: Callable[[str], None] = lambda _: None) -> Use
 
 
 def to_json(result: UsersResult) -> str:
-    """One JSON object."""
     return json.dumps(asdict(result), indent=2, allow_nan=False) + "\n"
 
 
 def table_of(result: UsersResult) -> Table:
-    """The same for people."""
     load = result.load
     title = f"{load.profile}: {load.nodes:,} nodes, {load.jobs:,} queued jobs, {load.rate:g} events a second"
     table = Table(title=title)

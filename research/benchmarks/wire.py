@@ -38,11 +38,9 @@ from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
 from server_adapter.torque import RequestCode, TorqueAnyPort, admin_requests
 
-FLOOR_S = 0.6
-"""A first reading of 10,000 jobs, turned into events, shall take less."""
+FLOOR_S = 0.6  # a first reading of 10,000 jobs, turned into events, shall take less
 
-FLOOR_HOLD_S = 0.020
-"""And shall hold the event loop for less at a time."""
+FLOOR_HOLD_S = 0.020  # and shall hold the event loop for less at a time
 
 _SLOTS = 16
 _SLICE = 200  # events between two turns for others, as in the adapter's cycle
@@ -99,7 +97,6 @@ class TimedSelector(selectors.DefaultSelector):
         self._left = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """As its base."""
         if self._left is not None:
             self.longest = max(self.longest, time.perf_counter() - self._left[0])
             self.longest_cpu = max(self.longest_cpu, time.thread_time() - self._left[1])

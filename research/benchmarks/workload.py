@@ -29,7 +29,6 @@ class BenchJob:
 
     @property
     def resources(self) -> dict[str, str]:
-        """Its Resource_List."""
         memory = {"mem": f"{self.mem}kb"} if self.mem else {}
         return {"nodes": self.nodes, "walltime": str(self.walltime), **memory}
 

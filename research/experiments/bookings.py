@@ -20,10 +20,8 @@ from schedd.wire import Act, Book, BookingStep, Event, NodeChanged, NodeFacts
 PROCS: Final = 128
 DAYS: Final = 15
 _DAY: Final = 86_400
-_SHORTEST: Final = 60
-"""Shorter jobs are left out, as there."""
-_DEADLINE: Final = 5
-"""A deadline lies behind the submission by so many run times in the mean (Poisson)."""
+_SHORTEST: Final = 60  # shorter jobs are left out, as there
+_DEADLINE: Final = 5  # a deadline lies behind the submission by so many run times in the mean (Poisson)
 _PRECISION: Final = 80
 """Where estimates are too long, a job runs for so many percent of its own in the mean (Poisson)."""
 _BEGIN: Final = 1_000_000_000
@@ -115,8 +113,7 @@ class _Desk:
         )
         self._engine = Engine(settings, _BEGIN)
         self._wishes, self._freeze, self._accept = wishes, freeze, accept
-        self._ends: list[tuple[int, int]] = []
-        """When who ends before its booking does."""
+        self._ends: list[tuple[int, int]] = []  # when who ends before its booking does
         self._began: dict[int, int] = {}
         self._frozen: dict[int, int] = {}
         self._window: dict[int, tuple[int, int]] = {}

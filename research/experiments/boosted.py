@@ -14,17 +14,13 @@ import numpy.typing as npt
 from schedd.replay.workload import TraceJob
 
 _QUANTILES: Final = (0.5, 0.9)
-_FIRST: Final = 200
-"""So many jobs end before anything is fitted; until then walltimes are told."""
-_FITTED: Final = 1_000
-"""It is fitted anew after so many ends, at first after half as many as there were ..."""
-_LATEST: Final = 10_000
-"""... to so many of the latest."""
+_FIRST: Final = 200  # so many jobs end before anything is fitted; until then walltimes are told
+_FITTED: Final = 1_000  # it is fitted anew after so many ends, at first after half as many as there were ..
+_LATEST: Final = 10_000  # ... to so many of the latest.
 _TREES: Final = 60
 _CALIBRATED: Final = 1_000
 _RENEWED: Final = 50
-_KEPT: Final = 8
-"""Ends of a user, and of jobs that are alike, that are looked at."""
+_KEPT: Final = 8  # ends of a user, and of jobs that are alike, that are looked at
 _DAY: Final = 86_400
 
 Floats = npt.NDArray[np.float64]

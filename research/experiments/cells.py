@@ -25,8 +25,7 @@ from schedd.replay.workload import Trace, TraceError, TraceJob, select
 
 Part = Literal["whole", "first third", "rest", "busiest"]
 
-_BUSIEST: Final = 20_000
-"""Jobs of the part that is called so."""
+_BUSIEST: Final = 20_000  # jobs of the part that is called so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

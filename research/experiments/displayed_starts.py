@@ -92,7 +92,6 @@ class DisplayedStarts:
         self._last[job] = (start, now)
 
     def figures(self) -> SlipFigures:
-        """Return the figures of all published starts."""
         ages = np.array([age for age, _ in self._delays], np.int64)
         early = np.array([delay for age, delay in self._delays if age <= _FIRST_S], np.int64)
         return SlipFigures(

@@ -17,8 +17,7 @@ from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.node_power import PowerModel
 from schedd.replay.prepared import Prepared
 
-WATTS: Final = 150.0
-"""Of an idle node; with all its cores busy it draws twice as much."""
+WATTS: Final = 150.0  # of an idle node; with all its cores busy it draws twice as much
 OFF: Final = 10.0
 BOOT: Final = 300
 STOP: Final = 60
@@ -75,7 +74,6 @@ class Saved:
     breaches: int
 
     def as_row(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self)
 
 

@@ -43,15 +43,13 @@ _SITE: Final[Mapping[str, Any]] = {
     "power": {"thrifty": {"idle": 60.0, "core": 3.0}, "*": {"idle": 60.0, "core": 12.0}},
     "prices": [{"core_hour": 1.0}, {"core_hour": 0.5, "nodes": ["thrifty"]}],
 }
-ALONE: Final = (0.2 / 1.2) ** len(_AIMS)
-"""The hypervolume of the live plan by itself."""
+ALONE: Final = (0.2 / 1.2) ** len(_AIMS)  # the hypervolume of the live plan by itself
 _SLACK: Final = 7 * 86_400
 _ARCHIVE: Final = 12
 _SHARE: Final = 0.25
 _BEGIN: Final = 1_700_000_000
 _FOR_EVER: Final = 1e9
-_POLL: Final = 0.02
-"""Seconds between two looks at the processor's time."""
+_POLL: Final = 0.02  # seconds between two looks at the processor's time
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +69,6 @@ class Volume:
     cpu_s: float
 
     def as_row(self) -> dict[str, Any]:
-        """As plain values."""
         return asdict(self)
 
 

@@ -38,8 +38,7 @@ class Experiment:
 
 
 _SEEDS: Final = (1, 2, 3)
-_STREAMS: Final = (1, 2)
-"""Seeds of synthetic streams."""
+_STREAMS: Final = (1, 2)  # seeds of synthetic streams
 _RIVALS: Final = tuple(dict.fromkeys((*GROUPS["all"], *GROUPS["rivals"])))
 
 _KTH: Final = Workload(log="KTH-SP2-1996-2.swf.gz")

@@ -9,8 +9,7 @@ from typing import Any, Final
 from research.experiments.cells import Cell, code_version, run_cell
 from schedd.replay.workload import TraceError
 
-_ANSWER_S: Final = 10
-"""A scheduler that says nothing for so long is not there."""
+_ANSWER_S: Final = 10  # a scheduler that says nothing for so long is not there
 
 
 class NoDask(RuntimeError):

@@ -25,8 +25,7 @@ Rule = Literal["none", "latest start", "latest submission"]
 RULES: Final[tuple[Rule, ...]] = ("none", "latest start", "latest submission")
 _URGENT: Final = "urgent"
 _BATCH: Final = "batch"
-_SLACK: Final = Slack(3_600, 0.5)
-"""The default slack of a site."""
+_SLACK: Final = Slack(3_600, 0.5)  # the default slack of a site
 _SOON_S: Final = 60
 
 _PRIORITY: Final = {"priority": {"queue": 1.0, "queues": {_URGENT: 1000}}}
@@ -60,7 +59,6 @@ class PreemptionFigures:
     promise_breaches: int | None = None
 
     def as_row(self) -> dict[str, Any]:
-        """Return all fields."""
         return asdict(self)
 
 

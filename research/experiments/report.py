@@ -56,7 +56,6 @@ class Line:
         return [told.factor * row[told.field] for row in self.rows if row[told.field] is not None]
 
     def mean(self, told: Told) -> float | None:
-        """Of all seeds."""
         values = self.values(told)
         return fmean(values) if values else None
 

@@ -70,7 +70,6 @@ class Apart:
         return time.process_time() + float(self._pipe.recv())
 
     def client(self, token: str, cluster: str) -> Client:
-        """A client of one of them."""
         endpoint = Endpoint(f"http://127.0.0.1:{self._port}", token, cluster)
         return Client(endpoint, connection=_Counted(endpoint, self._traffic))
 

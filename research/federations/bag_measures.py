@@ -7,8 +7,7 @@ from typing import Final
 
 from research.federations.field import ClusterSpec, FieldJob, Ran
 
-_BOUND: Final = 600
-"""Slowdowns are bounded at ten minutes."""
+_BOUND: Final = 600  # slowdowns are bounded at ten minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,6 @@ def _utilisation(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran:
 
 
 def spreads(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: Ran) -> Spreads:
-    """Of jobs that all ran."""
     bags = _wholes(jobs, ran)
     wide = [one for one in bags if one.clusters > 1]
     stretch = [(one.last - one.first) / one.response for one in bags]

@@ -186,7 +186,6 @@ def _route(
     new: float,
     tell: Callable[[str], None],
 ) -> dict[str, _Came]:
-    """By job, how it came."""
     at: dict[str, _Came] = {}
     begin = time.perf_counter()
     for number in range(routed):

@@ -46,12 +46,10 @@ class FederationFigures:
 
 
 def to_json(found: FederationFigures) -> str:
-    """As a JSON document."""
     return json.dumps(asdict(found), indent=2) + "\n"
 
 
 def table_of(found: FederationFigures) -> Table:
-    """For people."""
     table = Table(
         title=f"{found.clusters} clusters of {found.nodes:,} nodes, {found.waiting:,} jobs wait; "
         f"{found.routed:,} are routed, {found.rate:g} a second"

@@ -45,7 +45,6 @@ class ClusterSpec:
 
     @property
     def cpus(self) -> int:
-        """All of them."""
         return sum(node.cpus for node in self.nodes)
 
 
@@ -215,7 +214,6 @@ class Field:
             self._handle(self._places[name], t, events)
 
     def share(self, numbers: range, t: int) -> Sequence[str]:
-        """The cluster of each."""
         return [self._choose(number, t) for number in numbers]
 
     def _ended(self, place: Place, t: int) -> list[Event]:

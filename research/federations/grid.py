@@ -15,10 +15,8 @@ from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import TraceError, select
 from schedd.wire import NodeFacts
 
-SIZES: Final = {"1": 120, "2": 60, "3": 30, "4": 15}
-"""The paper's clusters: machines of each."""
-KINDS: Final = ("l1", "l2", "l3", "l4")
-"""Licences; the paper does not say how many kinds there are."""
+SIZES: Final = {"1": 120, "2": 60, "3": 30, "4": 15}  # the paper's clusters: machines of each
+KINDS: Final = ("l1", "l2", "l3", "l4")  # licences; the paper does not say how many kinds there are
 
 
 def paper(jobs: int, every: float, seed: int) -> tuple[list[ClusterSpec], list[FieldJob]]:

@@ -8,8 +8,7 @@ from typing import Final
 from research.federations.field import ClusterSpec, FieldJob, Ran
 from research.federations.groups import GroupJob, GroupRan
 
-_BOUND: Final = 600
-"""Slowdowns are bounded at ten minutes."""
+_BOUND: Final = 600  # slowdowns are bounded at ten minutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +55,12 @@ class Losses:
 
 
 def local_waits(jobs: Sequence[FieldJob], ran: Ran) -> Waits:
-    """Of jobs at home."""
     return _waits(
         [(one.submit, start, end) for one, start, end in zip(jobs, ran.start, ran.end, strict=True)]
     )
 
 
 def group_waits(groups: Sequence[GroupJob], ran: Sequence[GroupRan]) -> Waits:
-    """Of groups, each as one job."""
     return _waits([(one.submit, of.start, of.end) for one, of in zip(groups, ran, strict=True)])
 
 
@@ -79,7 +76,6 @@ def _waits(times: Sequence[tuple[int, int, int]]) -> Waits:
 
 
 def fates(ran: Sequence[GroupRan]) -> Fates:
-    """Of groups that all ran."""
     wide = [one for one in ran if one.first > 1]
     return Fates(
         several=len(wide) / len(ran),

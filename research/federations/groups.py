@@ -42,8 +42,7 @@ Moving = Literal["rigid", "shift", "remap"]
 _One = TypeVar("_One")
 _Answer = TypeVar("_Answer")
 _SEEN: Final = tuple(TransferStatus.__dataclass_fields__)
-_ROUNDS: Final = 200
-"""Rounds of the federation within one second; more never end."""
+_ROUNDS: Final = 200  # rounds of the federation within one second; more never end
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,6 @@ class GroupJob:
 
     @property
     def cpus(self) -> int:
-        """Of all parts."""
         return sum(self.parts)
 
     def lasts(self, length: int) -> int:
@@ -157,8 +155,7 @@ class _Groups(Field):
         self._asked = 0
         self._early = False
         self._wakes: list[tuple[int, str]] = []
-        self._copies: dict[str, tuple[str, int]] = {}
-        """By transfer, the group and the number of the job."""
+        self._copies: dict[str, tuple[str, int]] = {}  # by transfer, the group and the number of the job
         self._group_of: dict[int, str] = {}
         self._withdrawn: set[int] = set()
         self._stirred: dict[str, None] = {}

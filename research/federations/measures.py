@@ -33,7 +33,6 @@ class Worth:
 
 
 def worth(clusters: Sequence[ClusterSpec], jobs: Sequence[FieldJob], ran: Ran) -> Worth:
-    """Of jobs that all ran."""
     submit = np.array([job.submit for job in jobs])
     start, end = np.array(ran.start), np.array(ran.end)
     load = np.array([job.load for job in jobs])

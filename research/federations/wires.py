@@ -79,7 +79,6 @@ class EngineWire:
         return self.do_with_booking(name, "cancel")
 
     def bookings(self) -> Any:
-        """All of them."""
         published = publish_snapshot(self._engine.state)
         return [
             _answer(asdict(booking_view(published, one))) for one in published_bookings(published).values()
@@ -98,11 +97,9 @@ class EngineWire:
         self._tell(TransferRequest(**self._id(), transfer=name, submission=submission, by="ours", **bound))
 
     def release_transfer(self, name: str) -> None:
-        """Release its hold."""
         self._tell(TransferRelease(**self._id(), transfer=name))
 
     def withdraw_transfer(self, name: str, *, forced: bool = False) -> None:
-        """Delete it."""
         self._tell(TransferWithdrawal(**self._id(), transfer=name, by="ours", forced=forced))
 
     def what_if(self, **asked: Any) -> Any:

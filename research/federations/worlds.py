@@ -89,11 +89,9 @@ GROUPS: Final = {
 """The same of its jobs from outside, by the load under which its figures name them. Larger ones do not fit in
 parts of ``_PART`` processors."""
 GROUP_LOGS: Final = tuple(dict.fromkeys(one.log for one in (*SITES, *GROUPS.values())))
-_PART: Final = 64
-"""Processors of a part at most."""
+_PART: Final = 64  # processors of a part at most
 _MOST_OVERHEAD: Final = 25
-_SPAN: Final = 0.4
-"""Of a log, the part in which windows begin."""
+_SPAN: Final = 0.4  # of a log, the part in which windows begin
 
 
 def five_clusters(

@@ -29,10 +29,8 @@ _FREEZE: Final = (0, 25, 50, 75, 100)
 _ACCEPT: Final = (0.25, 0.5, 1.0)
 _ORDERS: Final = tuple(one.value for one in Order)
 _PRINTED: Final = {0: "46.8 ± 3.3", 25: "50.9 ± 3.5", 50: "54.7 ± 3.7"}
-_WINDOWS: Final = 8
-"""Windows that lie evenly over the log; repetitions are the first of them."""
-_QUICK: Final = 120
-"""Of each window, so many wishes of a trial."""
+_WINDOWS: Final = 8  # windows that lie evenly over the log; repetitions are the first of them
+_QUICK: Final = 120  # of each window, so many wishes of a trial
 Row = Mapping[str, Any]
 
 

@@ -68,7 +68,6 @@ _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options."""
     names = ", ".join((*EXPERIMENTS, *_WHOLE))
     parser = OneLineErrorParser(
         prog="python -m research experiment",

@@ -172,7 +172,6 @@ def _sources(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _of_load(rows: Sequence[Mapping[str, Any]], outside: int) -> list[str]:
-    """The tables of one load from outside."""
     groups = mean(row["groups"]["jobs"] for row in rows if row["way"] != "alone")
     waits = (
         "| precision, % | moving | response of local jobs, s | slowdown | later than rigid, % of jobs "
@@ -265,7 +264,6 @@ def _against(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _cell(
     rows: Sequence[Mapping[str, Any]], outside: int, precision: int, way: str, *where: str
 ) -> list[float]:
-    """By seed."""
     return _values(_of([row for row in rows if row["outside"] == outside], precision, way), *where)
 
 

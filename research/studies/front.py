@@ -15,8 +15,7 @@ ABOUT: Final = (
     "Hypervolumes of what Tabu, Tabu with its archive, NSGA-II, and both find of wait, makespan, energy and "
     "cost, from the same plan of 1,000 and of 5,000 waiting jobs of a log, in 2, 8 and 32 CPU seconds."
 )
-_LOGS: Final = {"KTH-SP2-1996-2.swf.gz": (100, 1)}
-"""With nodes, and cpus of each."""
+_LOGS: Final = {"KTH-SP2-1996-2.swf.gz": (100, 1)}  # with nodes, and cpus of each
 
 
 def run_front(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> None:

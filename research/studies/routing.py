@@ -40,8 +40,7 @@ _OF_LOGS: Final[Mapping[str, Routing]] = {
     "plan": "plan",
 }
 _OF_EACH_LOG: Final = 2_000
-_FROM: Final = 5_000
-"""A log's first jobs find an empty machine."""
+_FROM: Final = 5_000  # a log's first jobs find an empty machine
 
 
 def run_routing(

@@ -1,6 +1,4 @@
-"""Power draw, prices and failure rates of nodes as arrays, and the resulting energy, costs and losses of
-jobs.
-"""
+"""Power, prices and failure rates of nodes as arrays; energy, costs and losses of jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,9 +100,7 @@ class NodeEconomics:
         return found
 
     def entry_joules(self, held: HeldEntries, seconds: Ints) -> Floats:
-        """Return the energy of each entry over ``seconds``, above the idle draw of the nodes, in joules,
-        (n,).
-        """
+        """Return the energy of each entry over ``seconds`` above the nodes' idle draw, in joules, (n,)."""
         amounts, rows = held.amounts, held.rows
         watts = amounts[:, CPUS] * self.core[rows] + amounts[:, GPUS] * self.gpu[rows]
         found: Floats = watts * seconds

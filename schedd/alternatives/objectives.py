@@ -21,10 +21,8 @@ from schedd.plan.plan import Plan
 
 Floats = npt.NDArray[np.float64]
 
-_TAU: Final = 3600.0
-"""Time constant tau in seconds of the penalty ``exp(lateness / tau) - 1``."""
-_MAX_EXPONENT: Final = 50.0
-"""Upper bound of the exponent; avoids overflow."""
+_TAU: Final = 3600.0  # time constant tau in seconds of the penalty `exp(lateness / tau) - 1`
+_MAX_EXPONENT: Final = 50.0  # upper bound of the exponent; avoids overflow
 _KWH: Final = 3.6e6
 _HOUR: Final = 3600.0
 
@@ -82,18 +80,14 @@ def _check_weights(weights: dict[str, float]) -> dict[str, float]:
     return weights
 
 
-ObjectiveWeights = Annotated[dict[str, float], AfterValidator(_check_weights)]
-"""A setting: weights by name."""
+ObjectiveWeights = Annotated[dict[str, float], AfterValidator(_check_weights)]  # a setting: weights by name
 
-ObjectiveVector = tuple[ObjectiveMeasure, ...]
-"""One value per objective, in the order of ``Objective``."""
+ObjectiveVector = tuple[ObjectiveMeasure, ...]  # one value per objective, in the order of `Objective`
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveInput:
-    """Inputs that the plan does not contain: job columns, economics of the nodes, and cost limits by slot
-    (infinite: none).
-    """
+    """Inputs beside the plan: job columns, economics of nodes, cost limits by slot (infinite: none)."""
 
     columns: ScoringColumns
     economics: NodeEconomics
@@ -127,9 +121,7 @@ def measure_objectives(plan: Plan, facts: ObjectiveInput, now: int) -> Objective
 
 
 def _idle_time(books: NodeEconomics, held: HeldEntries, starts: Ints, ends: Ints, now: int) -> float:
-    """Return the mean over usable nodes of the idle time per core before the last end on the node, in
-    seconds.
-    """
+    """Return the mean over usable nodes of the idle seconds per core before the node's last end."""
     if not books.usable.any():
         return 0.0
     rows, owner = held.rows, held.owner

@@ -9,8 +9,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-_ZERO: Final = 1e-9
-"""Values below it count as 0; also the tolerance of cost comparisons."""
+_ZERO: Final = 1e-9  # values below it count as 0; also the tolerance of cost comparisons
 
 
 def pareto_front(vectors: Floats) -> Ints:
@@ -43,9 +42,7 @@ class ObjectiveWeights:
         self._terms = [(weight, reference[name]) for name, weight in weights.items()]
 
     def cost(self, vector: Floats) -> float:
-        """Return the cost of a vector in the order of the weights; infinite if a value is positive where the
-        reference is 0.
-        """
+        """Return the weighted cost of a vector; infinite if a value is positive where the reference is 0."""
         cost = 0.0
         for (weight, reference), value in zip(self._terms, vector.tolist(), strict=True):
             if weight and reference > _ZERO:

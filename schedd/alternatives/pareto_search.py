@@ -26,8 +26,7 @@ _CUTS: Final = 4
 _MUTATED: Final = 0.9
 _BOX: Final = 1.2
 _NOTHING: Final = 1e-9
-_GENES_CHANGED: Final = 10
-"""Mean number of genes changed by a mutation (Paul 2013)."""
+_GENES_CHANGED: Final = 10  # mean number of genes changed by a mutation (Paul 2013)
 
 
 class PymooMissing(RuntimeError):
@@ -200,9 +199,7 @@ class ParetoSearch:
         del problem
 
     def _evaluate_row(self, row: Floats, live: Floats) -> tuple[Floats, int]:
-        """Return the values of a chromosome and its number of unplaced jobs; if > 0, the values are
-        meaningless.
-        """
+        """Return a chromosome's values and unplaced jobs; if there are any, the values mean nothing."""
         try:
             decoded = self._decoder.decode(*self._decode_row(row))
         except WorkSpent:

@@ -30,11 +30,9 @@ class PlanArchive:
         self._kept: list[tuple[Floats, dict[int, Allocation]]] = []
         self._begin = perf_counter()
         self._spent = 0.0
-        self.examined = 0
-        """Number of examined plans."""
+        self.examined = 0  # number of examined plans
 
     def __call__(self, plan: Plan) -> None:
-        """Examine a plan."""
         called = perf_counter()
         if self._share is not None and self._spent > self._share * (called - self._begin):
             return
@@ -63,5 +61,4 @@ class PlanArchive:
 
     @property
     def values(self) -> list[Floats]:
-        """Objectives of the archived plans."""
         return [value for value, _ in self._kept]

@@ -22,11 +22,9 @@ _log = structlog.get_logger(__name__)
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _RETRY_S: Final = 0.02
 """Until the next try when there was no descriptor or no memory: meanwhile others are closed."""
-_ACCEPT_BURST: Final = 32
-"""Connections accepted before other work of the event loop has its turn."""
+_ACCEPT_BURST: Final = 32  # connections accepted before other work of the event loop has its turn
 _HANDSHAKE_TIMEOUT_S: Final = 5.0
-_MAX_HANDSHAKES_PER_ADDRESS: Final = 16
-"""TLS handshakes of one address at a time; more are closed at once."""
+_MAX_HANDSHAKES_PER_ADDRESS: Final = 16  # TLS handshakes of one address at a time; more are closed at once
 
 
 def descriptor_limit() -> int:

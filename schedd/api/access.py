@@ -69,7 +69,6 @@ def resolve_scope(request: Request, caller: Bearer, cluster: str | None = None) 
 
 
 def visible_clusters(request: Request, caller: Bearer, right: Right = "ask") -> list[PlanLoop]:
-    """The clusters on which the caller has this right."""
     clusters: Clusters = request.app.state.clusters
     return [loop for loop in clusters if (one := caller.on_cluster(loop.name)) is not None and one.may(right)]
 
@@ -251,8 +250,7 @@ def _require_right(right: Right) -> Callable[[Request, Bearer], Coroutine[Any, A
 require_user = _require_right("ask")
 User = Annotated[Bearer, Depends(require_user)]
 """Every caller with valid credentials; ``Visibility`` says which jobs of other users are shown."""
-Reader = Annotated[Bearer, Depends(_require_right("see all"))]
-"""Callers that may see every job in full."""
+Reader = Annotated[Bearer, Depends(_require_right("see all"))]  # callers that may see every job in full
 Operator = Annotated[Bearer, Depends(_require_right("steer"))]
 require_adapter = _require_right("exchange")
 Adapter = Annotated[Bearer, Depends(require_adapter)]

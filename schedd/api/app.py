@@ -49,8 +49,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.daemon_services import DaemonService
 
-_COMPRESS_MIN_BYTES: Final = 2_000
-"""Minimum size of a response to be compressed."""
+_COMPRESS_MIN_BYTES: Final = 2_000  # minimum size of a response to be compressed
 _GZIP_LEVEL: Final = 4
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 

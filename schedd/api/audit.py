@@ -23,8 +23,7 @@ _DOING_ACTS: Final = {
 }
 _UNDOING_ACTS: Final = {"holds": "release", "reservations": "unreserve", "notices": "stop notifying"}
 """Names of actions in the audit, by the first part of their path below the cluster's."""
-_MAX_REASON_LENGTH: Final = 400
-"""Characters of a reason that are kept."""
+_MAX_REASON_LENGTH: Final = 400  # characters of a reason that are kept
 
 
 @dataclass(slots=True)

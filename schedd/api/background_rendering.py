@@ -1,6 +1,4 @@
-"""Renders large responses in pieces in a low-priority thread, one after another, instead of in the event
-loop.
-"""
+"""Renders large responses in pieces, one after another, in a low-priority thread."""
 
 import asyncio
 import os
@@ -22,13 +20,11 @@ from schedd.supervision import run_in_thread
 
 _P = ParamSpec("_P")
 
-_INLINE_MAX_ROWS: Final = 100
-"""Minimum number of rows for which a response is rendered in the background."""
+_INLINE_MAX_ROWS: Final = 100  # minimum number of rows for which a response is rendered in the background
 _RENDER_NICENESS: Final = 10
 _GZIP_LEVEL: Final = 4
 _COMPRESS_MIN_BYTES: Final = 2_000
-_COMPRESS_CHUNK_BYTES: Final = 32 << 10
-"""Bytes that are compressed in one go."""
+_COMPRESS_CHUNK_BYTES: Final = 32 << 10  # bytes that are compressed in one go
 
 
 class RenderQueue:

@@ -52,9 +52,7 @@ async def resume(request: Request, cluster: Cluster, caller: Operator) -> Respon
 
 
 async def set_dispatch(cluster: PlanLoop, reason: str, who: str) -> int:
-    """Pause for a reason, or resume without one, with an audit entry; returns the generation from then on.
-    Raises ProblemError.
-    """
+    """Pause for a reason, or resume without one, audited; return the generation. Raises ProblemError."""
     act, done = ("pause", "paused") if reason else ("resume", "resumed")
     undone = "starting jobs was not paused" if reason else "starting jobs was not resumed"
     async with audit_act(cluster, who, act, reason):

@@ -15,14 +15,11 @@ from typing import Protocol
 
 from schedd.service.settings.file import LimitSettings
 
-_RESERVED_SLOT_FRACTION = 4
-"""Reciprocal of the fraction of slots reserved for known clients."""
+_RESERVED_SLOT_FRACTION = 4  # reciprocal of the fraction of slots reserved for known clients
 _RESERVED_DESCRIPTORS = 64
 """Number of reserved descriptors, at most three eighths of all; half of them for the daemon's own files."""
-_DESCRIPTOR_COUNT_S = 1.0
-"""Between two counts of the descriptors in use."""
-_MAX_KNOWN_ADDRESSES = 100
-"""Addresses that are remembered."""
+_DESCRIPTOR_COUNT_S = 1.0  # between two counts of the descriptors in use
+_MAX_KNOWN_ADDRESSES = 100  # addresses that are remembered
 
 
 class SlotHolder(Protocol):
@@ -42,9 +39,7 @@ class SlotHolder(Protocol):
         """0 while an answer is awaited, 1 while a request comes or may come, 2 if it never said anything."""
         ...
 
-    def evict(self) -> None:
-        """Be closed."""
-        ...
+    def evict(self) -> None: ...
 
 
 class ConnectionSlots:

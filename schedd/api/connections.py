@@ -16,8 +16,7 @@ from schedd.supervision import WorkRecord
 
 _MAX_HEAD_BYTES: Final = 64 << 10
 """Bytes of a request's line and headers, about: what comes at once is taken as a whole."""
-_FIRST_BYTE_TIMEOUT_S: Final = 5.0
-"""Maximum time that a connection may send nothing at all."""
+_FIRST_BYTE_TIMEOUT_S: Final = 5.0  # maximum time that a connection may send nothing at all
 _UCRED: Final = struct.Struct("3i")
 _REPLY_408: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _REPLY_503: Final = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -92,7 +91,6 @@ class ServerConnection(HttpToolsProtocol):
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
         self._slots.release(self)
         self._cancel_timers()
         if self.flow is not None:  # else it never began
@@ -113,7 +111,6 @@ class ServerConnection(HttpToolsProtocol):
                 self._refuse(_REPLY_431)
 
     def on_message_begin(self) -> None:
-        """A request begins."""
         super().on_message_begin()
         self._in_head, self._head = True, 0
         if self._request_timer is None:
@@ -125,7 +122,6 @@ class ServerConnection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        """It is here."""
         self._in_head, self._ended, self._head = True, True, 0
         if self._request_timer is not None:
             self._request_timer.cancel()
@@ -139,7 +135,6 @@ class ServerConnection(HttpToolsProtocol):
             self._response_timer = self.loop.call_later(self._io_timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It is."""
         if self._response_timer is not None:
             self._response_timer.cancel()
             self._response_timer = None

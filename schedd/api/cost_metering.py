@@ -12,8 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from schedd.service.access.request_costs import RequestCost, collect_cost
 
-COST_KEY: Final = "schedd.cost"
-"""Under this name a request's scope has its cost."""
+COST_KEY: Final = "schedd.cost"  # under this name a request's scope has its cost
 
 
 class CostMetering:

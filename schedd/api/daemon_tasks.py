@@ -1,6 +1,4 @@
-"""The daemon's background tasks: becoming ready, reporting to the service manager, reading the store's
-tokens.
-"""
+"""Background tasks of the daemon: becoming ready, service manager, the store's tokens."""
 
 import asyncio
 import contextlib
@@ -28,8 +26,7 @@ _log = structlog.get_logger(__name__)
 _TOKEN_REFRESH_S = 2.0
 """Interval in seconds between two reads of the store's tokens; a revoked token is valid until then."""
 _STATUS_INTERVAL_S = 2.0
-_PROBE_INTERVAL_S = 15.0
-"""Between two requests of the daemon to itself where no watchdog says how often."""
+_PROBE_INTERVAL_S = 15.0  # between two requests of the daemon to itself where no watchdog says how often
 _EXTEND_TIMEOUT_US = 60_000_000
 """For how long, from each such word on, the service manager is to wait for a daemon without a database."""
 

@@ -50,8 +50,7 @@ DecisionPosition = Annotated[
         max_length=64,
     ),
 ]
-MAX_DECISIONS_IN_REPLY: Final = 250
-"""Maximum number of decisions in the reply to events."""
+MAX_DECISIONS_IN_REPLY: Final = 250  # maximum number of decisions in the reply to events
 
 
 @router.post(
@@ -88,9 +87,7 @@ async def accept_events(
     host: str,
     after: str,
 ) -> Response:
-    """Let the planner handle events; reply when they are stored. Raises ProblemError, and what `submit`
-    raises.
-    """
+    """Let the planner handle events; reply when stored. Raises ProblemError, and what `submit` raises."""
     if not events:
         return reply(request, EventsAccepted(0, (), cluster.published.generation))
     _check_adapter(cluster, adapter, host)
@@ -217,9 +214,7 @@ async def wait_for_decisions(
     adapter: str,
     host: str,
 ) -> Response:
-    """Reply with the decisions after a position, within ``wait`` seconds. Raises ProblemError and
-    StandingBy.
-    """
+    """Reply with the decisions after a position in ``wait`` seconds. Raises ProblemError, StandingBy."""
     _check_adapter(cluster, adapter, host)
     cluster.record_adapter_request(report.read_age)
     cluster.record_adapter_report(report.version, report.clock, report.uncalled)

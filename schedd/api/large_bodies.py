@@ -15,8 +15,7 @@ from schedd.api.unicode_text import UnicodeRequest, UnicodeRoute, check_unicode
 from schedd.wire import AdapterEvent, Event, JobFacts, Snapshot
 from schedd.wire.snapshot_json import JsonReader
 
-LARGE_BODY_BYTES: Final = 50_000
-"""Bytes; a smaller body is read where it comes in."""
+LARGE_BODY_BYTES: Final = 50_000  # bytes; a smaller body is read where it comes in
 _VALIDATION_BATCH: Final = 100
 """Events, or jobs of a snapshot, that are looked at before another thread may go on."""
 _MAX_EVENTS: Final = 100_000

@@ -143,9 +143,7 @@ def certificate_fault(server: ssl.SSLContext, settings: ServerSettings) -> str:
 
 
 def warn_of_certificate_fault(server: ssl.SSLContext, settings: ServerSettings) -> None:
-    """Write to the log that clients will reject the certificate. It is used all the same: the UNIX socket
-    works.
-    """
+    """Log that clients will reject the certificate. It is used anyway, since the UNIX socket works."""
     why = certificate_fault(server, settings)
     if why:
         _log.warning(

@@ -20,8 +20,7 @@ from schedd.policy.ranks import value_of_rank
 from schedd.service.cluster.plan_loop import PlanLoop
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
-_PLANNER_TIMEOUT_S: Final = 2.0
-"""Timeout in real seconds: these requests need a moment of the planner's time."""
+_PLANNER_TIMEOUT_S: Final = 2.0  # timeout in real seconds: these requests need a moment of the planner's time
 _RETRY_HINT: Final = "ask again in a moment"
 
 

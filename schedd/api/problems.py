@@ -19,8 +19,7 @@ from schedd.store import StoreError
 _log = structlog.get_logger(__name__)
 ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 """Problems of every request that changes something in a cluster."""
-BODY_PROBLEMS: Final = ("bad-request", "too-large")
-"""Further problems of a request with a body."""
+BODY_PROBLEMS: Final = ("bad-request", "too-large")  # further problems of a request with a body
 _MEDIA_TYPE: Final = "application/problem+json"
 _MAX_FAULTS: Final = 20
 
@@ -114,12 +113,10 @@ class ProblemError(Exception):
         self.errors = errors
         self.headers = headers
         self.options = options
-        self.audited = False
-        """Whether the audit has an entry for the refused action."""
+        self.audited = False  # whether the audit has an entry for the refused action
 
 
 def problem_response(path: str, error: ProblemError) -> Response:
-    """The document as a response."""
     status, title = PROBLEM_KINDS[error.kind]
     problem = Problem(
         type=f"urn:schedd:problem:{error.kind}",
@@ -142,9 +139,7 @@ def unknown_cluster_problem(error: UnknownCluster) -> ProblemError:
 
 
 def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
-    """For a route's ``responses``: the problems of these kinds, by status. Routes that need a token include
-    `too-often`.
-    """
+    """Return a route's ``responses`` for problems of these kinds; with `no-token` also `too-often`."""
     found: dict[int | str, dict[str, Any]] = {}
     for kind in (*kinds, "too-often") if "no-token" in kinds else kinds:
         status, title = PROBLEM_KINDS[kind]
@@ -157,8 +152,7 @@ def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
     return found
 
 
-RefusalNote = Callable[[str], Awaitable[None]]
-"""Writes a refused action and its reason to the audit."""
+RefusalNote = Callable[[str], Awaitable[None]]  # writes a refused action and its reason to the audit
 
 
 def expect_refusals(request: Request, note: RefusalNote) -> None:

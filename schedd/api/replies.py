@@ -17,8 +17,7 @@ from schedd.engine import PlanSnapshot
 from schedd.service.read.pacing import yield_to_planner
 
 _SNAPSHOT_FIELDS: Final = re.compile(rb'"(?:as_of|generation)":\d+')
-_ROWS_PER_CHUNK: Final = 50
-"""Rows that are written in one go."""
+_ROWS_PER_CHUNK: Final = 50  # rows that are written in one go
 _adapters: dict[type, TypeAdapter[Any] | None] = {}
 _row_adapters: dict[type, TypeAdapter[Any]] = {}
 
@@ -110,9 +109,7 @@ def _include_spec(value: Any, rows: str, only: AbstractSet[str] | None) -> dict[
 def to_columns(
     value: Any, rows: str, kind: type, only: AbstractSet[str] | None = None
 ) -> dict[str, list[Any]]:
-    """The ``rows`` of ``value``, each a ``kind``, column by column, in rendered form; only the fields
-    ``only``.
-    """
+    """Return the ``rows`` of ``value``, each a ``kind``, as rendered columns; only the fields ``only``."""
     found = _adapter(type(value)).dump_python(value, mode="json", include=_include_spec(value, rows, only))[
         rows
     ]

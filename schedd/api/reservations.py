@@ -21,8 +21,7 @@ from schedd.wire import Reserve, Unreserve
 
 _log = structlog.get_logger(__name__)
 _MAX_NODES_NAMED: Final = 5
-RESERVATION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-"""Names of reservations."""
+RESERVATION_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # names of reservations
 
 
 def reservation_view(event: Reserve) -> ReservationView:

@@ -46,9 +46,7 @@ class EvaluationView(SnapshotAnswer):
 
     criteria: tuple[CriterionValue, ...]
     walltime_use: float
-    """Share of their requests that the latest runs used (cpu-seconds; 1 before any run); searches scale
-    planned time by it.
-    """
+    """Share of requested cpu-seconds that the latest runs used (1 before any); searches scale by it."""
 
 
 @documented
@@ -105,9 +103,7 @@ class HorizonAccuracy:
     within an `hour` of the start. Each job counts once in each.
     """
     lead: int | None
-    """Minimum seconds from the estimate to the expected start (up to the next lead); null: all of the
-    kind.
-    """
+    """Least seconds from the estimate to the expected start (up to the next lead); null: all of the kind."""
     figures: AccuracyFigures
 
 
@@ -125,9 +121,7 @@ class AccuracyView:
     breaches: int | None
     """Promises of the same that were broken in the period; null where none are kept."""
     planned_since: int | None = None
-    """Time of the first of the latest 100,000 planned starts, which are the only ones counted. Null: all
-    count.
-    """
+    """Time of the first of the latest 100,000 planned starts; only these count. Null: all count."""
     expected_since: int | None = None
     """The same of expected starts."""
 
@@ -243,9 +237,7 @@ class DestinationView:
     refusals: tuple[str, ...]
     """All its reasons against the job; empty: it does."""
     planned_start: int | None
-    """If the job was submitted to this queue; null: refused, no known start, or there are more than 20
-    destinations.
-    """
+    """Start in this queue; null: refused, unknown, or there are more than 20 destinations."""
     expected_start: int | None
     """P50."""
     expected_by: int | None

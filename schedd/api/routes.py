@@ -51,15 +51,12 @@ class RouteTable:
         return self._on("GET", path, options)
 
     def put(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        """Declare the endpoint of PUT."""
         return self._on("PUT", path, options)
 
     def post(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        """Declare the endpoint of POST."""
         return self._on("POST", path, options)
 
     def delete(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        """Declare the endpoint of DELETE."""
         return self._on("DELETE", path, options)
 
     def _on(self, method: str, path: str, options: dict[str, Any]) -> Callable[[_Endpoint], _Endpoint]:

@@ -22,8 +22,7 @@ from schedd.store import StoreError
 
 _log = structlog.get_logger(__name__)
 _MAX_DETAIL_LENGTH = 4_000
-_PLANNER_TIMEOUT_S = 30.0
-"""A planner that is busy for longer takes its settings later."""
+_PLANNER_TIMEOUT_S = 30.0  # a planner that is busy for longer takes its settings later
 
 
 class SettingsReloader:

@@ -213,9 +213,7 @@ class StartHistory(SnapshotAnswer):
 
     job: str
     changes: tuple[Change, ...]
-    """Newest first. The oldest moves of a busy cluster are forgotten; for a job altered to request other
-    nodes the list starts again.
-    """
+    """Newest first. Old moves are forgotten; the list starts again when the request changes its nodes."""
     promised_start: int | None
     at_risk: Risk | None
     """Why the promise cannot be kept as planned now; null while it can, or nothing is promised."""

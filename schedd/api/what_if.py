@@ -54,8 +54,7 @@ from schedd.wire import JobFacts, ResourceTypes, ShareFacts
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
 _MAX_QUEUES_NAMED: Final = 3
-_MAX_DESTINATIONS: Final = 20
-"""Maximum number of a routing queue's destinations with a computed start."""
+_MAX_DESTINATIONS: Final = 20  # maximum number of a routing queue's destinations with a computed start
 _NO_DEPENDENCY: Final = DependencyTime()
 
 
@@ -336,9 +335,7 @@ def _check_admission(
     submitter: str,
     queued: QueuedJobs,
 ) -> Admission:
-    """The server's treatment of the job; for a queued job only its altered parts are judged. Raises
-    NotUnderstood.
-    """
+    """How the server treats the job; of a queued one the altered parts. Raises NotUnderstood."""
     published = copy.published
     if ":" in facts.queue:  # an adapter asks for a reservation, which no queue's limits concern
         return Admission(facts)
@@ -408,7 +405,6 @@ def _stopped_queue_notes(published: PlanSnapshot, queue: str, outcome: WhatIfAns
 def _common_fields(
     outcome: WhatIfAnswer, expected: Expectation, promise: int, *, predicted: bool
 ) -> dict[str, Any]:
-    """The fields of every answer."""
     start = end = None
     nodes: tuple[ShareFacts, ...] = ()
     waiting_for = requirement = ""

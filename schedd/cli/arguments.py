@@ -13,5 +13,4 @@ class OneLineErrorParser(argparse.ArgumentParser):
 
 
 def usage_error(command: str, message: str) -> str:
-    """The line."""
     return f"{command}: {' '.join(message.split())}; `{command} --help` says what there is"

@@ -82,9 +82,7 @@ def show(config: _Config = None) -> None:
 
 @app.command()
 def reference() -> None:
-    """Print what each setting means, may be, and is by default, as Markdown: first the most needed ones, then
-    all by feature.
-    """
+    """Print each setting's meaning, values and default as Markdown, the most needed ones first."""
     typer.echo(f"## The 25 settings you need\n\n{needed(ADAPTER_SECTIONS)}\n")
     typer.echo(by_feature(ADAPTER_SECTIONS))
 

@@ -202,7 +202,6 @@ class _Prompter:
         self._quiet = quiet
 
     def text(self, setting: str, said: str | None, proposed: str, empty: bool = False) -> str:
-        """Words."""
         if said or (empty and said is not None):
             return said
         if self._quiet:
@@ -241,7 +240,6 @@ class _Prompter:
         return self._prompt(question, proposed)
 
     def show_question(self, one: Decision) -> None:
-        """The question, and what hangs on it."""
         if not self._quiet:
             typer.echo(f"\n{one.question}\n  {one.why}")
 

@@ -20,7 +20,6 @@ _HOST = "127.0.0.1"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options."""
     parser = OneLineErrorParser(
         prog="schedd emulate",
         description="Run an emulated pbs_server on loopback, for our adapter and for TORQUE's own clients.",

@@ -14,7 +14,6 @@ _PROGRAM = "schedd"
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options."""
     parser = OneLineErrorParser(
         prog="schedd install",
         description="Link schedd and its commands for users into PREFIX/bin, and write their man "

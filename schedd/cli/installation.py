@@ -20,7 +20,6 @@ DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file (
 
 
 def find_config_file(path: Path | None) -> Path | None:
-    """The file that is meant."""
     named = os.environ.get("SCHEDD_CONFIG")
     if path is not None or named:
         return path or Path(str(named))

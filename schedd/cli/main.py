@@ -67,8 +67,7 @@ COMMANDS: Final = dict(sorted((_OWN_COMMANDS | feature_commands()).items()))
 BARE_COMMANDS: Final = ("checkjob", "showbf", "showplan", "showq", "showstart")
 """Commands for users, which links to this program offer under their own names, too."""
 
-VALUES_COMMAND: Final = "__values"
-"""What the completion script calls for names; no command for people."""
+VALUES_COMMAND: Final = "__values"  # what the completion script calls for names; no command for people
 
 _ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a planned start."
 

@@ -8,10 +8,8 @@ from typing import Any, Final
 
 from schedd.wire import NodeFacts
 
-COMPARED_JOBS: Final = 5_000
-"""Number of latest jobs on which the modes are compared."""
-_MOST_FILES: Final = 62
-"""Number of latest files that are read: accounting logs are daily."""
+COMPARED_JOBS: Final = 5_000  # number of latest jobs on which the modes are compared
+_MOST_FILES: Final = 62  # number of latest files that are read: accounting logs are daily
 _HOMES: Final = ("/var/spool/torque", "/var/spool/pbs")
 
 

@@ -95,7 +95,6 @@ def print_recommendation(logs: list[ModeResults], search_every: int) -> Recommen
 
 
 def recommendation_json(logs: list[ModeResults], chosen: Recommendation) -> str:
-    """Return the recommendation with all results as JSON."""
     results = [{"mode": mode, **result.as_row()} for of in logs for mode, result in of.items()]
     found = {"recommendation": chosen.as_row(), "results": results}
     return json.dumps(found, indent=2, allow_nan=False) + "\n"

@@ -16,8 +16,7 @@ from schedd.replay.prepared import Prepared
 from schedd.replay.simulation import Simulation
 from schedd.replay.workload import TIME_LIMIT, TraceError
 
-EVENT_STEP: Final = "event"
-"""The step from one event time to the next."""
+EVENT_STEP: Final = "event"  # the step from one event time to the next
 _SPAN: Final = re.compile(r"([0-9]{1,9})([smhd]?)")
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _MAX_JOBS_SHOWN: Final = 50
@@ -26,9 +25,7 @@ _HELP: Final = "Enter: a step; a moment: run until then; e: to the next event; a
 
 @dataclass(frozen=True, slots=True)
 class ReplayStops:
-    """Times at which the plan is shown as text, and the step after the last of them (None: none; 0: to the
-    next event).
-    """
+    """Times at which the plan is shown as text, and the step after the last (None: none; 0: event)."""
 
     until: tuple[str, ...] = ()
     step: int | None = None
@@ -56,9 +53,7 @@ def parse_stops(until: Sequence[str], step: str | None) -> ReplayStops:
 
 
 def parse_log_time(word: str, prepared: Prepared) -> int:
-    """A second of the log: ``86400``, ``36h``, or a date, where the log says when it began. Raises
-    TraceError.
-    """
+    """Parse a second of the log: ``86400``, ``36h``, or a date. Raises TraceError."""
     found = _SPAN.fullmatch(word)
     if found is not None:
         return int(found[1]) * _UNITS[found[2]]
@@ -172,7 +167,6 @@ def _run_to_end(stepped: _SteppedReplay) -> PlanAtTime:
 
 
 def format_plan(plan: PlanAtTime) -> str:
-    """The plan as a table."""
     return "\n".join(_plan_lines(plan))
 
 

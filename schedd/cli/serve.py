@@ -14,7 +14,6 @@ _NO_FILE: Final = "no --config: no settings file was read; the defaults and the 
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options."""
     parser = OneLineErrorParser(
         prog="schedd serve",
         description="Run the daemon until SIGTERM or SIGINT. The log goes to standard error.",

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
     from server_adapter.bridge.state import ServerState
     from server_adapter.settings import ServerSettings, Settings
 
-Auth = Literal["auto", "privileged", "trqauthd", "munge", "none"]
-"""How a server is to trust us."""
-Family = Literal["torque", "openpbs"]
-"""Which kind of server it is."""
+Auth = Literal["auto", "privileged", "trqauthd", "munge", "none"]  # how a server is to trust us
+Family = Literal["torque", "openpbs"]  # which kind of server it is
 
 _T = TypeVar("_T")
 

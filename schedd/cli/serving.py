@@ -41,8 +41,7 @@ from schedd.store.default_location import state_folder
 _log = structlog.get_logger(__name__)
 _THREAD_SWITCH_S = 0.001
 """Interval in seconds between switches of Python threads: the planner waits for it again and again."""
-_SHUTDOWN_GRACE_S = 10
-"""For how long requests under way may go on when the daemon ends."""
+_SHUTDOWN_GRACE_S = 10  # for how long requests under way may go on when the daemon ends
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ _WIDTH: Final = 79
 
 
 def asks_for_help(args: Sequence[str]) -> bool:
-    """Return whether the arguments ask for help."""
     options = args[: args.index("--")] if "--" in args else args
     return not _HELP.isdisjoint(options)
 
@@ -57,7 +56,6 @@ def _make_parser(command: Any, name: str) -> argparse.ArgumentParser:
 
 
 def _add_parameter(parser: argparse.ArgumentParser, one: Any) -> None:
-    """Add a parameter of Typer."""
     about = f"{one.help or ''}{_default_words(one)}".replace("%", "%%")
     if not one.opts[0].startswith("-"):
         nargs = "*" if one.nargs == -1 else None if one.required else "?"

@@ -122,9 +122,7 @@ class Client(ReadClient):
         way: Literal["mail", "command"] = "mail",
         to: str = "",
     ) -> NoticesView:
-        """Create a notice: when the start of a job (or of any own job) moves by more, or is near, or when its
-        deadline is ``lost``.
-        """
+        """Create a notice about a moved or near start of a job (or all), or a ``lost`` deadline."""
         body = {"job": job, "moved": moved, "ahead": ahead, "lost": lost, "way": way, "to": to}
         return cast("NoticesView", self._http.request("POST", self._path("/notices"), body=body))
 
@@ -193,9 +191,7 @@ class Client(ReadClient):
         return self._transfer("POST", name, "/bag-end", {"end": end})
 
     def withdraw_transfer(self, name: str, *, forced: bool = False) -> TransferView:
-        """Withdraw it unless it runs (``forced``: even then); a transfer that has not arrived yet is not
-        submitted.
-        """
+        """Withdraw a transfer unless it runs (``forced``: even then); one yet to come is not submitted."""
         return self._transfer("DELETE", name, "?forced=true" if forced else "")
 
     def lend(self, licence: str, copies: int, number: int) -> LicenceLeaseView:

@@ -6,9 +6,7 @@ from typing import Any, cast
 
 
 class JsonObject(dict[str, Any]):
-    """JSON object whose members can be read as attributes. No answer has a field with the name of a method of
-    ``dict``.
-    """
+    """JSON object with its members as attributes. No answer has a field named like a ``dict`` method."""
 
     __slots__ = ()
 

@@ -23,8 +23,7 @@ from bokeh.models import (
 from bokeh.models.annotations import Span
 from bokeh.plotting import figure
 
-_LEFT: Final = 72
-"""Pixels kept for the labels left of an axis, so that charts below each other are in line."""
+_LEFT: Final = 72  # pixels kept for the labels left of an axis, so that charts below each other are in line
 
 
 def _time_axis() -> DatetimeTickFormatter:

@@ -11,9 +11,7 @@ from schedd.service.read.plan_lists import node_views
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
-    """Cpus in use and in total on nodes that are up, and cpus of the other nodes; nodes by state; end of the
-    last planned job.
-    """
+    """Cpus in use, in total, and on nodes that are not up; nodes by state; the last planned end."""
 
     used: int
     cpus: int

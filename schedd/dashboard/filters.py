@@ -1,6 +1,4 @@
-"""Times, durations and amounts for readers. A script converts times to the browser's time zone; the text here
-is UTC.
-"""
+"""Times (UTC; a script converts them to the browser's zone), durations and amounts for readers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -44,9 +42,7 @@ def near_time_element(moment: int) -> Markup:
 
 
 def localise_times(text: str) -> Markup:
-    """Mark the times in a text (`2026-11-22 23:11:28 UTC`), so that a script converts them to the
-    browser's time zone.
-    """
+    """Mark the times in a text, so that a script converts them to the browser's time zone."""
     parts = _TIME_PATTERN.split(text)
     found = Markup("").join(
         Markup('<time datetime="{}T{}Z">{} {} UTC</time>{}').format(day, hour, day, hour, rest)

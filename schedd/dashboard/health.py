@@ -91,8 +91,7 @@ def _check_dispatch(loop: PlanLoop) -> ComponentHealth:
     return ComponentHealth("Job starts", starts.state, starts.words)
 
 
-_ACT_NAMES: Final = {"search": "optimise"}
-"""Actions with another name on the page than in the audit."""
+_ACT_NAMES: Final = {"search": "optimise"}  # actions with another name on the page than in the audit
 
 
 def format_act(act: str, detail: str) -> tuple[str, str]:

@@ -32,9 +32,7 @@ class JobFilter(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     q: _Text = ""
-    """Words that all occur in id, name, user, group, account or queue. If any job matches each word exactly,
-    only such jobs are shown.
-    """
+    """Words that all occur in a job's fields. If any job matches each exactly, only such are shown."""
     state: JobStatus | Literal[""] = ""
     user: _Text = ""
     queue: _Text = ""

@@ -14,8 +14,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.cluster.thread_signal import wait_for_signal
 
 router = RouteTable()
-_POLL_S: Final = 0.5
-"""Minimum interval between two events: changes in quick succession are sent together."""
+_POLL_S: Final = 0.5  # minimum interval between two events: changes in quick succession are sent together
 _HEARTBEAT_S: Final = 15
 
 

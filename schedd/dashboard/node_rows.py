@@ -12,8 +12,7 @@ _NO_GROUPING: Final = "none"
 
 Grouping = str
 """`class`, `property`, `state`, `set` (the site's), or a resource of nodes such as `rack` or `switch`."""
-ChartRow = tuple[str, str]
-"""("group", its name) or ("node", its name)."""
+ChartRow = tuple[str, str]  # ("group", its name) or ("node", its name)
 
 
 def list_groupings(nodes: Collection[NodeFacts], sets: NodeSets | None) -> list[Grouping]:

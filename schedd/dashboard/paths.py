@@ -4,8 +4,7 @@ from typing import Final
 
 from fastapi import Request
 
-DASHBOARD_PATH: Final = "/dashboard"
-"""Below the API's own path."""
+DASHBOARD_PATH: Final = "/dashboard"  # below the API's own path
 
 
 def dashboard_path(request: Request) -> str:

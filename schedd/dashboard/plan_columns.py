@@ -22,12 +22,10 @@ from schedd.wire import NodeFacts, Reserve
 
 MAX_JOBS: Final = 20_000
 """Maximum number of jobs in a chart; those that start later are left out, and counted."""
-HISTORY_S: Final = 86_400
-"""How long ended jobs stay on the chart."""
+HISTORY_S: Final = 86_400  # how long ended jobs stay on the chart
 STATES: Final[tuple[JobStatus | str, ...]] = ("running", "starting", "planned", "ended")
 _ENDED: Final = 3
-_LOAD_STEPS: Final = 160
-"""Steps of a group's load."""
+_LOAD_STEPS: Final = 160  # steps of a group's load
 _MAP_ROWS: Final = 60
 _MAP_COLUMNS: Final = 160
 _MAX_MATCHES: Final = 500
@@ -214,7 +212,6 @@ class _CpuLoad:
         self._facts = facts
 
     def capacity(self, nodes: Collection[int]) -> int:
-        """Cpus of those nodes that are up."""
         return sum(self._facts[i].cpus for i in nodes if self._facts[i].state == "up")
 
     def steps(self, nodes: Collection[int], most: int) -> dict[str, list[int]]:
@@ -308,7 +305,6 @@ def _reservation_columns(published: PlanSnapshot, nodes: Sequence[str], base: in
 
 
 def _reserves_node(reservation: Reserve, node: NodeFacts) -> bool:
-    """Whether the reservation is of this node."""
     features = reservation.features
     return (
         reservation.everywhere

@@ -17,8 +17,7 @@ from schedd.service.read.estimate_accuracy import EstimateAccuracy, estimate_acc
 from schedd.store import PromiseBreach, StoreError
 from schedd.store.records import PublishedStart, StartAccuracy
 
-_MIN_RUN_S: Final = 10
-"""Of the bounded slowdown: shorter jobs count as long as this."""
+_MIN_RUN_S: Final = 10  # of the bounded slowdown: shorter jobs count as long as this
 _WAIT_LIMITS: Final = (
     (900, "up to 15 min"),
     (3600, "up to 1 h"),
@@ -31,8 +30,7 @@ MAX_BROKEN: Final = 100
 _MAX_SEARCHES: Final = 20
 _MAX_SEARCH_MARKS: Final = 500
 _MAX_POINTS: Final = 720
-PERIOD_S: Final = 30 * 86_400
-"""Default period for start estimates."""
+PERIOD_S: Final = 30 * 86_400  # default period for start estimates
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +43,7 @@ class JobShare:
 
 @dataclass(frozen=True, slots=True)
 class PlanCriteria:
-    """Of the planned jobs: waits from submission to planned start, in seconds, and metrics derived from them,
-    with planned run times.
-    """
+    """Waits of planned jobs from submission to planned start, and metrics with planned run times."""
 
     jobs: int
     wait: float
@@ -62,7 +58,6 @@ class PlanCriteria:
 
 
 def plan_criteria(published: PlanSnapshot) -> PlanCriteria:
-    """Metrics of the published plan."""
     slots = np.flatnonzero(published.states == PLANNED)
     records = [(slot, record) for slot in slots.tolist() if (record := published.records[slot]) is not None]
     slots = np.array([slot for slot, _ in records], np.int64)
@@ -131,9 +126,7 @@ def metric_columns(clusters: Clusters, loop: PlanLoop, seconds: int) -> dict[str
 
 @dataclass(frozen=True, slots=True)
 class AccuracyReport:
-    """What the database knows; ``why_none`` says why it knows nothing. ``searches`` are known without one,
-    too, newest first.
-    """
+    """What the database knows, or ``why_none``. ``searches`` (newest first) are known without one."""
 
     accuracy: StartAccuracy | None = None
     expected: EstimateAccuracy | None = None

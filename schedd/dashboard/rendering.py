@@ -110,7 +110,6 @@ def render_page(
 def render_plain_page(
     request: Request, name: str, viewer: Viewer | None, status: int = 200, **told: Any
 ) -> HTMLResponse:
-    """A page that is of no cluster."""
     base = dashboard_path(request)
 
     def asset(of: str) -> str:

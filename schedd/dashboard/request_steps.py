@@ -28,9 +28,7 @@ class RequestStep(NamedTuple):
 
 
 def smaller_steps(resources: Mapping[str, str], walltime: int) -> Iterator[RequestStep]:
-    """Yield shorter walltimes, then fewer cpus (per node of ``nodes`` or chunk of ``select``) where the
-    request has one simple part.
-    """
+    """Yield shorter walltimes, then fewer cpus of a request with one simple ``nodes`` or ``select``."""
     for share in _WALLTIME_SHARES:
         seconds = int(walltime * share)
         if seconds >= _MIN_WALLTIME_S:

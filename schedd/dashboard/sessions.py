@@ -55,9 +55,7 @@ class Sessions:
     def open(
         self, digest: bytes, identity: Identity | None = None, life: float = _LIFETIME_S
     ) -> DashboardSession:
-        """A new session of the token with this digest, or of the identity named by the provider, for ``life``
-        seconds.
-        """
+        """Create a session of a token (by digest) or of a provider's identity, for ``life`` seconds."""
         until = self._clock() + life
         session = DashboardSession(
             secrets.token_urlsafe(32), digest, secrets.token_urlsafe(32), until, identity
@@ -82,7 +80,6 @@ class Sessions:
         return session
 
     def close(self, session_id: str) -> None:
-        """End a session."""
         with self._lock:
             self._end(session_id)
 

@@ -43,7 +43,6 @@ class PendingLogins:
         self._away: dict[str, _PendingLogin] = {}
 
     def begin(self, began: PendingLogin, following: str) -> None:
-        """Remember one."""
         if len(self._away) >= _MAX_PENDING:
             del self._away[next(iter(self._away))]
         self._away[began.state] = _PendingLogin(began, following, self._clock() + _LIFETIME_S)

@@ -25,9 +25,7 @@ class NotLoggedIn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """The viewer. ``session`` is None for an identity without a login: by a proxy, a socket, or the anonymous
-    role.
-    """
+    """The viewer. ``session`` is None without a login: a proxy's identity, a socket, or anonymous."""
 
     bearer: Bearer
     session: DashboardSession | None

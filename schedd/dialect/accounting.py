@@ -122,9 +122,7 @@ def _clock(line: str) -> int:
 
 
 def _values(message: str) -> dict[str, str]:
-    """Return the values by key. A value may contain blanks or be quoted; the first of two equal keys
-    counts.
-    """
+    """Return the values by key. A value may have blanks or be quoted; the first of equal keys counts."""
     keys = list(_KEY.finditer(message))
     ends = [*(key.start() for key in keys[1:]), len(message)][: len(keys)]
     found: dict[str, str] = {}

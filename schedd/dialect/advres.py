@@ -16,9 +16,7 @@ _ADVRES: Final = re.compile(r"advres(?:[:=](.*))?", re.IGNORECASE)
 
 
 def read_advres(resources: Mapping[str, str]) -> str:
-    """Return the name of the requested reservation, or an empty string. Raises no error: see
-    ``advres_names``.
-    """
+    """Return the name of the requested reservation, or an empty string: see ``advres_names``."""
     try:
         return next(iter(_named(resources).values()), "")
     except RequestError:

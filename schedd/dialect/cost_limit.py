@@ -9,8 +9,7 @@ from schedd.dialect.span import Span
 _NAMES = ("cost_limit", "x.cost_limit")
 """Resources with the limit: a resource of the site, or ``qsub -W x=cost_limit:…``."""
 
-_LARGEST: Final = 1e15
-"""Maximum limit, in the site's currency."""
+_LARGEST: Final = 1e15  # maximum limit, in the site's currency
 
 
 def read_cost_limit(resources: Mapping[str, str]) -> float | None:

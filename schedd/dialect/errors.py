@@ -1,7 +1,6 @@
 """Errors in requests: the fault, its position in the text, and the allowed values."""
 
-_WINDOW = 72
-"""Characters of a long request that are shown around the position of the error."""
+_WINDOW = 72  # characters of a long request that are shown around the position of the error
 
 
 class RequestError(ValueError):

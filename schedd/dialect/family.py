@@ -14,8 +14,7 @@ from schedd.wire import NO_TYPES, JobFacts, ResourceTypes
 
 Family = Literal["torque", "openpbs"]
 
-KILLED: Final = 271
-"""Exit status of a killed job (256 + SIGTERM), in both families."""
+KILLED: Final = 271  # exit status of a killed job (256 + SIGTERM), in both families
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,7 @@ def with_walltime(resources: Mapping[str, str], seconds: int) -> dict[str, str]:
 
 
 def read_alternatives(resources: Mapping[str, str]) -> tuple[dict[str, str], ...]:
-    """Return the alternatives of a request with ``trl``, each a request by itself; none if it has none, or a
-    part of it is malformed.
-    """
+    """Return the alternatives of a request with ``trl``; none without one, or if it is malformed."""
     text = next((resources[name] for name in _TASK_LISTS if name in resources), None)
     if text is None:
         return ()

@@ -14,8 +14,7 @@ from schedd.dialect.requested_resources import RequestedResources, parse_amount
 from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Features
 
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
-"""Valid names of properties and nodes."""
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")  # valid names of properties and nodes
 
 _VIRTUAL_PROCESSOR = re.compile(r"(.+)/[0-9]*")
 """``node1/0``: the servers skip the number of the virtual processor."""
@@ -45,7 +44,6 @@ class NodeSpecPart:
 
     @property
     def cores(self) -> int:
-        """The cores of one unit."""
         return self.ppn * self.cpp
 
 

@@ -28,8 +28,7 @@ _NOT_FOR_THE_PLAN: Final = frozenset({"mpiprocs", "ompthreads", "nchunk"})
 """Resources that control how processes are started inside chunks."""
 
 _TRUE: Final = frozenset({"true", "t", "y", "1"})
-_FALSE: Final = frozenset({"false", "f", "n", "0"})
-"""Spellings of booleans that the server accepts."""
+_FALSE: Final = frozenset({"false", "f", "n", "0"})  # spellings of booleans that the server accepts
 
 _ONE_NODE: Final = frozenset({"host", "vnode"})
 """Resources with a distinct value on every node: with `group=` of one of them, a job runs on one node."""
@@ -165,9 +164,7 @@ def parse_openpbs(
 
 
 def _add_queue_properties(chunks: list[Chunk], requested: RequestedResources) -> list[Chunk]:
-    """Add the property in the queue's default of ``neednodes``, which OpenPBS uses to bind vnodes to
-    queues.
-    """
+    """Add the property in the queue's default ``neednodes``, which binds vnodes to queues."""
     wanted = requested.defaults.get("neednodes")
     requested.ignore({"neednodes"})
     if wanted is None:

@@ -13,8 +13,7 @@ NODE_PARTITION: Final = "node_partition"
 PARTITION_REQUESTS: Final = frozenset({PARTITION, NODE_PARTITION})
 _KEYS: Final = (*PARTITION_REQUESTS, f"x.{PARTITION}")
 _LONGEST_KEY: Final = max(map(len, _KEYS))
-_ANY: Final = frozenset({"all", "any", "default", "base"})
-"""Names that mean any partition."""
+_ANY: Final = frozenset({"all", "any", "default", "base"})  # names that mean any partition
 
 
 def parse_names(span: Span) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ def qos_option(resources: Mapping[str, str]) -> str:
 
 
 def qos_names(resources: Mapping[str, str]) -> set[str]:
-    """Return the resources that request a QOS."""
     return {name for name in _NAMES if name in resources}
 
 

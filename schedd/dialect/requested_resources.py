@@ -11,8 +11,7 @@ from schedd.wire import float_parts
 _SHOWN_AT_MOST = 8
 
 _SIGNED = re.compile(r"[+-]?[0-9]+")
-_DIGITS = 30
-"""Numbers with more digits are treated as too large."""
+_DIGITS = 30  # numbers with more digits are treated as too large
 
 _LONGEST = 1 << 18
 """Maximum length of a value, in characters: room for ten thousand node names, parsed in about a second."""

@@ -116,9 +116,7 @@ def _is_alone(sharing: str, words: Collection[str]) -> bool:
 def _restrict_sharing(
     chunks: Sequence[Chunk], wanted: Collection[str], other: Collection[str]
 ) -> list[Chunk]:
-    """Restrict chunks to nodes with one of the ``wanted`` values; ``default_shared`` is not a feature of a
-    node.
-    """
+    """Restrict chunks to nodes with a ``wanted`` value; ``default_shared`` is no feature of nodes."""
     if _USUAL in wanted:
         clauses = [frozenset({f"!{_SHARING}{value}"}) for value in other]
     else:

@@ -28,8 +28,7 @@ _UNITS_KIB: Final = {"": 1024, "K": 1, "M": 1024, "G": 1 << 20, "T": 1 << 30, "P
 _HOSTS: Final = re.compile(r"([^,\[\]]*)(?:\[([^\]]*)\])?([^,\[\]]*)(?:,|$)")
 _MOST_HOSTS: Final = 100_000
 _MOST_PROCS: Final = 1 << 24
-_CANCELLED: Final = "271"
-"""Exit status of a job ended by SIGTERM in a PBS record: 256 + 15."""
+_CANCELLED: Final = "271"  # exit status of a job ended by SIGTERM in a PBS record: 256 + 15
 _RAN_AGAIN: Final = frozenset({"REQUEUED"})
 
 
@@ -213,9 +212,7 @@ def _json_run(job: Mapping[str, Any]) -> EndedRun | None:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """One record. Times are epoch seconds (0: none), ``limit`` seconds (0: none), ``memory`` KiB of the
-    job.
-    """
+    """One record. Times are epoch seconds (0: none), ``limit`` seconds, ``memory`` KiB of the job."""
 
     id: str
     state: str
@@ -278,9 +275,7 @@ def _run(job: _Job) -> EndedRun | None:
 
 
 def _in_order(runs: Iterable[EndedRun]) -> tuple[EndedRun, ...]:
-    """Order runs by end; all runs of a job but the last were lost, and each next run waited from the end
-    of the one before.
-    """
+    """Order runs by end; all but a job's last were lost, and the next waited from that end."""
     by_job: defaultdict[str, list[EndedRun]] = defaultdict(list)
     for run in runs:
         by_job[run.id].append(run)
@@ -297,9 +292,7 @@ def _in_order(runs: Iterable[EndedRun]) -> tuple[EndedRun, ...]:
 
 
 def _job_id(text: str) -> str:
-    """``12``, ``12[3]`` for the task of an array, as PBS names it, ``12+1`` for a part of a heterogeneous
-    job.
-    """
+    """Return the id as PBS names it: ``12``, ``12[3]`` of an array, ``12+1`` of a heterogeneous job."""
     found = _JOB.fullmatch(text)
     if found is None or text == "0":
         raise ValueError(f"JobID {text[:40]!r} is no id of a job")
@@ -426,9 +419,7 @@ def _is_set(value: Any) -> bool:
 
 
 def _number(value: Any) -> int:
-    """Return a number in either form; 0: none. Raises ValueError for anything but a whole number from 0
-    on.
-    """
+    """Return a number in either form; 0: none. Raises ValueError for all but natural numbers."""
     if isinstance(value, dict):
         value = value.get("number") if _is_set(value) else 0
     if value is None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from schedd.dialect.errors import RequestError, printable
 
-LARGEST = 2**31 - 1
-"""Maximum number of units, cores or gpus in a request: the servers' own maximum."""
+LARGEST = 2**31 - 1  # maximum number of units, cores or gpus in a request: the servers' own maximum
 
 _DIGITS = re.compile(r"[0-9]+")
 

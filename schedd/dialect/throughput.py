@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_PREFIXES: Final = ("", "x.")
-"""Prefixes of the names: none for resources of the site, ``x.`` for ``qsub -W x=``."""
-_LARGEST: Final = 1e15
-"""Maximum number; the minimum is its reciprocal."""
+_PREFIXES: Final = ("", "x.")  # prefixes of the names: none for resources of the site, `x.` for `qsub -W x=`
+_LARGEST: Final = 1e15  # maximum number; the minimum is its reciprocal
 
 
 @dataclass(frozen=True, slots=True)

@@ -298,9 +298,7 @@ def _on_named_nodes(
 def _restrict_to_set(
     chunks: list[Chunk], requested: RequestedResources
 ) -> tuple[list[Chunk], NodeSets | None]:
-    """Restrict chunks to the sets in ``nodeset=ONEOF:FEATURE:a:b``, and return the sets. Raises
-    RequestError.
-    """
+    """Restrict chunks to the sets in ``nodeset=ONEOF:FEATURE:a:b``; return these. Raises RequestError."""
     if (span := requested.get("nodeset")) is None:
         return chunks, None
     match = _SETS.fullmatch(str(span))

@@ -71,9 +71,7 @@ _OTHERWISE: Final[Mapping[str, str]] = {
 }
 
 REFUSED: Final[Mapping[str, str]] = {**_ELSEWHERE, **_OTHERWISE}
-"""Names that say which nodes, how many cores or when in a way that the plan cannot follow; what to use
-instead.
-"""
+"""Names of restrictions that the plan cannot follow, and what to use instead."""
 
 _LIMIT: Final = "a limit that the server or the node daemon enforces"
 _LAUNCH: Final = "how the job's processes are started on its nodes"

@@ -6,8 +6,7 @@ from typing import Final
 
 from schedd.dialect.span import Span
 
-LARGEST_SIZE: Final = 2**50
-"""Maximum size in a request, in KiB (1 EiB)."""
+LARGEST_SIZE: Final = 2**50  # maximum size in a request, in KiB (1 EiB)
 
 LONGEST_TIME: Final = 1_000_000 * 3600 - 1
 """Maximum time in a request, in seconds (999999:59:59, 114 years). Its product with the maximum number of
@@ -22,8 +21,7 @@ TIME_RESOURCES: Final = frozenset(
 )
 """Lower-case names of resources whose values are times."""
 
-_PLAIN_DIGITS: Final = 9
-"""Maximum length of a plain number of seconds that is never above ``LONGEST_TIME``."""
+_PLAIN_DIGITS: Final = 9  # maximum length of a plain number of seconds that is never above `LONGEST_TIME`
 _TIME_FIELDS = (1, 60, 3600, 86400)
 _TIME_ALLOWED = "SS, MM:SS, HH:MM:SS or DD:HH:MM:SS, for example 01:30:00, or 90m, 1h30m, 2d"
 _SPANNED = re.compile(

@@ -40,17 +40,13 @@ Buffer = bytes | memoryview
 FORMAT: Final = 11
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
-_CHANGES: Final = 100_000
-"""Of the log of moves, the latest are kept, counted as the engine counts them."""
+_CHANGES: Final = 100_000  # of the log of moves, the latest are kept, counted as the engine counts them
 _SET_WEIGHT: Final = 20
-_PIECE: Final = 500
-"""Elements of a long list that are made JSON at once."""
+_PIECE: Final = 500  # elements of a long list that are made JSON at once
 
 
 class CheckpointError(ValueError):
-    """Bytes that are not a checkpoint, or a checkpoint that this version cannot read; the message says
-    why.
-    """
+    """Not a checkpoint, or one that this version cannot read; the message says why."""
 
 
 class FrozenState:
@@ -79,7 +75,6 @@ class FrozenState:
         return dump_lasting_facts(self._state)
 
     def encode(self) -> bytes:
-        """All of the bytes."""
         return b"".join(self.parts())
 
 

@@ -44,9 +44,7 @@ class Engine:
         decided: int = 0,
         parts: Iterable[object] = (),
     ) -> None:
-        """Its decisions are numbered from ``decided`` + 1; ``parts`` are states of components that know of
-        earlier times.
-        """
+        """Decisions are numbered from ``decided`` + 1; ``parts``: component states of earlier times."""
         self.state = EngineState.empty(settings, now)
         self.adopt_parts(parts)
         self.state.decision_number = decided
@@ -153,7 +151,6 @@ class Engine:
         return new
 
     def checkpoint(self) -> bytes:
-        """The same as bytes at once."""
         return self.freeze().encode()
 
     @classmethod

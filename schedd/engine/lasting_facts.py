@@ -38,8 +38,7 @@ from schedd.wire import (
     ServerFacts,
 )
 
-_JOBS: Final = 200
-"""Jobs between two pieces."""
+_JOBS: Final = 200  # jobs between two pieces
 _BYTES: Final = 3 << 18
 """Bytes of an array in one piece: a multiple of three, which base64 writes without padding."""
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, IndexError, AttributeError)

@@ -53,9 +53,7 @@ def on_plan_improved(state: EngineState, event: PlanImproved) -> None:
 
 
 def on_plan_chosen(state: EngineState, event: PlanChosen) -> None:
-    """Move all waiting jobs to their places in the plan that an admin chose, or none. No promise is
-    broken.
-    """
+    """Move all waiting jobs to the plan that an admin chose, or none. No promise is broken."""
     words = f"{event.by} chose another plan" if event.by else Cause.CHOSEN.value
     _note_moves(state, event, Cause.CHOSEN, words, _apply_places(state, event, must_gain=False))
 
@@ -86,7 +84,6 @@ def _describe_total(moves: Moves) -> str:
 
 
 def _apply_places(state: EngineState, event: PlanImproved | PlanChosen, *, must_gain: bool) -> Moves:
-    """Apply the places of the event and return the moves."""
     places = [place for facts in event.places if (place := _place(state, facts)) is not None]
     if state.policy is not None or not places:
         return no_moves()

@@ -12,8 +12,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.wire import Alert, Event, PlanningHeld
 
-_ROUNDS = 2_000
-"""Maximum number of calls until the copy has settled: one slice of repair each."""
+_ROUNDS = 2_000  # maximum number of calls until the copy has settled: one slice of repair each
 
 
 @dataclass(frozen=True, slots=True)

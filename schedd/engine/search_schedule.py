@@ -22,9 +22,7 @@ _SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SearchHistory:
-    """What the searches up to now have looked at. Times are seconds of the caller's clock, which never goes
-    back.
-    """
+    """What searches have looked at. Times are seconds of the caller's clock, which never goes back."""
 
     whole: float
     """When the last search of the whole plan ended."""

@@ -20,10 +20,7 @@ from schedd.engine.run.start_outages import next_start_attempt
 from schedd.model import FOREVER
 from schedd.plan.job_order import NO_RANKS
 
-_REPAIRED = 8
-"""During a re-evaluation of many jobs, which frees capacity in each call, repair runs every ``_REPAIRED``
-calls.
-"""
+_REPAIRED = 8  # while many jobs are re-evaluated, repair runs every `_REPAIRED` calls
 
 
 def settle(state: EngineState, event: str) -> None:

@@ -20,9 +20,7 @@ from schedd.client.http import HttpConnection
 
 
 class FederationClient:
-    """A client for a federation. Every method raises ``Unreachable`` if no daemon answers and ``Refused`` for
-    an error response.
-    """
+    """Client of a federation. Methods raise ``Unreachable``, or ``Refused`` for an error response."""
 
     def __init__(self, endpoint: Endpoint, *, timeout: float = 30.0) -> None:
         self._http = HttpConnection(endpoint, timeout)
@@ -38,7 +36,6 @@ class FederationClient:
         self.close()
 
     def clusters(self) -> Sequence[FederatedClusterView]:
-        """The clusters, and whether they answer."""
         return cast(
             "Sequence[FederatedClusterView]", self._http.request("GET", "/v1/federation/clusters")["clusters"]
         )
@@ -52,9 +49,7 @@ class FederationClient:
         return cast("FederationReport", self._http.request("GET", "/v1/federation/report"))
 
     def balance(self, *, since: int | None = None, until: int | None = None) -> BalanceView:
-        """What each cluster was worth in ``[since, until)``, and its share of the work: the last day unless
-        given.
-        """
+        """Each cluster's worth in ``[since, until)`` and share of the work; by default the last day."""
         query = {"since": since, "until": until}
         return cast("BalanceView", self._http.request("GET", "/v1/federation/balance", query))
 
@@ -66,7 +61,6 @@ class FederationClient:
         )
 
     def job(self, name: str) -> FederatedJobView:
-        """One job."""
         return cast("FederatedJobView", self._http.request("GET", f"/v1/federation/jobs/{name}"))
 
     def submit(self, body: Mapping[str, Any], wait: float = 0) -> FederatedJobView:
@@ -92,7 +86,6 @@ class FederationClient:
         )
 
     def coallocation(self, name: str) -> CoAllocationView:
-        """One of them."""
         return cast("CoAllocationView", self._http.request("GET", f"/v1/federation/coallocations/{name}"))
 
     def submit_coallocation(self, body: Mapping[str, Any]) -> CoAllocationView:
@@ -102,7 +95,6 @@ class FederationClient:
         )
 
     def cancel_coallocation(self, name: str) -> CoAllocationView:
-        """Withdraw a co-allocation."""
         return cast("CoAllocationView", self._http.request("DELETE", f"/v1/federation/coallocations/{name}"))
 
     def offer_bag(self, body: Mapping[str, Any]) -> BagOfferView:
@@ -115,7 +107,6 @@ class FederationClient:
         return cast("Sequence[BagView]", self._http.request("GET", "/v1/federation/bags", query)["bags"])
 
     def bag(self, name: str) -> BagView:
-        """One bag."""
         return cast("BagView", self._http.request("GET", f"/v1/federation/bags/{name}"))
 
     def submit_bag(self, body: Mapping[str, Any]) -> BagView:
@@ -133,7 +124,6 @@ class FederationClient:
         return cast("Sequence[FederatedBookingView]", found["bookings"])
 
     def booking(self, name: str) -> FederatedBookingView:
-        """One booking."""
         return self._booking("GET", name, "")
 
     def book(self, name: str, what: Mapping[str, Any]) -> FederatedBookingView:

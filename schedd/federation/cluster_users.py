@@ -5,8 +5,7 @@ from typing import Final
 
 from schedd.federation.settings import FederationSettings
 
-_MAX_OWNERS: Final = 10_000
-"""Maximum number of owners in the cache."""
+_MAX_OWNERS: Final = 10_000  # maximum number of owners in the cache
 
 
 class ClusterUsers(Mapping[str, Mapping[str, str]]):
@@ -18,9 +17,7 @@ class ClusterUsers(Mapping[str, Mapping[str, str]]):
         self._claimed: dict[str, Mapping[str, str]] = {}
 
     def update_claim(self, owner: str, users: Mapping[str, str]) -> bool:
-        """Store the user names that a newer token of the owner claims, by cluster. Return whether they
-        changed.
-        """
+        """Store the user names of an owner's newer token, by cluster. Return whether they changed."""
         if users == self._claimed.get(owner, {}):
             return False
         self._known.pop(owner, None)

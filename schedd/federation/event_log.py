@@ -24,8 +24,7 @@ class FederationLog:
     """
 
     def __init__(self, url: str, holder: str, lease: float, supervisor: Supervisor | None = None) -> None:
-        self.supervisor = supervisor or Supervisor()
-        """Supervisor of the federation's background work."""
+        self.supervisor = supervisor or Supervisor()  # supervisor of the federation's background work
         self._database = Database.open(url)
         self.leadership = Leadership(self._database, holder, seconds=lease, supervisor=self.supervisor)
         self._newest = 0
@@ -41,7 +40,6 @@ class FederationLog:
             return found
 
     def append(self, events: Iterable[LoggedEvent]) -> None:
-        """Append the events in one transaction."""
         rows: list[dict[str, Any]] = [
             {"job": event.job, "time": event.time, "body": replace_nul(encode(event))} for event in events
         ]
@@ -58,7 +56,6 @@ class FederationLog:
                 connection.execute(insert(federation), rows)
 
     def delete_events(self, jobs: Sequence[str]) -> None:
-        """Delete all events of these jobs."""
         with self._writing() as connection:
             for first in range(0, len(jobs), 500):
                 some = jobs[first : first + 500]

@@ -22,8 +22,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 EndReason = Literal["ended", "deleted", "cancelled", "lost", "refused", "failed"]
-StartMove = tuple[int, int | None, int]
-"""(time, previous start or None, new start)."""
+StartMove = tuple[int, int | None, int]  # (time, previous start or None, new start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,9 +261,7 @@ class WithdrawalFailed(AttemptEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnded(AttemptEvent):
-    """The attempt ended at its cluster, was deleted or cancelled there, or the cluster does not know it any
-    more (``lost``).
-    """
+    """The attempt ended, was deleted or cancelled at its cluster, or is unknown there (``lost``)."""
 
     how: EndReason
     exit_status: int | None = None
@@ -344,9 +341,7 @@ class RoundProposed(RoundEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceBooked(RoundEvent):
-    """The cluster has booked the place until the booking is confirmed or expires. ``plan`` is the version of
-    its plan.
-    """
+    """The cluster has booked the place until confirmed or expired; ``plan``: version of its plan."""
 
     component: int
     plan: int
@@ -425,9 +420,7 @@ class CoAllocationAborted(FederationEvent):
 
 @dataclass(frozen=True, slots=True)
 class BagSpecification:
-    """Request for a bag; ``resources`` and ``walltime`` (seconds) describe one task. ``clusters`` restricts
-    it to these clusters.
-    """
+    """Request for a bag: ``resources`` and ``walltime`` of one task; only these ``clusters``."""
 
     resources: Mapping[str, str]
     walltime: int

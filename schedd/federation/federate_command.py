@@ -9,7 +9,6 @@ from schedd.cli.arguments import OneLineErrorParser
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options."""
     parser = OneLineErrorParser(
         prog="schedd federate",
         description="Run the federation until SIGTERM or SIGINT: jobs go to the cluster whose plan "

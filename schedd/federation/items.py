@@ -65,7 +65,6 @@ class Attempt:
 
     @property
     def live(self) -> bool:
-        """Whether the federation wants this attempt."""
         return self.phase not in FINAL_PHASES and self.phase != "withdrawing"
 
 
@@ -149,10 +148,8 @@ class Items(Generic[_ItemT]):
 
     def __init__(self) -> None:
         self.by_id: dict[str, _ItemT] = {}
-        self.by_key: dict[tuple[str, str], str] = {}
-        """Number of the newest item by (owner, key)."""
-        self.open: dict[str, None] = {}
-        """Items that are not settled, oldest first."""
+        self.by_key: dict[tuple[str, str], str] = {}  # number of the newest item by (owner, key)
+        self.open: dict[str, None] = {}  # items that are not settled, oldest first
 
     def __getitem__(self, name: str) -> _ItemT:
         return self.by_id[name]
@@ -181,7 +178,6 @@ class Items(Generic[_ItemT]):
         self.store(self.state_after(event, self.by_id.get(event.job)))
 
     def store(self, item: _ItemT) -> None:
-        """Store the new state of an item."""
         if item.id not in self.by_id and item.key:
             self.by_key[item.owner, item.key] = item.id
         self.by_id[item.id] = item
@@ -199,16 +195,13 @@ class Items(Generic[_ItemT]):
         return item.settled and item.over_at < before
 
     def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
-        """Drop settled items in ``among`` that ended before that time. Return the numbers of all dropped
-        items.
-        """
+        """Drop settled items in ``among`` that ended before. Return the numbers of the dropped."""
         known = (self.by_id[name] for name in among if name in self.by_id)
         gone = tuple(item.id for item in known if self.is_old(item, before))
         self.drop(gone)
         return gone
 
     def drop(self, names: Iterable[str]) -> None:
-        """Drop these items."""
         for name in names:
             item = self.by_id.pop(name, None)
             if item is not None:

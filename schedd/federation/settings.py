@@ -22,8 +22,7 @@ from schedd.wire.times import FloatSeconds, Seconds
 Disclosure = Literal["offers", "power", "load", "plan"]
 _LEVELS: tuple[Disclosure, ...] = ("offers", "power", "load", "plan")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$"
-_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
-"""Valid user name in a claim."""
+_USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")  # valid user name in a claim
 
 
 class FederationSettingsError(Exception):
@@ -38,9 +37,7 @@ class FederationServerSettings(Section):
     port: int = Field(default=8090, ge=0, le=65535)
     """Port; 0: any free one."""
     token_file: Path | None = None
-    """File of tokens, one on each line: role (`user`, `reader`, `admin`), name, token. A user's name is
-    USER@REALM.
-    """
+    """File with role (`user`, `reader`, `admin`), name, token per line. A user is USER@REALM."""
 
 
 class FederationStoreSettings(Section):
@@ -75,9 +72,7 @@ class RoutingSettings(Section):
     recheck: Annotated[Seconds, Field(ge=1, le=86_400)] = 60
     """Interval between checks whether a waiting job would end earlier at another cluster."""
     poll: Annotated[FloatSeconds, Field(gt=0, le=600)] = 2.0
-    """Interval between polls of each cluster. A plan's answer is valid until the plan has changed and was
-    queried again.
-    """
+    """Interval between polls of each cluster. A plan's answer is valid until the plan has changed."""
     fetch: Annotated[Seconds, Field(ge=0, le=864_000)] = 0
     """Penalty for each data set that a job names and the cluster does not have."""
     price_weight: float = Field(default=0.0, ge=0, le=864_000)
@@ -106,9 +101,7 @@ class CoAllocationSettings(Section):
     moves: int = Field(default=20, ge=0, le=1_000)
     """Maximum moves of one co-allocation; 0: co-allocations stay."""
     max_skew: Annotated[Seconds, Field(ge=0, le=3_600)] = 0
-    """Maximum delay of a component after the common start; otherwise all are deleted. 0: only `limit`
-    applies.
-    """
+    """Maximum delay of a component after the common start, else all are deleted. 0: only `limit`."""
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -178,17 +171,13 @@ class ClusterSettings(Section):
     (jobs by kind); or also its `plan` (each of the federation's jobs with its start).
     """
     speed: float = Field(default=1.0, gt=0, le=1000)
-    """Relative speed of its cpus. Requests are for speed 1: at this cluster, walltimes and other time limits
-    are divided by it.
-    """
+    """Relative speed of its cpus: requests are for speed 1, and time limits are divided by it."""
     handicap: Annotated[Seconds, Field(ge=0, le=864_000)] = 0
     """Penalty added to ends at this cluster, for a site that should be used last."""
     data: tuple[str, ...] = ()
     """Names of the data sets at the cluster."""
     family: Literal["torque", "openpbs"] = "torque"
-    """Family of its server. Jobs with `select` go only to OpenPBS, because a TORQUE server would
-    ignore it.
-    """
+    """Family of its server. Jobs with `select` go only to OpenPBS: TORQUE would ignore it."""
     realms: tuple[str, ...] = ()
     """Users of these realms have the same name at the cluster: `ann@org` is `ann`."""
     users: dict[str, str] = Field(default_factory=dict)
@@ -196,14 +185,10 @@ class ClusterSettings(Section):
     and the claim overrides the realms.
     """
     claim: str = Field(default="", max_length=255)
-    """Claim of ID tokens with the user name at the cluster: `hpc.north` is a claim within another. Needs
-    `[oidc]`.
-    """
+    """Claim of ID tokens with the user name at the cluster (`hpc.north`: nested). Needs `[oidc]`."""
 
     def user(self, owner: str, claimed: str | None = None) -> str:
-        """Return the owner's user name at the cluster; empty if there is none. ``claimed`` comes from an ID
-        token and may be invalid.
-        """
+        """Return the owner's user name there; empty: none. ``claimed`` (ID token) may be invalid."""
         if owner in self.users:
             return self.users[owner]
         if self.claim and claimed is not None:
@@ -272,7 +257,6 @@ class FederationSettings(Section):
 
     @property
     def rules(self) -> RoutingRules:
-        """Routing rules."""
         one = self.routing
         classes = dict.fromkeys(one.silver, "silver") | dict.fromkeys(one.gold, "gold")
         return RoutingRules(
@@ -289,21 +273,17 @@ class FederationSettings(Section):
 
     @property
     def coallocation_rules(self) -> CoAllocationRules:
-        """Rules of co-allocations."""
         one = self.coallocation
         times = (one.limit, one.lead, one.notice, one.expiry, one.gain)
         return CoAllocationRules(self.name, *times, one.moves, one.max_skew, self.routing.patience)
 
     @property
     def booking_rules(self) -> FederationBookingRules:
-        """Rules of bookings."""
         one = self.routing
         return FederationBookingRules(self.name, one.policy, self.coallocation.expiry, one.patience)
 
     def users(self, owner: str, claimed: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return the owner's user names by cluster. ``claimed`` are the names in the owner's ID token, by
-        cluster.
-        """
+        """Return the owner's user names by cluster; ``claimed``: those in the owner's ID token."""
         said = claimed or {}
         found = {name: one.user(owner, said.get(name)) for name, one in self.clusters.items()}
         return {name: user for name, user in found.items() if user and user != "root"}

@@ -23,5 +23,4 @@ class Placement:
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """The names of its nodes."""
         return tuple(share.node for share in self.shares)

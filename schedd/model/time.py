@@ -2,5 +2,4 @@
 
 from typing import Final
 
-FOREVER: Final = 1 << 61
-"""Unknown end; two of them can be added within int64."""
+FOREVER: Final = 1 << 61  # unknown end; two of them can be added within int64

@@ -13,11 +13,9 @@ SortKeys = Floats | Ints
 _EXPONENTS: Final = ((1.0, 1.0), (0.0, 1.0), (1.0, 0.0), (0.0, 0.0), (0.5, 1.0))
 """Pairs (a, b): sort by slope / (cpus**a * duration**b), largest first."""
 
-_RANDOM_ORDERS: Final = 20
-"""Number of randomised orders."""
+_RANDOM_ORDERS: Final = 20  # number of randomised orders
 
-_MIN_SLOPE: Final = 1e-15
-"""Lower bound of a slope before its logarithm is taken."""
+_MIN_SLOPE: Final = 1e-15  # lower bound of a slope before its logarithm is taken
 
 _DISPLACED_AREA_FACTOR: Final = 3
 """Displaced cpu-seconds per rescued cpu-second: not all freed capacity is usable."""

@@ -12,11 +12,9 @@ from schedd.optimize.settings import SearchSettings
 RunTogether = Callable[[Sequence[Callable[[], None]]], object]
 """Makes all calls, at the same time or one after another, and returns after the last one."""
 
-_MAX_ROUNDS: Final = 10
-"""At the end of a round, all searches go on from the best plan."""
+_MAX_ROUNDS: Final = 10  # at the end of a round, all searches go on from the best plan
 
-_MIN_ROUND_MOVES: Final = 200
-"""Fewer moves of a search are not divided into rounds."""
+_MIN_ROUND_MOVES: Final = 200  # fewer moves of a search are not divided into rounds
 
 _LIFTED_FACTORS: Final = (1, 4, 0.5, 2)
 """Size of the moves of each search, relative to ``SearchSettings.lifted``: other moves find other plans."""

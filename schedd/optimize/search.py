@@ -31,20 +31,15 @@ from schedd.plan.trials import TrialOutcome, TrialRound, Trials
 
 _SEED_MASK = (1 << 64) - 1
 
-_KERNEL_CALL_S = 0.005
-"""Target duration of one kernel call under a time limit."""
+_KERNEL_CALL_S = 0.005  # target duration of one kernel call under a time limit
 
-_ORDER_RETRIES = 3
-"""Retries of an order, each with the job that was too late moved forward."""
+_ORDER_RETRIES = 3  # retries of an order, each with the job that was too late moved forward
 
-_MAX_RESCUES = 20
-"""Rescue attempts for late jobs per search."""
+_MAX_RESCUES = 20  # rescue attempts for late jobs per search
 
-_NEWCOMER_DEPTH = 16
-"""Jobs that a newcomer is moved ahead of in one attempt."""
+_NEWCOMER_DEPTH = 16  # jobs that a newcomer is moved ahead of in one attempt
 
-_FACTS_BATCH = 2000
-"""Jobs whose slopes are computed between two checks of the stop flag."""
+_FACTS_BATCH = 2000  # jobs whose slopes are computed between two checks of the stop flag
 
 _PULL_LEFT_SEGMENTS = 300_000
 """Plan segments visited by pull-left after one accepted move; the next call continues there."""
@@ -148,7 +143,6 @@ class PlanSearch:
 
     @property
     def settings(self) -> SearchSettings:
-        """Settings of the search."""
         return self._settings
 
     @property
@@ -158,7 +152,6 @@ class PlanSearch:
 
     @property
     def end_reason(self) -> SearchEndReason:
-        """Why the search ended."""
         return self._why
 
     @property
@@ -293,7 +286,6 @@ class PlanSearch:
         return how
 
     def _moves_left(self) -> int:
-        """Return the number of moves left."""
         return 1 << 40 if self._settings.moves is None else self._settings.moves - self._tried
 
     def _record_move(self, made: TrialRound) -> None:

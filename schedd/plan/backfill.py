@@ -25,8 +25,7 @@ from schedd.plan.trials import requested_and_free_cpus
 Bools = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 
-FRONT: Final = 200
-"""Maximum number of jobs per call: those to start next."""
+FRONT: Final = 200  # maximum number of jobs per call: those to start next
 _WORK: Final = 100_000
 """After this many visited segments per call (about ten milliseconds) no further order is tried. The present
 order is completed, and one more at the end. The rest is tried after the next change.
@@ -34,8 +33,7 @@ order is completed, and one more at the end. The rest is tried after the next ch
 
 EXPECTED_QUANTILE: Final = 7
 """Index in the predicted quantiles (``predict.LEVELS``): 60 % of such jobs run no longer."""
-_LEAST_S: Final = 30
-"""Minimum expected run time in seconds."""
+_LEAST_S: Final = 30  # minimum expected run time in seconds
 _CPUS_EXPONENT: Final = 0.08
 _WALLTIME_EXPONENT: Final = 0.24
 _AGE_RATE_PER_DAY: Final = 2.7
@@ -43,11 +41,9 @@ _AGE_RATE_PER_DAY: Final = 2.7
 * days_waited)
 """
 
-_WIDE_REDUCTION: Final = 0.79
-"""Reduction of the patience: ``1 - _WIDE_REDUCTION * share_of_cpus**2``."""
+_WIDE_REDUCTION: Final = 0.79  # reduction of the patience: `1 - _WIDE_REDUCTION * share_of_cpus**2`
 _DAY: Final = 86_400
-_SHORT_EXPONENT: Final = 0.26
-"""Reduction for walltimes of less than a day: ``days**_SHORT_EXPONENT``."""
+_SHORT_EXPONENT: Final = 0.26  # reduction for walltimes of less than a day: `days**_SHORT_EXPONENT`
 _AGED_FRACTION: Final = 0.64
 """Jobs beyond their patience are sorted by ``since + _AGED_FRACTION * required_wait``."""
 
@@ -79,9 +75,7 @@ class BackfillRule:
     def with_job(
         self, slots: int, slot: int, since: int, expected: int, latest: int, rank: int | None = None
     ) -> "BackfillRule":
-        """Return the rule for a plan of ``slots`` slots with one more job. A job of unknown ``rank`` gets the
-        median one.
-        """
+        """Return the rule for one job more than ``slots``; of unknown ``rank`` it gets the median."""
         if rank is None:
             ranks = np.sort(self.rank[np.flatnonzero(self.may)])
             rank = int(ranks[ranks.shape[0] // 2]) if ranks.shape[0] else 0
@@ -205,9 +199,7 @@ class _BackfillRound:
         return False
 
     def _displace(self, turn: Ints, first_by: int | None = None, latest: Ints | None = None) -> bool:
-        """Replan these jobs in this order, the first to start by a time, none past its ``latest`` start (by
-        index); or change nothing.
-        """
+        """Replan jobs in order, the first by a time, none past its ``latest``; or change nothing."""
         if not turn.shape[0]:
             return True
         latest = (self._latest if latest is None else latest)[turn]
@@ -228,5 +220,4 @@ def _required_wait(share: Floats, walltime: Ints, patience: int) -> Floats:
 
 
 def _cpus(plan: Plan) -> int:
-    """Return the cpus of all nodes."""
     return max(1, sum(node.cpus for node in plan.nodes.values()))

@@ -110,7 +110,6 @@ class HeldEntries:
         return columns
 
     def select(self, which: npt.NDArray[np.bool_]) -> Self:
-        """Return the entries that are selected."""
         return type(self)(self.owner[which], self._table[which])
 
 
@@ -124,7 +123,6 @@ class SlotColumns:
 
     @property
     def size(self) -> int:
-        """Number of slots."""
         return int(self._jobs.shape[1])
 
     def _column(self, field: int) -> Ints:

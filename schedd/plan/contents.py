@@ -56,9 +56,7 @@ class PlanContents:
 
     @classmethod
     def load(cls, plain: Mapping[str, Any], arrays: Arrays) -> Self:
-        """Return the plan that ``save`` saved; both behave the same from then on. Raises KeyError and
-        ValueError.
-        """
+        """Return the plan that ``save`` saved, with equal behaviour. Raises KeyError, ValueError."""
         own = {name: arrays_below(name, arrays) for name in plain}
         slabs = Slabs.load(plain["slabs"], own["slabs"])
         shapes = load_part(Shapes, plain["shapes"], own["shapes"], _slabs=slabs)
@@ -203,7 +201,6 @@ class PlanContents:
 
     @property
     def node_names(self) -> Mapping[int, str]:
-        """Names of the nodes, by row."""
         return self._machine.node_names
 
     @property
@@ -230,18 +227,14 @@ class PlanContents:
         return not self.slabs.tb.rows[self.pools[name], at.SLACK]
 
     def pool_free(self, name: str) -> tuple[Ints, Ints]:
-        """Return (n,) times and the free capacity of the pool from each on; views of the plan's own
-        arrays.
-        """
+        """Return (n,) times and the pool's free capacity from each on, as views of the plan's arrays."""
         tb = self.slabs.tb
         row = self.pools[name]
         part = slice(int(tb.rows[row, at.OFF]), int(tb.rows[row, at.OFF] + tb.rows[row, at.LEN]))
         return tb.T[part], tb.F[0, part]
 
     def misplaced(self, slots: Ints | None = None) -> Ints:
-        """Return the jobs of ``slots`` (None: all planned, by start) on a row that their request may not
-        use.
-        """
+        """Return jobs of ``slots`` (None: all planned, by start) on a row that their request forbids."""
         return misplaced(self.slabs.tb, self.planned() if slots is None else slots)
 
     def jobs_on_node(self, name: str) -> Ints:

@@ -83,7 +83,6 @@ class ScoringColumns:
     normalised waits include them."""
 
     def copy(self) -> Self:
-        """Return a copy with its own arrays."""
         return type(self)(
             self.release.copy(), self.due.copy(), self.owner.copy(), self.rank.copy(), self.history
         )
@@ -160,9 +159,7 @@ class CriterionWeights:
         return not any(self.array[_ORDER.index(criterion)] for criterion in NON_REGULAR)
 
     def cost(self, values: CriterionValues, reference: CriterionValues) -> float:
-        """Return the cost of a plan with ``values``; infinite if a value is positive where ``reference`` is
-        0.
-        """
+        """Return a plan's cost for ``values``; infinite if one is positive where ``reference`` is 0."""
         return ev.weighted_cost(values.array, self.array, reference.array)
 
 

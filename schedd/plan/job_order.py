@@ -11,15 +11,12 @@ import numpy as np
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 
-NO_RANKS: Final = np.zeros(0, np.int64)
-"""All jobs have the same rank."""
+NO_RANKS: Final = np.zeros(0, np.int64)  # all jobs have the same rank
 
 
 @dataclass(frozen=True, slots=True)
 class ArrayEnds:
-    """By slot: the number of the job's array (0: none), and when the array ends in other plans (0: unknown or
-    none).
-    """
+    """By slot: number of the array (0: none), and its end in other plans (0: unknown or none)."""
 
     number: Ints
     end: Ints

@@ -13,8 +13,7 @@ from schedd.plan.plan import Plan
 PATIENCE: Final = 24 * 3600
 """After waiting this many seconds no search moves a job later, unless the site sets another value."""
 
-_STEPS: Final = 12
-"""Number of steps into which the patience is divided: see ``latest_starts``."""
+_STEPS: Final = 12  # number of steps into which the patience is divided: see `latest_starts`
 
 
 def latest_starts(

@@ -16,8 +16,7 @@ from schedd.plan.schema import COUNTS, FOUND, NAMES, FieldRule, declared
 from schedd.plan.shapes import Shapes, node_capacity
 from schedd.plan.slabs import Slabs
 
-MOST_TIERS = 8
-"""Maximum number of speed tiers; with more speeds, neighbours share a tier."""
+MOST_TIERS = 8  # maximum number of speed tiers; with more speeds, neighbours share a tier
 
 
 def _save_node(node: Node) -> list[Any]:
@@ -142,7 +141,6 @@ class Machine:
 
     @property
     def tiers(self) -> int:
-        """Number of tiers."""
         return max(self._tiers.values(), default=0) + 1
 
     @property
@@ -250,9 +248,7 @@ class Machine:
         return row
 
     def _spare_row(self, capacity: int, now: int) -> int:
-        """Return a row with ``capacity`` free from ``now`` on; new rows are added in groups for future
-        pools.
-        """
+        """Return a row with ``capacity`` free from ``now``; new rows come in groups for future pools."""
         tb = self._slabs.tb
         spare = np.flatnonzero(tb.rows[:, at.KIND] == at.SPARE_ROW)
         if spare.shape[0]:

@@ -18,10 +18,8 @@ from schedd.plan.plan import Plan
 from schedd.plan.records import Moves, no_moves
 from schedd.plan.trials import LEAST_GAIN, TrialOutcome, Trials
 
-TRIES: Final = 8
-"""Maximum number of attempts per tier to place a job before jobs with later deadlines."""
-MOST_DISPLACED: Final = 20
-"""Maximum number of jobs removed per attempt, including the new one."""
+TRIES: Final = 8  # maximum number of attempts per tier to place a job before jobs with later deadlines
+MOST_DISPLACED: Final = 20  # maximum number of jobs removed per attempt, including the new one
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +113,7 @@ class _PlacementSearch:
         return self._evaluation
 
     def _try(self, slots: Ints, latest: Ints, tier: int) -> float:
-        """Return the plan's cost with these jobs removed and placed in this order; infinite if it is no
-        better.
-        """
+        """Return the plan's cost with these jobs placed in this order; infinite if it is no better."""
         evaluation = self._evaluate()
         if self._trials is None:
             weights, reference = self._weights, self._reference

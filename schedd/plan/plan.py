@@ -40,8 +40,7 @@ from schedd.plan.slabs import MOST_WORK, Slabs
 
 __all__ = ["NOT_BOUND", "Moves", "Plan", "Take", "WorkSpent"]
 
-NOT_BOUND = FOREVER
-"""No upper bound on a start."""
+NOT_BOUND = FOREVER  # no upper bound on a start
 
 
 class WorkSpent(RuntimeError):
@@ -157,7 +156,6 @@ class Plan(PlanContents):
         return self.slabs.add_pools(entries) if entries else 0
 
     def _drop_pool_entries(self, slot: int) -> None:
-        """Drop the pool entries of a job."""
         slabs = self.slabs
         first = int(slabs.tb.jobs[at.POOL, slot])
         for row, amount in slabs.tb.pools[first : first + int(slabs.tb.jobs[at.POOLS, slot])].tolist():
@@ -218,9 +216,7 @@ class Plan(PlanContents):
         raise AssertionError("a slab is full again, though it was made as large as was wanted")
 
     def probe(self, slot: int, now: int, bound: int = NOT_BOUND, tier: int = 0) -> int:
-        """Return the start that ``place`` would give to an unplaced job; changes nothing. Raises
-        WorkSpent.
-        """
+        """Return the start that ``place`` would give; changes nothing. Raises WorkSpent."""
         start = self._call_kernel(tier, probe, slot, now, bound)
         if start == at.SPENT:
             raise self._work_spent_error()
@@ -408,9 +404,7 @@ class Plan(PlanContents):
         heappush(self.slabs.vacant, slot)
 
     def set_duration(self, slot: int, duration: int, now: int) -> None:
-        """Change how long a job holds its resources; a longer one may over-commit rows: see
-        ``remove_overcommitted``.
-        """
+        """Change a job's length; a longer one may over-commit rows: see ``remove_overcommitted``."""
         _check_duration(duration)
         start, before = self.start(slot), int(self.slabs.tb.jobs[at.DUR, slot])
         if start >= 0 and duration < before:
@@ -443,9 +437,7 @@ class Plan(PlanContents):
     # ---- repair ---------------------------------------------------------------------------------
 
     def repair_now(self, now: int, arrays: ArrayEnds | None = None) -> Moves:
-        """Move every planned job to ``now`` that can start there; order and ``arrays`` as in ``repair``.
-        Delays no job.
-        """
+        """Move planned jobs to ``now`` that can start there, as ``repair`` does. Delays no job."""
         return self._repairs.move_to_now(now, arrays)
 
     def repair(
@@ -512,9 +504,7 @@ class Plan(PlanContents):
             return self._run_displacement(now, lambda tb: displace_and_commit(tb, slots, latest, now))
 
     def _run_displacement(self, now: int, kernel: Callable[[Tables], tuple[int, Ints, Ints]]) -> Moves | None:
-        """Run a kernel that displaces jobs, growing slabs as needed; what the jobs leave is logged for
-        repair.
-        """
+        """Run a kernel that displaces jobs, growing slabs; freed capacity is logged for repair."""
         self.slabs.fit_log()
         work = int(self.slabs.tb.ctl[at.WORK])
         times = 0
@@ -570,9 +560,7 @@ class Plan(PlanContents):
         return "" if row < 0 else self.node_names.get(row) or self._machine.pool_names[row]
 
     def next_start(self) -> int:
-        """Return when the first planned job is due, its earliest allowed start included; FOREVER: none is
-        planned.
-        """
+        """Return when the first planned job is due and allowed; FOREVER: none is planned."""
         return next_start(self.slabs.tb)
 
     def due_jobs(self, until: int) -> Ints:
@@ -586,9 +574,7 @@ class Plan(PlanContents):
         return waiting_before(self.slabs.tb, moments, until)
 
     def first_startable(self, slots: Ints, begin: int, now: int) -> int:
-        """Return the index in ``slots``, from ``begin`` on, of the first unplaced job that fits at ``now``,
-        or the length.
-        """
+        """Return the index in ``slots`` from ``begin`` on of the first job that fits now, or the length."""
         return first_startable(self.slabs.tb, slots, begin, now)
 
     def forget_past(self, now: int) -> None:

@@ -17,8 +17,7 @@ from schedd.plan.kernels import projection as on
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 
-_RULE_WORK: Final = 20_000
-"""Cost of applying the backfilling rule after an event, in visited segments."""
+_RULE_WORK: Final = 20_000  # cost of applying the backfilling rule after an event, in visited segments
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,9 +31,7 @@ class ChunkNeeds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
-    """Free capacity of a row: from each of (n,) ``times`` on, (resources, n) ``free``, of its
-    ``capacity``.
-    """
+    """A row's free capacity: from each of (n,) ``times`` on, (resources, n) ``free`` of ``capacity``."""
 
     times: Ints
     free: Ints
@@ -59,7 +57,6 @@ class Moves:
 
 
 def no_moves() -> Moves:
-    """Return empty moves."""
     empty = np.zeros(0, np.int64)
     return Moves(empty, empty, empty)
 

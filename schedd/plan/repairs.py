@@ -16,8 +16,7 @@ from schedd.plan.slabs import Slabs
 
 __all__ = ["WHOLE_PASS", "Repairs"]
 
-_MOST_TAKEN = 1 << 16
-"""A slice with a larger budget may run out of space for allocations."""
+_MOST_TAKEN = 1 << 16  # a slice with a larger budget may run out of space for allocations
 
 _LEAST_SHARE = 4
 """When a pass begins with sorting the jobs, at least the budget divided by this remains for searching."""
@@ -166,7 +165,6 @@ class Repairs:
         self._untried_since, self._untried_flags = since, look
 
     def _planned_in_order(self, arrays: ArrayEnds | None) -> Ints:
-        """Return all planned jobs in order."""
         return self._in_order(np.flatnonzero(self._slabs.tb.jobs[at.STATE] == at.PLANNED), arrays)
 
     def _in_order(self, slots: Ints, arrays: ArrayEnds | None) -> Ints:

@@ -6,7 +6,6 @@ from schedd.model import Chunk, NodeSets, Place, Request
 
 
 def save_request(request: Request) -> list[Any]:
-    """Return a request as plain values."""
     chunks = [
         [c.count, c.cpus, c.mem, c.vmem, c.gpus, c.resources, [sorted(names) for names in c.features]]
         for c in request.chunks

@@ -17,24 +17,16 @@ RequestKey = tuple[tuple[tuple[str, int], ...], Features]
 NodeOffer = tuple[frozenset[str], Mapping[str, int], int]
 """A class of nodes: its properties, its amounts by resource, and the number of nodes."""
 
-MOST_COST: Final = 63
-"""Maximum cost; the minimum, 0, is the cheapest usable node."""
-_UNIT: Final = 64
-"""A weight of 1."""
+MOST_COST: Final = 63  # maximum cost; the minimum, 0, is the cheapest usable node
+_UNIT: Final = 64  # a weight of 1
 _EXPECTED: Final = {"gpus": 250, "mem": 100, "vmem": 100}
 _EXPECTED_GENERIC: Final = 250
-"""Minimum assumed demand for an attribute, in thousandths. Properties have none: most describe a location,
-not a capability.
-"""
-_MOST_PRESSURE: Final = 10_000
-"""Maximum of demand over supply, in thousandths."""
+"""Least assumed demand in thousandths; none for properties: most describe a location."""
+_MOST_PRESSURE: Final = 10_000  # maximum of demand over supply, in thousandths
 _ALIKE: Final = 4
-"""Amounts that differ by less than a quarter of the smaller one are one level: reported memory differs
-between equal nodes.
-"""
+"""Amounts within a quarter of the smaller are one level: equal nodes report different memory."""
 _DAY: Final = 86_400
-_EVERY_S: Final = 600
-"""Interval between two counts of the demand, seconds."""
+_EVERY_S: Final = 600  # interval between two counts of the demand, seconds
 _FORGOTTEN_DAYS: Final = 60
 _MOST_REMEMBERED: Final = 50_000
 
@@ -72,10 +64,8 @@ class Scarcity:
     )
 
     def __init__(self) -> None:
-        self.spares = True
-        """Whether costs are more than 0 at all."""
-        self.weights: dict[str, int] = {}
-        """In force, by attribute."""
+        self.spares = True  # whether costs are more than 0 at all
+        self.weights: dict[str, int] = {}  # in force, by attribute
         self._wanted: dict[str, int] = {}
         self._counted = self._day = -1
         self._levels: dict[str, list[tuple[int, int]]] = {}
@@ -233,9 +223,7 @@ class Scarcity:
     # ---- costs ----------------------------------------------------------------------------------
 
     def costs(self, key: RequestKey, kinds: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the costs of these node classes for a unit with this ``request_key``; empty if all are
-        equal.
-        """
+        """Return the costs of node classes for a unit's ``request_key``; empty if all are equal."""
         if not self.spares or not self.weights:
             return ()
         found = self._costs.get((key, kinds))

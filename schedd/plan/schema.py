@@ -45,16 +45,14 @@ class FieldRule:
     """The dataclass with the fields that ``each`` saves."""
 
 
-NUMBER: Final = FieldRule()
-"""A number or a boolean."""
+NUMBER: Final = FieldRule()  # a number or a boolean
 NUMBERS: Final = FieldRule(
     list, lambda value: {"": np.array(value, np.int64)}, lambda a: a[""].tolist(), arrays=True
 )
 """A list of integers."""
 SLOTS: Final = FieldRule(_same, lambda value: {"": value}, lambda arrays: arrays[""], arrays=True)
 """An array that is replaced, never changed."""
-NAMES: Final = FieldRule(dict)
-"""A dict from names to numbers."""
+NAMES: Final = FieldRule(dict)  # a dict from names to numbers
 COUNTS: Final = FieldRule(dict, lambda value: list(value.items()), dict)
 """A dict from numbers to numbers or names."""
 LISTS: Final = FieldRule(
@@ -63,8 +61,7 @@ LISTS: Final = FieldRule(
     lambda pairs: {key: list(of) for key, of in pairs},
 )
 """A dict from numbers to lists of integers."""
-KEYS: Final = FieldRule(dict, list, dict.fromkeys)
-"""A dict with meaning only in its keys and their order."""
+KEYS: Final = FieldRule(dict, list, dict.fromkeys)  # a dict with meaning only in its keys and their order
 FOUND: Final = FieldRule(dict, saved=False)
 """A dict that is recomputed from other fields, by ``derive`` of its part or by the loader."""
 SHARED: Final = FieldRule(saved=False)
@@ -109,7 +106,6 @@ def _field_rules(kind: Any) -> list[tuple[str, FieldRule | None]]:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
-    """Return the default values of the fields."""
     found = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
     return found | {
         one.name: one.default_factory() for one in fields(kind) if one.default_factory is not MISSING
@@ -124,9 +120,7 @@ def _build(kind: type[_P], values: Mapping[str, Any]) -> _P:
 
 
 def fork_part(part: _P, **others: Any) -> _P:
-    """Return a copy of a part; ``others`` are the parts that it refers to. Raises KeyError for a missing
-    one.
-    """
+    """Return a copy of a part; ``others``: parts that it refers to. Raises KeyError for a missing one."""
     return _build(
         type(part),
         {

@@ -92,9 +92,7 @@ def _offered(amount: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _SetOfNodes:
-    """A node set for a request: its chunks restricted to the set, the number of their rows, and whether the
-    set can hold all units.
-    """
+    """A node set for a request: its chunks' rows there, their number, and whether it holds all units."""
 
     rows: list[list[int]]
     size: int
@@ -130,8 +128,7 @@ def _load_node_classes(saved: list[Any]) -> dict[_NodeClass, list[int]]:
     return {_NodeClass(frozenset(features), tuple(amounts)): list(rows) for features, amounts, rows in saved}
 
 
-_LATER_SET_FIELDS: Final[tuple[Any, ...]] = ([], [], "")
-"""Fields that older saved sets lack."""
+_LATER_SET_FIELDS: Final[tuple[Any, ...]] = ([], [], "")  # fields that older saved sets lack
 
 
 def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
@@ -143,8 +140,7 @@ def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
     }
 
 
-_REPLACED: Final = FieldRule()
-"""Replaced as a whole, never changed."""
+_REPLACED: Final = FieldRule()  # replaced as a whole, never changed
 _NODE_CLASSES: Final = FieldRule(
     save=lambda classes: [
         [sorted(node_class.features), node_class.capacity, rows] for node_class, rows in classes.items()
@@ -169,8 +165,7 @@ NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "s
 _LAST_RANK: Final = 1 << 30
 _MOST_JOINED_SETS: Final = 200
 """Combinations of node sets that a request may choose from; see ``NodeSets.most``."""
-_KEPT = 4096
-"""Number of unused shapes that are retained, since users repeat requests."""
+_KEPT = 4096  # number of unused shapes that are retained, since users repeat requests
 
 
 @dataclass(eq=False)
@@ -550,9 +545,7 @@ class Shapes:
     def _fitting_classes(
         self, chunk: Chunk, named: Iterable[tuple[str, int]], by_name: bool
     ) -> tuple[int, ...]:
-        """Return the node classes that could hold a unit with these amounts; features are compared only if
-        they name no nodes.
-        """
+        """Return the node classes that could hold a unit; features count unless they name nodes."""
         amounts = [(self.columns.get(name, -1), need) for name, need in named]
         features = () if by_name else chunk.features
         asked = (amounts, features)

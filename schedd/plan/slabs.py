@@ -1,6 +1,4 @@
-"""The arrays of a plan, each declared once: creation, growth, copies and saving follow from the
-declaration.
-"""
+"""The arrays of a plan, each declared once: creation, growth, copies and saving follow."""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
@@ -18,13 +16,10 @@ from schedd.plan.kernels.place import note_all_held
 from schedd.plan.reserved_arrays import reserve_zeros
 from schedd.plan.schema import MOMENT, NUMBER, NUMBERS, Arrays, declared, fork_part, load_part, save_part
 
-MOST_WORK = 100_000_000
-"""Default limit of visited segments per search: one or two seconds."""
+MOST_WORK = 100_000_000  # default limit of visited segments per search: one or two seconds
 
-_LARGE = 1 << 13
-"""Allocations with at least this many entries are moved to another slab in steps."""
-_STEP = 1024
-"""Jobs per step of the compaction, which then takes less than 0.1 ms."""
+_LARGE = 1 << 13  # allocations with at least this many entries are moved to another slab in steps
+_STEP = 1024  # jobs per step of the compaction, which then takes less than 0.1 ms
 
 
 def _grown(a: Ints, shape: tuple[int, ...], make: Callable[..., Ints]) -> Ints:
@@ -103,8 +98,7 @@ _TABLES: Final = {
 }
 """The arrays of a plan: the arrays of ``Tables``, and the log of freed intervals."""
 
-_YOUNGER: Final = frozenset({"costs"})
-"""Arrays that an older checkpoint lacks; they are then 0."""
+_YOUNGER: Final = frozenset({"costs"})  # arrays that an older checkpoint lacks; they are then 0
 
 _BEGIN: Final = {
     "resources": at.BASE_RESOURCES,
@@ -160,7 +154,6 @@ class Slabs:
 
     @property
     def _sizes(self) -> dict[str, int]:
-        """Sizes of the axes."""
         found: dict[str, int] = {}
         for name, array in self._arrays.items():
             pairs = zip(_TABLES[name].axes, array.shape, strict=True)
@@ -324,9 +317,7 @@ class Slabs:
             self._extend(steps=width)
 
     def fit_log(self) -> None:
-        """Add all levels of need to the log of freed intervals. New levels have no runs: no job needed them
-        before.
-        """
+        """Add all levels of need to the log of freed intervals; new levels have no runs."""
         levels = self.tb.bounds.shape[0] // at.DURATIONS
         if levels > self.freed.length.shape[0]:
             self._extend(levels=levels)

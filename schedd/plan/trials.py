@@ -17,8 +17,7 @@ from schedd.plan.kernels import propose as pr
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
 
-LEAST_GAIN: Final = mv.LEAST_GAIN
-"""Minimum gain of a change."""
+LEAST_GAIN: Final = mv.LEAST_GAIN  # minimum gain of a change
 
 
 class MoveKind(StrEnum):
@@ -49,9 +48,7 @@ class TrialOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrialRound:
-    """Result of a round of trials: outcome and jobs of the last one; number of trials ``decided``, and of
-    these ``too_late``.
-    """
+    """Result of a round of trials: the last outcome and jobs; trials ``decided`` and ``too_late``."""
 
     how: TrialOutcome
     slots: Ints

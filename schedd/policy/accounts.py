@@ -63,9 +63,7 @@ class Portion(NamedTuple):
 
 
 def period_at(period: Period, moment: int, zone: str) -> tuple[int, int]:
-    """Return the calendar period ``[since, until)`` of ``moment`` in ``zone``; (moment, 0) for an account
-    without periods.
-    """
+    """Return the calendar period ``[since, until)`` of ``moment``; (moment, 0) without periods."""
     months = _MONTHS[period]
     if not months:
         return moment, 0

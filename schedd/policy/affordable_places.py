@@ -12,8 +12,7 @@ from schedd.plan.plan import Plan
 from schedd.policy.accounts import Portion
 from schedd.policy.economy import AHEAD, Economy, Rates
 
-_ROUNDS: Final = 60
-"""Maximum number of places tried."""
+_ROUNDS: Final = 60  # maximum number of places tried
 _ROUNDING: Final = 1e-9
 
 
@@ -43,9 +42,7 @@ class Tariff:
         return total
 
     def later(self, cpus: int, gpus: int, after: int, seconds: int, most: float) -> int | None:
-        """Return the first time after ``after`` at which this size may cost at most ``most`` on the cheapest
-        nodes, or None.
-        """
+        """Return the first time after ``after`` when this size may cost at most ``most``, or None."""
         if not self._kinds:
             return None
         kinds = [self._node_rates(kind) for kind in sorted(set(self._kinds.values()))]

@@ -55,9 +55,7 @@ def sort_key(order: Order, one: Window, now: int) -> tuple[int, int, str]:
 
 
 def stretch(one: Window, start: int) -> float:
-    """Return the distance of a start from the window in lengths of the booking; negative before the
-    window.
-    """
+    """Return a start's distance from the window in lengths of the booking; negative: before it."""
     if start < one.ready:
         return (start - one.ready) / one.duration
     return max(0, start + one.duration - one.deadline) / one.duration

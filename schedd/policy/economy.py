@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from schedd.policy.recurrence import Recurrence, occurrences
 
-ALL_OTHERS: Final = "*"
-"""Key for nodes without an entry."""
+ALL_OTHERS: Final = "*"  # key for nodes without an entry
 AHEAD: Final = 400 * 86_400
 """Price windows are expanded for this many seconds; later, prices without a window apply."""
 _HOUR: Final = 3600.0
@@ -79,9 +78,7 @@ class Economy:
     caps: tuple[PowerCap, ...] = ()
 
     def draw(self, name: str, properties: Iterable[str]) -> Draw | None:
-        """Return the watts of a node: measured, else its own, else of its first listed property, else of all
-        others; None without any.
-        """
+        """Return a node's watts: measured, own, its first listed property's, all others'; None without."""
         found = self.measured.get(name)
         return found if found is not None else self.draw_set(name, properties)
 

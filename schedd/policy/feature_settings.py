@@ -61,9 +61,7 @@ def _own_table(one: FeatureSettings, plain: Mapping[str, Any]) -> Mapping[str, A
 
 
 def obeyed_resources(plain: Mapping[str, Any]) -> frozenset[str]:
-    """The requested resources that features obey in place of the dialect, from the content of
-    ``[clusters.NAME.site]``.
-    """
+    """Resources that features obey in place of the dialect, by ``[clusters.NAME.site]``."""
     found: set[str] = set()
     for one in feature_settings():
         if one.obeys is not None and plain.get(one.table):

@@ -87,8 +87,7 @@ class Claim:
     amounts: Mapping[str, int]
 
 
-WATTS: Final = "watts"
-"""What a power cap counts: what jobs draw beyond idle nodes."""
+WATTS: Final = "watts"  # what a power cap counts: what jobs draw beyond idle nodes
 _PLAIN: Mapping[str, tuple[Who, str]] = {
     "max_running": ("all", "jobs"),
     "max_user_run": ("user", "jobs"),
@@ -111,8 +110,7 @@ _COUNTED = frozenset({"jobs", "cpus", "nodes", "gpus", "mem", "vmem", *_SECONDS,
 _RESOURCES: Mapping[str, str] = {"ncpus": "cpus", "ngpus": "gpus", "nodect": "nodes", "nodes": "nodes"}
 _SHIFTS: Mapping[str, int] = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
 _WORD = 8
-_UNBOUNDED: Final = 1 << 60
-"""A limit so large limits nothing; larger numbers count as this one."""
+_UNBOUNDED: Final = 1 << 60  # a limit so large limits nothing; larger numbers count as this one
 _SIZE = re.compile(r"(\d+)([kmgtp]?)([bw]?)", re.IGNORECASE)
 
 

@@ -144,9 +144,7 @@ class Shares(Protocol):
         ...
 
     def usage(self, job: Applicant) -> float:
-        """Return the used part of the share of the job's user, group and account, in [0, 1]; 0.5 equals the
-        target.
-        """
+        """Return the used part of the share of user, group and account, in [0, 1]; 0.5 is the target."""
         ...
 
     def pressure(self, licence: str) -> float:

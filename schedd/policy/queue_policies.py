@@ -70,9 +70,7 @@ def _first(key: Callable[[Waiting], _Ints | _Floats]) -> Callable[[Waiting], _In
 
 
 def _capped(key: Callable[[Waiting], _Ints | _Floats], cap: int) -> Callable[[Waiting], _Ints]:
-    """As ``_first`` for jobs that wait for less than ``cap`` seconds; the older jobs precede them by
-    arrival.
-    """
+    """As ``_first`` for waits below ``cap`` seconds; older jobs precede them by arrival."""
 
     def order(queue: Waiting) -> _Ints:
         young = queue.now - queue.since < cap
@@ -106,13 +104,10 @@ def _by_queue_and_use(queue: Waiting) -> _Ints:
     return order
 
 
-_AGING: Final = 0.01
-"""Priority for each second of waiting."""
-_LEAD: Final = 2.0
-"""Deadline pressure begins this many job lengths before the latest start."""
+_AGING: Final = 0.01  # priority for each second of waiting
+_LEAD: Final = 2.0  # deadline pressure begins this many job lengths before the latest start
 _LEAST, _MOST = 0.1, 20.0
-_BOOST: Final = 2.0
-"""Priority of the shortest job; less for longer ones."""
+_BOOST: Final = 2.0  # priority of the shortest job; less for longer ones
 
 
 def _flexible(queue: Waiting) -> _Floats:
@@ -176,6 +171,4 @@ QUEUE_POLICIES: Final[Mapping[str, QueuePolicy]] = {
         ),
     )
 }
-"""Policies by name. ``easy-KEY-CAP`` is EASY with the queue ordered shortest first, by area, or by expansion
-factor.
-"""
+"""Policies by name; ``easy-KEY-CAP``: EASY by shortest, area, or expansion factor first."""

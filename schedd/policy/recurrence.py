@@ -29,22 +29,16 @@ _NUMBERS: Final = {
     "COUNT": (1, 10_000),
 }
 """Numeric parts and their ranges; negative values count from the end, and 0 is then invalid."""
-_ONE: Final = frozenset({"INTERVAL", "COUNT"})
-"""Parts with a single number; other parts are lists."""
+_ONE: Final = frozenset({"INTERVAL", "COUNT"})  # parts with a single number; other parts are lists
 _PARTS: Final = (*_NUMBERS, "BYDAY", "FREQ", "UNTIL", "WKST")
 _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,5}")
 _DAY: Final = re.compile(r"([+-]?[0-9]{1,2})?(MO|TU|WE|TH|FR|SA|SU)")
-_WEEKS: Final = {"MONTHLY": 5, "YEARLY": 53}
-"""Maximum ordinal before a weekday: the second Monday is ``2MO``."""
-_MOST_A_DAY: Final = 96
-"""Maximum begins in one day, BYHOUR times BYMINUTE."""
-_DAYS: Final = {"DAILY": 1, "WEEKLY": 7, "MONTHLY": 31, "YEARLY": 366}
-"""Days in one period."""
-_SHOWN: Final = 200
-"""Maximum characters of a rule in a message."""
+_WEEKS: Final = {"MONTHLY": 5, "YEARLY": 53}  # maximum ordinal before a weekday: the second Monday is `2MO`
+_MOST_A_DAY: Final = 96  # maximum begins in one day, BYHOUR times BYMINUTE
+_DAYS: Final = {"DAILY": 1, "WEEKLY": 7, "MONTHLY": 31, "YEARLY": 366}  # days in one period
+_SHOWN: Final = 200  # maximum characters of a rule in a message
 _YEARS: Final = (1970, 2399)
-_CYCLE: Final = 400
-"""Years after which the calendar repeats, including weekdays."""
+_CYCLE: Final = 400  # years after which the calendar repeats, including weekdays
 _FREQUENCIES = ("DAILY", "WEEKLY", "MONTHLY", "YEARLY")
 _PERIODS: Final = {"DAILY": 1, "WEEKLY": 7}
 """Days from one period of a rule to the next, for periods of equal length."""
@@ -108,7 +102,6 @@ class Recurrence:
 
     @property
     def description(self) -> str:
-        """Description for users."""
         short = self.length <= timedelta(days=1)
         until = f"{self.last:%H:%M}" if short else f"{self.last:%Y-%m-%d %H:%M}"
         when = f"from {self.first:%H:%M} to {until} {self.zone}"
@@ -295,9 +288,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _seconds(wall: datetime, zone: ZoneInfo) -> int:
-    """Return the time at which the clock of ``zone`` first shows ``wall``, or a later time if ``wall`` is
-    skipped.
-    """
+    """Return when the clock of ``zone`` first shows ``wall``, or later if ``wall`` is skipped."""
     second = int(wall.replace(tzinfo=zone, fold=0).timestamp())
     early = int(wall.replace(tzinfo=zone, fold=1).timestamp())
     if early >= second:  # it is shown, once or twice

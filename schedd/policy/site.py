@@ -60,9 +60,7 @@ class SitePolicy:
     throughput: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Units of work per second by application, and by node or property; ``*``: all others, at speed 1."""
     spare_scarce: bool = True
-    """Among nodes with the same start, prefer those that leave most scarce resources free; otherwise those
-    with fewest remaining cpus.
-    """
+    """Prefer, of equal starts, nodes that leave scarce resources free; else those with fewest cpus left."""
     placement: Placing = Placing.FIRST_GAP
     coordinate_arrays: bool = False
     """Whether a repair prefers the job with the earliest end, counting an array as one job, over the longest

@@ -70,9 +70,7 @@ class SiteReservationSettings(WindowSettings):
     gpus: int = Field(default=0, ge=0, le=10_000_000)
     """Reserve only this many gpus of each node."""
     mem: int = Field(default=0, ge=0, le=1 << 40)
-    """Reserve only this many KiB of the memory of each node. Without `cores`, `gpus` and `mem`, the nodes are
-    reserved.
-    """
+    """Reserve only so many KiB of each node's memory. Without `cores`, `gpus`, `mem`: the nodes."""
     total: bool = False
     """`cores`, `gpus` and `mem` are those of all these nodes together, kept on the first ones that are up."""
     reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""

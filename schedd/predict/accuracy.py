@@ -7,8 +7,7 @@ import numpy as np
 
 from schedd.plan.columns import Ints
 
-NOT_YET: Final = 1 << 60
-"""Stands for the start of a job that has not started though its P90 has passed."""
+NOT_YET: Final = 1 << 60  # stands for the start of a job that has not started though its P90 has passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,7 @@ class AccuracyFigures:
     pinball_90: float | None = None
     """Mean pinball loss of P90."""
     sharpness: float | None = None
-    """``median(p90 - at) / median(p50 - at)``; a P90 far in the future has good coverage and bad
-    sharpness.
-    """
+    """``median(p90 - at) / median(p50 - at)``; a far P90 has good coverage and bad sharpness."""
 
 
 def measure_accuracy(told: EstimateOutcomes) -> AccuracyFigures:

@@ -1,6 +1,4 @@
-"""Learning run times from job events: predict at submission, learn at the end or when a job exceeds its
-P90.
-"""
+"""Learning of run times: predict at submission, learn at the end or beyond P90."""
 
 import heapq
 from collections.abc import Callable, Mapping
@@ -60,7 +58,6 @@ class Learner:
         return one.prediction if one is not None else None
 
     def snapshot_open_jobs(self, now: int) -> OpenJobs:
-        """Return a snapshot of all open jobs."""
         jobs = self._jobs.values()
         at_first = tuple(one.prediction for one in jobs)
         keys = np.concatenate([one.template_keys for one in at_first]) if at_first else np.zeros(0, np.int64)

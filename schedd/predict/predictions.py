@@ -15,10 +15,8 @@ LEVELS: Final[Floats] = np.array(
 )
 """Probabilities of the predicted quantiles."""
 P50_INDEX: Final = 6
-P90_INDEX: Final = 10
-"""Indices of 0.5 and 0.9 in ``LEVELS``."""
-_ROUNDING: Final = 1e-6
-"""Keeps whole seconds from being rounded up."""
+P90_INDEX: Final = 10  # indices of 0.5 and 0.9 in `LEVELS`
+_ROUNDING: Final = 1e-6  # keeps whole seconds from being rounded up
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +71,7 @@ class Prediction:
         return self.most_work or self.walltime
 
     def at_speed(self, speed: float) -> "Prediction":
-        """Return this prediction of work in seconds on nodes of ``speed``, at most the walltime. ``elapsed``
-        is in seconds already.
-        """
+        """Return this prediction of work in seconds at ``speed``, at most the walltime."""
         if speed == 1.0 and self.work_limit <= self.walltime:
             return self
         seconds = np.ceil(self.quantiles / speed - _ROUNDING)

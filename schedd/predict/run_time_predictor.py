@@ -18,14 +18,11 @@ EstimateKind = Literal["submission", "waiting", "hour"]
 ESTIMATE_KINDS: Final[tuple[EstimateKind, ...]] = get_args(EstimateKind)
 _VERSION: Final = 3
 _HOUR_S: Final = 3600
-_SUBMISSION_S: Final = 600
-"""Longest wait in seconds of an estimate that still counts as made at submission."""
+_SUBMISSION_S: Final = 600  # longest wait in seconds of an estimate that still counts as made at submission
 
 
 class RunTimePredictor:
-    """Learner and calibrations of one cluster; not thread-safe. Times are seconds since the epoch and
-    never go back.
-    """
+    """Learner and calibrations of one cluster; not thread-safe. Times never go back."""
 
     def __init__(self, learner: Learner | None = None) -> None:
         self.learner = learner if learner is not None else Learner()
@@ -33,12 +30,9 @@ class RunTimePredictor:
             kind: StartCalibration() for kind in ESTIMATE_KINDS
         }
         self.start_delays = StartDelays()
-        self._due: dict[str, int] = {}
-        """When each job with an open run decision was due."""
-        self._latest_end = (-1, -1)
-        """When the latest end was reported, and when that job ended."""
-        self.as_of = -1
-        """Time of the latest round of all expected starts; -1: none yet."""
+        self._due: dict[str, int] = {}  # when each job with an open run decision was due
+        self._latest_end = (-1, -1)  # when the latest end was reported, and when that job ended
+        self.as_of = -1  # time of the latest round of all expected starts; -1: none yet
         self.near_as_of = self.near_until = -1
         """Time of the latest round of near starts, and up to which start it went; -1: none yet."""
 
@@ -115,9 +109,7 @@ class RunTimePredictor:
         return new
 
     def save(self) -> tuple[dict[str, Any], dict[str, Ints]]:
-        """Return the state as JSON values and arrays of 64-bit integers by name. Slow: save a copy in
-        another thread.
-        """
+        """Return the state as JSON values and 64-bit arrays by name. Slow: save a copy in a thread."""
         plain, arrays = self.learner.save()
         kinds = {kind: one.save() for kind, one in self.calibrations.items()}
         rounds = {"as_of": self.as_of, "near_as_of": self.near_as_of, "near_until": self.near_until}
@@ -169,9 +161,7 @@ def classify_estimate(
 
 
 def is_unchanged(old: CalibratedStart | None, new: CalibratedStart, now: int) -> bool:
-    """Return whether the ``old`` estimate remains valid: it lies ahead and moved by less than its
-    uncertainty.
-    """
+    """Return whether the ``old`` estimate holds: ahead, and moved less than its uncertainty."""
     if old is None or old.p50 <= now:
         return False
     before = old.p90 - old.p50

@@ -34,22 +34,17 @@ from schedd.predict.predictions import LEVELS, P90_INDEX, Floats, JobFeatures, P
 MOST_TEMPLATES: Final = 1 << 20
 """Largest number of templates (150 MiB); the least recently updated one is evicted."""
 _FIRST_TEMPLATES: Final = 1 << 10
-_MAX_LOAD: Final = 0.25
-"""Load factor above which the table is doubled."""
+_MAX_LOAD: Final = 0.25  # load factor above which the table is doubled
 
-_WINDOW: Final = 1000
-"""Latest ends used for the calibration."""
-_CALIBRATION_INTERVAL: Final = 100
-"""Ends between two calibrations."""
+_WINDOW: Final = 1000  # latest ends used for the calibration
+_CALIBRATION_INTERVAL: Final = 100  # ends between two calibrations
 
-_ENDS_PER_RUNNING: Final = 4
-"""Ends for each running job from which on the calibration counts in full."""
+_ENDS_PER_RUNNING: Final = 4  # ends for each running job from which on the calibration counts in full
 
 _STEP_USER: Final = 0.3
 _STEP_ALL: Final = 0.01
 _MOST_SHIFT: Final = 6.0
-_FIRST_SHIFTED: Final = P90_INDEX - 1
-"""Index of the lowest quantile corrected by shifts (80 %)."""
+_FIRST_SHIFTED: Final = P90_INDEX - 1  # index of the lowest quantile corrected by shifts (80 %)
 
 _MASK: Final = (1 << 64) - 1
 
@@ -66,9 +61,7 @@ def _mix(h: int, part: int) -> int:
 
 
 def _template_keys(features: JobFeatures) -> Ints:
-    """Return the keys of the job's templates, the most specific first (``TEMPLATES_PER_JOB``); key 0: no
-    template.
-    """
+    """Return the keys of a job's templates, most specific first; key 0: no template."""
     user = _mix(1, _digest(features.user))
     alike = _mix(user, features.walltime)
     shaped = _mix(alike, features.procs)
@@ -132,9 +125,7 @@ class RunTimes:
     """Learned run times. Only ``record_end`` and ``record_outlived`` change them. Not thread-safe."""
 
     def __init__(self, most: int = MOST_TEMPLATES) -> None:
-        """``most``: largest number of templates, a power of two, at least ``BUCKET_SIZE``; else
-        ValueError.
-        """
+        """``most``: largest number of templates, a power of two from ``BUCKET_SIZE`` on."""
         if most < BUCKET_SIZE or most & (most - 1):
             raise ValueError(f"{most} templates: a power of two, at least {BUCKET_SIZE}")
         self._most = most
@@ -164,9 +155,7 @@ class RunTimes:
         return Prediction(features.walltime, quantiles, raw, keys, most_work=features.most_work)
 
     def snapshot(self, keys: Ints) -> TemplateSnapshot:
-        """Return a copy of the templates with these keys, (jobs, TEMPLATES_PER_JOB), for use by another
-        thread.
-        """
+        """Return a copy of these keys' templates, (jobs, TEMPLATES_PER_JOB), for another thread."""
         entries, where = np.unique(entries_of(self._tb, keys), return_inverse=True)
         absent = int(entries.shape[0] > 0 and entries[0] < 0)
         columns = self._tb._asdict()

@@ -9,8 +9,7 @@ import numpy as np
 from schedd.plan.columns import Ints
 from schedd.predict.predictions import LEVELS, Floats, Prediction
 
-MEDIAN: Final[Floats] = np.array([[0.5]])
-"""Level of the median, for ``sample_run_times``."""
+MEDIAN: Final[Floats] = np.array([[0.5]])  # level of the median, for `sample_run_times`
 
 _CHANCES: Final[Floats] = np.concatenate(((0.0,), LEVELS, (1.0,)))
 _ODD = np.uint64(0x9E3779B97F4A7C15)

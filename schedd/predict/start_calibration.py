@@ -23,13 +23,11 @@ import numpy as np
 from schedd.predict.start_delays import NO_START_DELAY, StartDelay
 
 _WINDOW: Final = 300
-_ENOUGH: Final = 20
-"""Outcomes before the first correction."""
+_ENOUGH: Final = 20  # outcomes before the first correction
 _RENEWED: Final = 10
 _FLOOR: Final = 60
 """Seconds added to a wait before its logarithm is taken; limits the resolution to about a minute."""
-_MOST_DOWN, _MOST_UP = 5.0, 3.0
-"""Bounds of the correction, needed for bases near zero."""
+_MOST_DOWN, _MOST_UP = 5.0, 3.0  # bounds of the correction, needed for bases near zero
 _STEP: Final = 0.03
 _SHIFT_MOST: Final = 1.0
 """Bound of the sum of small steps. Without it thousands of jobs that wait through one outage, each a miss,
@@ -183,7 +181,6 @@ class StartCalibration:
         return self.bands[bisect_left(_BAND_ENDS, base)]
 
     def without_estimates(self) -> "StartCalibration":
-        """Return the calibration without the open estimates."""
         return replace(self.copy(), pending_p90=[], estimates={})
 
     def forget(self, job: str) -> None:

@@ -10,12 +10,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-_WINDOW: Final = 200
-"""Latest starts that are remembered."""
-_ENOUGH: Final = 5
-"""Starts from which on there is a delay."""
-_LONGEST_S: Final = 1_800
-"""Longer delays count as this one: they come from outages, not from usual starts."""
+_WINDOW: Final = 200  # latest starts that are remembered
+_ENOUGH: Final = 5  # starts from which on there is a delay
+_LONGEST_S: Final = 1_800  # longer delays count as this one: they come from outages, not from usual starts
 
 
 class StartDelay(NamedTuple):
@@ -33,8 +30,7 @@ class StartDelays:
 
     def __init__(self, latest: Iterable[int] = ()) -> None:
         self._latest = deque((min(max(one, 0), _LONGEST_S) for one in latest), _WINDOW)
-        self._current: StartDelay | None = None
-        """None: to be computed from the latest starts."""
+        self._current: StartDelay | None = None  # none: to be computed from the latest starts
 
     def record(self, seconds: int) -> None:
         """Learn from a start that came ``seconds`` after its job was due."""

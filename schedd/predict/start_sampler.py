@@ -18,8 +18,7 @@ from schedd.predict.sampling import MEDIAN, draw_levels, sample_run_times
 
 _MAX_SAMPLES: Final = 9
 _MIN_SAMPLES: Final = 5
-_DECODED_JOBS: Final = 50_000
-"""Jobs decoded over all samples; bounds the number of samples at long queues."""
+_DECODED_JOBS: Final = 50_000  # jobs decoded over all samples; bounds the number of samples at long queues
 _WORK_SEGMENTS: Final = 15_000_000
 """Plan segments visited by all samples before the remaining jobs are decoded: 0.3 s of processor time at
 long queues, up to 1 s at short ones.
@@ -38,9 +37,7 @@ class SampledPlan:
 
 @dataclass(frozen=True, slots=True)
 class StartQuantiles:
-    """Quantiles of the sampled starts, seconds since the epoch; ``p50`` is -1 if most samples have no
-    start.
-    """
+    """Quantiles of sampled starts in epoch seconds; ``p50``: -1 if most samples have none."""
 
     p50: Ints
     p90: Ints
@@ -144,9 +141,7 @@ class StartSampler:
         return found
 
     def decode_near(self, until: Collection[int], ready: Callable[[Plan], None] = lambda _: None) -> Ints:
-        """Return the decoded starts, (samples, slots), without simulation; only those of ``until`` are valid.
-        Needs a plan of all jobs.
-        """
+        """Return decoded starts (samples, slots) without simulation; valid for ``until``, all planned."""
         found = np.full(self.sampled_run_times.shape, -1, np.int64)
         order = self.order[np.argsort(self.plan.jobs.starts[self.order], kind="stable")]
         places = np.flatnonzero(np.isin(order, list(until)))

@@ -22,8 +22,7 @@ from schedd.wire import PlanChosen
 
 Floats = npt.NDArray[np.float64]
 
-_LEAST: Final = 4
-"""Minimum waiting jobs for a search."""
+_LEAST: Final = 4  # minimum waiting jobs for a search
 
 
 def make_alternative_search(

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-FEWEST_OF_USER: Final = 30
-"""Minimum number of jobs; users with fewer are in no tenth."""
+FEWEST_OF_USER: Final = 30  # minimum number of jobs; users with fewer are in no tenth
 
 Bools = npt.NDArray[np.bool_]
 Names = npt.NDArray[np.str_]
@@ -16,9 +15,7 @@ Names = npt.NDArray[np.str_]
 
 @dataclass(frozen=True, slots=True)
 class CoveragePart:
-    """A part with at least one job. ``number`` counts from 1; ``jobs`` is its size, ``p90_coverage`` the
-    covered share.
-    """
+    """A part with at least one job: ``number`` from 1, ``jobs``, covered share ``p90_coverage``."""
 
     number: int
     jobs: int
@@ -26,17 +23,13 @@ class CoveragePart:
 
 
 def by_time(held: Bools, since: npt.ArrayLike, length: float) -> tuple[CoveragePart, ...]:
-    """Return the coverage by spans of ``length`` seconds; ``since`` are seconds from the begin of the first
-    span.
-    """
+    """Return the coverage by spans of ``length`` seconds, ``since`` from the first one's begin."""
     span = (np.asarray(since, np.float64) // length).astype(np.int64)
     return tuple(_covered(held[span == one], one + 1) for one in np.unique(span).tolist())
 
 
 def tenths(users: Names) -> tuple[Names, ...]:
-    """Return the users with at least ``FEWEST_OF_USER`` jobs in ten parts, fewest jobs first; parts are empty
-    with fewer than ten users.
-    """
+    """Return users with ``FEWEST_OF_USER`` jobs in ten parts, fewest jobs first (empty below ten)."""
     names, counts = np.unique(users, return_counts=True)
     order = np.lexsort((names, counts))
     often = names[order[counts[order] >= FEWEST_OF_USER]]

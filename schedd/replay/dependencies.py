@@ -8,9 +8,7 @@ from schedd.wire import JobFacts, JobReleased
 
 
 class JobDependencies:
-    """The server's part of dependencies, by job numbers of the replay. Raises TraceError for a missing or
-    later predecessor.
-    """
+    """The server's part of dependencies. Raises TraceError for a missing or later predecessor."""
 
     def __init__(self, jobs: Sequence[TraceJob]) -> None:
         self._head: dict[int, int] = {}

@@ -90,9 +90,7 @@ def _with_labels(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, int]:
 def peak_usage(
     site: SitePolicy, jobs: Sequence[TraceJob], start: Sequence[int], end: Sequence[int]
 ) -> list[LimitPeak]:
-    """Return the peak use of each limit by jobs that ran over ``[start, end)``; within a second, ends precede
-    starts.
-    """
+    """Return the peak use of each limit over ``[start, end)``; in a second ends precede starts."""
     limits = site.limits
     found = []
     for limit in limits:

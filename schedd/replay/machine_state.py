@@ -22,9 +22,7 @@ class ReplayMachine:
         self._down: set[str] = set()
 
     def enter(self, job: int, shares: Sequence[ShareFacts]) -> str:
-        """Start a job on these shares. Return the node that cannot run it with the reason, or an empty
-        string.
-        """
+        """Start a job on these shares. Return the node that cannot run it and why, or nothing."""
         self._held[job] = shares
         wrong = ""
         for share in shares:
@@ -38,7 +36,6 @@ class ReplayMachine:
         return wrong
 
     def leave(self, job: int) -> Sequence[ShareFacts]:
-        """End a job. Return its shares."""
         shares = self._held.pop(job)
         for share in shares:
             self._cpus[share.node] += share.cpus
@@ -52,7 +49,6 @@ class ReplayMachine:
         return [job for job, shares in self._held.items() if any(share.node == node for share in shares)]
 
     def restore(self, node: str) -> None:
-        """Set a node up."""
         self._down.discard(node)
 
 

@@ -29,7 +29,6 @@ class NodeGroup:
 
     @property
     def procs(self) -> int:
-        """Processors of all its nodes."""
         return self.nodes * self.cpus
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _SLOWDOWN_FLOOR: Final = 1
-_BOUND: Final = 10
-"""Threshold of the bounded slowdown in seconds (Feitelson and Rudolph 1998)."""
+_BOUND: Final = 10  # threshold of the bounded slowdown in seconds (Feitelson and Rudolph 1998)
 
 
 @dataclass(frozen=True, slots=True)

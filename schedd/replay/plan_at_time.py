@@ -1,6 +1,4 @@
-"""The plan at a given time of a replay: running and waiting jobs with planned, promised and expected
-starts.
-"""
+"""The plan at a time of a replay: jobs with planned, promised and expected starts."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -67,7 +65,6 @@ class PlanAtTime:
     jobs: tuple[JobAtTime, ...]
 
     def as_row(self) -> dict[str, Any]:
-        """Return plain values."""
         return asdict(self)
 
 

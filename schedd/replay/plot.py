@@ -19,18 +19,14 @@ from schedd.replay.result import ReplayResult
 
 _COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#7f7f7f", "#000000")
 """Okabe and Ito's palette, distinguishable with any colour vision."""
-_LINES: Final = ("-", "--", ":", "-.")
-"""Styles of lines, one for each time that the palette is gone through."""
-_COLUMNS: Final = 6
-"""Of the legend."""
-_ROW: Final = 0.3
-"""Height of a bar or of a row of the legend, in inches."""
+_LINES: Final = ("-", "--", ":", "-.")  # styles of lines, one for each time that the palette is gone through
+_COLUMNS: Final = 6  # of the legend
+_ROW: Final = 0.3  # height of a bar or of a row of the legend, in inches
 _INK: Final = "#333333"
 _DAY: Final = 86400.0
 _STEPS: Final = 100
 _LINEAR_TO: Final = 10
-_WAITS: Final = (1.0, 60.0, 3600.0, _DAY, 10 * _DAY, 100 * _DAY)
-"""Ticks of the axis of waits, in seconds."""
+_WAITS: Final = (1.0, 60.0, 3600.0, _DAY, 10 * _DAY, 100 * _DAY)  # ticks of the axis of waits, in seconds
 _UNITS: Final = (
     (2 * _DAY, _DAY, "days"),
     (7200.0, 3600.0, "hours"),
@@ -128,9 +124,7 @@ def _bars(
     pale: list[float],
     texts: list[str],
 ) -> None:
-    """Draw horizontal bars from 1 on a logarithmic axis, the pale one behind the dark one, with both
-    figures.
-    """
+    """Draw bars from 1 on a logarithmic axis, the pale behind the dark one, with both figures."""
     largest = max(*dark, *pale, 2.0)
     for at, (result, inner, outer, text) in enumerate(zip(results, dark, pale, texts, strict=True)):
         shade = colour[label(result)]

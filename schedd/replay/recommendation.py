@@ -19,8 +19,7 @@ from schedd.replay.result import ReplayResult
 from schedd.replay.searches import SearchSchedule
 from schedd.replay.simulation import Progress
 
-REFERENCE: Final = "easy"
-"""The policy that the modes are compared with."""
+REFERENCE: Final = "easy"  # the policy that the modes are compared with
 
 MODES: Final[Mapping[str, Mapping[str, Any]]] = {
     "plan": {"backfill": "oldest", "search_every": 0},
@@ -31,15 +30,11 @@ MODES: Final[Mapping[str, Mapping[str, Any]]] = {
 backfilling, and periodic searches.
 """
 
-_EQUAL: Final = 1.03
-"""Scores within this factor of the best one count as equal."""
-_TAIL_LIMIT: Final = 1.25
-"""A mode with a larger ratio of a tail is chosen only if all modes have one."""
-_WAIT_FLOOR_S: Final = 60.0
-"""Shorter waits count as this long: ratios of a few seconds say nothing."""
+_EQUAL: Final = 1.03  # scores within this factor of the best one count as equal
+_TAIL_LIMIT: Final = 1.25  # a mode with a larger ratio of a tail is chosen only if all modes have one
+_WAIT_FLOOR_S: Final = 60.0  # shorter waits count as this long: ratios of a few seconds say nothing
 
-ModeResults = Mapping[str, ReplayResult]
-"""Results of one log by mode, with the one of `REFERENCE`."""
+ModeResults = Mapping[str, ReplayResult]  # results of one log by mode, with the one of `REFERENCE`
 
 
 @dataclass(frozen=True, slots=True)

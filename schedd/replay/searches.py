@@ -83,7 +83,6 @@ class SearchSchedule:
         return {str(criterion): weight for criterion, weight in self.search.weights.items()}
 
     def apply_to(self, settings: EngineSettings) -> EngineSettings:
-        """Return the engine's settings with this schedule."""
         return settings.with_changes(
             weights=self.weights,
             search_every=self.every,
@@ -154,7 +153,6 @@ class PeriodicSearches:
         self.seen = self.seen.after_end(search, engine.state.now, unfinished=unfinished)
 
     def totals(self) -> SearchTotals:
-        """Return the totals."""
         reports = self.reports
         return SearchTotals(
             len(reports),

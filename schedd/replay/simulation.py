@@ -46,9 +46,7 @@ _MOST_ROUNDS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of a replay: ended jobs, total jobs, processed events, and the simulated clock in the log's
-    seconds.
-    """
+    """Progress of a replay: ended and all jobs, events, and the clock in the log's seconds."""
 
     ended: int
     jobs: int
@@ -246,9 +244,7 @@ class Simulation:
         return Progress(self._ended, len(self._jobs), self._events, t - self._offset)
 
     def _next_moment(self) -> int | None:
-        """Return the time of the next end, arrival, node change or engine wake-up; None at the end of the
-        log.
-        """
+        """Return the next end, arrival, node change or wake-up; None at the end of the log."""
         while self._ends and not self._is_end(*self._ends[0]):
             heapq.heappop(self._ends)
         if self._ended == len(self._jobs):

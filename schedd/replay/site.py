@@ -45,7 +45,6 @@ class ReplaySite:
 
     @cached_property
     def memory(self) -> bool:
-        """Whether memory is planned."""
         return any(node.mem for node in self.nodes)
 
     @cached_property
@@ -96,9 +95,7 @@ class ReplaySite:
         return short if short in self._names_and_properties else ""
 
     def _nodes(self, spec: str) -> tuple[str, int, int]:
-        """Return a ``nodes=`` value without unknown conditions, the number of nodes, and KiB per
-        node or 0.
-        """
+        """Return ``nodes=`` without unknown conditions, the number of nodes, and KiB of each or 0."""
         listing, *everywhere = spec.split("#")
         parts: list[str] = []
         count = mem = 0

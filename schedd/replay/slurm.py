@@ -1,6 +1,4 @@
-"""Reader of Slurm's accounting (``sacct``): every run that ended; one lost to a requeue is a job of its
-own.
-"""
+"""Reader of Slurm's accounting (``sacct``): every run that ended, requeued ones as jobs."""
 
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile
@@ -13,9 +11,7 @@ from schedd.replay.workload import LogFault, Trace, TraceError, TraceJob
 
 
 def is_slurm_log(path: Path) -> bool:
-    """Whether a file, plain or gzip, begins like the output of sacct. Raises TraceError if it is
-    unreadable.
-    """
+    """Whether a file (plain or gzip) begins like sacct's output. Raises TraceError if unreadable."""
     return slurm_accounting.is_slurm_log(next(_written_lines(path), ""))
 
 

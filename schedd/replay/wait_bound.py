@@ -13,8 +13,7 @@ bounded separately by the largest of three sums of completion times:
 import heapq
 from collections.abc import Iterator, Sequence
 
-_Job = tuple[int, int, float]
-"""Submission, run time, area / processors; all in seconds."""
+_Job = tuple[int, int, float]  # submission, run time, area / processors; all in seconds
 
 
 def mean_wait_bound(submit: Sequence[int], run: Sequence[int], procs: Sequence[int], capacity: int) -> float:

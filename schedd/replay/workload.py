@@ -4,14 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-UNKNOWN: Final = "unknown"
-"""User, group or queue of a job if the log does not name it."""
+UNKNOWN: Final = "unknown"  # user, group or queue of a job if the log does not name it
 
-TIME_LIMIT: Final = 1 << 36
-"""Seconds; 2,177 years, so that no sum of a log's times leaves 64 bits."""
+TIME_LIMIT: Final = 1 << 36  # seconds; 2,177 years, so that no sum of a log's times leaves 64 bits
 
-PROCS_LIMIT: Final = 1 << 24
-"""Upper bound of processors of a machine."""
+PROCS_LIMIT: Final = 1 << 24  # upper bound of processors of a machine
 
 Estimates = Literal["exact", "user"]
 

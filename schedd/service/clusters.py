@@ -150,9 +150,7 @@ class Clusters:
         return next(one for one in self._services[cluster] if isinstance(one, kind))
 
     def forecast(self, cluster: str) -> StartForecast | None:
-        """Return the latest forecast of a cluster's starts, for questions about further jobs; None: there is
-        none, or not yet.
-        """
+        """Return a cluster's latest forecast, for questions about further jobs; None: not yet, or never."""
         sources = (one for one in self._services[cluster] if isinstance(one, ForecastSource))
         return next((one.latest_forecast for one in sources), None)
 

@@ -32,7 +32,6 @@ def check_feature_resources(settings: Settings) -> None:
 
 
 def daemon_services(settings: Settings, clusters: Clusters) -> list[DaemonService]:
-    """Return the services of all features."""
     return [
         cast("DaemonService", service)
         for module in feature_modules("daemon")

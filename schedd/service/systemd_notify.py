@@ -20,9 +20,7 @@ def notify(*words: str) -> bool:
 
 
 def watchdog_interval() -> float | None:
-    """Return the watchdog interval in seconds within which ``WATCHDOG=1`` is expected; None without a
-    watchdog.
-    """
+    """Return the watchdog's seconds within which ``WATCHDOG=1`` is expected; None: no watchdog."""
     whose = os.environ.get("WATCHDOG_PID")
     if whose and whose != str(os.getpid()):
         return None

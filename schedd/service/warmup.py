@@ -111,7 +111,6 @@ def _with_policy() -> None:
 
 
 def _queued_job(number: int) -> JobFacts:
-    """Return the queued form of a job."""
     if number < 20:
         return _job(number, nodes="1:ppn=4", walltime=str(600 + number))
     return _job(number, **({"nodes": "2:ppn=1"} if number == 20 else {"procs": "3"}), walltime="60")

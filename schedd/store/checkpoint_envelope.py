@@ -22,9 +22,7 @@ _ROW: Final = struct.Struct("<qqqqqQ")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRow:
-    """The row of a checkpoint without its body; ``time`` in seconds, ``chain`` the digest of the log, if
-    known.
-    """
+    """A checkpoint's row without its body: ``time`` in seconds, digest ``chain`` if known."""
 
     cluster: int
     at: LogPosition
@@ -33,7 +31,6 @@ class CheckpointRow:
 
 
 def seal(place: CheckpointRow, body: bytes) -> bytes:
-    """Return the body with its header."""
     return _HEAD.pack(_MAGIC, len(body), _digest(_MAGIC, place, body)) + body
 
 

@@ -19,9 +19,7 @@ _KEPT = 2
 def save(
     connection: Connection, cluster: int, at: LogPosition, time: int, body: bytes, facts: bytes = b""
 ) -> None:
-    """Store a compressed checkpoint of the state after ``at``, with its lasting facts, and delete
-    older ones.
-    """
+    """Store a compressed checkpoint after ``at`` with its lasting facts; delete older ones."""
     _, chain = event_log.digest_at(connection, cluster, at.batch)
     same = (checkpoints.c.cluster == cluster, checkpoints.c.batch == at.batch)
     connection.execute(delete(checkpoints).where(*same))

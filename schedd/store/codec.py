@@ -9,8 +9,7 @@ from pydantic import TypeAdapter
 from schedd.wire import Decision, Event, Snapshot
 from schedd.wire.snapshot_json import dump_snapshot, read_snapshot
 
-_LARGE = 16_384
-"""Longer bodies are compressed; a server snapshot shrinks to a tenth."""
+_LARGE = 16_384  # longer bodies are compressed; a server snapshot shrinks to a tenth
 
 
 @cache
@@ -20,9 +19,7 @@ def _adapters() -> dict[str, TypeAdapter[Any]]:
 
 
 def replace_nul(text: str) -> str:
-    """Return ``text`` with U+FFFD for each NUL, the only character that PostgreSQL's type text
-    cannot hold.
-    """
+    """Return ``text`` with U+FFFD for each NUL, which PostgreSQL's type text cannot hold."""
     return text.replace("\x00", "\ufffd") if "\x00" in text else text
 
 

@@ -22,8 +22,7 @@ DEFERRED: Final = "schedd_deferred"
 """Execution option of a transaction that need not be on disk when it is committed."""
 
 _BUSY_MS = 5_000
-_WAL_PAGES = 4_000
-"""WAL size at which SQLite checkpoints it into the database file: pages of 4 KiB, 16 MB."""
+_WAL_PAGES = 4_000  # WAL size at which SQLite checkpoints it into the database file: pages of 4 KiB, 16 MB
 _DEAD_HOST: Final = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -65,9 +64,7 @@ def redacted_url(url: URL) -> str:
 
 
 def create_writer(url: URL, *, statement_s: float = 60.0) -> Engine:
-    """Create an engine with one connection that writes; on PostgreSQL with a limit of ``statement_s`` per
-    statement.
-    """
+    """Create an engine with one writing connection; PostgreSQL: ``statement_s`` per statement."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
     # PostgreSQL ends the transaction of a client that is silent, so that a disconnected client does not hold

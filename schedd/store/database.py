@@ -90,9 +90,7 @@ class Database:
 
     @contextmanager
     def lease_transaction(self) -> Iterator[Connection]:
-        """Run the block as a transaction on the lease; on PostgreSQL it does not wait for other
-        transactions.
-        """
+        """Run the block as a transaction on the lease; on PostgreSQL it waits for no other."""
         if self._renewer is self._writer:
             with self.write() as connection:
                 yield connection
@@ -140,7 +138,6 @@ class Database:
             return before, revision(connection)
 
     def close(self) -> None:
-        """Close all connections."""
         self._writer.dispose()
         self._renewer.dispose()
         self._readers.dispose()

@@ -43,8 +43,7 @@ from schedd.wire import (
 _STARTS: Final = tables.published_starts
 _log = structlog.get_logger(__name__)
 _PAGE = 1_000
-_LAST = 100_000
-"""Maximum number of published starts for one accuracy report; the newest are taken."""
+_LAST = 100_000  # maximum number of published starts for one accuracy report; the newest are taken
 _LEADS = (0, 3600, 6 * 3600, 24 * 3600, 7 * 24 * 3600)
 
 

@@ -28,11 +28,9 @@ from schedd.store.records import EventBatch, LogPosition
 from schedd.store.tables import batches, checkpoints, clusters, events
 from schedd.wire import Event
 
-_IN = 500
-"""Maximum number of values in one IN list."""
+_IN = 500  # maximum number of values in one IN list
 _NO_EVENTS = hash_chain.digest_events(())
-_PAGE = 1_000
-"""Number of events that are read at once."""
+_PAGE = 1_000  # number of events that are read at once
 
 
 # Statements of each batch, made once: to build one, and the key by which its compiled text is found, takes

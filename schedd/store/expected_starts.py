@@ -11,8 +11,7 @@ from schedd.store.records import ExpectedStartRecord
 from schedd.store.tables import expected, jobs
 from schedd.wire import StartsExpected
 
-MAX_ROWS: Final = 100_000
-"""Maximum number of rows for one accuracy report; the newest are taken."""
+MAX_ROWS: Final = 100_000  # maximum number of rows for one accuracy report; the newest are taken
 
 
 def insert_expected_starts(connection: Connection, cluster: int, number: int, event: StartsExpected) -> None:

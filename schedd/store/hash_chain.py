@@ -9,14 +9,11 @@ from hashlib import blake2b
 from typing import Final
 
 _SIZE: Final = 16
-EMPTY_CHAIN: Final = bytes(_SIZE)
-"""Digest before the first batch, and before a batch after a gap."""
+EMPTY_CHAIN: Final = bytes(_SIZE)  # digest before the first batch, and before a batch after a gap
 
 
 def digest_events(rows: Iterable[tuple[int, str, str | None, bytes | None]]) -> bytes:
-    """Return the digest of event rows (number, delivery, text body, packed body) as stored in the
-    database.
-    """
+    """Return the digest of event rows (number, delivery, text, packed body) as stored."""
     digest = blake2b(digest_size=_SIZE)
     for number, delivery, body, packed in rows:
         text = body.encode("utf-8", "surrogatepass") if body is not None else packed or b""

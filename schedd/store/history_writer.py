@@ -36,10 +36,8 @@ from schedd.wire import (
 from schedd.wire.snapshot_json import JsonReader, read_jobs
 
 Row = dict[str, Any]
-_SLICE = 100
-"""Events per transaction: other writers wait meanwhile."""
-_JOBS = 250
-"""Jobs of a server snapshot per transaction."""
+_SLICE = 100  # events per transaction: other writers wait meanwhile
+_JOBS = 250  # jobs of a server snapshot per transaction
 _RUNNING_STATES = ("R", "E", "S")
 _RECORDED_TYPES = frozenset(
     {

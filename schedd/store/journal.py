@@ -68,9 +68,7 @@ class BatchJournal(Protocol):
         ...
 
     def skip_batch(self, batch: EventBatch) -> None:
-        """Record that the engine failed on ``batch``, the last one: followers make only ``calls`` engine
-        calls for it.
-        """
+        """Record that the engine failed on the last ``batch``: followers make ``calls`` engine calls."""
         ...
 
     def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:
@@ -111,7 +109,6 @@ class MemoryJournal:
         """Do nothing."""
 
     def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
-        """Return a batch without events."""
         return replace(self._next((), now, paused), resumed=resumed)
 
     def _next(self, events: tuple[Event, ...], now: int, paused: str) -> EventBatch:
@@ -166,8 +163,7 @@ class DurableJournal:
         self.cluster = store.register_cluster(cluster, now)
         self._tail = store.last_position(self.cluster)
         self._pending: list[EventBatch] = []
-        self._unsynced = True
-        """Whether stored events may not be durable yet, also from an earlier process."""
+        self._unsynced = True  # whether stored events may not be durable yet, also from an earlier process
         self._paused = ""
         self._settings = ""
         self._background = CheckpointWriter(every)
@@ -213,9 +209,7 @@ class DurableJournal:
             self._write_watermark()
 
     def add_wakeup(self, now: int, paused: str = "", *, resumed: bool = False) -> EventBatch:
-        """Return a batch without events. Consecutive ones without results are merged and stored with the next
-        batch.
-        """
+        """Return a batch without events; those without results are merged and stored with the next."""
         last = self._pending[-1] if self._pending else None
         turned = resumed or bool(self._settings)
         if last is not None and (last.now, last.paused) == (now, paused) and not turned:
@@ -296,9 +290,7 @@ class DurableJournal:
         return self._lead.term if self._lead is not None else 0
 
     def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:
-        """Start a checkpoint if one is due. Raises StoreError for a failed one; the next is written at its
-        time.
-        """
+        """Start a checkpoint if due. Raises StoreError for a failed one; the next comes at its time."""
         if must:
             with suppress(StoreError):  # of an older state
                 self._background.finished(wait=True)
@@ -331,9 +323,7 @@ class DurableJournal:
                 return
 
     def _record_history(self) -> bool:
-        """Run one step of the history writer, which continues from call to call; return whether there may be
-        more.
-        """
+        """Run one step of the history writer; return whether there may be more."""
         if self._noting is None:
             self._noting = self._store.record_history(self.cluster)
         noting, self._noting = self._noting, None  # it is of no more use when it fails

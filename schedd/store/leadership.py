@@ -29,9 +29,7 @@ _STUCK_PERIODS = 4
 
 
 class Leadership:
-    """The leadership of one daemon. ``holder`` names it; under the same name it reacquires its lease
-    at once.
-    """
+    """Leadership of one daemon; under the same name ``holder`` it reacquires its lease at once."""
 
     def __init__(
         self,
@@ -43,9 +41,7 @@ class Leadership:
         above: Callable[[], int] = lambda: 0,
         supervisor: Supervisor | None = None,
     ) -> None:
-        """``first`` returns the first term of a new database, ``above`` the highest term known from other
-        sources than the database.
-        """
+        """``first``: first term of a new database; ``above``: highest term known elsewhere."""
         self._database = database
         self._holder = holder
         self._seconds = seconds

@@ -59,9 +59,7 @@ def charges(
     account: str = "",
     user: str = "",
 ) -> Sequence[ChargeTotal]:
-    """Return the sums of charges in ``[since, until)``, grouped ``by`` any of month, account and user, in
-    order.
-    """
+    """Return sums of charges in ``[since, until)`` ``by`` month, account or user, in order."""
     name = {"month": ledger.c.month, "account": ledger.c.account, "user": ledger.c.payer}
     keys = [name[one] for one in ("month", "account", "user") if one in by]
     sums = (

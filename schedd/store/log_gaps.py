@@ -19,9 +19,7 @@ _DAY: Final = 86_400
 
 @dataclass(slots=True)
 class _ClusterGaps:
-    """Gaps of one cluster up to the batch ``last`` at ``now``: (number of the batch after the gap, excess
-    seconds).
-    """
+    """Gaps of a cluster up to batch ``last`` at ``now``: (batch after the gap, excess seconds)."""
 
     last: int = 0
     now: int = 0

@@ -63,11 +63,9 @@ class LogWatermarkFile:
         self._do(lambda file: os.pwrite(file, slot.ljust(_SLOT - 1) + b"\n", self._count % 2 * _SLOT))
 
     def sync(self) -> None:
-        """Sync the file to disk."""
         self._do(os.fdatasync)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

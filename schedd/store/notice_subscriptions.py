@@ -51,7 +51,6 @@ def list_subscriptions(connection: Connection, cluster: int) -> Sequence[NoticeS
 
 
 def last_notices(connection: Connection, cluster: int) -> Mapping[tuple[int, str], LastNotice]:
-    """Return the last notice by (subscription, job)."""
     query = select(_LAST_NOTICES).join(notices).where(notices.c.cluster == cluster)
     return {
         (row.notice, row.job): LastNotice(row.start, row.soon, row.lost) for row in connection.execute(query)

@@ -174,9 +174,7 @@ class SearchRecord:
 
 @dataclass(frozen=True, slots=True)
 class StoredShare:
-    """One place of the fair-share tree: target and received share, 0 to 1. ``user`` is empty for places that
-    are not a user's.
-    """
+    """A place of the fair-share tree: target and received share, 0 to 1; ``user`` of a user's."""
 
     place: str
     user: str
@@ -234,9 +232,7 @@ class JobHistory:
 
 @dataclass(frozen=True, slots=True)
 class RunUsage:
-    """A job that started, as reports need it: it holds ``cpus``; ``ended`` None: it runs; ``how``: see
-    JobHistory.
-    """
+    """A started job for reports, holding ``cpus``; ``ended`` None: runs; ``how``: see JobHistory."""
 
     queue: str
     resources: Mapping[str, str]

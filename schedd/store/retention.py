@@ -24,8 +24,7 @@ from schedd.store.tables import (
     tokens,
 )
 
-ROWS_PER_TRANSACTION = 500
-"""Maximum number of rows of one table that one transaction deletes."""
+ROWS_PER_TRANSACTION = 500  # maximum number of rows of one table that one transaction deletes
 
 
 def purge(
@@ -106,9 +105,7 @@ def _delete_oldest(
     before: int,
     needed: int | None = None,
 ) -> None:
-    """Delete rows older than ``before`` and of a batch up to ``needed``; they come first, because keys
-    increase.
-    """
+    """Delete rows older than ``before`` of batches up to ``needed``, which come first by key."""
     own = table.c.cluster == cluster
     key = list(table.primary_key.columns)[1]
     columns = [

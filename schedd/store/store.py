@@ -1,6 +1,4 @@
-"""The store: persistent state of the daemon. Each call is one transaction; one thread writes, any thread
-reads.
-"""
+"""The store: persistent state. A call is a transaction; one thread writes, any thread reads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -81,7 +79,6 @@ class Store:
         return cls(Database.open(url))
 
     def close(self) -> None:
-        """Close all connections."""
         self.database.close()
 
     # ---- clusters and the event log -------------------------------------------------------------
@@ -371,7 +368,6 @@ class Store:
     # ---- notices to users -----------------------------------------------------------------------
 
     def add_notice_subscription(self, cluster: int, wish: NoticeSubscription) -> int:
-        """Store a subscription; return its number."""
         with self.database.write(guarded=True) as connection:
             return notice_subscriptions.add_subscription(connection, cluster, wish)
 
@@ -538,7 +534,6 @@ class Store:
             return tokens_and_audit.revoke_token(connection, token, now)
 
     def audit(self, entry: AuditRecord) -> None:
-        """Store an entry of the audit log."""
         with self.database.write() as connection:
             cluster = connection.scalar(select(clusters.c.id).where(clusters.c.name == entry.cluster))
             tokens_and_audit.insert_audit_entry(connection, entry, cluster)

@@ -10,8 +10,7 @@ NEEDED_VERSION: Final = "0001"
 _TABLE: Final = "alembic_version"
 _DEVELOPMENT_TABLE: Final = "told"
 """A table that only databases from before the first release have. Their versions 0001 to 0016 are others."""
-DEVELOPMENT: Final = " from before the first release"
-"""Ends the version of such a database."""
+DEVELOPMENT: Final = " from before the first release"  # ends the version of such a database
 
 
 def revision(connection: Connection) -> str | None:

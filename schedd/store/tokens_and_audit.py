@@ -78,7 +78,6 @@ def revoke_token(connection: Connection, token: int, now: int) -> bool:
 
 
 def insert_audit_entry(connection: Connection, entry: AuditRecord, cluster: int | None) -> None:
-    """Insert an entry of the audit log."""
     connection.execute(
         insert(audit).values(
             time=entry.time,

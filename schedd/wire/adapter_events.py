@@ -68,9 +68,7 @@ class JobDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted:
-    """A job runs on these shares since ``time``. ``by`` is the user that started it by hand (``qrun``), if
-    known.
-    """
+    """A job runs on these shares since ``time``; ``by``: who started it by ``qrun``, if known."""
 
     id: str
     time: int

@@ -43,9 +43,7 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingStep:
-    """An action on a booking. ``option`` is the number of the accepted alternative, from 1; ``by`` is the
-    user.
-    """
+    """An action on a booking; ``option``: accepted alternative from 1 on, ``by``: the user."""
 
     id: str
     time: int

@@ -3,8 +3,7 @@
 import re
 from typing import Final
 
-NOTATION: Final = "30s, 5m, 4h, 7d, or a sum such as 1h+30m"
-"""Accepted forms, for messages."""
+NOTATION: Final = "30s, 5m, 4h, 7d, or a sum such as 1h+30m"  # accepted forms, for messages
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PART: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([smhd])")
 

@@ -1,6 +1,4 @@
-"""All events: reports of an adapter (``adapter_events``), and changes by users and the daemon
-(``internal_events``).
-"""
+"""All events: an adapter's (``adapter_events``), users' and the daemon's (``internal_events``)."""
 
 from dataclasses import dataclass
 

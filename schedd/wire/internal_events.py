@@ -124,9 +124,7 @@ class TransferRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagEndReported:
-    """The array is a share of a bag with further shares at other clusters; the whole bag ends at ``end``
-    by all plans.
-    """
+    """The array's bag has shares at other clusters and ends at ``end`` by all plans."""
 
     id: str
     time: int
@@ -177,9 +175,7 @@ class WattsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanChosen:
-    """An admin (``by``) chose an alternative plan from a fork: these jobs move to these places, all or none.
-    Promises are kept.
-    """
+    """An admin (``by``) chose another plan: these jobs move, all or none; promises are kept."""
 
     id: str
     time: int
@@ -210,9 +206,7 @@ class AccountSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountMoved:
-    """An amount is transferred between accounts. Without a ``source`` or ``target`` it comes from or goes to
-    the outside.
-    """
+    """An amount is transferred; no ``source`` or ``target``: from or to the outside."""
 
     id: str
     time: int

@@ -13,8 +13,7 @@ OWN_VNODE: Final = "own_vnode"
 GPUS_OF: Final = "gpus_of_"
 """Beginning of amounts that the adapter adds to hosts: gpus of the vnodes with one value of a resource."""
 
-FLOAT_PARTS: Final = 1_000_000
-"""Parts per unit in which amounts of type float are counted."""
+FLOAT_PARTS: Final = 1_000_000  # parts per unit in which amounts of type float are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +119,7 @@ class ResourceTypes:
         return self.resource_type(name) in _AMOUNTS
 
     def is_level(self, name: str) -> bool:
-        """Return whether the resource is a host number that is compared and not consumed (flags without ``n``
-        and ``f``).
-        """
+        """Return whether a host number is compared, not consumed (flags without ``n`` and ``f``)."""
         return name.lower() in self.levels
 
     def is_host_resource(self, name: str) -> bool:
@@ -136,5 +133,4 @@ class ResourceTypes:
         )
 
 
-NO_TYPES: Final = ResourceTypes()
-"""Types of a server that does not report its resources."""
+NO_TYPES: Final = ResourceTypes()  # types of a server that does not report its resources

@@ -1,6 +1,4 @@
-"""Incremental JSON coding of large messages. A coder holds the interpreter lock, so large messages are
-processed in small pieces.
-"""
+"""JSON of large messages in small pieces, since a coder holds the interpreter lock."""
 
 import json
 import re
@@ -14,8 +12,7 @@ from pydantic import TypeAdapter
 from schedd.wire.adapter_events import Snapshot
 from schedd.wire.facts import JobFacts
 
-_PIECE: Final = 100
-"""Jobs in one piece: about a millisecond of work."""
+_PIECE: Final = 100  # jobs in one piece: about a millisecond of work
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _VALUE: Final = json.JSONDecoder()
 _SNAPSHOT: Final = TypeAdapter(Snapshot)
@@ -41,7 +38,6 @@ class JsonReader:
         return self._text[self._at : self._at + 1]
 
     def value(self) -> Any:
-        """Read the next value."""
         self.next()
         value, self._at = _VALUE.raw_decode(self._text, self._at)
         return value

@@ -8,8 +8,7 @@ from pydantic.fields import FieldInfo
 
 from schedd.wire.durations import NOTATION, format_duration, parse_duration
 
-LONGEST: Final = 10 * 366 * 86_400
-"""Ten years in seconds."""
+LONGEST: Final = 10 * 366 * 86_400  # ten years in seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +44,12 @@ def _read(unit: int) -> BeforeValidator:
 
 _NAMES = {1: "seconds", 3600: "hours", 86_400: "days"}
 
-Whole = Annotated[int, _read(1), TimeIn()]
-"""Whole seconds, with bounds of its own."""
-Seconds = Annotated[int, _read(1), Field(ge=0, le=LONGEST), TimeIn()]
-"""Whole seconds."""
-Step = Annotated[int, _read(1), Field(ge=1, le=LONGEST), TimeIn()]
-"""Whole seconds, at least one."""
-FloatSeconds = Annotated[float, _read(1), TimeIn()]
-"""Seconds, with bounds of its own."""
-Hours = Annotated[float, _read(3600), TimeIn(3600)]
-"""Hours, with bounds of its own."""
-Days = Annotated[float, _read(86_400), TimeIn(86_400)]
-"""Days, with bounds of its own."""
+Whole = Annotated[int, _read(1), TimeIn()]  # whole seconds, with bounds of its own
+Seconds = Annotated[int, _read(1), Field(ge=0, le=LONGEST), TimeIn()]  # whole seconds
+Step = Annotated[int, _read(1), Field(ge=1, le=LONGEST), TimeIn()]  # whole seconds, at least one
+FloatSeconds = Annotated[float, _read(1), TimeIn()]  # seconds, with bounds of its own
+Hours = Annotated[float, _read(3600), TimeIn(3600)]  # hours, with bounds of its own
+Days = Annotated[float, _read(86_400), TimeIn(86_400)]  # days, with bounds of its own
 
 
 def setting_unit(field: FieldInfo) -> int | None:

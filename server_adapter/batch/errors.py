@@ -20,9 +20,7 @@ class ServerRefusedError(BatchError):
 
 
 class ProtocolError(BatchError):
-    """The peer sent bytes that are not a batch request or reply. The connection cannot be used any
-    further.
-    """
+    """The peer sent no batch request or reply; the connection cannot be used any further."""
 
 
 class ServerUnreachableError(BatchError):

@@ -28,7 +28,6 @@ class UnknownRequestError(DisSyntaxError):
 
 
 def encode_request(request: BatchRequest, *, user: str, version: int = 2) -> bytes:
-    """Return the bytes of a request."""
     parts = [
         encode_integer(PROTOCOL_TYPE),
         encode_integer(version),

@@ -13,8 +13,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
-_STEADY_S: Final = 60.0
-"""After this time without a failure the wait is reset."""
+_STEADY_S: Final = 60.0  # after this time without a failure the wait is reset
 
 Work = Callable[[], Awaitable[None]]
 
@@ -68,7 +67,6 @@ class TaskSet:
         return bool(self._tasks)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Start a task."""
         task = asyncio.create_task(work, name=self._name)
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -1,3 +1,1 @@
-"""`pbs-adapter`: converts the server's state to events for the daemon, and the daemon's decisions to
-requests.
-"""
+"""`pbs-adapter`: the server's state becomes events, the daemon's decisions become requests."""

@@ -1,6 +1,4 @@
-"""Main loop of the adapter: a change or a timeout, read, compare, report to the daemon; and
-decisions back.
-"""
+"""Main loop of the adapter: wait for a change, read, compare, report; decisions back."""
 
 import asyncio
 import contextlib
@@ -224,9 +222,7 @@ class Adapter:
         self._reading_requested.set()
 
     def request_reading_soon(self) -> None:
-        """Request a reading in a moment, after the start of accepted jobs; several calls cause one
-        reading.
-        """
+        """Request a reading soon after the start of accepted jobs; several calls cause one."""
         if self._reading_timer is None:
             self._reading_timer = asyncio.get_running_loop().call_later(
                 _STARTED_AFTER, self._end_reading_delay
@@ -241,7 +237,6 @@ class Adapter:
         self.request_reading(scope)
 
     def handle_decision(self, decision: Decision) -> None:
-        """Handle one decision of the daemon."""
         match decision:
             case Run():
                 if self.settings.mode != "scheduler":
@@ -397,9 +392,7 @@ class Adapter:
         self.delivery.server_was_read(uncalled)
 
     def _server_returned(self) -> bool:
-        """Return whether the server may have been restarted since the last call, by any request that noticed
-        it.
-        """
+        """Return whether any request since the last call noticed a possible restart of the server."""
         before, self._up_since = self._up_since, self.server.up_since
         return before != self._up_since
 
@@ -479,9 +472,7 @@ class Adapter:
             _log.debug("cycle %d: %s", self.cycles, _counts(events))
 
     async def _read_fresh_state(self) -> ServerState:
-        """Return a state from a reading that begins after this call; outside of the main loop, the
-        last one.
-        """
+        """Return a state read after this call; outside of the main loop, the last one."""
         wanted = self._begun + 1
         while self._cycling and self._finished < wanted:
             self._was_read.clear()

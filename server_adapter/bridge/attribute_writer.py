@@ -41,7 +41,6 @@ class AttributeWriter:
         self.written = 0
 
     def enqueue(self, decision: WriteAttributes) -> None:
-        """Queue a decision to write."""
         self._queue.enqueue(decision)
         self._awake.set()
 

@@ -110,7 +110,6 @@ class DaemonClient:
 
     @property
     def url(self) -> str:
-        """The URL in use."""
         return self._urls[self._at]
 
     async def post(self, events: Sequence[EncodedEvent], after: str = "") -> EventsReply:
@@ -199,7 +198,6 @@ class DaemonClient:
             raise DaemonAwayError("an answer about the cluster that makes no sense") from error
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._client.aclose()
 
     async def __aenter__(self) -> Self:

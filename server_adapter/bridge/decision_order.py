@@ -46,6 +46,5 @@ class DecisionOrder:
 
 
 def decision_order(decision: NumberedDecision) -> DecisionOrder:
-    """Return the position of a decision."""
     number = _NUMBER.search(decision.id)
     return DecisionOrder(decision.term, int(number[1]) if number is not None else 0, decision.time)

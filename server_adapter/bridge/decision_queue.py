@@ -32,7 +32,6 @@ class RecentKeys(Generic[_T]):
         return key in self._values
 
     def get(self, key: str) -> _T | None:
-        """Return the value of the key, or None."""
         return self._values.get(key)
 
     def put(self, key: str, value: _T) -> None:
@@ -53,7 +52,6 @@ class DecisionOutcomes(Generic[_T]):
         return self._outcomes.get(decision_key(decision))
 
     def record(self, decision: NumberedDecision, outcome: _T) -> None:
-        """Note the outcome of a decision."""
         self._outcomes.put(decision_key(decision), outcome)
 
 
@@ -75,11 +73,9 @@ class DecisionQueue(Generic[_D]):
             self._filled.set()
 
     def first(self) -> tuple[str, _D]:
-        """Return the first subject with its decision."""
         return next(iter(self._waiting.items()))
 
     def decisions(self) -> list[_D]:
-        """Return all waiting decisions."""
         return list(self._waiting.values())
 
     def postpone(self, subject: str) -> None:

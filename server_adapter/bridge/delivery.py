@@ -1,6 +1,4 @@
-"""Delivery of events to the daemon, with retries until they are handled; each decision is delivered back
-once.
-"""
+"""Delivery of events to the daemon until handled; each decision is delivered back once."""
 
 import asyncio
 import contextlib
@@ -116,7 +114,6 @@ class DaemonExchange:
 
     @property
     def ids(self) -> Iterator[str]:
-        """Ids for new events."""
         return self.outbox.ids
 
     async def enqueue(self, event: Event) -> None:

@@ -29,8 +29,7 @@ from server_adapter.bridge.state import ServerReservation, ServerState
 
 Ids = Iterator[str]
 
-_START_SETTLES: Final = 5
-"""Maximum correction of a start time by the server, in seconds."""
+_START_SETTLES: Final = 5  # maximum correction of a start time by the server, in seconds
 
 
 def diff(old: ServerState, new: ServerState, *, ids: Ids, now: int) -> Iterator[Event]:
@@ -79,7 +78,6 @@ def endings(state: ServerState, *, ids: Ids, now: int) -> Iterator[JobEnded]:
 
 
 def reserve_event(name: str, held: ServerReservation, *, id: str, now: int) -> Reserve:  # noqa: A002
-    """Return the event of a reservation of the server."""
     return Reserve(
         id=id,
         time=now,
@@ -135,9 +133,7 @@ class _Step:
     # -- ended jobs and runs ----------------------------------------------------------------------------
 
     def ends(self) -> Iterator[Event]:
-        """Yield ends of runs and deletions; then runs that began and ended since `old`; then
-        requeued jobs.
-        """
+        """Yield ends of runs and deletions; runs that began and ended since `old`; requeued jobs."""
         new = self._new.jobs
         gone = [job for name, job in self._old.jobs.items() if name not in new]
         unseen: list[tuple[int, JobFacts, Ending]] = []
@@ -185,16 +181,13 @@ class _Step:
             yield ServerChanged(id=next(self._ids), time=now, server=new.server)
 
     def ended_reservation_queues(self) -> set[str]:
-        """Return the queues of ended reservations."""
         ended = self._old.reservations.keys() - self._new.reservations.keys()
         return {queue for name in ended for queue in self._old.reservations[name].queues}
 
     # -- known and new jobs ------------------------------------------------------------------------------
 
     def changes(self) -> Iterator[Event]:
-        """Yield changes of known jobs: holds, releases, alterations, in the server's order; then starts by
-        time.
-        """
+        """Yield changes of known jobs (holds, releases, alterations) in order; then starts by time."""
         started: list[tuple[JobFacts, JobFacts]] = []
         for before, after in self._changed:
             if before == after:

@@ -11,8 +11,7 @@ from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END, bounded
 T = TypeVar("T")
 Values = Mapping[str, str]
 
-ACTIVE: Final = frozenset({"R", "E", "S"})
-"""Job states with assigned nodes."""
+ACTIVE: Final = frozenset({"R", "E", "S"})  # job states with assigned nodes
 
 
 def job_version(job: JobFacts) -> str:
@@ -38,9 +37,7 @@ def request_version(
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """End of a job: exit status, time, and the last run if there was one; `by` is the user of a
-    manual start.
-    """
+    """End of a job: exit status, time, last run if any; `by`: user of a manual start."""
 
     exit_status: int | None
     completed: int | None

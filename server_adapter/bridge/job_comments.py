@@ -9,8 +9,7 @@ from typing import Final
 from schedd.start_sentence import StartFacts, describe_start, format_day_time
 from schedd.wire import ShareFacts, WriteAttributes
 
-MARK: Final = "schedd: "
-"""Prefix of the adapter's comments."""
+MARK: Final = "schedd: "  # prefix of the adapter's comments
 
 _PREDECESSORS: Final = (
     "Not Running: ",
@@ -32,9 +31,7 @@ _LONGEST: Final = 400
 
 @dataclass(frozen=True, slots=True)
 class CommentContent:
-    """Content of an own comment: a planned start (epoch seconds) with nodes and remarks, or a text, or
-    neither.
-    """
+    """An own comment: a planned start (epoch) with nodes and remarks, a text, or neither."""
 
     planned_start: int | None = None
     nodes: tuple[str, ...] = ()
@@ -42,7 +39,6 @@ class CommentContent:
 
     @property
     def empty(self) -> bool:
-        """Whether the content is empty."""
         return self.planned_start is None and not self.text
 
 
@@ -74,16 +70,13 @@ def comment(decision: WriteAttributes) -> str:
 
 
 def start_to_write(decision: WriteAttributes, *, expected: bool) -> int | None:
-    """Return the start for an attribute with a single time: the planned one, or the ``expected`` one if
-    known.
-    """
+    """Return the start for an attribute with one time: the ``expected`` one, else the planned."""
     if expected and decision.planned_start is not None and decision.expected_start is not None:
         return decision.expected_start
     return decision.planned_start
 
 
 def started_comment(started: int, shares: Sequence[ShareFacts], planned: int | None) -> str:
-    """Return the comment of a job that has started."""
     nodes = ",".join(share.node for share in shares[:NODES_SHOWN])
     more = len(shares) - NODES_SHOWN
     rest = f" and {more} more" if more > 0 else ""

@@ -115,7 +115,6 @@ class Journal:
         self._note(self.requested[job], job, decision)
 
     def close(self) -> None:
-        """Closes the files."""
         self._runs.close()
         self._lock.close()
 

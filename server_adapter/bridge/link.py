@@ -120,9 +120,7 @@ class ServerLink(Generic[C]):
             await connection.close()
 
     async def _check_owner(self, connection: C) -> None:
-        """Check the owner of the server's process: while the server is down, any local user can listen on its
-        port.
-        """
+        """Check the owner of the server's process: any local user may listen while it is down."""
         found = None if self._owner is None else connection.peer_owner()
         if self._owner is None or found is None or found == self._owner:
             return

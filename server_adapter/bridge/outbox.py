@@ -33,7 +33,6 @@ class Outbox:
         return len(self._waiting)
 
     def append(self, encoded: EncodedEvent) -> None:
-        """Append an event."""
         self._waiting.append(encoded)
         if len(self._waiting) > self._limit:
             self._waiting = deque(kept for kept in self._waiting if kept.type in OUTCOMES)

@@ -29,15 +29,12 @@ _log = logging.getLogger(__name__)
 
 PREEMPTIONS_AT_ONCE: Final = 8
 """Jobs that are requeued at the same time: the server answers when the job has ended on its nodes."""
-_SETTLING_S: Final = 2.0
-"""Time until a request with a lost answer is checked."""
-_CHECKPOINT_S: Final = 300.0
-"""A job that still runs this long after its hold is not checkpointed."""
+_SETTLING_S: Final = 2.0  # time until a request with a lost answer is checked
+_CHECKPOINT_S: Final = 300.0  # a job that still runs this long after its hold is not checkpointed
 CHECKPOINT_HOLD: Final = "s"
 """The kind of hold by which a job is checkpointed. No other hold of this kind is on a job that runs: the
 server sets it for dependencies, which are fulfilled then."""
-_SAME_RUN_S: Final = 30
-"""Two reported starts of one run differ by at most this."""
+_SAME_RUN_S: Final = 30  # two reported starts of one run differ by at most this
 
 
 @runtime_checkable
@@ -56,9 +53,7 @@ class PreemptionServer(Protocol):
         """End the run of a job and put it back into its queue."""
         ...
 
-    async def suspend_job(self, job: str) -> None:
-        """Suspend a running job."""
-        ...
+    async def suspend_job(self, job: str) -> None: ...
 
     async def resume_job(self, job: str) -> None:
         """Let a suspended job go on."""
@@ -68,9 +63,7 @@ class PreemptionServer(Protocol):
         """Set the hold ``CHECKPOINT_HOLD`` on a running job, which checkpoints it."""
         ...
 
-    async def lift_hold(self, job: str) -> None:
-        """Lift this hold."""
-        ...
+    async def lift_hold(self, job: str) -> None: ...
 
 
 class CheckpointHolds(Protocol):

@@ -36,8 +36,7 @@ GONE: Final = "federation: it goes on there as job {}"
 _LEFT: Final = "schedd: it stays here: {}"
 _BACK: Final = "schedd: it stays here: it was held or altered before it went to the federation"
 _OURS: Final = "o"
-MOST_SCRIPT: Final = 1 << 20
-"""Maximum size of a transferred script in bytes."""
+MOST_SCRIPT: Final = 1 << 20  # maximum size of a transferred script in bytes
 _MOST: Final = 200  # jobs in one round
 _TIMES: Final = 3
 _NEVER: Final = {
@@ -46,8 +45,7 @@ _NEVER: Final = {
     "interactive": "it is interactive: its owner waits for it here",
     "block": "its qsub waits here for its end",
 }
-_LEAST: Final = {"nodes": "1"}
-"""Resources of a job without a request: both families give it one processor."""
+_LEAST: Final = {"nodes": "1"}  # resources of a job without a request: both families give it one processor
 _NO: Final = ("", "False", "0")
 _RAN_THERE: Final = ("ended", "deleted")
 _NEVER_RAN: Final = ("cancelled", "refused")
@@ -119,9 +117,7 @@ class DrainableServer(Protocol):
         """
         ...
 
-    async def fate(self, job: str) -> RoutedJobFate:
-        """Return the state of a job."""
-        ...
+    async def fate(self, job: str) -> RoutedJobFate: ...
 
     async def remove(self, job: str, comment: str) -> None:
         """Write the comment, and delete the job; an unknown job is ignored."""
@@ -186,8 +182,7 @@ class QueueDrainer:
             trust_env=False,
         )
         self._ledger = DrainLedger(directory)
-        self._left: dict[str, str] = {}
-        """Jobs that stay, with their fingerprint at that decision."""
+        self._left: dict[str, str] = {}  # jobs that stay, with their fingerprint at that decision
         self._said = ""
 
     async def work(self) -> None:
@@ -197,7 +192,6 @@ class QueueDrainer:
             await asyncio.sleep(self._settings.interval)
 
     async def close(self) -> None:
-        """Closes the connections."""
         await self._client.aclose()
 
     async def round(self) -> int:
@@ -327,9 +321,7 @@ class QueueDrainer:
         return True
 
     async def _offer(self, kept: RoutedJob, job: RoutedJob, script: str) -> str:
-        """Offer a job; return its number there. A key of a withdrawn or impossible job cannot be used again,
-        so the job gets another key.
-        """
+        """Offer a job; return its number there. A used key cannot come back: it gets another."""
         name = f"{self._settings.realm}:{job.id}:{kept.attributes.get('ctime', '')}"
         for turn in range(_NAMES):
             body = submission_body(job, script, self._settings.realm, f"{name}:{turn}" if turn else name)
@@ -343,9 +335,7 @@ class QueueDrainer:
         raise DrainError(f"it was withdrawn from the federation {_NAMES} times")
 
     async def _post_job(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Post a job; return it as stored there. Raises `DrainError` if it is refused, else
-        `httpx2.HTTPError`.
-        """
+        """Post a job; return it as stored. Raises `DrainError` if refused, else `httpx2.HTTPError`."""
         last: httpx2.HTTPError | None = None
         for attempt in range(_TIMES):
             try:

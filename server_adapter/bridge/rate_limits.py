@@ -9,9 +9,7 @@ _REST_BRISK: Final = 0.25
 
 
 class RateLimiter:
-    """Token bucket: at most `per_second` a second on average, `burst` at once. Times are seconds of any
-    clock.
-    """
+    """Token bucket: `per_second` on average, `burst` at once, by any clock in seconds."""
 
     def __init__(self, per_second: float, burst: int = 1) -> None:
         self._gap = 1.0 / per_second
@@ -23,7 +21,6 @@ class RateLimiter:
         return max(0.0, self._next - self._slack - now)
 
     def consume(self, now: float) -> None:
-        """One goes now."""
         self._next = max(self._next, now) + self._gap
 
 

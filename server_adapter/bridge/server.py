@@ -72,9 +72,7 @@ class Server(Protocol):
         ...
 
     async def wait_until_up(self) -> None:
-        """Wait until the server answers. Raises `RightsError` and `ProtocolError`, since waiting does not
-        help.
-        """
+        """Wait until the server answers. Raises `RightsError` and `ProtocolError` at once."""
         ...
 
     async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:
@@ -138,14 +136,10 @@ class Server(Protocol):
         ...
 
     @property
-    def comments(self) -> bool:
-        """Whether comments are written."""
-        ...
+    def comments(self) -> bool: ...
 
     def update_state(self, state: ServerState) -> None:
         """Use the newest reading."""
         ...
 
-    async def close(self) -> None:
-        """Closes all connections."""
-        ...
+    async def close(self) -> None: ...

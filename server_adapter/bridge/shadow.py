@@ -46,11 +46,9 @@ class ShadowComparison:
     _plans: dict[str, WriteAttributes] = field(default_factory=dict)
 
     def record_run(self, run: Run) -> None:
-        """Record a run decision."""
         self._runs[run.job_id] = run
 
     def record_plan(self, decision: WriteAttributes) -> None:
-        """The plan for this job."""
         self._plans[decision.job_id] = decision
 
     def compare(self, started: Iterable[JobStarted], own: Mapping[str, int] = _NONE) -> Agreement:
@@ -78,6 +76,5 @@ class ShadowComparison:
         return Agreement(count, due, same, tuple(errors), tuple(theirs))
 
     def forget(self, job: str) -> None:
-        """The job is gone."""
         self._runs.pop(job, None)
         self._plans.pop(job, None)

@@ -24,7 +24,6 @@ class SlotLimits:
         return self._limits.get(array)
 
     def begin_reading(self) -> None:
-        """A new reading begins."""
         self._members, self._free, self._held = {}, Counter(), set()
 
     def count_subjob(self, job: JobFacts) -> None:

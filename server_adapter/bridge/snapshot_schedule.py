@@ -9,9 +9,7 @@ _INSISTING: Final = 15.0  # seconds between snapshots while the daemon may doubt
 
 
 class SnapshotSchedule:
-    """Schedules a snapshot every `interval` seconds by `clock`, at once after `request`, and often while the
-    daemon doubts.
-    """
+    """Schedules a snapshot every `interval` s, at once after `request`, often while in doubt."""
 
     def __init__(self, interval: float, clock: Callable[[], float]) -> None:
         self._interval = interval
@@ -38,7 +36,6 @@ class SnapshotSchedule:
         self._next = min(self._next, self._clock() + _INSISTING)
 
     def sent(self) -> None:
-        """One goes."""
         now = self._clock()
         self._next = now + self._interval
         if now < self._insist_until:

@@ -83,8 +83,7 @@ class ServerState:
 
 
 EMPTY_STATE = ServerState()
-NOTHING_WRITTEN = WrittenAttributes()
-"""A job without written attributes."""
+NOTHING_WRITTEN = WrittenAttributes()  # a job without written attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +133,7 @@ class StateBuilder:
         jobs: Iterable[DescribedObject],
         slice_length: int = 200,
     ) -> Iterator[ServerState | None]:
-        """Yield None after every `slice_length` nodes or jobs, so that other tasks run, and finally the
-        state.
-        """
+        """Yield None after every `slice_length` nodes or jobs for other tasks; last, the state."""
         known: dict[str, NodeFacts] = {}
         for count, node in enumerate(nodes, start=1):
             known[node.name] = self._words.node(node.name, node.values, self._nodes.get(node.name))

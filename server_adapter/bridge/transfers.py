@@ -18,8 +18,7 @@ from server_adapter.bridge.delivery import DaemonExchange
 
 _log = logging.getLogger(__name__)
 
-MARK: Final = "SCHEDD_TRANSFER"
-"""Environment variable of a job with the name of its transfer."""
+MARK: Final = "SCHEDD_TRANSFER"  # environment variable of a job with the name of its transfer
 _SETTLING: Final = 2.0  # seconds until a submission with a lost answer is searched
 _MARGIN: Final = 60  # tolerated difference between clocks, in seconds
 

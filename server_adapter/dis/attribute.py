@@ -7,8 +7,7 @@ from typing import Final
 
 from server_adapter.text import encode_text, is_plain
 
-REPEATED: Final = ", "
-"""Separator of the values of repeated attributes, as printed by qmgr."""
+REPEATED: Final = ", "  # separator of the values of repeated attributes, as printed by qmgr
 
 
 class Operation(IntEnum):

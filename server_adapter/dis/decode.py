@@ -81,7 +81,6 @@ class Decoder:
         return value
 
     def raw_string(self) -> bytes:
-        """A string's bytes."""
         start = self.position
         length = self.unsigned()
         if length > self.limits.string_bytes:
@@ -117,7 +116,6 @@ class Decoder:
         return plain if plain.size == size else Attribute(name, value, resource, Operation(code), size)
 
     def attributes(self) -> tuple[Attribute, ...]:
-        """An attribute list."""
         return tuple([self.attribute() for _ in range(self.count())])
 
     def _digits(self, position: int, count: int) -> int:

@@ -12,8 +12,7 @@ from server_adapter.emulator.state import Timing
 from server_adapter.emulator.trial import EmulatorTrial, TrialSummary, emulate
 from server_adapter.emulator.workload import Arrival, make_order, read_nodes
 
-OPENPBS = VERSION
-"""The version of OpenPBS that is emulated."""
+OPENPBS = VERSION  # the version of OpenPBS that is emulated
 
 __all__ = [
     "OPENPBS",

@@ -8,8 +8,7 @@ from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.principal import Principal
 from server_adapter.torque.replies import encode_reply
 
-OK = encode_reply(Reply())
-"""The reply of success without data."""
+OK = encode_reply(Reply())  # the reply of success without data
 
 
 @dataclass(slots=True)

@@ -1,6 +1,4 @@
-"""The command `schedd emulate`: runs a server until a signal comes, and reads console lines from standard
-input.
-"""
+"""The command `schedd emulate`: runs a server until a signal, with a console on stdin."""
 
 import asyncio
 import contextlib

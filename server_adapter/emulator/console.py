@@ -145,5 +145,4 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[SimulatedServer, Arguments], Awaita
     "behave": ("behave                 all of these off, but for nodes", _behave),
     "skip": ("skip SECONDS           moves the simulated clock", _skip),
 }
-HELP = "\n".join(text for text, _ in _COMMANDS.values())
-"""One line for each command."""
+HELP = "\n".join(text for text, _ in _COMMANDS.values())  # one line for each command

@@ -152,9 +152,7 @@ def is_met(condition: DependencyCondition, job: Job, jobs: Mapping[str, Job]) ->
 
 
 def _may_follow_master(job: Job, master: Job, jobs: Mapping[str, Job]) -> bool:
-    """Return whether the jobs before this one run: jobs with a common start are released one after
-    the other.
-    """
+    """Return whether earlier jobs run: those with a common start are released in order."""
     if not master.together_released or master.together is None:
         return False
     ahead = master.together[: master.together.index(job.id)]

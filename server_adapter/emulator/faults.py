@@ -56,7 +56,6 @@ class Faults:
         self.refused_jobs = None if jobs is None else frozenset(jobs)
 
     def refuses(self, job: str) -> bool:
-        """Whether this run is refused."""
         return (self.refused_jobs is None or job in self.refused_jobs) and self.refusals.hit()
 
     def return_runs(self, count: int = FOREVER) -> None:
@@ -64,9 +63,7 @@ class Faults:
         self.returns.left = count
 
     def reject_jobs(self, nodes: Collection[str]) -> None:
-        """Let only the daemons of these nodes refuse every job, like a failing prologue or execjob_begin
-        hook.
-        """
+        """Let these nodes' daemons refuse every job, like a failing prologue or execjob_begin hook."""
         self.rejecting = frozenset(nodes)
 
     def rejects(self, nodes: Iterable[str]) -> bool:

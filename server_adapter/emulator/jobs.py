@@ -158,10 +158,8 @@ class Queue:
 
     @property
     def enabled(self) -> bool:
-        """Whether it takes jobs."""
         return self.attributes.get("enabled", "False") == "True"
 
     @property
     def started(self) -> bool:
-        """Whether its jobs may start."""
         return self.attributes.get("started", "False") == "True"

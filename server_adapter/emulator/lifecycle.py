@@ -1,6 +1,4 @@
-"""Life cycle of jobs: start, end, requeue, delete, purge; and the simulated time (protocol document,
-2, 5).
-"""
+"""Life cycle of jobs (start, end, requeue, delete, purge) and the simulated time."""
 
 from collections.abc import Iterable
 
@@ -85,9 +83,7 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
 
 
 def begin(cluster: Cluster, job: Job, *, taken: bool) -> None:
-    """Start a job that holds its slots. With `taken` False the mom refuses it after `timing.refused`
-    seconds.
-    """
+    """Start a job that holds its slots; if not `taken`, the mom refuses it `timing.refused` s later."""
     cluster.queue(job.queue).used = True
     job.state = JobState.RUNNING
     job.run += 1

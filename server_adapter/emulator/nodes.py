@@ -52,7 +52,6 @@ class EmulatedNode:
 
     @property
     def name(self) -> str:
-        """The node's name."""
         return self.spec.name
 
     @property

@@ -19,9 +19,7 @@ class Principal:
 
 
 def make_principal(cluster: Cluster, user: str, *, privileged: bool) -> Principal:
-    """Return the client with its rights: from a privileged port, or from the server's managers and
-    operators.
-    """
+    """Return the client's rights: by a privileged port, or as manager or operator."""
     listed = f"{cluster.attributes.get('managers', '')},{cluster.attributes.get('operators', '')}"
     names = {entry.partition("@")[0] for entry in listed.split(",") if entry}
     return Principal(user, cluster.server, privileged, privileged or user in names)

@@ -100,7 +100,6 @@ class TorqueQueries:
         return entries
 
     def status_queue(self, request: StatusRequest, context: ClientContext) -> bytes:
-        """StatusQueue."""
         del context
         cluster = self._cluster
         queues = [cluster.queue(request.name)] if request.name else list(cluster.queues.values())
@@ -110,7 +109,6 @@ class TorqueQueries:
         return _status(ObjectType.QUEUE, found, request.attributes)
 
     def status_server(self, request: StatusRequest, context: ClientContext) -> bytes:
-        """StatusServer."""
         del context
         lacks = self._cluster.version.server_lacks
         for entry in request.attributes:
@@ -137,7 +135,6 @@ class TorqueQueries:
         return encode_reply(Reply(0, len(ids), SelectedJobs(ids)))
 
     def select_status(self, request: SelectRequest, context: ClientContext) -> bytes:
-        """SelStat."""
         return self._jobs(list(selected(self._cluster, request.conditions, context.who)), (), context.who)
 
     def select_status_in(self, request: SelectStatusRequest, context: ClientContext) -> bytes:
@@ -149,7 +146,6 @@ class TorqueQueries:
         return self._jobs(jobs, request.attributes, context.who)
 
     def locate(self, request: JobRequest, context: ClientContext) -> bytes:
-        """LocateJob."""
         del context
         self._cluster.job(request.job)
         return encode_reply(Reply(payload=Location(self._cluster.server)))

@@ -30,7 +30,6 @@ class Clock:
         self._origin = time.monotonic() if origin is None else origin
 
     def now(self) -> float:
-        """The simulated moment."""
         return self._epoch + (time.monotonic() - self._origin) * self.scale
 
     def skip(self, seconds: float) -> None:
@@ -222,7 +221,6 @@ class SimulatedServer(ABC):
         return self.cluster.job(name)
 
     def node(self, name: str) -> EmulatedNode:
-        """Return the current node."""
         self.catch_up()
         return self.cluster.node(name)
 
@@ -250,9 +248,7 @@ class SimulatedServer(ABC):
             self.cluster.timers.at(self.now + boots, lambda: lifecycle.revive(self.cluster, node))
 
     def lie_about_load(self, name: str, *, load: float | None = None, available: int | None = None) -> None:
-        """Make a node report this load average and free memory (KiB); None reports the actual values
-        again.
-        """
+        """Make a node report this load and free memory (KiB); None: the actual values again."""
         node = self.node(name)
         node.load, node.available = load, available
 

@@ -95,9 +95,7 @@ class Cluster:
             self.command = command
 
     def pop_command(self) -> SchedulerCommand | None:
-        """Return the command to send now, or None: TIME after an iteration without commands, FIRST after a
-        start.
-        """
+        """Return the command to send: TIME after an idle iteration, FIRST after a start; or None."""
         if not self.scheduling:
             self.command = None
             return None

@@ -61,7 +61,6 @@ def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, script
 
 
 def next_id(cluster: Cluster) -> str:
-    """Return the next job id."""
     number, cluster.next_number = cluster.next_number, cluster.next_number + 1
     return f"{number}.{cluster.server}"
 

@@ -41,7 +41,6 @@ class Submissions:
         return OK
 
     def ready(self, request: JobRequest, context: ClientContext) -> bytes:
-        """ReadyToCommit."""
         if request.job not in context.pending:
             raise RefusalError(TorqueErrorCode.IVALREQ)
         return encode_reply(Reply(payload=JobId(ReplyChoice.READY, request.job)))
@@ -67,9 +66,7 @@ class Submissions:
 
 
 def _submitting_user(request: QueueJobRequest, who: Principal) -> str:
-    """Return the owner: the client or, for managers and root, the user in `proxy_user`. Raises refusal
-    15025.
-    """
+    """Return the owner: the client or, of managers, `proxy_user`. Raises refusal 15025."""
     named = next((entry.value for entry in request.attributes if entry.name == "proxy_user"), "")
     if named and not who.manager:
         words = (

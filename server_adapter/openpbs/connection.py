@@ -31,9 +31,7 @@ Out = TypeVar("Out")
 
 
 class _ReplyTurn:
-    """Position of a request in the order of replies; `over` is set once its reply was read or cannot
-    arrive.
-    """
+    """Place of a request in the order of replies; `over`: its reply was read or cannot come."""
 
     def __init__(self, request: BatchRequest, before: "_ReplyTurn | None") -> None:
         self.request = request

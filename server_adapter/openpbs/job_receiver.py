@@ -43,8 +43,7 @@ class MovedJob:
     script: bytes
 
 
-ReceiveJob = Callable[[MovedJob], Awaitable[None]]
-"""Takes a job, or raises: then the server keeps it."""
+ReceiveJob = Callable[[MovedJob], Awaitable[None]]  # takes a job, or raises: then the server keeps it
 
 
 class ExpectedJob:
@@ -60,7 +59,6 @@ class ExpectedJob:
         self._receive = receive
 
     async def deliver(self, moved: MovedJob) -> bool:
-        """Whether the job was taken."""
         self.came = True
         try:
             await self._receive(moved)
@@ -173,7 +171,6 @@ class _IncomingJob:
         self._script = bytearray()
 
     async def answer(self, body: bytes) -> Reply | None:
-        """None: it was the last one."""
         request = decode_request(body).request
         if request.code is RequestCode.DISCONNECT:
             return None

@@ -129,9 +129,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def unrolled(text: str) -> list[str]:
-    """Return the text of each occurrence, the inverse of `condensed`; empty for an empty text. Raises
-    ValueError.
-    """
+    """Return each occurrence's text, the inverse of `condensed`. Raises ValueError."""
     if not text:
         return []
     count, hash_, rest = text.partition("#")

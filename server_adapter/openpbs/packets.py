@@ -29,7 +29,6 @@ class Packet:
 
 
 def encode_packet(body: bytes, kind: PacketKind = PacketKind.DATA) -> bytes:
-    """The bytes of a packet."""
     return b"".join((_MAGIC, bytes((kind,)), len(body).to_bytes(4, "big"), body))
 
 
@@ -52,7 +51,6 @@ class PacketSplitter:
         return self._have
 
     def feed(self, chunk: bytes) -> list[Packet]:
-        """Return the packets completed by this chunk."""
         self._chunks.append(chunk)
         self._have += len(chunk)
         if self._have < self._need:

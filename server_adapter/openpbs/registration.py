@@ -73,9 +73,7 @@ class Registration:
         )
 
     def end_if_broken(self) -> None:
-        """Abort both connections if one is lost: a registration needs both, and a reader of commands must
-        notice.
-        """
+        """Abort both connections if one is lost: a registration needs both."""
         if not self.usable:
             for connection in (self.primary, self._secondary):
                 connection.abort("the scheduler's other connection was lost")

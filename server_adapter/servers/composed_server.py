@@ -67,7 +67,6 @@ class ComposedServer:
         return ""
 
     async def wait_until_up(self) -> None:
-        """Wait until the server answers."""
         await self.link.wait_until_up()
 
     async def settings(self) -> list[ObjectSettings]:
@@ -138,7 +137,6 @@ class ComposedServer:
         await self.preemption_client.requeue_job(job)
 
     async def suspend_job(self, job: str) -> None:
-        """Suspend a running job."""
         await self.preemption_client.suspend_job(job)
 
     async def resume_job(self, job: str) -> None:
@@ -150,15 +148,12 @@ class ComposedServer:
         await self.preemption_client.hold_job(job)
 
     async def lift_hold(self, job: str) -> None:
-        """Lift the hold of a checkpoint."""
         await self.preemption_client.lift_hold(job)
 
     async def list_routed(self, queues: Sequence[str]) -> list[RoutedJob]:
-        """Return the jobs in these routing queues."""
         return await self.router.list_routed(queues)
 
     async def hold_routed(self, job: str, comment: str) -> RoutedJob | None:
-        """Hold a job of a routing queue."""
         return await self.router.hold_routed(job, comment)
 
     async def release_routed(self, job: str, comment: str) -> None:
@@ -170,9 +165,7 @@ class ComposedServer:
         await self.router.hand_over_routed(job, offer)
 
     async def fate(self, job: str) -> RoutedJobFate:
-        """Return the outcome of a job."""
         return await self.router.fate(job)
 
     async def remove(self, job: str, comment: str) -> None:
-        """Deletes it."""
         await self.router.remove(job, comment)

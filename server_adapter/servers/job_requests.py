@@ -12,9 +12,7 @@ from server_adapter.dis import Attribute
 class DescribingConnection(Protocol):
     """A connection of either family that can read the status of objects."""
 
-    async def describe(self, request: StatusRequest) -> list[DescribedObject]:
-        """Return the objects of a status request."""
-        ...
+    async def describe(self, request: StatusRequest) -> list[DescribedObject]: ...
 
 
 def modify_request(job: str, attributes: Iterable[Attribute]) -> ManageRequest:

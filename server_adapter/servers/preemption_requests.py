@@ -28,12 +28,10 @@ class PreemptionRequests(Generic[C]):
         self._link = link
 
     async def signal_job(self, job: str, signal: str) -> None:
-        """Send a signal to the job."""
         async with self._link.borrow() as connection:
             await connection.request(SignalRequest(job=job, signal=full_signal_name(signal)))
 
     async def requeue_job(self, job: str) -> None:
-        """Rerun the job."""
         async with self._link.borrow() as connection:
             await connection.request(JobRequest(code=RequestCode.RERUN, job=job))
 
@@ -43,7 +41,6 @@ class PreemptionRequests(Generic[C]):
             await connection.request(SignalRequest(job=job, signal="suspend"))
 
     async def resume_job(self, job: str) -> None:
-        """Resume the job."""
         async with self._link.borrow() as connection:
             await connection.request(SignalRequest(job=job, signal="resume"))
 
@@ -53,10 +50,8 @@ class PreemptionRequests(Generic[C]):
             await connection.request(hold_request(RequestCode.HOLD_JOB, job, CHECKPOINT_HOLD))
 
     async def lift_hold(self, job: str) -> None:
-        """Lift this hold."""
         async with self._link.borrow() as connection:
             await connection.request(hold_request(RequestCode.RELEASE_JOB, job, CHECKPOINT_HOLD))
 
     async def close(self) -> None:
-        """Disconnect."""
         await self._link.close()

@@ -11,7 +11,6 @@ _DERIVED: Final = frozenset({"neednodes", "nodect"})
 
 
 def parse_routed_job(name: str, values: Values) -> RoutedJob:
-    """Return a job from its values."""
     holds = values.get("Hold_Types", "n")
     return RoutedJob(
         id=name,

@@ -31,9 +31,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 class RequestingConnection(Protocol):
     """A connection of either family that can send requests."""
 
-    async def request(self, request: BatchRequest) -> Reply:
-        """Send a request and return the reply."""
-        ...
+    async def request(self, request: BatchRequest) -> Reply: ...
 
 
 def encode_submission(

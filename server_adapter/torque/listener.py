@@ -68,7 +68,6 @@ class CommandListener:
 
     @property
     def port(self) -> int:
-        """The port listened on."""
         if self._server is None:
             raise RuntimeError("the listener was not started")
         port: int = self._server.sockets[0].getsockname()[1]

@@ -87,7 +87,6 @@ class AttributeFields:
         self._unreadable: list[str] = []
 
     def text(self, key: str) -> str:
-        """The text, or an empty one."""
         return self._left.pop(key, "")
 
     def parse(self, key: str, parse: Callable[[str], T], default: T) -> T:
@@ -102,7 +101,6 @@ class AttributeFields:
             return default
 
     def number(self, key: str) -> int | None:
-        """An integer, or None."""
         empty: int | None = None
         return self.parse(key, int, empty)
 
@@ -114,10 +112,8 @@ class AttributeFields:
 
     @property
     def other(self) -> Values:
-        """The attributes that were not parsed."""
         return self._left
 
     @property
     def unreadable(self) -> tuple[str, ...]:
-        """The attributes with malformed values."""
         return tuple(self._unreadable)

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_CALL_WITHIN_S: Final = 15.0
-"""A server calls within a second of an arrival; a busy one takes longer."""
+_CALL_WITHIN_S: Final = 15.0  # a server calls within a second of an arrival; a busy one takes longer
 _ANY: Final = frozenset({"", "0.0.0.0", "::"})
 
 
@@ -44,7 +43,6 @@ class CallWatch:
         self._missing_since: float | None = None
 
     def note_call(self) -> None:
-        """A call came."""
         self._called_at = self._clock()
         self._missing_since = None
 
@@ -60,7 +58,6 @@ class CallWatch:
 
     @property
     def missing(self) -> bool:
-        """Whether a call is missing."""
         return self._missing_since is not None and self._clock() - self._missing_since > _CALL_WITHIN_S
 
 

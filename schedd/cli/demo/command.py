@@ -29,14 +29,11 @@ _MOST_NODES = 20_000
 _MOST_JOBS = 100_000
 _FAMILIES = {"torque": ("TORQUE", "nodes=4:ppn=16"), "openpbs": ("OpenPBS", "select=4:ncpus=16")}
 """How each kind of server is called, and a request in its notation."""
-_CLUSTER_NAMES = ("north", "south", "east", "west", "centre")
-"""Names of a federation's clusters."""
-_OTHER_SEED = 1_000
-"""Difference between the seeds of two clusters."""
+_CLUSTER_NAMES = ("north", "south", "east", "west", "centre")  # names of a federation's clusters
+_OTHER_SEED = 1_000  # difference between the seeds of two clusters
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Its options."""
     parser = OneLineErrorParser(
         prog="schedd demo",
         description="Start the daemon, an emulated pbs_server in scaled time, and pbs-adapter between them, "

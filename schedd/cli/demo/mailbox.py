@@ -10,8 +10,7 @@ from email.message import EmailMessage
 from email.policy import default
 from typing import Final
 
-_KEPT: Final = 200
-"""Messages; older ones are dropped."""
+_KEPT: Final = 200  # messages; older ones are dropped
 _MAX_BYTES: Final = 1 << 20
 _TIMEOUT_S: Final = 30
 
@@ -42,7 +41,6 @@ class Mailbox:
         return tuple(reversed(self._mails))
 
     def close(self) -> None:
-        """Close the port."""
         self._server.shutdown()
         self._server.server_close()
 

@@ -14,8 +14,7 @@ from typing import Any
 from schedd.cli.demo.scene import site_settings
 from schedd.service.cluster.clock import ScaledClock
 
-MAIL_DOMAIN = "demo.example"
-"""Domain of the demo's mailbox."""
+MAIL_DOMAIN = "demo.example"  # domain of the demo's mailbox
 _PORT = 8080
 _REALM = "demo"
 _SLACK_S = 1_800
@@ -78,7 +77,6 @@ class DemoProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs."""
         return self._process.poll() is None
 
     def end(self) -> int:

@@ -122,9 +122,7 @@ def _parse(source: str, words: Sequence[str]) -> argparse.Namespace:
 
 
 def _directives(script: str, prefix: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield place and words of each line with this prefix before the first command, as qsub reads them; an
-    empty prefix: none.
-    """
+    """Yield place and words of the lines with this prefix before the first command; no prefix: none."""
     directive = re.compile(rf"{re.escape(prefix)}\s+(.*)$")
     for number, line in enumerate(script.splitlines() if prefix else (), 1):
         found = directive.match(line)

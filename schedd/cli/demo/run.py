@@ -22,18 +22,14 @@ from schedd.plan.kernel_status import are_built
 from schedd.service.cluster.clock import ScaledClock
 from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, EmulatorTrial, emulate
 
-_POLL_S = 0.1
-"""Real seconds between two looks at server and daemon."""
-_TOLERATED_S = 0.25
-"""Real seconds: a start that is off by no more is on time."""
+_POLL_S = 0.1  # real seconds between two looks at server and daemon
+_TOLERATED_S = 0.25  # real seconds: a start that is off by no more is on time
 _READY_TIMEOUT_S = 600
-_MAX_INITIAL_ROWS = 100
-"""Jobs that come at once: more than these have no rows of their own."""
+_MAX_INITIAL_ROWS = 100  # jobs that come at once: more than these have no rows of their own
 _VERSIONS = {"torque": "6.1", "openpbs": OPENPBS.name}
 _HISTORY_ATTRIBUTE = {"torque": "keep_completed", "openpbs": "job_history_duration"}
 """The server's attribute for how long it keeps jobs that are over."""
-_HISTORY_S = 30
-"""Real seconds for which the server keeps completed jobs."""
+_HISTORY_S = 30  # real seconds for which the server keeps completed jobs
 
 
 class DemoOutput:
@@ -48,7 +44,6 @@ class DemoOutput:
         self._shown = False
 
     def __call__(self, line: str) -> None:
-        """Write a line."""
         self.end()
         print(line, file=self._stream, flush=True)
 
@@ -79,9 +74,7 @@ class DemoOutput:
 
 
 class _DemoReporter:
-    """Compares the daemon's start estimates of one cluster with the actual starts, and shows both in the
-    table.
-    """
+    """Compares start estimates of one cluster with actual starts, and shows both in the table."""
 
     def __init__(
         self, client: httpx2.AsyncClient, trial: EmulatorTrial, say: DemoOutput, table: DemoTable

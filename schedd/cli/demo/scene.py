@@ -6,13 +6,11 @@ from typing import Any, Final
 
 from server_adapter.emulator import JobOrder, JobOutcome, SimulatedServer
 
-USER: Final = "user1"
-"""The user of the demo's second token."""
+USER: Final = "user1"  # the user of the demo's second token
 SUBSCRIPTION: Final = {"moved": 900, "ahead": 3_600}
 """Notices of the user: moves by more than 15 minutes, and an hour before each start."""
 _HOUR_S: Final = 3_600
-_NIGHT: Final = 1_767_297_600
-"""20:00 of an earlier day."""
+_NIGHT: Final = 1_767_297_600  # 20:00 of an earlier day
 
 
 def site_settings(nodes: Sequence[str], now: int) -> dict[str, Any]:

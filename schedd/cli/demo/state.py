@@ -38,7 +38,6 @@ class DemoState:
 
 
 def demo_state(request: Request) -> DemoState:
-    """Return the demo's state."""
     found: DemoState = getattr(request.app.state, STATE_KEY)
     return found
 
@@ -53,5 +52,4 @@ def submitting_user(caller: Bearer, request: Request) -> str:
 
 
 def invalid_submission(text: str) -> ProblemError:
-    """Return the error for invalid options."""
     return ProblemError("invalid", text, errors=[Fault(where="body.options", what=text)])

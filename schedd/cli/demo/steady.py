@@ -14,16 +14,13 @@ from schedd.replay.lublin import generate
 from schedd.replay.workload import Trace
 from server_adapter.emulator import Arrival, JobOrder, NodeSpec
 
-_BATCH: Final = 2_000
-"""Jobs of the model made at a time."""
-_MAX_RUN_S: Final = 12 * 3600
-"""Jobs that run for longer are left out: they make a dull picture."""
+_BATCH: Final = 2_000  # jobs of the model made at a time
+_MAX_RUN_S: Final = 12 * 3600  # jobs that run for longer are left out: they make a dull picture
 _MEAN_MACHINE_S: Final = 2_767
 """Walltime times cpus of a job of the model, as seconds of the whole machine; measured for 320 cpus."""
 _MAX_HORIZON_S: Final = 5 * 86_400
 """Approximate maximum length of a plan of all waiting jobs: with more jobs, narrower ones are created."""
-_NODES_PER_RACK: Final = 20
-"""Nodes of one rack, which they have as a property."""
+_NODES_PER_RACK: Final = 20  # nodes of one rack, which they have as a property
 _MIN_WIDTH: Final = 16
 _STARTS_PER_CORE_S: Final = 1.5
 """Jobs that one processor of this machine may start in a real second, with all that follows."""
@@ -53,8 +50,7 @@ class SteadyWorkload:
         first = self._made(0)
         self._first = first
         work = sum(_actual_core_seconds(order) for order in first)
-        self.gap = work / len(first) / self.cpus
-        """Seconds between two jobs that just fill the machine."""
+        self.gap = work / len(first) / self.cpus  # seconds between two jobs that just fill the machine
         self._share = sum(core_seconds(order) for order in first) / len(first)
 
     def _made(self, batch: int) -> list[JobOrder]:
@@ -105,7 +101,6 @@ class SteadyWorkload:
 
 
 def requested_cores(order: JobOrder) -> int:
-    """Cores that are asked for, in all."""
     total = 0
     for part in order.resources["nodes"].split("+"):
         number, *more = part.split(":")

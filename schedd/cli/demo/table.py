@@ -58,7 +58,6 @@ class DemoTable:
         return self._row(now, job_id, "queued", estimate, cells)
 
     def started(self, now: int, job_id: str, nodes: Sequence[str]) -> list[str]:
-        """A row for a job that starts."""
         estimate = self._told.pop(job_id, _ArrivalEstimate("", None, None))
         self._started += 1
         against = ""

@@ -27,7 +27,6 @@ class MauiEntry:
 
     @property
     def value_words(self) -> list[str]:
-        """The words of its value."""
         return self.value.replace(",", " ").split()
 
     def attributes(self) -> Iterator[tuple[str, str, str]]:

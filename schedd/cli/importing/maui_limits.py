@@ -13,8 +13,7 @@ _AMOUNTS = {
     "MAXPS": "cpu_seconds",
     "MAXWC": "walltime",
 }
-_MOST = 1 << 48
-"""The largest amount of a limit in schedd.toml."""
+_MOST = 1 << 48  # the largest amount of a limit in schedd.toml
 _AS_ASKED = "the full request of a job counts until it ends, not the remaining part"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
 _ELIGIBLE = {"MAXIJOB": "jobs", "MAXIPROC": "cpus", "MAXINODE": "nodes"}

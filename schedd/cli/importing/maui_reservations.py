@@ -12,8 +12,7 @@ _ACCESS = {"USERLIST": "users", "GROUPLIST": "groups", "ACCOUNTLIST": "accounts"
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _TIMES = frozenset({"PERIOD", "STARTTIME", "ENDTIME", "DAYS", "HOSTLIST"})
 _NO_MATTER = frozenset({"DEPTH", "PRIORITY", "COMMENT", "CHARGEACCOUNT", "ACCESS", "NAME"})
-_SHORT = ("TIMELIMIT", "MAXTIME")
-"""How long a job may be in the reservation that no list lets in."""
+_SHORT = ("TIMELIMIT", "MAXTIME")  # how long a job may be in the reservation that no list lets in
 _TASKS = ("TASKCOUNT", "RESOURCES", "TPN")
 _UNITS = {"PROCS": ("cores", 1), "GPUS": ("gpus", 1), "GPU": ("gpus", 1), "MEM": ("mem", 1024)}
 """Settings of task resources, with their factors: MEM is in MB."""

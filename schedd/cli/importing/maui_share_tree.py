@@ -32,9 +32,7 @@ class _Tree:
 def translate_share_tree(
     entries: Sequence[MauiEntry], tree: dict[str, object], done: ImportResult
 ) -> str | None:
-    """Translate all FSTREE entries into levels, shares and parents. Return the level of its owners; None: no
-    owner can be translated.
-    """
+    """Translate FSTREE to levels, shares and parents. Return the owners' level; None: no owner fits."""
     found, nodes = _Tree(), {entry.index for entry in entries}
     for entry in entries:
         _read_entry(entry, nodes, found, done)

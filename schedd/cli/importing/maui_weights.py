@@ -61,10 +61,8 @@ _COMPONENTS = frozenset({*_PARTS.values(), "SERVICETARGETWEIGHT"})
 _CAPS = {f"{name.removesuffix('WEIGHT')}CAP": name for name in (*_PARTS, *_COMPONENTS)} | {
     "SERVICEWCAP": "SERVICEWEIGHT"
 }
-WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS})
-"""All parameters that this module knows."""
-_MAX_POINTS = 1e9
-"""The largest weight that schedd.toml takes."""
+WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS})  # all parameters that this module knows
+_MAX_POINTS = 1e9  # the largest weight that schedd.toml takes
 _ALL_PARTITIONS = frozenset({"", "0", "ALL", "BASE", "DEFAULT"})
 
 

@@ -25,9 +25,7 @@ class PrimeTime:
 
     @property
     def longest(self) -> dict[bool, int]:
-        """The longest continuous prime time (True) and non-prime time in minutes, without holidays; -1: a
-        whole week.
-        """
+        """Longest continuous prime (True) and non-prime time in minutes, no holidays; -1: a whole week."""
         edges = sorted((day * _DAY_MIN + at, prime) for day, at, prime in self._edges())
         found = {True: 0, False: 0}
         for (at, prime), (following, _) in zip(edges, [*edges[1:], *edges[:1]], strict=True):

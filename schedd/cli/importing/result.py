@@ -18,9 +18,7 @@ class Verdict(StrEnum):
     BLOCKER = "blocker"
     """Not supported, and jobs would run that should not, or others would wait that should not."""
     DIFFERS = "different"
-    """Translated approximately, or left out with little effect; the text names the change and the affected
-    users.
-    """
+    """Approximate, or left out with little effect; the text names the change and its users."""
     TRANSLATED = "translated"
     NO_MATTER = "no matter"
     """The planner does this anyway, or has no use for it."""
@@ -147,8 +145,7 @@ class ImportResult:
 
 
 _EXAMPLES = 3
-_RANGES = 4
-"""Ranges of lines of one finding that are listed; of more only the last line."""
+_RANGES = 4  # ranges of lines of one finding that are listed; of more only the last line
 _INLINE = frozenset({"queues", "shares", "speeds"})
 
 _HEADS = {

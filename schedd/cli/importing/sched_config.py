@@ -23,8 +23,7 @@ from schedd.cli.importing.sched_times import (
 )
 
 _Handler = Callable[[SchedOption, SchedConfig], None]
-_FAIR_SHARE = 800_000_000.0
-"""Fair share goes before the keys of the sort."""
+_FAIR_SHARE = 800_000_000.0  # fair share goes before the keys of the sort
 _REPEATED = SORTS | {"node_sort_key", "ignore_queue", "server_dyn_res", "peer_queue"}
 _ALWAYS_COUNTED = {"ncpus": "cpus", "mem": "memory"}
 """Resources that always count here; in OpenPBS only if the option resources names them."""

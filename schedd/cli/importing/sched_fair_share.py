@@ -16,8 +16,7 @@ ENTITIES = {
 }
 """What a share can be of, and the level here."""
 _FILE = "resource_group"
-_UNKNOWN = "unknown"
-"""Group that pbs_sched makes for all that are not listed."""
+_UNKNOWN = "unknown"  # group that pbs_sched makes for all that are not listed
 _LIMITED = frozenset({"user", "group", "account", "project"})
 
 

@@ -8,8 +8,7 @@ from datetime import datetime
 
 from schedd.cli.importing.result import ImportResult, Verdict, logical_lines
 
-COMMENTS = "#*"
-"""Characters that begin a comment, in all these files."""
+COMMENTS = "#*"  # characters that begin a comment, in all these files
 _LINE = re.compile(r"(\w+)\s*:?\s*(.*)")
 _PRIMES = {"ALL": "all", "PRIME": "prime", "NON_PRIME": "non_prime", "NONE": "none"}
 _OPENPBS_ALONE = frozenset(
@@ -54,7 +53,6 @@ class SchedOption:
 
     @property
     def off(self) -> bool:
-        """Whether it says no."""
         return self.value.lower() in ("false", "no", "0", "f", "n", "")
 
 

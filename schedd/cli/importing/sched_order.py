@@ -8,8 +8,7 @@ from schedd.cli.importing.result import Verdict
 from schedd.cli.importing.sched_fair_share import fair_share_level, parse_shares
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption
 
-SORTS = frozenset({"sort_by", "key", "job_sort_key"})
-"""The options that sort jobs."""
+SORTS = frozenset({"sort_by", "key", "job_sort_key"})  # the options that sort jobs
 _QUEUES = 1_000_000_000
 _LEVELS = (800_000_000.0, 390_000.0, 190.0)
 """What a key counts from its least to its most; one step of the first is more than all of the second."""

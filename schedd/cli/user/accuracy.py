@@ -15,7 +15,6 @@ _KINDS = {"submission": "at submission", "waiting": "half-way", "hour": "last ho
 
 
 def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show the accuracy of expected starts: the share of jobs that started by the estimates for "
@@ -34,7 +33,6 @@ def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd accuracy") -> int:
-    """The command."""
     return run_command(make_parser(name), _show_accuracy, argv)
 
 

@@ -14,9 +14,7 @@ AddAction = Callable[[str, str], argparse.ArgumentParser]
 def make_action_parser(
     name: str, about: str, more: str, codes: Mapping[int, str], things: str
 ) -> tuple[argparse.ArgumentParser, AddAction]:
-    """A parser of actions on ``things`` of the federation; ``list`` is included. ``codes`` replace those of
-    all commands.
-    """
+    """Return a parser of actions on ``things``, ``list`` included. ``codes`` replace the usual ones."""
     found = make_described_parser(name, about, more, {**EXIT_CODES, **codes})
     found.add_argument("--json", action="store_true", help="print the federation's answer as JSON")
     found.add_argument("--url", metavar="URL", help="address of the federation (default: SCHEDD_FEDERATION)")

@@ -15,9 +15,7 @@ _COUNTS = ("waiting", "planned", "running", "ended", "failed", "deleted")
 
 
 def show_array(client: Client, name: str, now: int, *, as_json: bool) -> bool:
-    """Print an array: its next start, its subjobs by state, and when all are done. Return whether the last
-    end is known.
-    """
+    """Print an array: next start, subjobs by state, last end. Return whether the last end is known."""
     found = client.array(name)
     next_job = None
     if found.next_job:

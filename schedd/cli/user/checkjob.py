@@ -24,12 +24,10 @@ _LETTERS = {
     "B": "an array that has begun",
 }
 _MOVES = 20
-_LABELS = {"qos": "QOS"}
-"""Names of labels for readers; others are shown as they are."""
+_LABELS = {"qos": "QOS"}  # names of labels for readers; others are shown as they are
 
 
 def make_parser(name: str = "checkjob") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show everything about a job: its request, its start and why not sooner, all blockers, and "
@@ -41,7 +39,6 @@ def make_parser(name: str = "checkjob") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "checkjob") -> int:
-    """The command."""
     found = make_parser(name)
     if "--federation" in argv:
         return show_job(found, argv, briefly=False)

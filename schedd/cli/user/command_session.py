@@ -158,5 +158,4 @@ def _print_error(found: argparse.ArgumentParser, message: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    """One JSON value on one line."""
     print(json.dumps(value, ensure_ascii=False))

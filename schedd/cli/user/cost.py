@@ -10,7 +10,6 @@ from schedd.client.answers import JobCostView
 
 
 def make_parser(name: str = "schedd cost") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show a job's cost and energy on each node, by the site's prices and watts: from its start, actual "
@@ -21,7 +20,6 @@ def make_parser(name: str = "schedd cost") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd cost") -> int:
-    """The command."""
     return run_command(make_parser(name), _show, argv)
 
 

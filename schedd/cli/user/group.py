@@ -42,7 +42,6 @@ class _TaskRow:
 
 
 def make_parser(name: str = "schedd group") -> argparse.ArgumentParser:
-    """Its options."""
     found = OneLineErrorParser(prog=name, description=_ABOUT, epilog=_TASKS)
     found.add_argument("tasks", metavar="TASKS", help="the file; - is the standard input")
     found.add_argument(

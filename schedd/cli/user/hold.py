@@ -15,7 +15,6 @@ HoldKind = Literal["node", "queue"]
 
 
 def make_parser(name: str = "schedd hold") -> argparse.ArgumentParser:
-    """Its options."""
     found = add_target_options(
         make_command_parser(
             name,
@@ -43,13 +42,11 @@ def _split_list(text: str) -> list[str]:
 
 
 def named_targets(args: argparse.Namespace) -> list[tuple[HoldKind, str]]:
-    """The targets, as (kind, name)."""
     nodes: list[tuple[HoldKind, str]] = [("node", name) for name in args.nodes]
     return nodes + [("queue", name) for name in args.queues]
 
 
 def run(argv: Sequence[str], name: str = "schedd hold") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

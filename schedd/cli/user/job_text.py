@@ -108,7 +108,6 @@ def describe_change(change: Change, now: int) -> str:
 
 
 def describe_blocker(one: Blocker, now: int) -> str:
-    """One blocker in words."""
     if one.kind == "job":
         until = format_time(one.until or now, now)
         if one.state == "planned":

@@ -9,7 +9,6 @@ from schedd.client.answers import ObjectivesView, ObjectiveValue
 
 
 def make_parser(name: str = "schedd objectives") -> argparse.ArgumentParser:
-    """Its options."""
     return make_command_parser(
         name,
         "Show the plan's value by each objective, over all running and planned jobs: times, lateness, "
@@ -18,7 +17,6 @@ def make_parser(name: str = "schedd objectives") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd objectives") -> int:
-    """The command."""
     return run_command(make_parser(name), _show_objectives, argv)
 
 

@@ -12,7 +12,6 @@ _MAX_SEARCHES = 8
 
 
 def make_parser(name: str = "schedd optimise") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Search for a better plan now, apply it, and show the gain; no promise is broken. Needs the "
@@ -23,7 +22,6 @@ def make_parser(name: str = "schedd optimise") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd optimise") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

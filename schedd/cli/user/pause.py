@@ -9,7 +9,6 @@ _MORE = "It holds over restarts. Needs the role operator or admin; on the daemon
 
 
 def make_parser(name: str = "schedd pause") -> argparse.ArgumentParser:
-    """Its options."""
     about = "Stop starting jobs on a cluster until `schedd resume`; planning continues."
     found = make_command_parser(name, about, _MORE, of_cluster=True)
     found.add_argument(

@@ -15,7 +15,6 @@ from schedd.client.answers import PolicyPreview, PolicyView
 
 
 def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show the site policy in force: limits, weights, classes, shares, licences, standing reservations. "
@@ -40,7 +39,6 @@ def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd policy") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

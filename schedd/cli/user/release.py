@@ -10,13 +10,11 @@ from schedd.client.answers import HoldView
 
 
 def make_parser(name: str = "schedd release") -> argparse.ArgumentParser:
-    """Its options."""
     about = "Release drained nodes or held queues: plan jobs there again. Needs the role operator or admin."
     return add_target_options(make_command_parser(name, about))
 
 
 def run(argv: Sequence[str], name: str = "schedd release") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

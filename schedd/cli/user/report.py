@@ -19,7 +19,6 @@ _QUEUES: Final = ("CLUSTER", "QUEUE", "ENDED", "LATE", "MEAN WAIT", "LONGEST", "
 
 
 def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_described_parser(
         name,
         "Show for each cluster over a period: its share of the work and of the cpus, the use of its "
@@ -39,7 +38,6 @@ def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """The command."""
     return run_with_exit_code(make_parser(), _show_report, argv)
 
 

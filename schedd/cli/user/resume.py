@@ -12,7 +12,6 @@ _MORE = (
 
 
 def make_parser(name: str = "schedd resume") -> argparse.ArgumentParser:
-    """Its options."""
     return make_command_parser(
         name,
         "Start jobs of a cluster again after `schedd pause`; due jobs start at once.",

@@ -9,12 +9,10 @@ from schedd.cli.user.formatting import format_duration, format_table, natural_ke
 from schedd.client import ClientError
 from schedd.client.answers import Gap
 
-_HORIZON_S = 30 * 86_400
-"""Seconds; capacity free for this long counts as free without limit."""
+_HORIZON_S = 30 * 86_400  # seconds; capacity free for this long counts as free without limit
 
 
 def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show idle capacity and its duration: a job whose request and walltime fit into a line starts"
@@ -58,7 +56,6 @@ def _describe_filter(args: argparse.Namespace) -> str:
 
 
 def run(argv: Sequence[str], name: str = "showbf") -> int:
-    """The command."""
     return run_command(make_parser(name), _show_free, argv)
 
 

@@ -19,7 +19,6 @@ _TICK = 12
 
 
 def make_parser(name: str = "showplan") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show the plan as a chart: a line for each node, time to the right, a letter for each job.",
@@ -34,7 +33,6 @@ def make_parser(name: str = "showplan") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "showplan") -> int:
-    """The command."""
     return run_command(make_parser(name), _show_plan, argv)
 
 

@@ -52,7 +52,6 @@ class _QueueRow(NamedTuple):
         return self.displayed_start or 0
 
     def describe(self, now: int) -> StartSentence:
-        """Return the sentence about its start."""
         facts = StartFacts(
             state=self.state,
             planned=self.displayed_start,
@@ -69,7 +68,6 @@ _FIELDS = _QueueRow._fields[:-1]
 
 
 def make_parser(name: str = "showq") -> argparse.ArgumentParser:
-    """Its options."""
     about = "Show the queue: running jobs, planned jobs by start, and the others."
     found = make_command_parser(name, about)
     add = found.add_argument
@@ -97,7 +95,6 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "showq") -> int:
-    """The command."""
     found = make_parser(name)
     return show_queue(found, argv) if "--federation" in argv else run_command(found, _show, argv)
 

@@ -44,7 +44,6 @@ _FORECAST = ("likely", "any time")
 
 
 def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show when and where a job starts, its promised start, why it does not start sooner, and why "
@@ -117,7 +116,6 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "showstart") -> int:
-    """The command."""
     found = make_parser(name)
     if "--federation" in argv:
         return show_job(found, argv, briefly=True)
@@ -257,7 +255,6 @@ def _show_variants(title: str, found: WhatIfResult, now: int) -> None:
 
 
 def job_title(job: JobView) -> str:
-    """A job in one line."""
     name = f" {job.name}" if job.name else ""
     whose = f"job {job.id}{name}: {job.owner}, {job.queue}"
     if job.cpus is None:  # of a request that is not understood nothing is counted with

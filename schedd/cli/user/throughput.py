@@ -27,7 +27,6 @@ MeasureSeconds = Callable[[Sequence[str]], float]
 
 
 def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
-    """Its options."""
     about = (
         "Run a command with growing numbers of units of work, such as iterations, until the units that it "
         "does in a second are steady, and print them as qsub takes them."
@@ -49,7 +48,6 @@ def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd throughput") -> int:
-    """The command."""
     parser = make_parser(name)
     args = parser.parse_args(argv)
     args.command = args.command[args.command[:1] == ["--"] :]

@@ -18,8 +18,7 @@ from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.viewer import Cluster, Form, Operator
 
 router = RouteTable(prefix="/{cluster}/admin")
-_SEARCH_S: Final = 5.0
-"""For how long a page waits for a search; it goes on anyway."""
+_SEARCH_S: Final = 5.0  # for how long a page waits for a search; it goes on anyway
 
 
 @router.get("")

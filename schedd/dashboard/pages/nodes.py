@@ -57,7 +57,6 @@ class NodeGroup:
 
     @property
     def cpus(self) -> int:
-        """Cpus of its nodes that are up."""
         return sum(view.cpus for view in self.views if view.state == "up")
 
     @property
@@ -77,9 +76,7 @@ def show_nodes(
     most: Annotated[int, Query(ge=1, le=10_000)] = _PAGE_SIZE,
     by: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    """All nodes as a map, by default grouped by rack where nodes have one, and the matching ones as a
-    table.
-    """
+    """All nodes as a map, grouped by rack if nodes have one; the matching ones as a table."""
     published = cluster.published
     views = sorted(node_views(published, sees=visibility.shows), key=lambda view: natural_key(view.name))
     words = q.lower().split()

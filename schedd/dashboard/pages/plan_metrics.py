@@ -27,8 +27,7 @@ from schedd.service.read.job_visibility import ALL_JOBS
 
 router = RouteTable()
 _YEAR_S: Final = 366 * 86_400
-_MAX_PERIOD_S: Final = 3660 * 86_400
-"""Maximum retention of start estimates."""
+_MAX_PERIOD_S: Final = 3660 * 86_400  # maximum retention of start estimates
 
 
 @router.get("/{cluster}/worth.json")

@@ -24,8 +24,7 @@ from schedd.service.questions.explain import explain
 from schedd.service.read.plan_lists import find_record
 
 router = RouteTable(prefix="/{cluster}")
-MAX_CSV_ROWS: Final = 200_000
-"""Jobs in one CSV file; the page says so where there are more."""
+MAX_CSV_ROWS: Final = 200_000  # jobs in one CSV file; the page says so where there are more
 
 
 @router.get("/queue")

@@ -59,7 +59,6 @@ def component_claim(state: "EngineState", event: Any) -> NodeClaim | None:
 
 
 def component_slots(state: "EngineState") -> list[int]:
-    """The slots that components hold."""
     return [slot for _, call in component_calls("slots") for slot in call(state)]
 
 

@@ -87,9 +87,7 @@ class Restriction:
 
 @dataclass(frozen=True, slots=True)
 class PreemptedRun:
-    """A running job that would be preempted at ``time`` for the job ``preemptor``; ``lost`` are
-    core-seconds of work.
-    """
+    """A running job that is preempted at ``time`` for ``preemptor``; ``lost``: core-seconds of work."""
 
     job: str
     owner: str
@@ -100,9 +98,7 @@ class PreemptedRun:
 
 @dataclass(frozen=True, slots=True)
 class EarlierStart:
-    """A start of a hypothetical job by other means than a gap of the plan, its placement, and a remark that
-    names these means.
-    """
+    """A start of a hypothetical job by other means than a gap, its placement, and their name."""
 
     start: int
     takes: Sequence[Take]

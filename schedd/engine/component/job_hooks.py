@@ -154,7 +154,6 @@ def job_details(published: "PlanSnapshot", record: "JobRecord", start: int) -> d
 
 
 def component_notes(published: "PlanSnapshot", record: "JobRecord") -> list[str]:
-    """Remarks of all components on a job."""
     return [note for one in components() if one.notes is not None for note in one.notes(published, record)]
 
 

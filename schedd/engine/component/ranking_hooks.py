@@ -43,9 +43,7 @@ def owner_shares(state: "EngineState") -> OwnerShares | None:
 
 
 def present_shares(state: "EngineState", *, keep: bool = False) -> OwnerShares | None:
-    """The fair shares of owners as of now; None: there is no fair share. ``keep``: they are those of the
-    ranking that begins now.
-    """
+    """Fair shares of owners now; None: no fair share. ``keep``: for the ranking that begins now."""
     found = (one.present_shares(state, keep) for one in components() if one.present_shares is not None)
     return next((shares for shares in found if shares is not None), None)
 

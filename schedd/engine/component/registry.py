@@ -13,15 +13,12 @@ if TYPE_CHECKING:
 
 @cache
 def components() -> tuple[Component[Any], ...]:
-    """The components of all features."""
     return tuple(cast("Component[Any]", module.COMPONENT) for module in feature_modules("component"))
 
 
 @cache
 def component_calls(hook: str) -> tuple[tuple[str, Callable[..., Any]], ...]:
-    """The functions of a hook, each with the name of its component: a call costs nothing for the components
-    without the hook.
-    """
+    """Functions of a hook with their component's name: components without the hook cost nothing."""
     found = ((one.name, getattr(one, hook)) for one in components())
     return tuple((name, call) for name, call in found if call is not None)
 

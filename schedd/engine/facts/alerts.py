@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 from schedd.engine.component.registry import components
 
-FADES: Final = 900
-"""Seconds after which an alert about a single event closes."""
+FADES: Final = 900  # seconds after which an alert about a single event closes
 
 _KINDS: Final[Mapping[str, str]] = {
     "adapter": "no contact with the adapter, or the adapter cannot reach the server",
@@ -49,7 +48,6 @@ _KINDS: Final[Mapping[str, str]] = {
 
 
 def alert_kinds() -> dict[str, str]:
-    """Return all alert kinds with their meanings."""
     of_components = {name: kind.text for one in components() for name, kind in one.alerts.items()}
     return dict(sorted(({**_KINDS, **of_components}).items()))
 

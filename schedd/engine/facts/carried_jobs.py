@@ -80,9 +80,7 @@ def save_carried_job(kept: CarriedJob) -> dict[str, Any]:
 
 
 def load_carried_job(saved: Any) -> CarriedJob:
-    """Return the job that ``save_carried_job`` saved; unknown fields are ignored. Raises TypeError and
-    ValueError.
-    """
+    """Return the job that ``save_carried_job`` saved, unknown fields aside. Raises TypeError, ValueError."""
     values = {name: value for name, value in saved.items() if name in _DEFAULTS}
     values["weak"] = bool(values.get("weak", False))
     values["size"] = tuple(values.get("size", ()))

@@ -98,9 +98,7 @@ class Dependents:
                 yield job
 
     def examined(self, job: str, *, planned: bool, again_at: int | None) -> None:
-        """A job was examined: whether it is ``planned`` behind others, and when to examine it again though
-        nothing changed.
-        """
+        """Note an examined job: if ``planned`` behind others, and when to look again without a change."""
         if job not in self._depend:
             return
         if planned:

@@ -19,21 +19,16 @@ from schedd.plan.columns import Ints
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-NEAR: Final = 600
-"""Starts within this many seconds are published at once."""
-_NEAR_PAUSE_S: Final = 30
-"""Maximum pause between two near starts of one job."""
-_SOON_S: Final = 5
-"""A start within this many seconds is not published."""
+NEAR: Final = 600  # starts within this many seconds are published at once
+_NEAR_PAUSE_S: Final = 30  # maximum pause between two near starts of one job
+_SOON_S: Final = 5  # a start within this many seconds is not published
 LATE_S: Final = 5
 """A job that waits this long after its published start gets another text: that start has passed."""
 _WAITS: Final = (Phase.WAITING, Phase.BLOCKED)
 
 
 def are_outdated(published: Ints, planned: Ints, threshold: int) -> npt.NDArray[np.bool_]:
-    """Return where the published start is outdated: it moved by more than the threshold, was lost, or is
-    new.
-    """
+    """Return where the published start is outdated: lost, new, or moved by more than the threshold."""
     found: npt.NDArray[np.bool_] = (np.abs(planned - published) > threshold) | (
         (planned < 0) != (published < 0)
     )
@@ -41,7 +36,6 @@ def are_outdated(published: Ints, planned: Ints, threshold: int) -> npt.NDArray[
 
 
 def is_outdated(published: int, planned: int, threshold: int) -> bool:
-    """Return the same for one job."""
     return abs(planned - published) > threshold or (planned < 0) != (published < 0)
 
 
@@ -61,7 +55,6 @@ def next_update(
 def next_job_update(
     published: int, published_at: int, planned: int, now: int, pause: int, *, dispatching: bool
 ) -> int:
-    """Return the same for one job."""
     if dispatching and now - LATE_S < planned <= now + _SOON_S:
         return planned + LATE_S
     if published <= now:
@@ -77,9 +70,7 @@ def displayed_start(published: int, planned: int, now: int) -> int:
 
 
 def mark_requeued(state: "EngineState", before: JobRecord, record: JobRecord) -> None:
-    """Mark a job that waits again: nothing was published during its start, and its start may have moved
-    before.
-    """
+    """Mark a job that waits again: nothing was published while it started."""
     if state.publishes_starts and record.phase in _WAITS and before.phase not in _WAITS:
         state.first_start_ahead = None
         slot = slice(record.slot, record.slot + 1)

@@ -362,8 +362,6 @@ _LOAD_RECORD: dict[str, _Plain] = {
 
 
 def facts_by_name(kind: type[NodeFacts] | type[QueueFacts]) -> FieldRule:
-    """Facts of one kind by their names."""
-
     def load(saved: list[dict[str, Any]]) -> dict[str, Any]:
         return {facts["name"]: load_facts(kind, facts) for facts in saved}
 

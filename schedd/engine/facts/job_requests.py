@@ -242,7 +242,6 @@ def slot_limited(facts: JobFacts) -> bool:
 
 
 def open_gates(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
-    """The gates that are open to a job."""
     who = (facts.owner, facts.group, facts.account, facts.queue)
     walltime = _walltime(facts) if any(access.shorter for access in gates.values()) else 0
     return frozenset(gate for gate, access in gates.items() if access.admits(*who, walltime))

@@ -32,10 +32,8 @@ from schedd.wire import NO_TYPES, JobFacts, NodeFacts, ResourceTypes
 _KNOWN = 20_000
 _AHEAD = 60 * 86_400
 """Horizon of calculated windows, in seconds; beyond it, pools with windows count as in a window."""
-_STEP = 6 * 3600
-"""Step in which the horizon moves on, in seconds."""
-PLENTY = 1 << 44
-"""Capacity of a pool outside its windows, in addition to its amount."""
+_STEP = 6 * 3600  # step in which the horizon moves on, in seconds
+PLENTY = 1 << 44  # capacity of a pool outside its windows, in addition to its amount
 
 
 def make_claim(
@@ -162,7 +160,6 @@ class LimitBook:
         return True
 
     def set_sources(self, sources: tuple[tuple[Limit, ...], ...]) -> None:
-        """Replace the limits of all sources."""
         if sources != self.sources:
             self.sources = sources
             self._changed()
@@ -196,9 +193,7 @@ class LimitBook:
         now: int,
         scopes: frozenset[str] = frozenset(),
     ) -> dict[str, int]:
-        """Return the amounts that a job takes, by pool; missing pools are added to the plan. ``scopes``: see
-        ``make_claim``.
-        """
+        """Return a job's amounts by pool; missing pools are added. ``scopes``: see ``make_claim``."""
         scopes = scopes & self._scopes
         any_limit = self.caps or "" in self._limited or facts.queue in self._limited
         any_limit = any_limit or bool(scopes) or facts.queue.startswith(self._prefixes)
@@ -254,7 +249,6 @@ class LimitBook:
         return found
 
     def forget(self, pools: Iterable[str]) -> None:
-        """Forget removed pools."""
         for pool in pools:
             self.pools.pop(pool, None)
             self.opened.pop(pool, None)

@@ -168,7 +168,6 @@ class RankingProgress:
         return bool(self.slots_to_rank or self.slots_to_try)
 
     def copy(self) -> "RankingProgress":
-        """With lists of its own."""
         return replace(self, slots_to_rank=list(self.slots_to_rank), slots_to_try=list(self.slots_to_try))
 
 

@@ -10,8 +10,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 
-WAITING_PHASES = (Phase.WAITING, Phase.BLOCKED)
-"""Phases of jobs that are looked at."""
+WAITING_PHASES = (Phase.WAITING, Phase.BLOCKED)  # phases of jobs that are looked at
 
 
 _UNITS = 10_000

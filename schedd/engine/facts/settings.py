@@ -13,14 +13,11 @@ from schedd.policy.site import SitePolicy, site_policy
 from schedd.wire.section import Section
 from schedd.wire.times import AllowedValues, FloatSeconds, Seconds, Step, Whole
 
-SITE_SLACK: Final = 3_600
-"""Default slack of a site in seconds: docs/developers/decisions/007."""
-SITE_SLACK_SHARE: Final = 0.5
-"""And so large a share of the wait."""
+SITE_SLACK: Final = 3_600  # default slack of a site in seconds: docs/developers/decisions/007
+SITE_SLACK_SHARE: Final = 0.5  # and so large a share of the wait
 SITE_START_RATE: Final = 50
 """Default limit of job starts per second: the load that a server can take along with its other work."""
-SITE_START_RATE_NODE: Final = 10
-"""And on one node."""
+SITE_START_RATE_NODE: Final = 10  # and on one node
 SITE_PUBLISH_PAUSE: Final = 60
 """Default pause in seconds between two published starts of one job: a plan in motion settles within it."""
 SITE_PUBLISH_HOLD: Final = 600
@@ -72,9 +69,7 @@ class PlanningSettings(Section):
     node_grace: Seconds = 300
     """Time after which planned jobs are moved off a node that is down."""
     hole_failures: int = Field(default=5, ge=0, le=100_000)
-    """A node gets no new jobs after this many jobs in a row failed early there, or were refused by it; 0:
-    never.
-    """
+    """A node is closed after so many early failures or refusals of jobs in a row; 0: never."""
     hole_users: int = Field(default=2, ge=1, le=100_000)
     """They must belong to at least this many users,"""
     hole_within: Seconds = 60

@@ -13,8 +13,7 @@ from schedd.wire import ShareFacts
 BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 """The request of a slot that takes whole nodes from jobs."""
 
-_MOST_UNITS = 10_000
-"""Units times shares, beyond which it is not looked for where each unit is."""
+_MOST_UNITS = 10_000  # units times shares, beyond which it is not looked for where each unit is
 
 
 def _amount(chunk: Chunk, name: str) -> int:
@@ -101,9 +100,7 @@ def block_takes(plan: Plan, names: Iterable[str], gate: str) -> list[Take]:
 
 
 def _units_by_share(request: Request, shares: Sequence[ShareFacts]) -> list[list[Chunk]] | None:
-    """Return the units on each share if chunks differ; None if cores do not determine them or there are too
-    many.
-    """
+    """Return the units on each share if chunks differ; None if not determined by cores, or too many."""
     chunks = request.chunks
     if len(chunks) < 2 and all(chunk.cpus for chunk in chunks):
         return None
@@ -140,9 +137,7 @@ def merge_shares(shares: Iterable[ShareFacts]) -> list[ShareFacts]:
 
 
 def planned_shares(plan: Plan, slot: int) -> tuple[ShareFacts, ...]:
-    """Return the nodes of a planned job with its amounts, in the order of its chunks; each node occurs once,
-    even with several chunks.
-    """
+    """Return a planned job's nodes with its amounts, in the order of chunks, each node once."""
     needs = plan.chunk_needs(slot)
     shares = []
     for take in plan.takes(slot):

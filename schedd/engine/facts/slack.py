@@ -6,8 +6,7 @@ from typing import Final, Self
 
 from schedd.model import FOREVER
 
-_MOST: Final = 316_224_000
-"""Seconds: ten years; use ``off`` for more."""
+_MOST: Final = 316_224_000  # seconds: ten years; use `off` for more
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SECONDS: Final = re.compile(r"(\d{1,9})([smhd]?)")
 _SHARE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)w")
@@ -56,8 +55,6 @@ class Slack:
         return "+".join([*parts, *([f"{self.share:g}w"] if self.share else [])])
 
 
-NONE: Final = Slack()
-"""The planned start itself is promised."""
+NONE: Final = Slack()  # the planned start itself is promised
 
-OFF: Final = Slack(1 << 40)
-"""A slack that no wait reaches: nothing is promised."""
+OFF: Final = Slack(1 << 40)  # a slack that no wait reaches: nothing is promised

@@ -20,9 +20,7 @@ _INITIAL_VALUES: Final[dict[type[Any], tuple[tuple[str, int], ...]]] = {}
 
 
 def _initial_values(columns: "SlotColumns") -> tuple[tuple[str, int], ...]:
-    """Return the columns by name with their initial values. Cached per class, because it is called for each
-    job.
-    """
+    """Return the columns by name with their initial values; cached per class."""
     kind = type(columns)
     found = _INITIAL_VALUES.get(kind)
     if found is None:
@@ -37,9 +35,7 @@ class SlotColumns:
 
     promise: Ints = _column(FOREVER)
     bound: Ints = _column(FOREVER)
-    """The latest start that the plan may give: the promise or, while that is at risk, the start that it had
-    to give.
-    """
+    """Latest start that the plan may give: the promise or, at risk, the start that it had to give."""
     published_start: Ints = _column(-1)
     """The start published last; -1: none."""
     published_at: Ints = _column(0)

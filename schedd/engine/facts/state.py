@@ -192,9 +192,7 @@ class EngineState(SlotColumns):
     unexplained_starts: list[int] = declared(LIST, make=list)
     """Times of recent starts of unknown origin."""
     unsure_until: int = declared(NUMBER, default=-1)
-    """Jobs started before this time may be ours without a record of it: some decisions are lost or belonged
-    to a skipped batch.
-    """
+    """Jobs started before this may be ours without a record: decisions lost, or of a skipped batch."""
     first_snapshot: int = declared(NUMBER, default=-1)
     """Time of the first snapshot: jobs that ran then started before this engine."""
     adapter_run: str = declared(NUMBER, default="")
@@ -428,9 +426,7 @@ class EngineState(SlotColumns):
         return self.economy_in_force
 
     def note_power(self) -> bool:
-        """Know what power caps leave for jobs on the nodes there are; returns whether that is other than
-        before.
-        """
+        """Learn what power caps leave for jobs on the present nodes; return whether that changed."""
         return self.limits.set_power(*power_cap_limits(self.economy, self.node_facts.values()))
 
     def planned_request(self, facts: JobFacts, request: Request) -> Request:
@@ -441,7 +437,6 @@ class EngineState(SlotColumns):
         return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes, order)
 
     def open_gates(self, facts: JobFacts) -> frozenset[str]:
-        """The gates that are open to a job."""
         return open_gates(self.gates, facts) if self.gates else frozenset()
 
     def gather_limits(self) -> None:
@@ -472,9 +467,7 @@ class EngineState(SlotColumns):
         self.by_slot = [*self.by_slot, *[None] * (size - len(self.by_slot))]
 
     def hold_unresolved_start(self, record: JobRecord, until: int) -> None:
-        """Note that an abandoned run decision may still be carried out until then: no other job is started on
-        its nodes before.
-        """
+        """Note that an abandoned run may still be carried out: until then its nodes take no other job."""
         if record.slot >= 0 and self.plan.start(record.slot) >= 0 and until >= self.now:
             shares = planned_shares(self.plan, record.slot)
             self.unresolved[record.id] = UnresolvedStart(record.attempt.decision, until, shares)
@@ -577,7 +570,6 @@ class EngineState(SlotColumns):
 
     @property
     def publishes_starts(self) -> bool:
-        """Whether starts are published."""
         return self.settings.publish_starts
 
     @property

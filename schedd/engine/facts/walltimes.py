@@ -2,14 +2,11 @@
 
 from typing import Final, NamedTuple, Self
 
-_MEMORY: Final = 1000
-"""Number of runs after which the weight of a run is 1/e."""
+_MEMORY: Final = 1000  # number of runs after which the weight of a run is 1/e
 
-_DOUBT: Final = 50
-"""Weight, in runs, of the prior assumption that walltimes are used in full."""
+_DOUBT: Final = 50  # weight, in runs, of the prior assumption that walltimes are used in full
 
-_LEAST: Final = 0.1
-"""Less is not believed: a day of planned waiting would count for next to nothing."""
+_LEAST: Final = 0.1  # less is not believed: a day of planned waiting would count for next to nothing
 
 
 class WalltimeUse(NamedTuple):

@@ -26,8 +26,7 @@ _TOGETHER_WITHIN_S: Final = 600
 """Failures on several nodes within this time have a common cause,"""
 _TOGETHER_NODES: Final = 3
 """if there are at least so many such nodes,"""
-_TOGETHER_SHARE: Final = 0.1
-"""and at least this share of all nodes."""
+_TOGETHER_SHARE: Final = 0.1  # and at least this share of all nodes
 _SHOWN: Final = 5
 
 

@@ -201,9 +201,7 @@ def new_nodes(state: EngineState, events: Sequence[NodeChanged]) -> frozenset[st
 
 
 def await_reports(state: EngineState, until: int) -> None:
-    """Do not give up nodes that are down before ``until``: the restarted server has no report of these
-    yet.
-    """
+    """Keep nodes that are down until ``until``: the restarted server has no report of them yet."""
     latest = until - state.settings.node_grace
     for name, since in state.down_since.items():
         state.down_since[name] = max(since, latest)

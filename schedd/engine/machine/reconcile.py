@@ -25,10 +25,8 @@ from schedd.wire import (
 
 START_SETTLES_S = 5
 """Seconds by which a server may correct the start of a run: it first reports the time of sending the job."""
-_FEW = 5
-"""A loss of so few jobs or nodes is never suspicious, whatever its share."""
-_ACCEPTED = 0
-"""In the place of the moment since when a loss is doubted: it is not doubted any more."""
+_FEW = 5  # a loss of so few jobs or nodes is never suspicious, whatever its share
+_ACCEPTED = 0  # in the place of the moment since when a loss is doubted: it is not doubted any more
 _ALL_GONE_S = 3600
 """A server without any of its jobs is not believed this soon after its restart, unless an admin resumes: jobs
 that count as gone lose their places and promises, and a federation sends these elsewhere.
@@ -166,9 +164,7 @@ def _job_changes(state: EngineState, snapshot: Snapshot, record: JobRecord, job:
 
 
 def _failed_to_start(state: EngineState, at: int, record: JobRecord, job: JobFacts) -> bool:
-    """Whether a job that was to start did not. If that was not accepted before the server was asked, the
-    outcome is still to come.
-    """
+    """Return whether a job due to start did not; an outcome accepted later is still to come."""
     accepted_at = record.attempt.expires - state.settings.start_wait
     return job.starts > record.facts.starts or (record.attempt.accepted and at > accepted_at)
 

@@ -8,8 +8,7 @@ from schedd.wire.resources import is_adapter_amount
 
 _ABOUT: Final = "types"
 _SHOWN: Final = 8
-_OWN: Final = frozenset({"resv", "of_queue", "sharing"})
-"""Properties that the adapter adds to nodes."""
+_OWN: Final = frozenset({"resv", "of_queue", "sharing"})  # properties that the adapter adds to nodes
 
 
 def untyped_resources(state: EngineState) -> list[str]:

@@ -11,12 +11,9 @@ from schedd.model import Request
 
 ELSEWHERE_WITHIN_S: Final = 3600
 """A job avoids nodes only if other nodes allow a start within this time after the end of its backoff."""
-MOST_NODES: Final = 32
-"""Nodes of failed starts that are remembered per job."""
+MOST_NODES: Final = 32  # nodes of failed starts that are remembered per job
 ALL_SUSPECT: Final = 4
-"""After a failed start on at most this many nodes, each of them is suspected; otherwise only the first node,
-where the server begins.
-"""
+"""Up to so many nodes of a failed start are all suspected; otherwise the first, where it begins."""
 
 
 def failed_on(before: tuple[str, ...], nodes: Iterable[str]) -> tuple[str, ...]:

@@ -26,9 +26,7 @@ from schedd.plan.columns import PLANNED, Ints
 
 
 def is_backfilling(state: EngineState) -> bool:
-    """Return whether backfilling is active; it pauses during a large intake, which the plan does not contain
-    yet.
-    """
+    """Return whether backfilling is active; it pauses while a large intake is not planned yet."""
     return _is_enabled(state) and not (state.arriving or state.to_reevaluate)
 
 
@@ -45,9 +43,7 @@ def next_backfill(state: EngineState) -> int:
 
 
 def run_backfill(state: EngineState, event: str) -> None:
-    """Start waiting jobs in free capacity. This breaks no promise and misses no deadline that is still
-    met.
-    """
+    """Start waiting jobs in free capacity, without breaking promises or deadlines that are still met."""
     plan, now = state.plan, state.now
     changed = plan.freed or state.change_number != state.backfilled or state.backfill_due <= now
     if not changed and state.next_due_start() > now:
@@ -68,9 +64,7 @@ def run_backfill(state: EngineState, event: str) -> None:
 
 
 def backfill_rule(state: EngineState) -> BackfillRule | None:
-    """Return the rule that backfilling follows on forks of the plan; None: only repair fills free
-    capacity.
-    """
+    """Return the rule of backfilling on forks of the plan; None: only repair fills free capacity."""
     rule = backfill_rule_outline(state)
     return (
         with_expected_run_times(rule, state.by_slot, run_time_predictions(state))
@@ -129,9 +123,7 @@ def _waiting(state: EngineState, slots: Ints) -> BackfillQueue:
 
 
 def _latest(state: EngineState, slots: Ints, *, on_hold: bool) -> Ints:
-    """Return the last start allowed of each of these jobs: by its promise, its dependents, and its deadline
-    if it is still met.
-    """
+    """Return the last start of each job: by its promise, dependents, and a deadline still met."""
     starts, in_time = state.plan.starts(slots), state.due_by[slots] - state.plan.jobs.durations[slots]
     latest = last_starts_on_hold(state)[slots] if on_hold else last_starts(state)[slots]
     found: Ints = np.where(starts <= in_time, np.minimum(latest, in_time), latest)

@@ -48,9 +48,7 @@ def _limit(state: "EngineState", record: JobRecord) -> float | None:
 
 
 def place_affordably(state: "EngineState", record: JobRecord, event: str) -> WaitingFor | None:
-    """Move a job that was just placed to an affordable placement. If there is none, return the reason; the
-    job is then unplaced.
-    """
+    """Move a placed job to an affordable placement; if none, unplace it and return the reason."""
     state.capped.pop(record.id, None)
     most = _limit(state, record)
     if most is None:
@@ -90,9 +88,7 @@ def exceeds_limit(state: "EngineState", record: JobRecord) -> bool:
 
 
 def move_earlier_affordably(state: "EngineState", record: JobRecord, event: str) -> int:
-    """Move a planned job to an earlier affordable placement. Return the previous start, or -1 if the job did
-    not move.
-    """
+    """Move a planned job to an earlier affordable placement. Return the previous start; -1: not moved."""
     plan, slot = state.plan, record.slot
     old, takes = plan.start(slot), plan.takes(slot)
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)

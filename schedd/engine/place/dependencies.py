@@ -22,9 +22,7 @@ _DEEPEST = 10_000
 
 
 def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[DependencyLink, ...] | WaitingFor:
-    """Return the links that hold the job, or the reason why it cannot be planned; empty: no dependency holds
-    it.
-    """
+    """Return the links that hold the job, or why it cannot be planned; empty: nothing holds it."""
     facts = record.facts
     if not facts.depend or facts.state != "H" or set(holds_in(facts.holds)) - {Hold.SYSTEM}:
         return ()
@@ -50,9 +48,7 @@ def find_dependencies(state: "EngineState", record: JobRecord) -> tuple[Dependen
 
 
 def may_be_planned(record: JobRecord) -> bool:
-    """Return whether all dependencies are of kinds that are planned as soon as the other jobs have a
-    start.
-    """
+    """Return whether all dependencies are planned as soon as the other jobs have a start."""
     return all(link.kind in _PLANNED for link in parse_dependencies(record.facts.depend))
 
 
@@ -82,9 +78,7 @@ def ready_after(state: "EngineState", links: tuple[DependencyLink, ...]) -> int:
 
 
 def again_at(state: "EngineState", links: tuple[DependencyLink, ...]) -> int | None:
-    """When ``ready_after`` becomes another moment though nothing changes: jobs run beyond their walltimes.
-    None: never.
-    """
+    """Return when ``ready_after`` changes by time: jobs run past their walltimes. None: never."""
     ends = [
         (one.run.started if one.phase is Phase.RUNNING else state.plan.start(one.slot))
         + one.understood.walltime

@@ -71,9 +71,7 @@ def _gpus_per_core(record: JobRecord) -> str:
 
 
 def _move(state: "EngineState", record: JobRecord, rates: Mapping[int, float], *, placed_now: bool) -> bool:
-    """Move a job to nodes with lower ``rates`` (by row), where the worst of its nodes has the lowest rate
-    possible at that start.
-    """
+    """Move a job to nodes with lower ``rates`` (by row): the worst as low as possible at that start."""
     plan, slot = state.plan, record.slot
     takes, start = plan.takes(slot), plan.start(slot)
     worst = max((rates.get(take.row, 0.0) for take in takes), default=0.0)

@@ -32,10 +32,8 @@ from schedd.plan.columns import PLANNED, Ints
 _MANY_ROWS = 16
 _MOST_FOLLOWERS = 200
 """Maximum number of jobs that are replanned behind a displaced job,"""
-_MOST_FOLLOWER_UNITS = 10_000
-"""and their maximum number of units together."""
-_MOST_UNCHECKED = 20
-"""Up to this number of jobs, the check for many jobs is skipped."""
+_MOST_FOLLOWER_UNITS = 10_000  # and their maximum number of units together
+_MOST_UNCHECKED = 20  # up to this number of jobs, the check for many jobs is skipped
 
 
 def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
@@ -213,7 +211,6 @@ def follow_dependencies(state: EngineState, event: str) -> None:
 
 
 def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> bool:
-    """Return whether the job was replanned."""
     slot = record.slot
     if record.phase not in (Phase.WAITING, Phase.BLOCKED):
         return False  # it is about to start: its outcome comes first
@@ -277,9 +274,7 @@ def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool
 
 
 def jobs_on_same_rows(state: EngineState, of: Sequence[int]) -> Ints:
-    """Return the planned jobs on the nodes and in the pools of these placed jobs, without these, latest start
-    first.
-    """
+    """Return the planned jobs on the nodes and pools of these, without them, latest start first."""
     plan = state.plan
     rows = {take.row for slot in of for take in plan.takes(slot)}
     if len(rows) > _MANY_ROWS:
@@ -349,9 +344,7 @@ def _conflicting(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
 
 
 def replan_overcommitted(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:
-    """Replan the jobs among ``slots`` on an over-committed node or pool, tried in this order. Return their
-    number.
-    """
+    """Replan jobs of ``slots`` on over-committed nodes or pools, in this order. Return their number."""
     starts = state.plan.jobs.starts.copy()
     gone = state.plan.remove_overcommitted(slots)
     if gone.shape[0]:

@@ -12,14 +12,11 @@ from schedd.policy.reliability import Life, failure_rates
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
-_BLOCK = 300
-"""Failure rates are recomputed at this interval, seconds."""
+_BLOCK = 300  # failure rates are recomputed at this interval, seconds
 
 
 def note_node_state(state: "EngineState", name: str, now_is: str, *, away: bool) -> None:
-    """Record that the server reports a node as ``now_is`` (up, drain, down); ``away``: power saving switched
-    it off.
-    """
+    """Record a node's state (up, drain, down) by the server; ``away``: power saving switched it off."""
     half = state.site.reliability.half_life
     life = state.lives.get(name, Life(state.now)).aged(state.now, half)
     fell = now_is == "down" and not away and (life.is_up or life.fell)

@@ -65,9 +65,7 @@ def _applicant(
 
 
 def current_demand(state: "EngineState", shares: OwnerShares | None) -> Demand:
-    """Return the demand of all jobs now, as far as the site's weights depend on it, with these fair
-    shares.
-    """
+    """Return the demand of all jobs that the site's weights depend on, with these fair shares."""
     weights = state.site.weights
     if not depends_on_demand(weights):
         return Demand()

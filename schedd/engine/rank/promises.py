@@ -38,8 +38,7 @@ from schedd.plan.columns import Ints
 from schedd.plan.plan import Moves
 
 _CHANGES_KEPT = 2_000_000
-_SET_WEIGHT = 20
-"""Weight of a change set in addition to its slots, in slots."""
+_SET_WEIGHT = 20  # weight of a change set in addition to its slots, in slots
 _BREACHES_KEPT = 32
 
 

@@ -30,17 +30,12 @@ from schedd.engine.rank.promises import record_moves
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 
-_MOST = 60
-"""Maximum number of jobs displaced for one job."""
-_FEW = 20
-"""While an event waits for it."""
-_SETS = 2
-"""Maximum number of sets of jobs that are tried, by time or by nodes."""
+_MOST = 60  # maximum number of jobs displaced for one job
+_FEW = 20  # while an event waits for it
+_SETS = 2  # maximum number of sets of jobs that are tried, by time or by nodes
 _HIGHEST = 1 << 60
-_SLICE = 100
-"""Ranks worked out between two looks for new events."""
-_BULK_SLICE = 500
-"""The same where a component works them out together."""
+_SLICE = 100  # ranks worked out between two looks for new events
+_BULK_SLICE = 500  # the same where a component works them out together
 _LONGEST_NAME = 60
 _WORDS = "it goes before jobs of lower priority"
 

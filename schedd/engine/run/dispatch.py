@@ -45,16 +45,14 @@ from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.plan import Take
 from schedd.wire import Run
 
-_AGAIN = 30
-"""First backoff in seconds of a due job that the server has not released."""
+_AGAIN = 30  # first backoff in seconds of a due job that the server has not released
 _RELEASED_WITHIN = 60
 """A due job that the server has not released, from its dependency or from a hold with a held placement, keeps
 its placement for this many seconds.
 """
 _LIMITED_WITHIN = 10
 """A due job that the server holds for its slot limit keeps its placement for this many seconds."""
-_NO_ROOM_AGAIN = 5
-"""Seconds after which a due job is tried again if its nodes are busy contrary to the plan."""
+_NO_ROOM_AGAIN = 5  # seconds after which a due job is tried again if its nodes are busy contrary to the plan
 _ROUNDS = 4
 
 
@@ -79,9 +77,7 @@ class _Displaced:
 
 
 def dispatch_by_policy(state: EngineState, event: str) -> None:
-    """Under a queue policy: start the jobs that the policy selects. Jobs that may not be dispatched yet
-    return to the queue.
-    """
+    """Start the jobs that the queue policy selects; those not to be dispatched yet return."""
     if state.halted or next_start_attempt(state) > state.now:
         return
     for slot in start_by_policy(state, event):
@@ -309,9 +305,7 @@ def _postpone(state: EngineState, record: JobRecord) -> JobRecord:
 
 
 def _find_startable_sibling(state: EngineState, held: JobRecord) -> JobRecord | None:
-    """Return the first planned job of the same array, later than now, that could start in place of a held
-    one.
-    """
+    """Return the array's first later planned job that could start in place of a held one."""
     for pool in state.plan.pool_amounts(held.slot):
         limit = state.limits.pools.get(pool)
         if limit is None or limit.who != "array":

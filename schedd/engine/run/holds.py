@@ -1,6 +1,4 @@
-"""Nodes and queues with planning held by an administrator: nothing new is planned there; running jobs
-continue.
-"""
+"""Nodes and queues held by an administrator: nothing new is planned there; running jobs continue."""
 
 from collections.abc import Sequence
 

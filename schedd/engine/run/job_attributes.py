@@ -17,8 +17,7 @@ from schedd.plan.columns import PLANNED, UNPLACED, Ints
 from schedd.policy.limits import format_limit
 from schedd.wire import WriteAttributes
 
-_HALT: Final = "no jobs are started at present"
-"""No reason is given: it may mention jobs of other users."""
+_HALT: Final = "no jobs are started at present"  # no reason is given: it may mention jobs of other users
 _DUE: Final = "due to start"
 
 

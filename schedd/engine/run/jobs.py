@@ -110,9 +110,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
 
 
 def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJob) -> JobRecord:
-    """Return the record of a job that was known before the plan was rebuilt, with its promise; not yet
-    stored.
-    """
+    """Return the record of a job known before a rebuild of the plan, with its promise; not stored."""
     slot, facts = record.slot, record.facts
     attempt, back_off = StartAttempt(), BackOff(returns=kept.returns, refusal=kept.refusal)
     if kept.open_until >= state.now:  # the outcome of its run decision is still unknown
@@ -368,7 +366,6 @@ def _asks_no_more(after: ParsedRequest, before: ParsedRequest) -> bool:
 
 
 def _slot_request(state: EngineState, record: JobRecord) -> Request:
-    """Return the request of the job's slot."""
     return state.plan.request(record.slot)
 
 

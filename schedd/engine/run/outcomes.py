@@ -53,8 +53,7 @@ from schedd.wire import (
     WattsRead,
 )
 
-_PROMPT = 10
-"""A daemon that ran all the time voids a decision at most this many seconds after its expiry."""
+_PROMPT = 10  # a daemon that ran all the time voids a decision at most this many seconds after its expiry
 _SILENCE = "its run decision was not answered"
 
 
@@ -148,9 +147,7 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
 
 
 def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:
-    """Note that the adapter sent events; ``back`` is the time of its first contact after decisions expired
-    unseen.
-    """
+    """Note that the adapter sent events; ``back``: its first contact after decisions expired unseen."""
     late = any(
         state.adapter_returned <= due < state.now - _PROMPT
         for due in (

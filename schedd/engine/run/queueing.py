@@ -12,9 +12,7 @@ from schedd.policy.queue_policies import Waiting
 
 
 def start_by_policy(state: EngineState, event: str) -> list[int]:
-    """Place the jobs that start now at ``state.now``. Return their slots. A job that is too hard to plan is
-    quarantined.
-    """
+    """Place the jobs that start now; return their slots. One too hard to plan is quarantined."""
     policy = state.policy
     if policy is None or not state.queue:
         return []

@@ -33,18 +33,14 @@ from schedd.plan.columns import PLANNED
 
 _LIFTED: Final = ("limit", "deadline", "reservation")
 """Kinds of waiting that another policy or reservation may end."""
-_LOOKS = 10 * ARRIVALS_PER_CALL
-"""Maximum number of jobs examined per call, if few of them are replanned."""
-_STEP = 40
-"""Number of jobs between two checks of the work done."""
+_LOOKS = 10 * ARRIVALS_PER_CALL  # maximum number of jobs examined per call, if few of them are replanned
+_STEP = 40  # number of jobs between two checks of the work done
 _WORK = 4_000_000
 """Maximum work per call in visited segments: about an eighth of a second; wide jobs take most of it."""
 
 
 def reevaluate_waiting(state: EngineState, event: str, queue: str | None, words: str) -> None:
-    """Re-evaluate waiting jobs (of ``queue``; None: all) after a change of defaults or nodes, which may
-    change their requests.
-    """
+    """Re-evaluate waiting jobs (of ``queue``; None: all) after changed defaults or nodes."""
     _reevaluate_soon(state, _waiting(state, queue), event, words)
 
 

@@ -19,12 +19,8 @@ from schedd.engine.run.start_outages import end_start_outage
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
 
-_PROMPT_S = 10
-"""A start reported within this many seconds after its decision reduces the job's end allowance instead of
-delaying jobs behind it.
-"""
-AHEAD = 60
-"""Tolerated lead of the server's clock, seconds."""
+_PROMPT_S = 10  # a start up to so many seconds after its decision reduces the job's end allowance only
+AHEAD = 60  # tolerated lead of the server's clock, seconds
 
 
 def start_running(
@@ -112,9 +108,7 @@ def _hold_amount(state: EngineState, record: JobRecord) -> None:
 
 
 def _correct_start(state: EngineState, record: JobRecord, started: int) -> int:
-    """Return the start of a running job as the server reports it; a start in the future comes from a fast
-    clock and counts as now.
-    """
+    """Return a running job's reported start; one in the future (a fast clock) counts as now."""
     if started <= state.now + AHEAD:
         return started
     return record.run.started if record.phase is Phase.RUNNING else state.now
@@ -286,9 +280,7 @@ def _past_end(state: EngineState, record: JobRecord, event: str) -> tuple[Cause,
 
 
 def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, str]:
-    """Extend a running job that has not ended as planned: it started later, uses its end allowance, or
-    overruns.
-    """
+    """Extend a job past its planned end: it started late, uses its end allowance, or overruns."""
     settings = state.settings
     words = f"job {record.id} runs past its walltime"
     end = walltime_end(record, state.now)

@@ -21,13 +21,11 @@ from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import RunRefused
 
-_OUTAGE_CODE: Final = -1
-"""Stands for refusals that say nothing of the job, with whatever text."""
+_OUTAGE_CODE: Final = -1  # stands for refusals that say nothing of the job, with whatever text
 _ALERT_AFTER_S: Final = 30
 _ALERT_AFTER_JOBS: Final = 5
 _HOOK_ALERT_AFTER_S: Final = 60
-_HOOK_ALERT_AFTER_JOBS: Final = 20
-"""The same for refusals by the server's hook."""
+_HOOK_ALERT_AFTER_JOBS: Final = 20  # the same for refusals by the server's hook
 _LONGEST_RETRY_WAIT_S: Final = 60
 
 

@@ -138,9 +138,7 @@ class JobView:
     """In one line: its start, its waiting reason, or why it can never start; then its limits and its notes.
     """
     at_risk: Risk | None
-    """Time, event and cause since which the promise cannot be kept as planned now; null if it can, or if
-    nothing is promised.
-    """
+    """Since when, by which event and why the promise cannot be kept as planned; null if it can."""
     breaches: tuple[Breach, ...]
     """Promises that were not kept, each with its cause: the job had not started by then."""
     last_change: Change | None

@@ -8,9 +8,7 @@ from schedd.wire import NodeFacts
 
 
 def required_node_sets(record: JobRecord, site: NodeSets | None) -> NodeSets | None:
-    """Return the node sets of the request, else those of the site; None if the job cannot be spread over
-    several sets.
-    """
+    """Return the request's node sets, else the site's; None if the job cannot be spread."""
     request = record.understood.request
     if request is None or request.units == 1 or request.place is Place.PACK:
         return None

@@ -48,9 +48,7 @@ _OneUser = Annotated[str, Query(description="Only jobs of this user.", max_lengt
 @documented
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountView:
-    """An account. Amounts are in core-hours or in the currency, as `unit` says; times in seconds since the
-    epoch.
-    """
+    """An account. Amounts are in `unit`: core-hours or the currency; times in epoch seconds."""
 
     name: str
     unit: str
@@ -94,9 +92,7 @@ class LedgerEntry:
     account: str
     unit: str
     kind: str
-    """`charge`: a run ended; `correction`: it was not as thought; `transfer`; `period`: a new one began;
-    `set`: by an admin.
-    """
+    """`charge` of an ended run; its `correction`; `transfer`; new `period`; `set` by an admin."""
     amount: float
     balance: float
     other: str
@@ -290,9 +286,7 @@ def _describe_account(event: AccountSet, body: AccountRequest) -> str:
 
 
 def _readable_user(visibility: JobVisibility, user: str) -> str:
-    """Return the owner of the charges that the caller may read, if the caller asks for ``user``. Raises
-    ProblemError.
-    """
+    """Return the owner whose charges the caller may read as ``user``. Raises ProblemError."""
     if visibility.viewer is None:
         return user
     if user and not visibility.shows_owner(user):

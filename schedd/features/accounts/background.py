@@ -26,12 +26,9 @@ from schedd.wire import LedgerStored, RunFacts, RunsRead, ShareFacts
 
 _log = structlog.get_logger(__name__)
 _PERIOD_S: Final = 1.0
-_EVERY: Final = 600
-"""Seconds between two readings of the server's logs."""
-_BACK: Final = 86_400
-"""Overlap of the readings in seconds: log files may be late."""
-_LATE: Final = 60
-"""Minimum age of a run in seconds: its events may still arrive."""
+_EVERY: Final = 600  # seconds between two readings of the server's logs
+_BACK: Final = 86_400  # overlap of the readings in seconds: log files may be late
+_LATE: Final = 60  # minimum age of a run in seconds: its events may still arrive
 _MOST: Final = 500
 _PATIENCE: Final = 30.0
 _IN_MEMORY: Final = 10_000
@@ -152,15 +149,12 @@ class MemoryLedger:
 
 
 def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "AccountsWorker":
-    """The worker of a cluster."""
     ledger = StoredLedger(durable, loop.name) if durable is not None else MemoryLedger()
     return AccountsWorker(loop, ledger)
 
 
 class AccountsWorker(PeriodicWork):
-    """Accounts of one cluster, in a thread of its own. Entries that cannot be stored now stay in the
-    planner.
-    """
+    """Accounts of one cluster, in a thread. Entries that cannot be stored stay in the planner."""
 
     def __init__(self, loop: PlanLoop, ledger: AccountsLedger) -> None:
         super().__init__(loop.supervisor, "accounts", _PERIOD_S, cluster=loop.name)

@@ -71,9 +71,7 @@ def _examine(state: EngineState, record: JobRecord, event: str) -> None:
 
 
 def _remove_unfunded(state: EngineState, name: str, event: str) -> None:
-    """Remove jobs from the plan until the account's funds suffice, the latest start first. Bookings keep
-    their held amounts.
-    """
+    """Unplan jobs, latest start first, until the account's funds suffice. Bookings keep theirs."""
     book, plan = account_book(state), state.plan
     account = book.accounts[name]
     if book.available(name) >= 0 and not account.closed:
@@ -88,9 +86,7 @@ def _remove_unfunded(state: EngineState, name: str, event: str) -> None:
 
 
 def _begin_periods(state: EngineState) -> None:
-    """Renew the amounts of accounts at the end of their period, minus their debts; unused amounts are
-    lost.
-    """
+    """Renew accounts at the end of their period, minus their debts; unused amounts are lost."""
     book = account_book(state)
     for account in list(book.accounts.values()):
         if not account.until or account.until > state.now:

@@ -19,7 +19,6 @@ _PERIODS: Final = {"none": "", "month": "month", "quarter": "quarter", "year": "
 
 
 def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show accounts (without an action), their ledger, and charges; create accounts and transfer "
@@ -85,7 +84,6 @@ def make_parser(name: str = "schedd account") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd account") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

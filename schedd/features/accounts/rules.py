@@ -191,9 +191,7 @@ def charge_use(state: EngineState, began: UseBegan) -> None:
 
 
 def hold_for_run(state: EngineState, record: JobRecord) -> None:
-    """Hold the cost of a dispatched or running job until the end of its walltime, even beyond the account's
-    funds.
-    """
+    """Hold a started job's cost until the end of its walltime, even beyond the account's funds."""
     book = account_book(state)
     account = book.accounts.get(find_account(state.site.part(AccountSettings), record.facts))
     if account is None:

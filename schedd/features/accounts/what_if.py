@@ -14,9 +14,7 @@ from schedd.wire import JobFacts
 def wait_in_what_if(
     published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, instead_of: str
 ) -> WaitingFor | None:
-    """Return the condition that the job must wait for. The amount held for the job ``instead_of`` counts as
-    available.
-    """
+    """Return the condition to wait for; the amount held for ``instead_of`` counts as available."""
     book = published.part(PublishedAccounts)
     if not book.accounts:
         return None

@@ -121,9 +121,7 @@ class SearchStopped:
     responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready"),
 )
 def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Operator) -> Response:
-    """The latest alternatives to the live plan, with the jobs each moves. Needs the role `operator` or
-    `admin`.
-    """
+    """The latest alternatives to the live plan, with their moves. Needs the role `operator` or `admin`."""
     choices = plan_alternatives(daemon, cluster.name)
     found = choices.latest
     drift = choices.drift(found.number) if found is not None else 0.0
@@ -227,5 +225,4 @@ async def _call_search(call: Callable[[], _T]) -> _T:
 
 
 def plan_alternatives(daemon: Clusters, cluster: str) -> PlanAlternatives:
-    """The alternatives to the plan of a cluster."""
     return daemon.service(cluster, AutomaticAlternatives).alternatives

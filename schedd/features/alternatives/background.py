@@ -27,8 +27,7 @@ from schedd.supervision import PeriodicWork
 _log = structlog.get_logger(__name__)
 AUTOMATIC_ACTOR: Final = "schedd"
 _PERIOD_S: Final = 1.0
-_VIEWING_S: Final = 900
-"""Seconds until a user's set may be replaced: the user may still be choosing from it."""
+_VIEWING_S: Final = 900  # seconds until a user's set may be replaced: the user may still be choosing from it
 
 
 class AutomaticAlternatives(PeriodicWork):

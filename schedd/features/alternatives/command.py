@@ -19,7 +19,6 @@ _MAX_MOVES_SHOWN = 30
 
 
 def make_parser(name: str = "schedd alternatives") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Search for alternatives to the live plan, compare them, and apply one. No alternative is better "
@@ -50,7 +49,6 @@ def make_parser(name: str = "schedd alternatives") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd alternatives") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

@@ -38,15 +38,11 @@ from schedd.wire import PlaceFacts, PlanChosen
 
 _log = structlog.get_logger(__name__)
 _PATIENCE_S: Final = 60.0
-_TABU: Final = 0.25
-"""Share of the time for a first search by the site's criteria; its plan seeds the others."""
-_ARCHIVE: Final = 0.25
-"""Share of that search's time for archiving intermediate plans."""
-_TABU_MOVES: Final = 200
-"""Maximum number of its moves, if the run has no time limit."""
+_TABU: Final = 0.25  # share of the time for a first search by the site's criteria; its plan seeds the others
+_ARCHIVE: Final = 0.25  # share of that search's time for archiving intermediate plans
+_TABU_MOVES: Final = 200  # maximum number of its moves, if the run has no time limit
 _DEFAULT: Final = (Objective.WAIT, Objective.MAKESPAN, Objective.ENERGY, Objective.COST)
-_MOVED_S: Final = 60
-"""Smaller differences of a start do not count as moved."""
+_MOVED_S: Final = 60  # smaller differences of a start do not count as moved
 
 
 class SearchInProgress(RuntimeError):
@@ -344,9 +340,7 @@ class PlanAlternatives:
     def _select_moves(
         self, kept: _StoredSet, places: tuple[PlaceFacts, ...]
     ) -> tuple[tuple[PlaceFacts, ...], dict[str, str]]:
-        """Return the moves that can still be made together, and by job why another one cannot. Raises
-        LivePlanChanged.
-        """
+        """Return the moves possible together, and by job why another is not. Raises LivePlanChanged."""
         loop = self._loop
         # The fork first: the bounds must have all of its slots.
         fork = loop.fork().result(_PATIENCE_S)

@@ -287,9 +287,7 @@ def _option_view(number: int, one: Option) -> BookingOptionView:
     responses=problem_responses("no-token", "unknown-cluster", "not-ready"),
 )
 def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
-    """The caller's bookings, including recently refused and ended ones. Callers that see all jobs see all
-    bookings.
-    """
+    """The caller's bookings, refused and ended ones for a while; all for callers that see all jobs."""
     published = cluster.published
     found = [
         booking_view(published, one)
@@ -463,9 +461,7 @@ def visible_bookings(published: PlanSnapshot, caller: Bearer) -> tuple[list[Book
 
 
 def _is_visible(caller: Bearer, booking: Booking) -> bool:
-    """Whether the booking is shown to the caller: callers that see all jobs see all bookings, others their
-    own.
-    """
+    """Return whether the caller sees the booking: its own, or all if it sees all jobs."""
     return caller.may("see all") or caller.owns(booking.event.owner) or _may_change(caller, booking)
 
 

@@ -27,7 +27,6 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Book cores for your jobs, for a time within a window. A booking goes into a gap of the plan;"
@@ -89,7 +88,6 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd book") -> int:
-    """The command."""
     found = make_parser(name)
     if "--federation" in argv:
         return run_with_exit_code(

@@ -77,7 +77,6 @@ def _is_owners(booking: Booking, owner: str) -> bool:
 
 
 def owns_booking(known: EngineState | PlanSnapshot, facts: JobFacts, name: str) -> bool:
-    """Return whether the owner of a job has a booking of this name."""
     bookings = booking_table(known) if isinstance(known, EngineState) else published_bookings(known)
     found = bookings.get(lookup_key(bookings, name, facts.owner.partition("@")[0]))
     return found is not None and _is_owners(found, facts.owner)
@@ -163,9 +162,7 @@ def _is_outside_booking(state: EngineState, record: JobRecord, booking: Booking)
 
 
 def _respects_booking(state: EngineState, record: JobRecord, booking: Booking) -> bool:
-    """Return whether the cores and gpus of a placed job, and of the booking's earlier jobs, belong to the
-    booking.
-    """
+    """Return whether the cores and gpus of a placed job and earlier ones are the booking's."""
     has = dict(booking.held)
     jobs = [*booking.jobs, *([] if record.id in booking.jobs else [record.id])]
     used: dict[str, list[int]] = {}
@@ -259,7 +256,6 @@ def booked_slots(state: EngineState) -> list[int]:
 
 
 def slot_names(state: EngineState) -> dict[int, str]:
-    """The names of bookings by slot."""
     return {slot: one.shown for one in booking_table(state).values() for slot in one.slots}
 
 

@@ -36,14 +36,11 @@ from schedd.plan.plan import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
 from schedd.wire import Book, BookingStep, JobDeleted, JobEnded, JobFacts, NodeChanged, TransferWithdrawal
 
-_KEPT: Final = 86_400
-"""Seconds until the outcome of a booking is forgotten."""
+_KEPT: Final = 86_400  # seconds until the outcome of a booking is forgotten
 _REFUSED_KEPT: Final = 3_600
 _OPTIONS: Final = 5
-_TRIED: Final = 64
-"""Starts before the window that are tried for a counter-offer, the nearest first."""
-_MOVES: Final = 20
-"""Moves of a booking that are remembered, the latest."""
+_TRIED: Final = 64  # starts before the window that are tried for a counter-offer, the nearest first
+_MOVES: Final = 20  # moves of a booking that are remembered, the latest
 
 
 # ---- what people ask for ------------------------------------------------------------------------

@@ -14,12 +14,10 @@ from schedd.wire import Book
 BookingPhase = Literal["flexible", "frozen", "open", "over", "cancelled", "refused"]
 _OF: Final = "~"
 """Separator of name and owner in the key of a booking with a name that another user had first."""
-LIVE: Final = ("flexible", "frozen", "open")
-"""Phases with held cores."""
+LIVE: Final = ("flexible", "frozen", "open")  # phases with held cores
 Share = tuple[str, tuple[int, ...]]
 """A node, and how much of each of its resources, in the order of the plan's columns."""
-Piece = tuple[int, int, tuple[Share, ...]]
-"""Interval, and the cores reserved for future jobs in it."""
+Piece = tuple[int, int, tuple[Share, ...]]  # interval, and the cores reserved for future jobs in it
 
 
 @dataclass(frozen=True, slots=True)

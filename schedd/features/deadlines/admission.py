@@ -54,9 +54,7 @@ def guaranteed_start(state: EngineState, record: JobRecord, planned: int) -> int
 
 
 def _restore_promise(state: EngineState, record: JobRecord, known: AcceptedDeadline, planned: int) -> None:
-    """Promise a job the start that it had been promised before its deadline was accepted: its deadline was
-    altered.
-    """
+    """Promise a job its start from before its deadline was accepted: the deadline was altered."""
     part, slot = deadlines_state(state), record.slot
     del part.accepted[record.id]
     part.published = None

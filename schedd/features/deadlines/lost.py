@@ -19,8 +19,7 @@ from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.policy.priority import latest_start
 
-WAIT_KIND: Final = "deadline"
-"""Of ``WaitingFor``."""
+WAIT_KIND: Final = "deadline"  # of `WaitingFor`
 
 
 def wait_for_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:

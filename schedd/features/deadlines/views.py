@@ -19,9 +19,7 @@ _NOTHING: Final[Mapping[str, Any]] = {}
 
 
 def job_details(published: PlanSnapshot, record: JobRecord, start: int) -> Mapping[str, Any]:
-    """Return the deadline of a job, its state, and the earliest deadline that can be kept if that one was
-    refused.
-    """
+    """Return a job's deadline, its state, and the earliest one possible if it was refused."""
     deadline = read_deadline(record.facts.resources, record.facts.submitted)
     if deadline is None:
         return _NOTHING

@@ -20,8 +20,7 @@ _log = structlog.get_logger(__name__)
 SAMPLE_PERIOD_S: Final = 3600
 _LOOK_S: Final = 2.0
 _PATIENCE_S: Final = 30.0
-MAX_PLACES: Final = 300
-"""Places of one sample: those with the largest target or received share."""
+MAX_PLACES: Final = 300  # places of one sample: those with the largest target or received share
 _DIGITS: Final = 5
 _SAMPLES_IN_MEMORY: Final = 30 * 24
 
@@ -29,14 +28,10 @@ _SAMPLES_IN_MEMORY: Final = 30 * 24
 class ShareHistory(Protocol):
     """Store of samples. Any thread may call; every method may raise StoreError."""
 
-    def add(self, sample: ShareSample) -> None:
-        """Record a sample."""
-        ...
+    def add(self, sample: ShareSample) -> None: ...
 
     def samples(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[ShareSample]:
-        """Return up to ``limit`` samples in ``[since, until)``, in order; the last one per ``every``
-        seconds.
-        """
+        """Return up to ``limit`` samples in ``[since, until)``, the last one per ``every`` seconds."""
         ...
 
 
@@ -75,16 +70,13 @@ class _MemoryHistory:
 
 
 def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "ShareHistoryWorker":
-    """The worker of a cluster."""
     return ShareHistoryWorker(
         loop, _StoredHistory(durable, loop.name) if durable is not None else _MemoryHistory()
     )
 
 
 class ShareHistoryWorker(PeriodicWork):
-    """Records the shares of one cluster once an hour, in a thread of its own, if the site has fair share and
-    this daemon leads.
-    """
+    """Records a cluster's shares once an hour in a thread, if it has fair share and this daemon leads."""
 
     def __init__(self, loop: PlanLoop, history: ShareHistory) -> None:
         super().__init__(loop.supervisor, "fair-share history", _LOOK_S, cluster=loop.name)
@@ -100,9 +92,7 @@ class ShareHistoryWorker(PeriodicWork):
             _log.warning("fair shares were not recorded", cluster=self._loop.name, why=str(error))
 
     def record_if_due(self) -> None:
-        """Record a sample if the last one is of an earlier hour. Raises PlannerStopped, TimeoutError and
-        StoreError.
-        """
+        """Record a sample each hour. Raises PlannerStopped, TimeoutError and StoreError."""
         loop, period = self._loop, self._loop.now() // SAMPLE_PERIOD_S
         if period == self._period or loop.on_standby:
             return

@@ -15,7 +15,6 @@ _MAX_ROWS: Final = 40
 
 
 def make_parser(name: str = "schedd fair-share") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show target share and received share of each account and user: of the part of the fair-share tree "
@@ -29,7 +28,6 @@ def make_parser(name: str = "schedd fair-share") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd fair-share") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

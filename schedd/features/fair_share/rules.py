@@ -91,9 +91,7 @@ def follow_time(state: EngineState, _: str) -> None:
 
 
 def usage_history(state: EngineState) -> Floats | None:
-    """Return (seconds waited, cpu-seconds used), with decay, by number of user, as of the last ranking; None:
-    unknown.
-    """
+    """Return decayed (seconds waited, cpu-seconds) by user's number at the last ranking, or None."""
     part, tree = fair_share_state(state), share_tree(state)
     if part.rated is None or tree is None or "user" not in tree.levels:
         return None

@@ -26,14 +26,10 @@ import numpy.typing as npt
 from schedd.policy.protocol import JobOwner, OwnerShare
 
 Level = Literal["account", "project", "group", "user", "queue"]
-Names = tuple[str, ...]
-"""A job owner: one name for each level of the tree."""
-Place = tuple[str, ...]
-"""Names from the top of the tree."""
-MAX_DEPTH: Final = 1000
-"""Maximum number of windows that count."""
-_NONE: Final = "-"
-"""Name of a missing account, project, group or queue."""
+Names = tuple[str, ...]  # a job owner: one name for each level of the tree
+Place = tuple[str, ...]  # names from the top of the tree
+MAX_DEPTH: Final = 1000  # maximum number of windows that count
+_NONE: Final = "-"  # name of a missing account, project, group or queue
 _Floats = npt.NDArray[np.float64]
 
 _NAME_OF: Final[Mapping[Level, Callable[[JobOwner], str]]] = {
@@ -127,11 +123,9 @@ class ShareTree:
                 place = self._groups[name] = (*place, name)
 
     def names(self, job: JobOwner) -> Names:
-        """Return the names of a job's owner."""
         return tuple(_NAME_OF[level](job) or _NONE for level in self.levels)
 
     def owners(self, jobs: Iterable[JobOwner]) -> set[Names]:
-        """Return the owners of these jobs."""
         raw = {_RAW_NAMES(job) for job in jobs}  # far fewer than jobs
         fields = [_RAW_FIELDS.index("owner" if level == "user" else level) for level in self.levels]
         return {
@@ -194,8 +188,7 @@ class _Layout:
         places = {place[:depth] for place in (*leaves, *listed) for depth in range(len(place) + 1)}
         self.places = sorted(places | {()})
         self.rows = {place: row for row, place in enumerate(self.places)}
-        self.at = np.array([self.rows[place] for place in leaves], np.int64)
-        """By owner: the row of its place."""
+        self.at = np.array([self.rows[place] for place in leaves], np.int64)  # by owner: the row of its place
         self.parent = np.array([self.rows[place[:-1]] for place in self.places], np.int64)
         self.share = np.array([tree.share(place) for place in self.places], np.float64)
         self.share[0] = 0.0  # the root is no sibling of the first places

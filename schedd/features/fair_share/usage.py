@@ -15,8 +15,7 @@ from typing import Any, Final, Self
 
 from schedd.features.fair_share.tree import MAX_DEPTH, Names, ShareTree
 
-RATE_UNIT: Final = 1000
-"""Rate of one cpu with charge factors of 1."""
+RATE_UNIT: Final = 1000  # rate of one cpu with charge factors of 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,7 @@ class Usage:
 
     def __init__(self, levels: tuple[str, ...], interval: int, depth: int = MAX_DEPTH) -> None:
         self.levels, self.interval = levels, interval
-        self.depth = depth
-        """In windows; of a run that touches more, only the last ones are recorded."""
+        self.depth = depth  # in windows; of a run that touches more, only the last ones are recorded
         self._owners: dict[Names, dict[int, tuple[int, int]]] = {}
         self._forgotten = -1
         # An owner's sum changes only when a run is recorded or a window ends.
@@ -84,9 +82,7 @@ class Usage:
     def decayed(
         self, tree: ShareTree, now: int, running: Iterable[ChargedRun] = ()
     ) -> dict[Names, tuple[float, float]]:
-        """Return decayed cpu-seconds used and seconds waited by owner, in order. Running jobs count up to
-        ``now``.
-        """
+        """Return decayed cpu-seconds and seconds waited by owner, with running jobs up to ``now``."""
         newest = now // self.interval
         oldest = newest - tree.depth + 1
         so_far: dict[Names, _UsageByWindow] = {}
@@ -149,9 +145,7 @@ def _sum(windows: Mapping[int, tuple[int, int]], newest: int, weights: list[floa
 
 
 class _UsageByWindow:
-    """Usage by window of overlapping runs. The cost of a run does not depend on the number of its
-    windows.
-    """
+    """Usage by window of overlapping runs; a run costs the same in any number of windows."""
 
     __slots__ = ("_interval", "_parts", "_steps")
 

@@ -29,8 +29,7 @@ from schedd.policy.protocol import Breakdown, Term
 from schedd.policy.ranks import rank_of_values
 from schedd.wire import ServerFacts
 
-WAIT_KIND: Final = "formula"
-"""Of ``WaitingFor``."""
+WAIT_KIND: Final = "formula"  # of `WaitingFor`
 _EXAMINED_AT_ONCE: Final = 500
 _MOVED_AT_ONCE: Final = 20
 """Jobs that are planned or removed in one batch because their value passed the threshold."""

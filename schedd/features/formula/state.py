@@ -49,7 +49,6 @@ class FormulaInForce:
 
     @property
     def text(self) -> str:
-        """The text of the formula."""
         return self.terms.expression.text
 
     @property

@@ -25,8 +25,7 @@ from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFa
 
 _GENERAL_LIMIT: Final = re.compile(r"\[[ugpo]:PBS_(?:GENERIC|ALL)=([^]]*)\]")
 """General limit (each user, group, project or job) in a list such as ``[u:PBS_GENERIC=40],[u:ann=5]``."""
-_NO_DEADLINE_S: Final = 10 * 366 * 86_400
-"""``deadline_left`` of jobs without a deadline."""
+_NO_DEADLINE_S: Final = 10 * 366 * 86_400  # `deadline_left` of jobs without a deadline
 _SIZES: Final = frozenset({"mem", "vmem", "pmem", "pvmem", "file", "hbmem"})
 
 TERMS: Final[Mapping[str, str]] = {

@@ -26,8 +26,7 @@ from schedd.wire import ResourceCounted
 router = RouteTable(prefix="/v1/clusters/{cluster}/licences", tags=["jobs"], route_class=UnicodeRoute)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "send the same request again: nothing is done twice"
-_READ_TIMEOUT_S: Final = 2.0
-"""Timeout in real seconds of a request that needs a moment of the planner's time."""
+_READ_TIMEOUT_S: Final = 2.0  # timeout in real seconds of a request that needs a moment of the planner's time
 _READ_HINT: Final = "ask again in a moment"
 _Name = Annotated[
     str,
@@ -166,8 +165,6 @@ async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> Lice
 
 
 def _read_lease(name: str) -> Callable[[Engine], LicenceLeaseView]:
-    """What the engine knows of a licence."""
-
     def read(engine: Engine) -> LicenceLeaseView:
         state = engine.state
         held = wanted = 0

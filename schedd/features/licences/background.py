@@ -15,10 +15,8 @@ from schedd.supervision import PeriodicWork
 from schedd.wire import ResourceCounted
 
 _log = structlog.get_logger(__name__)
-_PATIENCE: Final = 10.0
-"""Time limit of the program, in seconds."""
-_LOOK: Final = 1.0
-"""Seconds between two checks of the settings and of the leadership."""
+_PATIENCE: Final = 10.0  # time limit of the program, in seconds
+_LOOK: Final = 1.0  # seconds between two checks of the settings and of the leadership
 _MOST: Final = 1 << 40
 
 
@@ -113,5 +111,4 @@ class LicencePoller(PeriodicWork):
 
 
 def cluster_service(loop: PlanLoop, _: DaemonStore | None) -> LicencePoller:
-    """What counts the licences of a cluster."""
     return LicencePoller(loop)

@@ -18,7 +18,6 @@ def read_site(state: EngineState) -> None:
 
 
 def counted_limits(state: EngineState) -> Iterable[tuple[Limit, ...]]:
-    """Return the limits of all counted licences."""
     return (licence_counts(state).limits(),)
 
 

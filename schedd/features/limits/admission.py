@@ -27,8 +27,7 @@ from schedd.plan.columns import PLANNED
 from schedd.policy.limits import Claim, Counted, Limit, format_amount, format_hours, format_limit, strictest
 from schedd.wire import JobFacts
 
-_MOVED_AT_ONCE: Final = 20
-"""Jobs that are planned or removed in one batch because of such limits."""
+_MOVED_AT_ONCE: Final = 20  # jobs that are planned or removed in one batch because of such limits
 _ORDER: Final[tuple[Counted, ...]] = ("submitted", "eligible", "used")
 """Order of the limits, for the reason of a wait."""
 _NO_METER: Final = UseMeter()

@@ -9,8 +9,7 @@ from schedd.model import FOREVER
 from schedd.plan.schema import FieldRule
 from schedd.policy.limits import Limit
 
-_BUCKETS: Final = 64
-"""Parts of a period in which use is forgotten."""
+_BUCKETS: Final = 64  # parts of a period in which use is forgotten
 
 
 @dataclass(slots=True)

@@ -32,8 +32,7 @@ _EXAMINED_EVERY_S: Final = 60
 _EXAMINED_AT_ONCE: Final = 50
 _LEAST_GAIN_S: Final = 60
 """A walltime is shortened, and a planned job gets another choice, for at least this much."""
-_STEP_S: Final = 60
-"""Precision of the chosen walltime; a range is searched to 1/256 if that is longer."""
+_STEP_S: Final = 60  # precision of the chosen walltime; a range is searched to 1/256 if that is longer
 _STEPS: Final = 8
 _CHOICES_PER_S: Final = 50
 """Jobs that get another choice in one second, when others displace them: each costs some searches."""
@@ -124,9 +123,7 @@ def _refit(state: EngineState, record: JobRecord) -> JobRecord:
 def _longest_walltime(
     state: EngineState, record: JobRecord, least: int, most: int, ready: int, bound: int
 ) -> int:
-    """The longest walltime with the earliest start; the longest of all unless a shorter one starts earlier by
-    at least ``_LEAST_GAIN_S``.
-    """
+    """The longest walltime, unless a shorter one starts earlier by at least ``_LEAST_GAIN_S``."""
     whole = _earliest_start(state, record, most, ready, bound)
     if whole <= ready:
         return most

@@ -22,8 +22,7 @@ from schedd.wire import JobFacts, NodeFacts
 
 _MOST_SPREAD_UNITS: Final = 20_000
 """Units of a job that are spread one by one; of a larger job whole nodes are chosen."""
-_SITE: Final = "site"
-"""Name of the order of all jobs without one of their partition."""
+_SITE: Final = "site"  # name of the order of all jobs without one of their partition
 
 
 def _order_name(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:

@@ -20,7 +20,6 @@ class PublishedNodeChoice:
 
 
 def node_choice_settings(known: EngineState | PlanSnapshot) -> NodeChoiceSettings:
-    """The settings in force."""
     if isinstance(known, EngineState):
         return known.site.part(NodeChoiceSettings)
     return known.part(PublishedNodeChoice).settings

@@ -164,5 +164,4 @@ def trial_slots(state: EngineState) -> list[int]:
 
 
 def slot_names(state: EngineState) -> dict[int, str]:
-    """Names for these slots."""
     return {one.slot: f"trial of {one.node}" for one in trial_records(state).values() if one.slot >= 0}

@@ -42,7 +42,6 @@ class NodeTrials:
 
 
 def trial_records(state: EngineState) -> dict[str, NodeTrial]:
-    """The trials by node."""
     return state.part(NodeTrials).trials
 
 

@@ -1,6 +1,4 @@
-"""``schedd notify``: mail, or a command of the site, when the start of a job moved or comes soon, or when its
-deadline is lost.
-"""
+"""``schedd notify``: mail or a site's command when a start moves or is near, or a deadline is lost."""
 
 import argparse
 import re
@@ -16,7 +14,6 @@ _SPAN = re.compile(r"(\d+)([mhd]?)")
 
 
 def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Get a notice when the start of a job has moved by more than a given time, or is near, or "
@@ -51,7 +48,6 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd notify") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

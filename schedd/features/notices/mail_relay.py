@@ -11,9 +11,7 @@ from schedd.service.settings.secret_files import read_secret_text
 
 @dataclass(frozen=True, slots=True)
 class MailRelay:
-    """``tls`` is None for unencrypted mail; ``user`` is empty if the relay accepts this host without
-    login.
-    """
+    """``tls``: None for unencrypted mail; ``user``: empty if the relay needs no login."""
 
     host: str
     port: int

@@ -54,9 +54,7 @@ class _QueuedNotice:
 
 
 class Notifier:
-    """Notices of one cluster. ``store`` returns None until the database is open. Any thread may add and
-    remove.
-    """
+    """Notices of one cluster; add and remove from any thread. ``store`` is None until it is open."""
 
     title = "notices"
 
@@ -83,8 +81,7 @@ class Notifier:
         self._queue: deque[_QueuedNotice] = deque()
         self._sent: dict[str, deque[int]] = {}
         self._postponed: set[_Key] = set()
-        self._failed: set[str] = set()
-        """Jobs with an error in the rules."""
+        self._failed: set[str] = set()  # jobs with an error in the rules
 
     # ---- wishes ----------------------------------------------------------------------------------
 
@@ -272,7 +269,6 @@ class Notifier:
 def _subscribed_jobs(
     published: PlanSnapshot, wishes: Mapping[int, NoticeSubscription]
 ) -> Iterator[tuple[NoticeSubscription, JobRecord]]:
-    """Yield the subscriptions with their jobs."""
     of_all: dict[str, list[NoticeSubscription]] = {}
     for wish in wishes.values():
         if not wish.job:

@@ -10,14 +10,12 @@ _HEADS = ("PARTITION", "NODES", "UP", "CPUS", "FREE", "GPUS", "FREE", "RUNNING",
 
 
 def make_parser(name: str = "schedd partitions") -> argparse.ArgumentParser:
-    """Its options."""
     return make_command_parser(
         name, "Show the partitions: nodes, free cpus and gpus, running and waiting jobs, charge factor."
     )
 
 
 def run(argv: Sequence[str], name: str = "schedd partitions") -> int:
-    """The command."""
     return run_command(make_parser(name), _show, argv)
 
 

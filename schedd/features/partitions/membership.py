@@ -11,12 +11,10 @@ from schedd.model import Never
 from schedd.policy.access import Access
 from schedd.wire import JobFacts, NodeFacts
 
-NO_PARTITION: Final = ""
-"""The partition of the nodes that belong to no other."""
+NO_PARTITION: Final = ""  # the partition of the nodes that belong to no other
 OUTSIDE_ALL: Final = "(none)"
 """What a hypothetical job names that is planned outside all partitions; no name of a partition."""
-_BY_WHO: Final = ("user", "account", "group", "queue")
-"""Precedence of defaults."""
+_BY_WHO: Final = ("user", "account", "group", "queue")  # precedence of defaults
 _MOST_KNOWN: Final = 20_000
 
 

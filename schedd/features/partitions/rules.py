@@ -41,8 +41,7 @@ _CHOICES_PER_S: Final = 50
 stays in its partition until it is examined."""
 _LEAST_GAIN_S: Final = 60
 """A planned job changes its partition for a start that is at least this much earlier."""
-_NEVER: Final = FOREVER + 1
-"""Later than the unknown start of a job that waits for nodes."""
+_NEVER: Final = FOREVER + 1  # later than the unknown start of a job that waits for nodes
 
 
 # ---- which partition a job is in ------------------------------------------------------------------
@@ -263,9 +262,7 @@ def _idle_partitions(state: EngineState) -> frozenset[str]:
 
 
 def _movable(state: EngineState, job: str, gain: int) -> JobRecord | None:
-    """A job that starts at least ``gain`` seconds from now, or is in the queue of a queue policy; None: it
-    stays in its partition.
-    """
+    """Start at least ``gain`` seconds ahead, or in a queue policy's queue; None: keep the partition."""
     record = state.records.get(job)
     if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
         return None

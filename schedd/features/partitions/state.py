@@ -84,7 +84,6 @@ def choose(state: EngineState, job: str, name: str) -> None:
 
 
 def forget(state: EngineState, job: str) -> None:
-    """Forget the partition of a job."""
     part = partition_state(state)
     if part.chosen.pop(job, None) is not None:
         part.published = None

@@ -49,8 +49,7 @@ _PROBLEMS: Final = problem_responses("no-token", "not-ready", "invalid")
 _MAX_CALENDAR_JOBS: Final = 500
 """Maximum number of jobs of a cluster in the calendar; the first to start are listed."""
 Shown = Literal["all", "jobs", "reservations"]
-_HORIZON_S: Final = 60 * 86_400
-"""Reservations within this time are in the calendar."""
+_HORIZON_S: Final = 60 * 86_400  # reservations within this time are in the calendar
 
 
 @documented
@@ -290,7 +289,6 @@ def get_calendar(
 def calendar_of(
     request: Request, caller: Bearer, show: Literal["all", "jobs", "reservations"] = "all"
 ) -> bytes:
-    """The calendar of a caller."""
     found = []
     for loop in visible_clusters(request, caller):
         here = caller.on_cluster(loop.name)

@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from icalendar import Event
 
 _REFRESH: Final = timedelta(minutes=15)
-_NODES: Final = 6
-"""Nodes that an event names."""
+_NODES: Final = 6  # nodes that an event names
 _CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029]")
 _LINE_ENDS: Final = re.compile(r"\r\n?")
-_LAST: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())
-"""Later times are written as this one."""
+_LAST: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())  # later times are written as this one
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,6 @@ class ClusterEvents:
                 )
 
     def all_events(self) -> list[CalendarEvent]:
-        """Return all events by start."""
         arrays = [self._array_event(array, jobs) for array, jobs in self._arrays.items()]
         return sorted([*self.events, *arrays], key=lambda one: (one.start, one.uid))
 

@@ -18,8 +18,7 @@ from schedd.service.access.callers import Callers
 
 router = RouteTable()
 _MAX_LISTED: Final = 2_000
-_MAX_ROWS: Final = 20
-"""Jobs and arrays of one cluster in a frame."""
+_MAX_ROWS: Final = 20  # jobs and arrays of one cluster in a frame
 
 
 @router.get("/framed-jobs")

@@ -14,7 +14,6 @@ from schedd.client.answers import PowerView
 
 
 def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show which nodes are switched off or being switched, and the energy saved. Or set the mode of "
@@ -36,7 +35,6 @@ def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd power") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

@@ -9,14 +9,10 @@ from typing import Final
 
 from schedd.policy.economy import Draw
 
-HALF_LIFE: Final = 7 * 86_400
-"""Seconds after which the weight of a reading has halved."""
-_LEAST: Final = 4.9
-"""Minimum total weight of readings."""
-_VARIED: Final = 1.0
-"""Minimum sum of squared deviations of busy cores for a slope."""
-_MOVED: Final = 0.05
-"""The draw in force changes if its error exceeds this share of the node's maximum draw."""
+HALF_LIFE: Final = 7 * 86_400  # seconds after which the weight of a reading has halved
+_LEAST: Final = 4.9  # minimum total weight of readings
+_VARIED: Final = 1.0  # minimum sum of squared deviations of busy cores for a slope
+_MOVED: Final = 0.05  # the draw in force changes if its error exceeds this share of the node's maximum draw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +33,7 @@ class Meter:
     draw: Draw | None = None
 
     def read(self, watts: float, now: int, cores: int, gpu_watts: float) -> "Meter":
-        """Return the meter after a reading of a node that was on, with ``cores`` busy; ``gpu_watts`` is
-        the part of the gpus.
-        """
+        """Return the meter after a reading with ``cores`` busy; ``gpu_watts`` is the gpus' part."""
         left = 0.5 ** (max(0, now - self.as_of) / HALF_LIFE)
         own = max(0.0, watts - gpu_watts)
         return replace(
@@ -79,9 +73,7 @@ class Meter:
         return Draw(idle=round(idle, 1), core=round(core, 2), gpu=gpu, off=round(min(off, idle), 1))
 
     def settled(self, site: Draw | None, cpus: int) -> "Meter":
-        """Return a meter with the measured draw in force, for a node of ``cpus`` cores; the same meter if
-        nothing changes.
-        """
+        """Return a meter with the measured draw in force for ``cpus`` cores; the same one if unchanged."""
         found = self.measured_draw(site)
         if found is None:
             return self

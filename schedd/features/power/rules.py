@@ -22,12 +22,9 @@ from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
 from schedd.wire import NodeChanged, PowerRequested, Switch, Switched
 
 _BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
-_COUNTED_BOOTS: Final = 10
-"""Latest boots of a kind of nodes that count."""
-_MOST_FAILURES: Final = 5
-"""Maximum number of consecutive failures; then the node is not switched any more."""
-_ORDER_EXPIRES_S: Final = 120
-"""An order that was not begun after this time is void."""
+_COUNTED_BOOTS: Final = 10  # latest boots of a kind of nodes that count
+_MOST_FAILURES: Final = 5  # maximum number of consecutive failures; then the node is not switched any more
+_ORDER_EXPIRES_S: Final = 120  # an order that was not begun after this time is void
 _LEAST_STOP_S: Final = 600
 """A node that was switched off may be shown up for at least this long: the server notices late."""
 _DAY: Final = 86_400

@@ -24,8 +24,7 @@ from schedd.features.power.state import NodePower, power_state
 from schedd.model import FOREVER
 from schedd.policy.economy import ALL_OTHERS
 
-_EVERY_S: Final = 30
-"""Maximum seconds between two examinations."""
+_EVERY_S: Final = 30  # maximum seconds between two examinations
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +136,7 @@ def _spare_kinds(state: EngineState, name: str) -> tuple[str, ...]:
 
 
 def _count_spares(state: EngineState, uses: _NextUses) -> dict[str, int]:
-    """Return the number of idle nodes by property in ``spares`` of the settings, including nodes that boot
-    without a job.
-    """
+    """Return idle nodes by property in the setting ``spares``, with nodes that boot without a job."""
     found = dict.fromkeys(state.site.part(PowerSavingSettings).spares, 0)
     if not found:
         return found

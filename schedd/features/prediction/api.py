@@ -21,8 +21,7 @@ from schedd.service.read.past_jobs import ended_jobs
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 documented(RateOn)
 documented(PastError)
-_MAX_PAST_JOBS: Final = 2_000
-"""Jobs that ended last, among which those like it are looked for."""
+_MAX_PAST_JOBS: Final = 2_000  # jobs that ended last, among which those like it are looked for
 
 
 @documented

@@ -30,20 +30,15 @@ from schedd.service.questions.plan_fork import PlanFork
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
 _PATIENCE_S: Final = 60.0
-_ASK_S: Final = 0.5
-"""Maximum wait of a question for its job's predicted run time."""
-_SOON_S: Final = 5.0
-"""Minimum time between two rounds while there are jobs without an estimate."""
-_EVERY_S: Final = 60.0
-"""Minimum time between two rounds of one kind otherwise, in real or in cluster seconds."""
-_NEAREST: Final = 100
-"""Jobs in a round of near starts, which are refreshed more often than the others."""
+_ASK_S: Final = 0.5  # maximum wait of a question for its job's predicted run time
+_SOON_S: Final = 5.0  # minimum time between two rounds while there are jobs without an estimate
+_EVERY_S: Final = 60.0  # minimum time between two rounds of one kind otherwise, in real or in cluster seconds
+_NEAREST: Final = 100  # jobs in a round of near starts, which are refreshed more often than the others
 _SHARE: Final = 10
 """Minimum interval as a multiple of the last round's duration: rounds of one kind take at most a tenth of the
 time."""
 
-_LONG_REST_S: Final = 20.0
-"""Rounds of near starts come between rounds of all starts that rest longer."""
+_LONG_REST_S: Final = 20.0  # rounds of near starts come between rounds of all starts that rest longer
 
 RoundKind = Literal["", "all", "near"]
 
@@ -65,7 +60,6 @@ class _RoundTimes:
 
 
 def cluster_service(loop: PlanLoop, durable: DaemonStore | None) -> "ExpectedStartWorker":  # noqa: ARG001
-    """The worker of a cluster."""
     return ExpectedStartWorker(loop)
 
 
@@ -87,7 +81,6 @@ class ExpectedStartWorker:
         self._thread = loop.supervisor.thread("expected starts", self._run, cluster=loop.name)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:

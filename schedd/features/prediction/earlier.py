@@ -16,8 +16,7 @@ from schedd.service.cluster.accounting_logs import ended_runs
 
 _log = structlog.get_logger(__name__)
 _OLDEST: Final = 365 * 86_400
-_QUEUED, _STARTED, _ENDED = 2, 1, 0
-"""Order within a second: ends first, as in a batch of events."""
+_QUEUED, _STARTED, _ENDED = 2, 1, 0  # order within a second: ends first, as in a batch of events
 
 
 def earlier_part(settings: EngineSettings, cluster: str, now: int) -> PredictionState | None:

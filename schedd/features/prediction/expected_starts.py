@@ -32,10 +32,8 @@ from schedd.predict import (
 )
 from schedd.wire import ExpectedFacts, StartsExpected
 
-_WORK = 20_000_000_000
-"""Segments of the plan that a round visits at most: some minutes of a processor."""
-_SLICE = 500
-"""Maximum number of jobs per event, to keep each event short."""
+_WORK = 20_000_000_000  # segments of the plan that a round visits at most: some minutes of a processor
+_SLICE = 500  # maximum number of jobs per event, to keep each event short
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,9 +119,7 @@ class ExpectedStarts:
     start_delay: StartDelay
 
     def events(self, name: str) -> Iterator[StartsExpected]:
-        """Return the events for the engine, at least one, which has the time; ``name`` is the prefix of their
-        ids.
-        """
+        """Return the engine's events, at least one, with the time; ``name`` is their ids' prefix."""
         return _events(name, self.as_of, self.expected, None)
 
 

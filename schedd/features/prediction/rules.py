@@ -12,12 +12,10 @@ from schedd.features.prediction.state import PredictionState, find_predictor
 from schedd.predict import CalibratedStart, JobFeatures, PlannedSpeeds, RunTimePredictor, fastest_speed
 from schedd.wire import JobFacts, StartsExpected
 
-_MIN_OUTCOMES: Final = 100
-"""Number of outcomes below which the accuracy of expected starts is not judged."""
+_MIN_OUTCOMES: Final = 100  # number of outcomes below which the accuracy of expected starts is not judged
 _COVERAGE_BOUNDS: Final = (0.80, 0.97)
 """P90 should cover 90 % of the jobs; outside these bounds an alert is raised."""
-_LATEST_MOVES: Final = 3
-"""Latest changes of the plan among which is the move of a late job to the present."""
+_LATEST_MOVES: Final = 3  # latest changes of the plan among which is the move of a late job to the present
 
 
 _KIND_TEXTS: Final = {
@@ -81,9 +79,7 @@ def _follow_job(
 
 
 def _due_time(state: EngineState, record: JobRecord) -> int:
-    """Return the planned start of a job that is dispatched now. A late job was moved to the present just
-    before.
-    """
+    """Return the planned start of a job dispatched now; a late one was moved just before."""
     for changes in reversed(state.moves[-_LATEST_MOVES:]):
         if changes.cause is Cause.OUTAGE and changes.slots.tolist() == [record.slot]:
             old = int(changes.old[0])

@@ -19,9 +19,7 @@ _PLAUSIBLE: Final = 1 << 36
 
 @dataclass(frozen=True, slots=True)
 class RateOn:
-    """Rate and run time of the job on a group of nodes. A job on several groups runs as long as on the
-    slowest.
-    """
+    """Rate and run time on a group of nodes. On several the job runs as long as on the slowest."""
 
     rate: float
     run_time: int

@@ -8,9 +8,7 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 
 
 def describe_speed(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
-    """Return the remark on a planned or running job; nothing if its slowest node has speed 1, or if its run
-    time is not predicted.
-    """
+    """Return a remark if a job's slowest node has another speed than 1 and its run time is predicted."""
     placed = record.slot >= 0 and (record.phase is Phase.RUNNING or published.starts[record.slot] >= 0)
     if not placed or not published.settings.predicts(record.facts.queue):
         return ()

@@ -49,9 +49,7 @@ def find_predictor(state: EngineState) -> RunTimePredictor | None:
 
 
 def run_time_predictions(state: EngineState) -> Callable[[str], Prediction | None] | None:
-    """Return a function from a job's id to the prediction at its submission, in seconds on its planned nodes;
-    None: there are none.
-    """
+    """Return a function: job id to prediction at submission, on its planned nodes; None: there are none."""
     predictor = find_predictor(state)
     if predictor is None:
         return None

@@ -17,8 +17,7 @@ from schedd.engine.facts.records import JobRecord
 from schedd.plan.plan import Plan
 from schedd.predict import LEVELS, Prediction
 
-RatedNode = tuple[str, Iterable[str], float]
-"""A node's name, its properties, and its speed."""
+RatedNode = tuple[str, Iterable[str], float]  # a node's name, its properties, and its speed
 AppRates = Mapping[str, Mapping[str, float]]
 """By application, its units a second by node or property; ``*``: on all others, of speed 1."""
 _SPREAD: Final = ((0.02, 0.1, 0.5, 0.9, 0.98), (0.8, 0.9, 1.0, 1.1, 1.2))

@@ -13,10 +13,8 @@ from schedd.plan.plan import Plan
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import JobFacts, PreemptionMethod
 
-_NO_RETRY_S: Final = 3_600
-"""After a refused preemption a job is not tried again within this time."""
-_AHEAD_S: Final = 14 * 86_400
-"""Windows are searched this far ahead."""
+_NO_RETRY_S: Final = 3_600  # after a refused preemption a job is not tried again within this time
+_AHEAD_S: Final = 14 * 86_400  # windows are searched this far ahead
 _NORMAL_FIRST: Final = 1 << 40
 """Factor of the costs of jobs that are no scavengers: scavengers are preempted first."""
 

@@ -37,7 +37,6 @@ def name_victims(auxiliary: str, victims: Iterable[tuple[str, PreemptionMethod]]
 
 
 def victim_methods(one: PlannedPreemption) -> list[tuple[str, PreemptionMethod]]:
-    """Return the victims, each with its method."""
     return [(victim.job, victim.method) for victim in one.victims]
 
 

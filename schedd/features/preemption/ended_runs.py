@@ -58,7 +58,6 @@ def count_run(state: EngineState, record: JobRecord, at: int) -> None:
 
 
 def _is_checkpointed(part: PreemptionState, record: JobRecord) -> bool:
-    """Return whether the run of a job ends by a checkpoint."""
     return record.id in part.checkpoints or any(
         is_run_of(victim, record) and victim.method == "checkpoint"
         for one in part.planned.values()

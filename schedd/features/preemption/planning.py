@@ -29,11 +29,9 @@ from schedd.plan.plan import Plan, Take, WorkSpent
 from schedd.plan.shapes import CPUS_GATE, GPUS_GATE, MEM_GATE
 from schedd.wire import JobFacts
 
-_MOST_MOVED: Final = 100
-"""Planned jobs that may be displaced by one preemptor."""
+_MOST_MOVED: Final = 100  # planned jobs that may be displaced by one preemptor
 _MOST_SETS: Final = 4
-_LOCKED: Final = 1 << 62
-"""Rank of preemptors: they are not displaced."""
+_LOCKED: Final = 1 << 62  # rank of preemptors: they are not displaced
 
 NewSlot = Callable[[Request, int, Mapping[str, int]], int]
 

@@ -56,12 +56,9 @@ from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED
 from schedd.wire import JobDeleted, JobEnded, Preempt, PreemptionDone
 
-_EXAMINED_EVERY_S: Final = 30
-"""A waiting preemptor is examined again after this time."""
-_MOST_EXAMINED: Final = 3
-"""Preemptors examined in one batch."""
-_POSTPONED_BY_S: Final = 10
-"""A preemptor is moved by this time if its victims are late."""
+_EXAMINED_EVERY_S: Final = 30  # a waiting preemptor is examined again after this time
+_MOST_EXAMINED: Final = 3  # preemptors examined in one batch
+_POSTPONED_BY_S: Final = 10  # a preemptor is moved by this time if its victims are late
 _GIVEN_UP_AFTER_S: Final = 600
 """A preemption is undone if a victim still runs this long after its decision and grace."""
 
@@ -74,9 +71,7 @@ def _settings(state: EngineState) -> PreemptionSettings:
 
 
 def note_preemptor(state: EngineState, record: JobRecord) -> None:
-    """Note a job that is about to be placed, if others may be preempted for it; its earlier preemption is
-    undone first.
-    """
+    """Note a possible preemptor that is about to be placed; an earlier preemption is undone first."""
     part = preemption_state(state)
     if record.id in part.planned:
         _restore(state, part.planned[record.id], "clock", "the preemptor is planned again")
@@ -88,13 +83,11 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
 
 
 def gets_no_promise(state: EngineState, record: JobRecord) -> bool:
-    """Return whether a job is a scavenger."""
     settings = _settings(state)
     return not settings.scavengers.is_empty and is_scavenger(state, settings, record.facts)
 
 
 def goes_last(state: EngineState, job: str) -> bool:
-    """Return whether a job is a scavenger."""
     settings = _settings(state)
     if settings.scavengers.is_empty:
         return False
@@ -447,9 +440,7 @@ def _drop_blocks(state: EngineState, one: PlannedPreemption) -> None:
 
 
 def _extend_runs(state: EngineState, one: PlannedPreemption, event: str, words: str) -> None:
-    """Give victims that still run the end that they had. Nothing was planned there; jobs that are there all
-    the same are displaced.
-    """
+    """Give victims that still run their former end; jobs planned there all the same are displaced."""
     extended = []
     for victim in one.victims:
         record = state.records.get(victim.job)
@@ -476,7 +467,6 @@ def leave_preemption(state: EngineState, key: str) -> None:
 
 
 def awaits_preemption(state: EngineState, decision: Preempt) -> bool:
-    """Return whether the decision is open."""
     part = preemption_state(state)
     if part.checkpoints.get(decision.job_id) == decision.id:
         return True  # until its outcome is known, the job may be left on hold
@@ -487,9 +477,7 @@ def awaits_preemption(state: EngineState, decision: Preempt) -> bool:
 
 
 def note_outcome(state: EngineState, event: PreemptionDone) -> None:
-    """Note the outcome of a preemption or a resume. That a victim has ended, returned or was suspended, the
-    server reports by itself.
-    """
+    """Note the outcome of a preemption or resume; ends and suspensions are reported by the server."""
     part = preemption_state(state)
     if note_resume_outcome(state, event):
         return

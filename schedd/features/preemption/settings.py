@@ -36,7 +36,6 @@ class JobSelection(Section):
     """QOS, requested or by default."""
 
     def selects(self, known: "EngineState | PlanSnapshot", facts: JobFacts) -> bool:
-        """Return whether a job is selected."""
         if self.qos and job_labels(known, facts).get("qos", "") in self.qos:
             return True
         access = Access(
@@ -46,7 +45,6 @@ class JobSelection(Section):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it selects no job at all."""
         return not (self.queues or self.users or self.groups or self.accounts or self.qos)
 
 

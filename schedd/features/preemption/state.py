@@ -9,8 +9,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.plan.schema import KEYS, NAMES, NUMBER, FieldRule, declared
 from schedd.wire import PreemptionMethod
 
-LEAST_EXPOSURE_S: Final = 86_400
-"""Of shorter runs together the risk is not known."""
+LEAST_EXPOSURE_S: Final = 86_400  # of shorter runs together the risk is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +81,7 @@ _SUSPENDED: Final = FieldRule(
     each=asdict,
     kind=SuspendedRun,
 )
-_TEXTS: Final = FieldRule(dict)
-"""A dict from names to texts."""
+_TEXTS: Final = FieldRule(dict)  # a dict from names to texts
 
 
 def _without_places(suspended: Mapping[str, SuspendedRun]) -> dict[str, SuspendedRun]:

@@ -25,12 +25,9 @@ from schedd.model import FOREVER
 from schedd.plan.columns import FIXED
 from schedd.wire import PreemptionDone, Resume
 
-_ASKED_EVERY_S: Final = 60
-"""A run that does not go on is resumed again after this time."""
-_LATER_S: Final = 60
-"""A run that cannot go on is tried again after this time."""
-_MOST_TIMES: Final = 200
-"""Number of ends of jobs that are tried for the return of a run."""
+_ASKED_EVERY_S: Final = 60  # a run that does not go on is resumed again after this time
+_LATER_S: Final = 60  # a run that cannot go on is tried again after this time
+_MOST_TIMES: Final = 200  # number of ends of jobs that are tried for the return of a run
 _RESTRICTED: Final = "restrict_res_to_release_on_suspend"
 
 
@@ -177,18 +174,14 @@ def _earliest_return(state: EngineState, one: SuspendedRun, record: JobRecord, *
 
 
 def _preemptor_slots(state: EngineState) -> set[int]:
-    """Return the slots of preemptors that keep their places in the plan: with planned victims, or with a
-    suspended run.
-    """
+    """Return the slots of preemptors that keep their places: with planned victims or a suspended run."""
     part = preemption_state(state)
     jobs = {*part.planned, *(one.preemptor for one in part.suspended.values())}
     return {state.records[job].slot for job in jobs if job in state.records}
 
 
 def _arrange(state: EngineState, one: SuspendedRun, record: JobRecord, moment: int, event: str) -> None:
-    """Plan the return of a run at ``moment``, and the resources that it keeps until then; displace planned
-    jobs.
-    """
+    """Plan a run's return at ``moment`` and what it keeps until then; displace planned jobs."""
     plan, slot, now, left = state.plan, record.slot, state.now, _seconds_left(one, record)
     if one.kept >= 0:
         state.drop_slot(one.kept)
@@ -231,7 +224,6 @@ def next_resume(state: EngineState) -> int:
 
 
 def awaits_resume(state: EngineState, decision: Resume) -> bool:
-    """Return whether the decision is open."""
     one = preemption_state(state).suspended.get(decision.job_id)
     return one is not None and one.decision == decision.id
 

@@ -8,10 +8,8 @@ Otherwise it is the best one found, at least as good as that of a greedy method.
 from collections.abc import Sequence
 from typing import Final
 
-SEARCH_LIMIT: Final = 5_000
-"""Nodes of the search tree."""
-_MOST_SEARCHED: Final = 200
-"""Of more candidates the greedy method chooses."""
+SEARCH_LIMIT: Final = 5_000  # nodes of the search tree
+_MOST_SEARCHED: Final = 200  # of more candidates the greedy method chooses
 
 
 def choose_victims(

@@ -19,9 +19,7 @@ from schedd.wire import JobFacts
 def start_by_preemption(
     published: PlanSnapshot, plan: Plan, slot: int, facts: JobFacts, now: int, ranks: Ints
 ) -> EarlierStart | None:
-    """Return the start of a hypothetical job, which is planned in ``slot``, if others are preempted for it;
-    None: it preempts none.
-    """
+    """Return the start of a hypothetical job in ``slot`` if others are preempted for it, else None."""
     settings = published.settings.site.part(PreemptionSettings)
     if settings.preemptors.is_empty or not is_preemptor(published, settings, facts):
         return None

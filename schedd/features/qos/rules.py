@@ -11,8 +11,7 @@ from schedd.features.qos.state import is_open, level_of, open_levels, qos_of, qo
 from schedd.model import Never
 from schedd.wire import JobFacts
 
-_NAMED_AT_MOST: Final = 6
-"""QOS that a refusal names."""
+_NAMED_AT_MOST: Final = 6  # QOS that a refusal names
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
 

@@ -39,9 +39,7 @@ class QosLevel(Section):
 
 
 class QosSettings(Section):
-    """Levels of service that jobs request with `qsub -l qos=NAME` or `-W x=QOS:NAME`, or get by default. See
-    docs/administrators/qos.md.
-    """
+    """Levels of service by `qsub -l qos=NAME`, `-W x=QOS:NAME` or default. See docs/administrators/qos.md."""
 
     levels: dict[_Name, QosLevel] = Field(default_factory=dict)
     """The QOS by name: `[clusters.main.site.qos.levels.high]`."""

@@ -62,7 +62,6 @@ def publish_qos(state: EngineState) -> PublishedQos:
 
 
 def qos_settings(known: EngineState | PlanSnapshot) -> QosSettings:
-    """The settings in force."""
     if isinstance(known, EngineState):
         return known.site.part(QosSettings)
     return known.part(PublishedQos).settings

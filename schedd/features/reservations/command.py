@@ -15,7 +15,6 @@ _ACCESS = ("users", "groups", "accounts", "queues")
 
 
 def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
-    """Its options."""
     found = make_command_parser(
         name,
         "Show, create or delete reservations: nodes, or some of their cores, on which no job is planned for "
@@ -60,7 +59,6 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd reservation") -> int:
-    """The command."""
     return run_command(make_parser(name), _run_action, argv)
 
 

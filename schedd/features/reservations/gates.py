@@ -28,8 +28,7 @@ from schedd.plan.shapes import COUNTED_GATES, GATE, WHOLE_NODES_GATE
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 
-MOST_GATES: Final = 16
-"""Gates at once; each costs a column of every timeline."""
+MOST_GATES: Final = 16  # gates at once; each costs a column of every timeline
 _KINDS: Final = (*COUNTED_GATES, WHOLE_NODES_GATE)
 
 
@@ -162,9 +161,7 @@ def _kind(gate: str) -> str:
 
 
 def update_partial_takes(state: EngineState) -> list[ReservationRecord]:
-    """Let the reservations of cores hold what they take of the present gates and nodes. Return those that
-    changed.
-    """
+    """Let reservations of cores hold their part of present gates and nodes. Return the changed ones."""
     changed = []
     for record in reservation_records(state).values():
         if record.slot < 0 or not is_partial(record.event) or _kind(record.gates[0]) == GATE:

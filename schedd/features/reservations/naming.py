@@ -38,8 +38,7 @@ from schedd.plan.views import empty_plan, find_unmet_requirement
 from schedd.wire import JobFacts
 
 _NOTHING: Final = Request((Chunk(cpus=0),), Place.FREE)
-_ROOM: Final = 1 << 40
-"""Capacity of the pool of a reservation: more than jobs can need."""
+_ROOM: Final = 1 << 40  # capacity of the pool of a reservation: more than jobs can need
 _GONE_KEPT_S: Final = 30 * 86_400
 """Jobs that name a removed reservation get this explanation during this time; then the name is unknown."""
 

@@ -229,9 +229,7 @@ def will_return(state: EngineState, name: str) -> bool:
 
 
 def reservation_claim(state: EngineState, event: Reserve) -> NodeClaim:
-    """The nodes that a reservation takes from jobs: of one of cores, those where jobs that it does not admit
-    run on reserved ones.
-    """
+    """Nodes that a reservation takes from jobs; of cores: where jobs not admitted use reserved ones."""
     nodes = matching_nodes(event, state.plan.nodes)
     if is_partial(event):
         nodes = tuple(_crowded(state, event, nodes))
@@ -274,7 +272,6 @@ def block_slots(state: EngineState) -> list[int]:
 
 
 def slot_names(state: EngineState) -> dict[int, str]:
-    """The names of reservations by slot."""
     found = {one.slot: name for name, one in reservation_records(state).items() if one.slot >= 0}
     named = state.part(ReservationState).named
     return found | {slot: name for name, one in named.items() for slot in one.closed}

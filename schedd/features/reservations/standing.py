@@ -19,11 +19,9 @@ from schedd.model import FOREVER
 from schedd.policy.recurrence import occurrences
 from schedd.wire import NodeChanged, Reserve, Unreserve
 
-_AHEAD_S: Final = 60 * 86_400
-"""Windows that begin within this time are reserved."""
+_AHEAD_S: Final = 60 * 86_400  # windows that begin within this time are reserved
 _EVERY_S: Final = 6 * 3600
-_ID_PREFIX: Final = "site:"
-"""Prefix of the ids of these reservations; reservations by people have other ids."""
+_ID_PREFIX: Final = "site:"  # prefix of the ids of these reservations; reservations by people have other ids
 
 
 def follow_time(state: EngineState, event: str) -> None:

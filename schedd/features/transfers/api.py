@@ -202,9 +202,7 @@ class TransferView:
     transfer: str
     user: str
     phase: TransferPhase
-    """`submitting`; `held` at the server; `releasing`, `released`: it may start; `withdrawing`, `withdrawn`;
-    `refused` by the server.
-    """
+    """`submitting`; `held`; `releasing`, `released` (may start); `withdrawing`, `withdrawn`; `refused`."""
     since: int
     """When that last changed."""
     job: str

@@ -27,8 +27,7 @@ from schedd.wire import (
     TransferWithdrawal,
 )
 
-_KEPT: Final = 7 * 86_400
-"""Seconds until a completed transfer is forgotten."""
+_KEPT: Final = 7 * 86_400  # seconds until a completed transfer is forgotten
 _OVER: Final = ("withdrawn", "refused")
 
 
@@ -124,9 +123,7 @@ def release_expired_places(state: EngineState, event: str) -> None:
 
 
 def note_bag_end(state: EngineState, event: BagEndReported) -> None:
-    """Store the end of the bag to which an array belongs. With ``coordinate_arrays``, repair ranks the
-    array's jobs by it.
-    """
+    """Store the end of the array's bag; with ``coordinate_arrays`` repair ranks by it."""
     transfer_state(state).bag_ends[event.array] = event.end
     state.bag_end[state.array_hash == hash_array(event.array)] = event.end
 

@@ -13,9 +13,7 @@ TransferPhase = Literal["submitting", "held", "releasing", "released", "withdraw
 
 @dataclass(frozen=True, slots=True)
 class TransferRecord:
-    """State of one transfer. ``since`` is the time of its last change, ``decision`` the one with a pending
-    outcome.
-    """
+    """A transfer; ``since``: last change, ``decision``: the one with a pending outcome."""
 
     transfer: str
     user: str

@@ -375,9 +375,7 @@ class TaskSplitView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagOfferView:
-    """An offer for a bag of tasks, valid until it ``expires``. ``why`` are the reasons for missing offers, by
-    cluster.
-    """
+    """An offer for a bag until it ``expires``. ``why``: reasons for missing offers, by cluster."""
 
     id: str
     expires: int

@@ -178,7 +178,6 @@ def _list_clusters(federation: LeadingFederation, _: Caller) -> FederatedCluster
 
 
 def cluster_rows(federation: FederationState) -> list[FederatedClusterView]:
-    """Shown of each cluster."""
     found = []
     for name, chosen in federation.settings.clusters.items():
         seen = federation.clusters[name]

@@ -1,6 +1,4 @@
-"""Bags over HTTP: equal tasks with a deadline, offered by the clusters' plans, taken, looked at, taken
-back.
-"""
+"""Bags over HTTP: equal tasks with a deadline; offered by plans, accepted, shown, cancelled."""
 
 from collections.abc import Mapping
 from dataclasses import asdict

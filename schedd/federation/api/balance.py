@@ -23,7 +23,6 @@ _MAX_THREADS: Final = 32
 
 
 def add_balance_route(app: FastAPI) -> None:
-    """The route."""
     app.add_api_route(
         "/v1/federation/balance",
         _get_balance,

@@ -29,10 +29,8 @@ from schedd.service.access.roles import Bearer
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _ACT_PROBLEMS: Final = (*_READ_PROBLEMS, "not-allowed", "unknown-booking", "not-now")
 _BODY_PROBLEMS: Final = ("not-allowed", "bad-request", "too-large", "not-now", "no-room")
-_CLUSTER_REPLY_S: Final = 3.0
-"""Maximum wait for an action that a cluster performs at once."""
-_OUTCOME_MARGIN_S: Final = 5.0
-"""Wait for a placement beyond the federation's own timeout."""
+_CLUSTER_REPLY_S: Final = 3.0  # maximum wait for an action that a cluster performs at once
+_OUTCOME_MARGIN_S: Final = 5.0  # wait for a placement beyond the federation's own timeout
 
 
 class FederatedBooking(BookingTerms):
@@ -51,7 +49,6 @@ class FederatedBooking(BookingTerms):
 
     @property
     def queues(self) -> dict[str, str]:
-        """A booking is in none."""
         return {}
 
     @model_validator(mode="after")

@@ -251,7 +251,6 @@ def coallocation_row(federation: FederationState, coallocation: CoAllocation) ->
 
 
 def _total_cores(coallocation: CoAllocation) -> int | None:
-    """Total cores of a divided co-allocation."""
     units = coallocation.options.units
     return units * unit_cores(coallocation.components[0].submission.get("resources", {})) if units else None
 
@@ -289,7 +288,6 @@ def _round_row(one: PlacementRound) -> RoundView:
 
 
 def _coallocation_state(coallocation: CoAllocation) -> str:
-    """In a word."""
     if coallocation.over:
         return coallocation.over
     if coallocation.abort_reason:

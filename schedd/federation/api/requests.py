@@ -91,7 +91,6 @@ class FederatedJobRequest(FederatedRequest):
 
     @property
     def cpu_seconds(self) -> int:
-        """Of all its jobs."""
         return super().cpu_seconds * max(1, count_array_tasks(self.array))
 
 

@@ -8,8 +8,7 @@ from schedd.federation.events import BagSubmitted, FederationEvent, ItemCancelle
 from schedd.federation.items import Attempt, FederationItem, ImpossibleError, Items
 from schedd.federation.routing.jobs import FederationJob, FederationJobs
 
-TaskRange = tuple[int, int]
-"""Half-open range of task indices: (first, end)."""
+TaskRange = tuple[int, int]  # Half-open range of task indices: (first, end)
 BagOutcome = Literal["", "ended", "cancelled", "incomplete"]
 
 
@@ -30,7 +29,6 @@ class Bag(FederationItem[Attempt]):
 
     @classmethod
     def create(cls, event: BagSubmitted) -> Self:
-        """Return the new bag of a submission."""
         return cls(
             id=event.job,
             owner=event.owner,
@@ -80,9 +78,7 @@ class Bags(Items[Bag]):
         return self.is_settled(item) and bag_end(item, self._jobs) < before
 
     def forget(self, before: int, among: Iterable[str]) -> tuple[str, ...]:
-        """Drop settled bags in ``among`` that ended before that time, with their shares. Return all dropped
-        numbers.
-        """
+        """Drop settled bags in ``among`` that ended before, with their shares. Return the numbers."""
         shares = {name: self.by_id[name].shares for name in among if name in self.by_id}
         bags = super().forget(before, shares)
         dropped = [share for name in bags for share in shares[name]]
@@ -91,7 +87,6 @@ class Bags(Items[Bag]):
 
 
 def task_range(job: FederationJob) -> TaskRange:
-    """Return the tasks of a share."""
     first, _, last = job.submission["array"].partition("-")
     return int(first), int(last) + 1
 
@@ -119,9 +114,7 @@ def count_tasks(ranges: Sequence[TaskRange]) -> int:
 
 
 def assign_tasks(ranges: Sequence[TaskRange], shares: Mapping[str, int]) -> Iterator[tuple[str, TaskRange]]:
-    """Yield (cluster, tasks): each cluster gets its number of tasks in order. A gap between ranges splits a
-    share.
-    """
+    """Yield (cluster, tasks) in order of tasks; a gap between ranges splits a share."""
     left = list(ranges)
     for cluster, wanted in shares.items():
         tasks = wanted

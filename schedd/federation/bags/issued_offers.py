@@ -8,8 +8,7 @@ from typing import Final
 from schedd.federation.bags.offers import ClusterOffer, TaskSplit
 from schedd.federation.events import BagOffered, BagSpecification
 
-_MOST: Final = 10_000
-"""Maximum number of stored offers; the oldest are dropped."""
+_MOST: Final = 10_000  # maximum number of stored offers; the oldest are dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,6 @@ class BagOffer:
 
 
 def offer_from_event(event: BagOffered) -> BagOffer:
-    """Return the offer of a log event."""
     split = TaskSplit(event.shares, event.end, event.met) if event.shares is not None else None
     return BagOffer(event.job, event.owner, event.asked, split, event.ends, event.plans, event.expires)
 
@@ -60,14 +58,11 @@ class IssuedOffers:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._find: dict[str, BagOffer] = {}
-        self._bags: dict[str, str] = {}
-        """Bag number by accepted offer."""
-        self._dropped: list[str] = []
-        """Offers dropped for newer ones since the last ``forget_expired``."""
+        self._bags: dict[str, str] = {}  # bag number by accepted offer
+        self._dropped: list[str] = []  # offers dropped for newer ones since the last `forget_expired`
         self._lock = threading.Lock()
 
     def add(self, offer: BagOffer) -> None:
-        """Store an issued offer."""
         with self._lock:
             self._find[offer.id] = offer
             while len(self._find) > _MOST:
@@ -75,9 +70,7 @@ class IssuedOffers:
                 self._drop(self._dropped[-1])
 
     def find(self, name: str, owner: str) -> BagOffer:
-        """Return the owner's offer of this name. Raises LookupError with the reason if it cannot be
-        accepted.
-        """
+        """Return the owner's offer of this name. Raises LookupError with the reason if it has none."""
         with self._lock:
             found, bag = self._find.get(name), self._bags.get(name)
         if found is None or found.owner != owner:
@@ -95,9 +88,7 @@ class IssuedOffers:
                 self._bags[name] = bag
 
     def forget_expired(self, before: float) -> list[str]:
-        """Drop offers that expired before that time. Return the names of all offers dropped since the last
-        call.
-        """
+        """Drop offers that expired before. Return the names of all dropped since the last call."""
         with self._lock:
             gone = [name for name, one in self._find.items() if one.expires < before]
             for name in gone:

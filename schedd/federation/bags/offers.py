@@ -29,9 +29,7 @@ class TaskSplit:
 
 
 class SharingRule(StrEnum):
-    """Sharing rule for bags that can meet their deadline. The usable rules depend on the clusters'
-    disclosure.
-    """
+    """Sharing rule for bags that can meet their deadline; the clusters' disclosure limits the choice."""
 
     NONE = "none"
     """Fewest clusters, largest offers first (OffersWithNoLB)."""

@@ -85,7 +85,6 @@ class FederationBooking(FederationItem[BookingAttempt]):
 
     @classmethod
     def create(cls, event: BookingSubmitted) -> Self:
-        """Return the new booking of a submission."""
         clusters = tuple(event.clusters)
         return cls(
             id=event.job,
@@ -117,7 +116,6 @@ class FederationBooking(FederationItem[BookingAttempt]):
 
     @property
     def active(self) -> BookingAttempt | None:
-        """The attempt that is requested or booked."""
         return next((one for one in self.attempts if one.live), None)
 
     @property

@@ -25,8 +25,7 @@ from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 
 LIVE: Final[tuple[Literal["flexible", "frozen", "open"], ...]] = ("flexible", "frozen", "open")
 """Phases of a booking with reserved cores at its cluster."""
-_TRIES: Final = 3
-"""Maximum unanswered attempts at one cluster."""
+_TRIES: Final = 3  # maximum unanswered attempts at one cluster
 _EndReason = Literal["ended", "cancelled", "lost"]
 _END_REASONS: Final[Mapping[str, _EndReason]] = {"over": "ended", "cancelled": "cancelled"}
 _LOST: Final = "lost"

@@ -65,9 +65,7 @@ class CoAllocationOptions:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRound:
-    """A start with a place for each component. ``plans`` are the plan versions of the bookings, by
-    component.
-    """
+    """A start with a place for each component. ``plans``: plan versions of its bookings."""
 
     number: int
     start: int
@@ -94,9 +92,7 @@ class PlacementRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentJob(Attempt):
-    """A component's job at one cluster. ``length`` is its walltime in seconds; ``units`` as in
-    ``ComponentPlace``.
-    """
+    """A component's job at one cluster; ``length`` in seconds, ``units`` as in ``ComponentPlace``."""
 
     component: int
     length: int
@@ -136,7 +132,6 @@ class CoAllocation(FederationItem[ComponentJob]):
 
     @classmethod
     def create(cls, event: CoAllocationSubmitted) -> Self:
-        """Return the new co-allocation of a submission."""
         components = tuple(
             Component(**{**one, "clusters": tuple(one.get("clusters", ()))}) for one in event.components
         )
@@ -154,12 +149,10 @@ class CoAllocation(FederationItem[ComponentJob]):
 
     @property
     def committed(self) -> PlacementRound | None:
-        """The round in force."""
         return next((one for one in self.rounds if one.phase == "committed"), None)
 
     @property
     def proposed(self) -> PlacementRound | None:
-        """The round that is being booked."""
         return next((one for one in self.rounds if one.phase == "proposed"), None)
 
     @property
@@ -174,7 +167,6 @@ class CoAllocation(FederationItem[ComponentJob]):
         return finished and all(one.phase == "cleared" for one in self.rounds)
 
     def component_job(self, place: ComponentPlace) -> ComponentJob:
-        """Return the component job of a place."""
         return self.attempts[place.attempt - 1]
 
     def apply(self, event: FederationEvent) -> Self:

@@ -18,8 +18,7 @@ CommonStartQuery = Callable[
 """For each (cluster, components, seconds): the earliest start of these components together for this duration,
 not before a given time; None if there is none.
 """
-_TRIES: Final = 60
-"""Maximum number of candidate times."""
+_TRIES: Final = 60  # maximum number of candidate times
 _COMBINATIONS: Final = 200
 """Maximum queries with several components at one candidate time; further combinations are not tried."""
 _PLAIN: Final = frozenset({"nodes", "procs", "walltime"})
@@ -176,9 +175,7 @@ def _place_at(
     ask: CommonStartQuery,
     later: list[int],
 ) -> dict[int, str] | None:
-    """Return a cluster for each component at this time, or None. Later starts from the answers are added to
-    ``later``.
-    """
+    """Return a cluster per component at this time, or None. Later starts are added to ``later``."""
     if most == 1:
         single = [name for name in names if all(name in allowed[i] for i in must)]
         answers = ask([(name, tuple(must), seconds) for name in single], moment)

@@ -66,9 +66,7 @@ class CoAllocationRules:
 
 @dataclass(frozen=True, slots=True)
 class ComponentClusterView:
-    """State of one cluster; ``away`` since ``since``. ``bookings`` are this federation's active bookings;
-    None if unknown.
-    """
+    """A cluster, ``away`` since ``since``. ``bookings``: this federation's active ones, or None."""
 
     away: str = ""
     since: int = 0
@@ -397,9 +395,7 @@ def _decide_releasing(
     looks: Mapping[str, ComponentClusterView],
     now: int,
 ) -> list[FederationEvent]:
-    """Arm all components once every hold is released; otherwise drop the round, before any component
-    starts.
-    """
+    """Arm all components once all holds are released; otherwise drop the round before any starts."""
     why = _round_failure(group, one, rules, looks)
     late = "" if why else _held_component(group, one, rules, looks)
     if not why and late and now >= one.start - _decision_margin_s(rules):
@@ -475,9 +471,7 @@ def _missing_component(
 
 
 def excluded_placements(group: CoAllocation) -> frozenset[tuple[int, str]]:
-    """Return (component, cluster) pairs that were refused before. For a divided request the cluster is
-    excluded for all components.
-    """
+    """Return refused (component, cluster) pairs; for a divided request those of all components."""
     if group.options.units:
         refused = {copy.cluster for copy in group.attempts if copy.phase == "refused"}
         return frozenset((i, cluster) for cluster in refused for i in range(len(group.components)))

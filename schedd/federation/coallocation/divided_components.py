@@ -19,9 +19,7 @@ from schedd.federation.coallocation.common_start import (
 )
 
 UnitStartQuery = Callable[[Iterable[tuple[str, int, int]], int], Mapping[tuple[str, int], int | None]]
-"""For each (cluster, units, seconds): the earliest start of these units for this duration, not before a given
-time; None if there is none.
-"""
+"""Earliest start of (cluster, units, seconds) not before a given time; None if there is none."""
 _COUNTS: Final[Mapping[str, re.Pattern[str]]] = {
     "select": re.compile(r"1(:[^+]*)?"),
     "nodes": re.compile(r"1(:[^+#]*)?"),
@@ -100,9 +98,7 @@ def _place_at(
     ask: UnitStartQuery,
     later: list[int],
 ) -> dict[str, int] | None:
-    """Return the units by cluster at this time, or None. Later starts from the answers are added to
-    ``later``.
-    """
+    """Return the units by cluster at this time, or None. Later starts are added to ``later``."""
 
     def free(asked: Mapping[str, int]) -> dict[str, bool]:
         """Return whether these units have room at each cluster at this time."""
@@ -143,5 +139,4 @@ def renumber_components(group: CoAllocation, found: CommonStart) -> CommonStart:
 
 
 def _leaves_cluster(number: int, kept: Mapping[str, int], found: CommonStart) -> bool:
-    """Return whether the component with this number leaves its cluster."""
     return all(cluster not in found.places.values() for cluster, one in kept.items() if one == number)

@@ -36,7 +36,6 @@ _BALANCES: Final = ("none", "offers", "power", "load")
 
 
 def make_parser(name: str = "schedd bag") -> argparse.ArgumentParser:
-    """Its options."""
     about = (
         "Submit a bag of equal tasks to the federation, which divides them among its clusters as job arrays, "
         "so that all tasks end by a deadline."

@@ -10,7 +10,6 @@ from schedd.federation.commands.jobs import cancel_jobs
 
 
 def make_parser(name: str = "schedd cancel") -> argparse.ArgumentParser:
-    """Its options."""
     about = (
         "Cancel jobs of the federation: waiting jobs are deleted. Running jobs go on; `qdel` at the "
         "cluster ends them."
@@ -30,5 +29,4 @@ def make_parser(name: str = "schedd cancel") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd cancel") -> int:
-    """The command."""
     return cancel_jobs(make_parser(name), argv)

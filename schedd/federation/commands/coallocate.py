@@ -32,7 +32,6 @@ its request is one unit, nodes=1:ppn=P. The same by options:
 
 
 def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
-    """Its options."""
     about = (
         "Submit a co-allocation to the federation: components that start at the same moment, each at "
         "some cluster, or none of them. The start is moved only to end earlier than published."
@@ -75,7 +74,6 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd coallocate") -> int:
-    """The command."""
     return run_with_exit_code(make_parser(name), _run_action, argv)
 
 

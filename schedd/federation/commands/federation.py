@@ -19,7 +19,6 @@ from schedd.federation.commands.jobs import connect_federation
 
 
 def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
-    """Its options."""
     about = (
         "Show the clusters of a federation, or a report of the jobs, arrays, co-allocations, bags and"
         " bookings that it keeps (a week). docs/reference/metrics.md defines each figure."
@@ -37,7 +36,6 @@ def make_parser(name: str = "schedd federation") -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str], name: str = "schedd federation") -> int:
-    """The command."""
     return run_with_exit_code(make_parser(name), _run_action, argv)
 
 

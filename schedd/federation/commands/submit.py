@@ -46,8 +46,7 @@ _CODES: Final = """exit status:
   4  no federation answers
   5  access denied
   6  no cluster can run the job; standard error has the reasons"""
-_CHOICE_WAIT_S: Final = 15
-"""Seconds to wait for the choice of a cluster."""
+_CHOICE_WAIT_S: Final = 15  # seconds to wait for the choice of a cluster
 _O_VARIABLES: Final = ("HOME", "LANG", "LOGNAME", "PATH", "MAIL", "SHELL")
 """Variables that every job gets as PBS_O_…, as with qsub."""
 
@@ -274,9 +273,7 @@ def _parse_directives(script: str) -> Iterator[list[str]]:
 
 
 def _where_table(rows: Sequence[ClusterWhatIf], now: int) -> str:
-    """One line for each cluster: start, end, and the reason where there is no start. Columns on deadline and
-    costs if the job has them.
-    """
+    """A line per cluster: start, end, or the reason; deadline and costs if the job has them."""
     heads = ["CLUSTER", "PLANNED END"]
     dated, priced = any(row.late_by is not None for row in rows), any(row.cost is not None for row in rows)
     # The longest column is the last one: a narrow terminal cuts it off.

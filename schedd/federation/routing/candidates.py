@@ -11,8 +11,7 @@ from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.federation.routing.policies import RoutingCandidate
 from schedd.federation.routing.priorities import Backlog, deadline_value, licence_value, priority, user_value
 
-_WINDOW: Final = 100
-"""Number of latest jobs in the mean deadline margin; the paper gives no number."""
+_WINDOW: Final = 100  # number of latest jobs in the mean deadline margin; the paper gives no number
 
 
 @dataclass(slots=True)
@@ -99,9 +98,7 @@ def optimistic_candidate(
     now: int,
     bound: int,
 ) -> RoutingCandidate:
-    """Return the best possible candidate for a cluster without an answer yet. ``bound`` is a lower bound of
-    the job's start there.
-    """
+    """Return the best possible candidate of a cluster without an answer; ``bound``: its least start."""
     start = max(now, bound) + _seconds_ahead(name, seen, load)
     length = scale_seconds(int(job.submission.get("walltime", 0)), seen.speed)
     return RoutingCandidate(name, user, start, start + length, handicap=end_penalty(job, seen, rules))
@@ -174,9 +171,7 @@ def _margin(job: FederationJob) -> int | None:
 
 
 def end_penalty(job: FederationJob, seen: ClusterStatus, rules: RoutingRules) -> int:
-    """Return the seconds added to an end at this cluster: its handicap and the data sets to fetch. Prices are
-    not included.
-    """
+    """Return the seconds added to an end at this cluster: handicap and data sets, not prices."""
     data: Sequence[str] = job.submission.get("data") or ()
     return seen.handicap + rules.fetch * sum(one not in seen.data for one in data)
 

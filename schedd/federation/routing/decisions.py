@@ -43,8 +43,7 @@ from schedd.federation.routing.policies import RoutingCandidate
 _REFUSED: Final = "refused"
 _WAITS: Final = ("planned", "waiting")
 _SENT: Final = ("script", "resources", "attributes", "variables")
-_KEEP_S: Final = 600
-"""A cluster keeps a place in its plan for the held job of a move for this long."""
+_KEEP_S: Final = 600  # a cluster keeps a place in its plan for the held job of a move for this long
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +206,7 @@ def _decide_pending(
     clusters: Mapping[str, ClusterStatus],
     now: int,
 ) -> FederationEvent | None:
-    """Decide about an attempt that is not released yet: release it once held, and first withdraw the previous
-    attempt.
-    """
+    """Decide about an unreleased attempt: release once held, after the previous one is withdrawn."""
     seen = clusters.get(newest.cluster)
     if newest.phase == "submitting":
         gone = seen is None or (seen.away and now - seen.since >= rules.patience)
@@ -379,9 +376,7 @@ def _beats_unanswered(
     about: RoutingContext,
     now: int,
 ) -> bool:
-    """Return whether the candidate beats every possible offer of the unanswered clusters, by their start
-    bounds.
-    """
+    """Return whether the candidate beats all possible offers of unanswered clusters, by bounds."""
     users = about.users.get(job.owner, {})
     for name in unheard:
         seen = about.clusters[name]

@@ -22,10 +22,8 @@ from schedd.federation.events import (
 )
 from schedd.federation.items import Attempt, FederationItem, ItemOutcome, Items, Transitions
 
-_SAFE: Final = ("withdrawn", "refused")
-"""Phases of an attempt that has not run and never will."""
-_TO_DO: Final = ("submitting", "releasing", "withdrawing")
-"""Phases with a request to send to the cluster."""
+_SAFE: Final = ("withdrawn", "refused")  # phases of an attempt that has not run and never will
+_TO_DO: Final = ("submitting", "releasing", "withdrawing")  # phases with a request to send to the cluster
 
 
 class PlanQuestion(NamedTuple):
@@ -46,9 +44,7 @@ def count_array_tasks(array: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferAttempt(Attempt):
-    """A transfer of a job to one cluster. ``start`` and ``end`` are the plan's answer when the cluster was
-    chosen.
-    """
+    """A job's transfer to one cluster; ``start`` and ``end`` as its plan answered at the choice."""
 
     start: int | None = None
     end: int | None = None
@@ -90,7 +86,6 @@ class FederationJob(FederationItem[TransferAttempt]):
 
     @classmethod
     def create(cls, event: JobSubmitted) -> Self:
-        """Return the new job of a submission."""
         return cls(
             id=event.job,
             owner=event.owner,
@@ -219,7 +214,6 @@ class FederationJobs(Items[FederationJob]):
         return not item.bag and super().is_old(item, before)
 
     def store(self, item: FederationJob) -> None:
-        """Store the new state of a job."""
         super().store(item)
         resting = item.waits and all(one.phase in (*_SAFE, "released") for one in item.attempts)
         if item.settled or resting:

@@ -8,17 +8,12 @@ from schedd.federation.routing.cluster_status import PlanOffer
 from schedd.federation.routing.jobs import PlanQuestion
 from schedd.federation.routing.request_sizes import is_no_larger, request_size
 
-NEVER: Final = 1 << 40
-"""A time after all others: the plan has no start."""
+NEVER: Final = 1 << 40  # a time after all others: the plan has no start
 
-_FRESH_S: Final = 60
-"""Validity of an answer after the plan has changed."""
-_KEPT_S: Final = 300
-"""Lifetime of a question without subscribers."""
-_BOUND_S: Final = 2
-"""Lifetime of a computed start bound."""
-_HOT_S: Final = 60
-"""A question of a new job is repeated after every plan change for this long."""
+_FRESH_S: Final = 60  # validity of an answer after the plan has changed
+_KEPT_S: Final = 300  # lifetime of a question without subscribers
+_BOUND_S: Final = 2  # lifetime of a computed start bound
+_HOT_S: Final = 60  # a question of a new job is repeated after every plan change for this long
 
 
 @dataclass(slots=True)
@@ -44,10 +39,8 @@ class PlanOffers:
         self._poll = poll
         self._recheck = recheck
         self._asked: dict[PlanQuestion, _OpenQuestion] = {}
-        self.offers: dict[PlanQuestion, PlanOffer] = {}
-        """Valid answers."""
-        self._bounded: dict[PlanQuestion, int] = {}
-        """Computation time of each start bound."""
+        self.offers: dict[PlanQuestion, PlanOffer] = {}  # valid answers
+        self._bounded: dict[PlanQuestion, int] = {}  # computation time of each start bound
         self.bounds: dict[PlanQuestion, int] = {}
         """Lower bounds of starts for unanswered questions, from the answers for smaller requests."""
 

@@ -57,9 +57,7 @@ class RoutingPolicy(StrEnum):
         return self in (RoutingPolicy.PLAN, RoutingPolicy.LEAST_LOADED)
 
     def precedes(self, one: RoutingCandidate, other: RoutingCandidate) -> bool:
-        """Return whether ``one`` is certain to be chosen before ``other``; False if the policy does not use
-        plans.
-        """
+        """Return whether ``one`` certainly goes before ``other``; False if the policy ignores plans."""
         return self.uses_plans and self.key(one) <= self.key(other)
 
     def key(self, one: RoutingCandidate) -> tuple[int, str]:

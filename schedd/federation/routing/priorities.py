@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 from math import floor, log2
 from typing import Final
 
-LEVELS: Final = 8
-"""Highest priority; the paper gives none."""
-_EQUAL: Final = 0.01
-"""Loads within this relative difference are equal."""
+LEVELS: Final = 8  # highest priority; the paper gives none
+_EQUAL: Final = 0.01  # loads within this relative difference are equal
 
 
 def deadline_value(margin: float, estimate: float, mean: float, levels: int = LEVELS) -> int:
@@ -40,9 +38,7 @@ def licence_value(kinds: int, of: int, levels: int = LEVELS) -> int:
 
 
 def priority(*terms: int, levels: int = LEVELS) -> int:
-    """Return the mean of the terms, within ``0 … levels``. The sum, as printed in the paper, would exceed
-    that range.
-    """
+    """Return the mean of the terms, within ``0 … levels``: the printed sum would exceed that."""
     return min(levels, max(0, round(sum(terms) / len(terms)))) if terms else 0
 
 

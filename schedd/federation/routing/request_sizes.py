@@ -13,15 +13,13 @@ from schedd.federation.routing.jobs import PlanQuestion
 RequestSize = tuple[tuple[object, ...], tuple[int, ...]]
 """Parts of a request that must be equal for a comparison, and the requested amounts."""
 _COUNTED: Final = frozenset({"procs", "ncpus", "ngpus", "gpus", "ppn"})
-_DIGITS: Final = 18
-"""Maximum digits of a count."""
+_DIGITS: Final = 18  # maximum digits of a count
 _SIZES: Final = frozenset({"mem", "pmem", "vmem", "pvmem"})
 _UNITS: Final = re.compile(r"([1-9]\d{0,8})(:[^+#]*)?")
 """A single chunk of units; the resources after the first colon are per unit."""
 
 
 def request_size(question: PlanQuestion) -> RequestSize:
-    """Return the size of a question's request."""
     alike, amounts = _size(question.resources)
     return (question.queue, question.user, question.tasks, *alike), amounts
 

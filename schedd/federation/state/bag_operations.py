@@ -25,14 +25,11 @@ from schedd.federation.routing.cluster_status import ClusterStatus, attempt_stat
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.item_operations import ItemOperations
 
-_SETTLING_S: Final = 30
-"""Seconds after a share's release until its cluster is sure to have planned it."""
+_SETTLING_S: Final = 30  # seconds after a share's release until its cluster is sure to have planned it
 
 
 class OffersOutdatedError(Exception):
-    """The offers are outdated: a share of another bag is in transit to the cluster and not in its
-    plan yet.
-    """
+    """Outdated offers: a share of another bag is in transit and not in the cluster's plan yet."""
 
 
 class BagOperations(ItemOperations[Bag]):
@@ -50,27 +47,21 @@ class BagOperations(ItemOperations[Bag]):
     ) -> None:
         super().__init__(*shared)
         self._expiry = settings.bags.expiry
-        self.array = settings.bags.array
-        """Maximum tasks in one array."""
+        self.array = settings.bags.array  # maximum tasks in one array
         self._rules = settings.rules
         self._clusters = clusters
         self._commit_new = commit_new
 
     @property
     def offers(self) -> IssuedOffers:
-        """Issued offers."""
         return self._record.offers
 
     def create_offer(self, owner: str, asked: BagSpecification, **found: Any) -> BagOffer:
-        """Return a new offer that is not issued yet, with ``split``, ``ends``, ``plans``, ``offers`` and
-        ``whys``.
-        """
+        """Return a new unissued offer with ``split``, ``ends``, ``plans``, ``offers`` and ``whys``."""
         return BagOffer(secrets.token_hex(8), owner, asked, expires=self._now() + self._expiry, **found)
 
     def issue_offer(self, offer: BagOffer) -> None:
-        """Store an offer so that it can be accepted, also after a restart. Raises StoreError; the offer must
-        then not be shown.
-        """
+        """Store an offer durably, so that it can be accepted. Raises StoreError: then do not show it."""
         with self._lock.request():
             self._record.commit_offer(offer, self._now())
 
@@ -127,9 +118,7 @@ class BagOperations(ItemOperations[Bag]):
     def assign_unassigned(
         self, name: str, tasks: Sequence[TaskRange], shares: Mapping[str, int], ends: Mapping[str, int]
     ) -> None:
-        """Assign unassigned tasks to other clusters. Does nothing if they changed meanwhile. Raises
-        StoreError.
-        """
+        """Assign unassigned tasks to other clusters, unless they changed meanwhile. Raises StoreError."""
 
         def make(now: int, number: int) -> Sequence[FederationEvent]:
             bag = self._items[name]
@@ -154,9 +143,7 @@ class BagOperations(ItemOperations[Bag]):
         self._commit_new(make)
 
     def cancel(self, name: str, by: str) -> Bag:
-        """Cancel the bag: waiting tasks are withdrawn, running tasks continue. Raises StoreError and
-        KeyError.
-        """
+        """Cancel the bag: waiting tasks are withdrawn, running go on. Raises StoreError, KeyError."""
 
         def make(now: int, _: int) -> Sequence[FederationEvent]:
             bag = self._items[name]

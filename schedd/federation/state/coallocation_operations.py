@@ -13,8 +13,7 @@ from schedd.federation.coallocation.decisions import (
 from schedd.federation.events import AttemptRefused, CoAllocationSubmitted
 from schedd.federation.state.item_operations import ItemOperations
 
-_MAX_STEPS: Final = 4
-"""Maximum decision steps in one call."""
+_MAX_STEPS: Final = 4  # maximum decision steps in one call
 
 
 class CoAllocationOperations(ItemOperations[CoAllocation]):
@@ -45,9 +44,7 @@ class CoAllocationOperations(ItemOperations[CoAllocation]):
             )
 
     def advance(self, name: str, looks: Mapping[str, ComponentClusterView]) -> CoAllocation:
-        """Apply the observed cluster states and decide the next steps. Return the new state. Raises
-        StoreError.
-        """
+        """Apply observed states, decide the next steps, return the new state. Raises StoreError."""
         with self._lock.request():
             now = self._now()
             self._commit(observe_components(self._items[name], self.rules, looks, now))

@@ -45,21 +45,13 @@ from schedd.federation.unwanted_transfers import find_unwanted
 from schedd.store import StoreError
 
 _log = structlog.get_logger(__name__)
-_MAX_QUESTIONS: Final = 200
-"""Maximum questions to one cluster in one round."""
-_REBALANCE_BATCH: Final = 500
-"""Waiting jobs examined for a move in one round."""
-_MAX_EQUAL_JOBS: Final = 100
-"""Equal jobs examined under one lock."""
+_MAX_QUESTIONS: Final = 200  # maximum questions to one cluster in one round
+_REBALANCE_BATCH: Final = 500  # waiting jobs examined for a move in one round
+_MAX_EQUAL_JOBS: Final = 100  # equal jobs examined under one lock
 _FAMILY_NAMES: Final = {"torque": "TORQUE", "openpbs": "OpenPBS"}
-_MAX_KINDS: Final = 20
-"""Maximum classes of equal jobs that get more cluster queries in one round."""
-_SLOW_S: Final = 1
-"""A job undecided for longer than this gets more cluster queries each second, because a queried cluster may
-hang.
-"""
-_MAX_STEPS: Final = 4
-"""Maximum observe/decide iterations."""
+_MAX_KINDS: Final = 20  # maximum classes of equal jobs that get more cluster queries in one round
+_SLOW_S: Final = 1  # a job undecided for longer gets more queries each second: a queried cluster may hang
+_MAX_STEPS: Final = 4  # maximum observe/decide iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +88,14 @@ class FederationState:
         self._rules = settings.rules
         self._clock = clock
         self._lock = PriorityLock()
-        self._move_guard = threading.Lock()
-        """Held by the one thread that examines waiting jobs for moves."""
+        self._move_guard = threading.Lock()  # held by the one thread that examines waiting jobs for moves
         self._record = record = LoggedState(settings, log, clock)
         self.jobs, self.coallocations, self.bags = record.jobs, record.coallocations, record.bags
         self.bookings = record.bookings
         self.licences, self._users = record.licences, record.users
         routing = settings.routing
         self._plan_offers = {name: PlanOffers(routing.poll, routing.recheck) for name in settings.clusters}
-        self.generations: dict[str, int] = {}
-        """Last known plan version by cluster."""
+        self.generations: dict[str, int] = {}  # last known plan version by cluster
         self.clusters: dict[str, ClusterStatus] = {
             name: ClusterStatus(
                 "it was not asked yet",
@@ -229,9 +219,7 @@ class FederationState:
             return [*wanted, *(TransferAction(cluster, "withdraw", transfer, "", 0) for transfer in back)]
 
     def due_questions(self, cluster: str, generation: int | None = None) -> list[PlanQuestion]:
-        """Return the questions to a cluster's plan of this generation; without one, the questions never
-        asked.
-        """
+        """Return the questions to a cluster's plan of this generation; else those never asked."""
         plan_offers = self._plan_offers[cluster]
         if generation is None:  # a new job waits for the answers
             with self._lock.request():

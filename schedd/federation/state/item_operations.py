@@ -32,14 +32,12 @@ class ItemOperations(Generic[_ItemT]):
         now: Callable[[], int],
     ) -> None:
         self._items = items
-        self.wakeup = wakeup
-        """Set when an item has changed."""
+        self.wakeup = wakeup  # set when an item has changed
         self._record = record
         self._lock = lock
         self._commit = commit
         self._now = now
-        self.notes: dict[str, str] = {}
-        """Reasons for waiting, by item."""
+        self.notes: dict[str, str] = {}  # reasons for waiting, by item
 
     def cancel(self, name: str, by: str) -> _ItemT:
         """Cancel the item; nothing changes if it is over. Raises StoreError and KeyError."""
@@ -66,9 +64,7 @@ class ItemOperations(Generic[_ItemT]):
                 self._commit(found)
 
     def _submit(self, make: Callable[[str, int], FederationEvent]) -> _ItemT:
-        """Store the submission that ``make`` returns for the next number and the current time. The lock is
-        held.
-        """
+        """Store the submission by ``make`` for the next number and present time. The lock is held."""
         event = make(str(self._record.number + 1), self._now())
         self._commit([event])
         return self._items[event.job]

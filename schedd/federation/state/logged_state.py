@@ -1,6 +1,4 @@
-"""State built from the event log: jobs, co-allocations, bags, bookings, licences. Events are committed before
-they are applied.
-"""
+"""State of the event log: jobs, co-allocations, bags, bookings, licences; committed, then applied."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,14 +28,10 @@ from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.federation.settings import FederationSettings
 
 _log = structlog.get_logger(__name__)
-_KEPT_S: Final = 7 * 86_400
-"""Settled items remain available for this long."""
-_DROP_INTERVAL_S: Final = 3_600
-"""Interval between removals of old items."""
-_DROP_BATCH: Final = 250
-"""Jobs, co-allocations or offers in one removal step."""
-_BAG_DROP_BATCH: Final = 10
-"""Bags, with their shares, in one removal step."""
+_KEPT_S: Final = 7 * 86_400  # settled items remain available for this long
+_DROP_INTERVAL_S: Final = 3_600  # interval between removals of old items
+_DROP_BATCH: Final = 250  # jobs, co-allocations or offers in one removal step
+_BAG_DROP_BATCH: Final = 10  # bags, with their shares, in one removal step
 
 
 class LoggedState:
@@ -60,8 +54,7 @@ class LoggedState:
         self.users = ClusterUsers(settings)
         self.changed_owners: dict[str, None] = {}
         """Owners with new user names in their token, until their open questions are repeated."""
-        self.number = 0
-        """Highest number of a job, co-allocation, bag or booking."""
+        self.number = 0  # highest number of a job, co-allocation, bag or booking
         self.coallocation_wakeup = threading.Event()
         self.bag_wakeup = threading.Event()
         self.booking_wakeup = threading.Event()
@@ -90,9 +83,7 @@ class LoggedState:
             pass  # no request waits yet
 
     def commit(self, events: Sequence[FederationEvent]) -> Sequence[FederationEvent]:
-        """Append events to the log and apply them. Return the applied events. Raises StoreError if none was
-        stored.
-        """
+        """Append events to the log and apply them; return these. Raises StoreError if none was stored."""
         possible = self._applicable(events)
         self._log.append(possible)
         for event in possible:
@@ -116,9 +107,7 @@ class LoggedState:
         _log.info("bag_offered", offer=offer.id)
 
     def drop_old(self, now: int) -> Iterator[None]:
-        """Remove old items in small steps, if a removal is due. Each step is one transaction and may raise
-        StoreError.
-        """
+        """Remove old items in steps of one transaction, if a removal is due. Raises StoreError."""
         if not self.is_drop_due(now):
             return
         self._dropped_at = now

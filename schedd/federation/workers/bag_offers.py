@@ -48,9 +48,7 @@ def collect_offers(
     sizes: Mapping[str, Sequence[int]],
     connect: ClientFactory = connect_cluster,
 ) -> BagOffers:
-    """Query each cluster in ``sizes`` for its numbers of tasks. ``users`` are the owner's user names by
-    cluster.
-    """
+    """Query each cluster in ``sizes`` for its numbers of tasks; ``users``: the owner by cluster."""
     found = BagOffers()
     call_in_parallel(
         partial(_collect_offer, federation, owner, users, asked, sizes, connect, found), sizes, _AT_ONCE

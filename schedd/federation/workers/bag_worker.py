@@ -34,8 +34,7 @@ class BagWorker(ItemWorker):
         connect: ClientFactory = connect_cluster,
     ) -> None:
         super().__init__("bags", federation, federation.bag_operations, stopping, clock, connect)
-        self._asked: dict[str, float] = {}
-        """Time of the last query by bag."""
+        self._asked: dict[str, float] = {}  # time of the last query by bag
         self._reported_ends: dict[str, int] = {}
         """Bag end that was last reported to the share's cluster, by share."""
 
@@ -124,9 +123,7 @@ class BagWorker(ItemWorker):
 
 
 def _usable_rule(bag: Bag, federation: FederationState) -> SharingRule:
-    """Return the requested sharing rule, or a simpler one if clusters do not disclose the data that
-    it needs.
-    """
+    """Return the requested sharing rule, or a simpler one if its data are not disclosed."""
     balance = SharingRule(bag.balance)
     clusters = bag.clusters or tuple(federation.settings.clusters)
     if balance in (SharingRule.POWER, SharingRule.LOAD) and not all(

@@ -42,18 +42,14 @@ from schedd.federation.workers.item_worker import ItemWorker
 from schedd.parallel_calls import call_in_parallel
 
 _log = structlog.get_logger(__name__)
-_AT_ONCE: Final = 16
-"""Maximum parallel requests."""
-_AGAIN_S: Final = 3.0
-"""Minimum backoff for a cluster that did not answer."""
-_RARER: Final = 4
-"""The backoff is at least this multiple of the duration of the failed request."""
+_AT_ONCE: Final = 16  # maximum parallel requests
+_AGAIN_S: Final = 3.0  # minimum backoff for a cluster that did not answer
+_RARER: Final = 4  # the backoff is at least this multiple of the duration of the failed request
 _FOR_NOW: Final = ("not-ready", "too-much", "no-token", "unknown-cluster")
 """Temporary refusals by a cluster's schedd, unrelated to the booking."""
 _GONE: Final = ("unknown-booking", "not-now")
 
-BookingRows = Mapping[str, BookingView]
-"""A cluster's bookings by name."""
+BookingRows = Mapping[str, BookingView]  # a cluster's bookings by name
 
 
 class BookingWorker(ItemWorker):
@@ -67,16 +63,12 @@ class BookingWorker(ItemWorker):
         connect: ClientFactory = connect_cluster,
     ) -> None:
         super().__init__("bookings", federation, federation.booking_operations, stopping, clock, connect)
-        self._backoff_until: dict[str, float] = {}
-        """Retry time by cluster."""
-        self._request_started: dict[str, float] = {}
-        """Start time of the last request by cluster."""
+        self._backoff_until: dict[str, float] = {}  # retry time by cluster
+        self._request_started: dict[str, float] = {}  # start time of the last request by cluster
         self._look_at = 0.0
 
     def round(self) -> None:
-        """Poll the bookings, then do all pending work of each; bookings without a confirmed place
-        come first.
-        """
+        """Poll the bookings, then do the pending work of each, those without a place first."""
         federation = self._federation
         bookings = [federation.bookings[name] for name in list(federation.bookings.open)]
         looks = self._poll(bookings)
@@ -124,15 +116,12 @@ class BookingWorker(ItemWorker):
         )
 
     def _in_backoff(self, cluster: str) -> bool:
-        """Return whether the cluster is in backoff."""
         return self._clock() < self._backoff_until.get(cluster, 0.0)
 
     # ---- polling ----------------------------------------------------------------------------------
 
     def _poll(self, bookings: Sequence[FederationBooking]) -> dict[str, BookingRows]:
-        """Return the bookings of each cluster that has placed ones. Clusters without an answer are
-        left out.
-        """
+        """Return the bookings of each cluster with placed ones; clusters without an answer are left out."""
         if self._clock() < self._look_at:
             return {}
         self._look_at = self._clock() + self._federation.settings.routing.poll

@@ -26,18 +26,12 @@ REFUSALS_OF_THE_JOB: Final = ("invalid", "bad-request", "too-large")
 """Kinds of refusals of a job that this cluster can never run."""
 _OF_THE_JOB: Final = (*REFUSALS_OF_THE_JOB, "too-hard")
 """Kinds of refusals caused by the job itself. A question that took too long may succeed later."""
-_ACTIONS: Final = 60
-"""Maximum requests in one round, so that polling is not delayed."""
-_AT_ONCE: Final = 6
-"""Maximum parallel requests; the schedd commits concurrent requests together."""
-_SOON_S: Final = 0.25
-"""Poll interval while a step is pending at the cluster."""
-_AGAIN_S: Final = 3.0
-"""Interval after which a request without visible effect is repeated."""
-_LEND_S: Final = 30.0
-"""Maximum interval between renewals of licence leases."""
-_WHOLE_S: Final = 600.0
-"""Interval between complete polls of all transfers."""
+_ACTIONS: Final = 60  # maximum requests in one round, so that polling is not delayed
+_AT_ONCE: Final = 6  # maximum parallel requests; the schedd commits concurrent requests together
+_SOON_S: Final = 0.25  # poll interval while a step is pending at the cluster
+_AGAIN_S: Final = 3.0  # interval after which a request without visible effect is repeated
+_LEND_S: Final = 30.0  # maximum interval between renewals of licence leases
+_WHOLE_S: Final = 600.0  # interval between complete polls of all transfers
 
 ClientFactory = Callable[[ClusterSettings, str], Client]
 
@@ -66,14 +60,11 @@ class ClusterWorker(ThreadedWork):
         self._stopping = stopping
         self._connect = connect
         self._client: Client | None = None
-        self._sent_at: dict[tuple[str, str], float] = {}
-        """Time of the last request, by (transfer, step)."""
+        self._sent_at: dict[tuple[str, str], float] = {}  # time of the last request, by (transfer, step)
         self._look_at = 0.0
         self._whole_at = self._lend_at = 0.0
-        self._after: tuple[int, int] | None = None
-        """Generation and time of the last polled plan."""
-        self._known = False
-        """Whether the server was read completely, so that the plan's answers are valid."""
+        self._after: tuple[int, int] | None = None  # generation and time of the last polled plan
+        self._known = False  # whether the server was read completely, so that the plan's answers are valid
 
     def run(self) -> None:
         """Process the cluster in rounds until stopped."""

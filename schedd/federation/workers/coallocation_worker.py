@@ -47,10 +47,8 @@ from schedd.parallel_calls import call_in_parallel
 _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer")
 _log = structlog.get_logger(__name__)
-_AT_ONCE: Final = 16
-"""Maximum parallel requests."""
-_SOON_S: Final = 0.5
-"""Interval between rounds while a co-allocation is about to start."""
+_AT_ONCE: Final = 16  # maximum parallel requests
+_SOON_S: Final = 0.5  # interval between rounds while a co-allocation is about to start
 _LIVE: Final = ("flexible", "frozen", "open")
 _GONE: Final = ("unknown-transfer", "unknown-booking")
 
@@ -109,9 +107,7 @@ class CoAllocationWorker(ItemWorker):
         ]
 
     def process(self, name: str, *, plan: bool = True) -> None:
-        """Do all pending work of one co-allocation; search for a start only with ``plan``. Raises
-        StoreError.
-        """
+        """Do all pending work of one co-allocation; search only with ``plan``. Raises StoreError."""
         federation = self._federation
         group = federation.coallocation_operations.advance(
             name, self._cluster_views(federation.coallocations[name])
@@ -277,9 +273,7 @@ class CoAllocationWorker(ItemWorker):
         return f"no moment was found at which all components can start{': ' + words if words else ''}"
 
     def _too_few(self, group: CoAllocation) -> list[str]:
-        """Return a message if the clusters together have too few cores for a divided request and all disclose
-        their cores.
-        """
+        """Return a message if the disclosed cores of all clusters are too few for a divided request."""
         options = group.options
         if not options.units:
             return []

@@ -16,8 +16,7 @@ from schedd.store import StoreError
 from schedd.supervision import ThreadedWork
 
 _log = structlog.get_logger(__name__)
-_PAUSE_S: Final = 0.05
-"""Minimum time between two rounds."""
+_PAUSE_S: Final = 0.05  # minimum time between two rounds
 
 
 class ItemWorker(ThreadedWork):

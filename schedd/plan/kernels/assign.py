@@ -31,10 +31,8 @@ from schedd.plan.kernels.layout import (
 from schedd.plan.kernels.rows import fit, floor, is_spent, needed
 from schedd.plan.kernels.selection import select_kth, sift_down
 
-_MOST_CPUS = 1 << 25
-"""Upper bound of the cpus of a node."""
-_MOST_UNITS = 1 << 32
-"""Upper bound of the units of a job."""
+_MOST_CPUS = 1 << 25  # upper bound of the cpus of a node
+_MOST_UNITS = 1 << 32  # upper bound of the units of a job
 
 
 @inner

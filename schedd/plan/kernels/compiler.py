@@ -83,8 +83,7 @@ def _known() -> bool:
     return all(hasattr(kind, name) or name in words for kind, names in _NEEDED for name in names)
 
 
-KNOWN: Final = _known()
-"""Whether this release of numba has the expected internals."""
+KNOWN: Final = _known()  # whether this release of numba has the expected internals
 
 
 def _machine() -> str:

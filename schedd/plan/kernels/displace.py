@@ -49,16 +49,12 @@ from schedd.plan.kernels.undo import (
 )
 
 # Results of a displacement: DONE, FULL, or
-TOO_LATE: Final = 2
-"""A job would start after its latest start."""
-STOPPED: Final = 3
-"""The search was stopped. As after FULL, nothing was changed."""
+TOO_LATE: Final = 2  # a job would start after its latest start
+STOPPED: Final = 3  # the search was stopped. As after FULL, nothing was changed.
 
 # Modes: which entries are removed, and which jobs may keep their places.
-PLACE_ALL_AGAIN: Final = 0
-"""Every job is removed from all its resources and placed again."""
-PREFER_OLD_PLACE: Final = 1
-"""All jobs but the first keep their old places if these are still free."""
+PLACE_ALL_AGAIN: Final = 0  # every job is removed from all its resources and placed again
+PREFER_OLD_PLACE: Final = 1  # all jobs but the first keep their old places if these are still free
 PREFER_OLD_PLACE_AND_POOLS: Final = 2
 """The same, and until they move they keep their pool entries: rows of pools may be long."""
 

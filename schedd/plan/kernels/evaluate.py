@@ -80,8 +80,7 @@ NUWT_MAX: Final = 16
 UNFAIRNESS: Final = 17
 CRITERIA: Final = 18
 
-ZERO: Final = 1e-12
-"""Values up to this count as 0: rounding errors of sums."""
+ZERO: Final = 1e-12  # values up to this count as 0: rounding errors of sums
 
 
 class Scores(NamedTuple):

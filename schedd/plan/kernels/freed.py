@@ -44,11 +44,9 @@ from schedd.plan.kernels.layout import (
 )
 from schedd.plan.kernels.rows import floor
 
-MOST_FREED = 1 << 16
-"""Maximum number of entries; beyond it all jobs are searched as a whole."""
+MOST_FREED = 1 << 16  # maximum number of entries; beyond it all jobs are searched as a whole
 
-_SMALL_LOG = 4096
-"""A log of this many entries is moved quickly."""
+_SMALL_LOG = 4096  # a log of this many entries is moved quickly
 
 
 class FreedLog(NamedTuple):

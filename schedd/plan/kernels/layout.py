@@ -17,8 +17,7 @@ Table = Annotated[Ints, 2]
 kernels/compiler.py.
 """
 
-FAR: Final = 1 << 61
-"""An unknown end; the same as ``schedd.model.FOREVER``."""
+FAR: Final = 1 << 61  # an unknown end; the same as `schedd.model.FOREVER`
 WHOLE: Final = 1 << 20
 """Free shares of an idle node. A job takes one, an exclusive job all of them: the same on every node."""
 
@@ -144,8 +143,7 @@ POOL_NEED: Final = 6
 CLOSED: Final = 7  # 1: row temporarily closed to units of several chunks; 0 between searches
 SCRATCH_ROWS: Final = 8
 
-MOST_RESOURCES: Final = 62
-"""Kernels use one bit per resource."""
+MOST_RESOURCES: Final = 62  # kernels use one bit per resource
 
 # Return codes instead of a start.
 NONE: Final = -1  # no start before the bound
@@ -155,8 +153,7 @@ SPENT: Final = -4  # a search reached its work limit: the result is unknown
 
 # Return codes of kernels that change placements.
 DONE: Final = 0
-FULL: Final = 1
-"""A slab is full: grow it and call again."""
+FULL: Final = 1  # a slab is full: grow it and call again
 
 
 class Tables(NamedTuple):

@@ -16,8 +16,7 @@ from schedd.plan.kernels.layout import (
     Tables,
 )
 
-SPARE = 8
-"""Spare segments of every row beyond a half of its length."""
+SPARE = 8  # spare segments of every row beyond a half of its length
 
 
 @lean

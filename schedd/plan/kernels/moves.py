@@ -37,8 +37,7 @@ __all__ = [
 ]
 
 # How a trial went: as its displacement did, or
-BETTER: Final = DONE
-"""The move makes the plan better."""
+BETTER: Final = DONE  # the move makes the plan better
 NO_BETTER: Final = 4
 
 LEAST_GAIN: Final = 1e-12

@@ -42,8 +42,7 @@ from schedd.plan.kernels.rows import fit
 from schedd.plan.kernels.undo import OLD_FIELDS, commit, make_undo_log
 
 _ROWS_REMEMBERED: Final = 512
-_BLOCK: Final = 256
-"""Number of jobs that are scanned together first."""
+_BLOCK: Final = 256  # number of jobs that are scanned together first
 
 
 class DisplacementBuffers(NamedTuple):

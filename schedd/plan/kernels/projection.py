@@ -51,11 +51,9 @@ __all__ = ["MOST_NOW", "WHOLE_PASS", "project_events", "start_due_jobs"]
 MOST_NOW: Final = 4_000_000
 """Visited segments after which immediate starts are left to the next call: about 0.2 s."""
 
-WHOLE_PASS: Final = 1 << 60
-"""An unlimited budget."""
+WHOLE_PASS: Final = 1 << 60  # an unlimited budget
 
-_EVENT_WORK: Final = 2_000
-"""Cost of an event besides its visited segments, in segments."""
+_EVENT_WORK: Final = 2_000  # cost of an event besides its visited segments, in segments
 
 # state[:]
 NOW: Final = 0  # present time of the projection

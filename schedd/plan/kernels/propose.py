@@ -39,8 +39,7 @@ TABU: Final = 2
 
 TABU_LENGTH: Final = 10
 _CANDIDATES: Final = 4
-_MOST_VISITED: Final = 512
-"""Maximum number of jobs examined between the place of the gap and the job."""
+_MOST_VISITED: Final = 512  # maximum number of jobs examined between the place of the gap and the job
 
 _A = np.uint64(0x9E3779B97F4A7C15)
 _B = np.uint64(0xBF58476D1CE4E5B9)

@@ -84,11 +84,9 @@ from schedd.plan.kernels.place import ensure_room, place_at, remove
 from schedd.plan.kernels.rows import change, fit, floor, free_before, needed
 
 # Results of a slice: DONE (all jobs examined), FULL, or
-PAUSED: Final = 2
-"""The budget is spent, or the search was stopped."""
+PAUSED: Final = 2  # the budget is spent, or the search was stopped
 
-_JOB_WORK = 8
-"""Cost of examining a job, in visited segments: its columns lie far apart in memory."""
+_JOB_WORK = 8  # cost of examining a job, in visited segments: its columns lie far apart in memory
 
 
 @inner

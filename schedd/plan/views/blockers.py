@@ -46,8 +46,7 @@ class Blockers:
     items: tuple[PlanBlocker, ...]
 
 
-_BlockerKey = tuple[int, int]
-"""A slot and -1, or -1 and a row."""
+_BlockerKey = tuple[int, int]  # a slot and -1, or -1 and a row
 
 
 class _RemovalTrial:
@@ -59,7 +58,6 @@ class _RemovalTrial:
         self._attempt = attempt
 
     def remove(self, item: _BlockerKey) -> None:
-        """Remove it."""
         slot, row = item
         self.out[item] = None
         if slot < 0:
@@ -68,7 +66,6 @@ class _RemovalTrial:
             self._attempt.remove(slot)
 
     def restore(self, item: _BlockerKey) -> None:
-        """Restore it."""
         slot, row = item
         del self.out[item]
         if slot < 0:
@@ -77,7 +74,6 @@ class _RemovalTrial:
             self._attempt.restore(slot)
 
     def remove_exactly(self, items: Sequence[_BlockerKey]) -> None:
-        """Remove exactly these blockers."""
         wanted = dict.fromkeys(items)
         for item in [item for item in self.out if item not in wanted]:
             self.restore(item)

@@ -117,9 +117,7 @@ class _RowUse:
         return BlockedInterval(max(floor, begins - self._duration + 1), end, "gap", holder.slot, holder.row)
 
     def _now(self, here: npt.NDArray[np.bool_], last: int, ready: int, strength: Ints) -> BlockedInterval:
-        """Return which job holds, at time ``last``, what is lacking in the segments ``here``, and since
-        when.
-        """
+        """Return which job holds at ``last`` what the segments ``here`` lack, and since when."""
         since = np.full((self._rows.shape[0], self._resources), _NEVER, np.int64)
         since[self._place[here], self._column[here]] = self._from[here]
         lacking = np.where(self._takes, since[self._at], _NEVER).min(axis=1, initial=_NEVER)

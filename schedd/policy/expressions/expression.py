@@ -17,8 +17,7 @@ from schedd.policy.expressions.syntax_tree import (
     list_parts,
 )
 
-MAX_LENGTH: Final = 4096
-"""Maximum length of a formula in characters."""
+MAX_LENGTH: Final = 4096  # maximum length of a formula in characters
 
 
 class Expression:

@@ -167,5 +167,4 @@ OPERATORS: Final[Mapping[str, tuple[int, Callable[..., Value]]]] = {
     "%": (2, _modulo),
 }
 """Binary operators with their precedence, all left-associative."""
-SIGN_PRECEDENCE: Final = 3
-"""Precedence of a sign."""
+SIGN_PRECEDENCE: Final = 3  # precedence of a sign

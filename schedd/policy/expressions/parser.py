@@ -30,12 +30,9 @@ from schedd.policy.expressions.syntax_tree import (
     make_binary,
 )
 
-MAX_NODES: Final = 1000
-"""Maximum number of operators, numbers, names and calls."""
-MAX_DEPTH: Final = 40
-"""Maximum nesting."""
-MAX_EXPONENT: Final = 1000
-"""Maximum of an exponent that is written as a number."""
+MAX_NODES: Final = 1000  # maximum number of operators, numbers, names and calls
+MAX_DEPTH: Final = 40  # maximum nesting
+MAX_EXPONENT: Final = 1000  # maximum of an exponent that is written as a number
 _MAX_WORDS: Final = 100
 _TRUTH: Final = {"True": 1.0, "False": 0.0}
 CONSTANTS: Final[Mapping[str, float]] = {"pi": pi, "e": e, **_TRUTH}
@@ -55,8 +52,7 @@ _NUMBER: Final = re.compile(
 )
 _LOOSE_UNDERSCORE: Final = re.compile(r"(?<![0-9])_|_(?![0-9])")
 """An underscore of a number that is not between two digits."""
-_LOOSE_DOT: Final = re.compile(r"\.(?![A-Za-z_])")
-"""A dot of a name that begins no further name."""
+_LOOSE_DOT: Final = re.compile(r"\.(?![A-Za-z_])")  # a dot of a name that begins no further name
 _REMEDIES: Final[Mapping[str, str]] = {
     "^": "a power is **",
     "&": "use `and`",

@@ -44,7 +44,6 @@ class NumberNode(SyntaxNode):
         self.number = number
 
     def value(self, _: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
-        """Return the value for each job."""
         return self.number
 
 
@@ -58,7 +57,6 @@ class NameNode(SyntaxNode):
         self.name = name
 
     def value(self, columns: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
-        """Return the value for each job."""
         return columns.numbers[self.name]
 
 
@@ -72,7 +70,6 @@ class TextTestNode(SyntaxNode):
         self.name, self.words, self.wanted = name, words, wanted
 
     def value(self, columns: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
-        """Return the value for each job."""
         found = [(text in self.words) == self.wanted for text in columns.texts[self.name]]
         return np.array(found, np.float64)
 
@@ -87,7 +84,6 @@ class OperationNode(SyntaxNode):
         self.run = run
 
     def value(self, _: Columns, *values: Value) -> Value:
-        """Return the value for each job."""
         return self.run(*values)
 
 
@@ -114,7 +110,6 @@ class ComparisonNode(SyntaxNode):
         self.operators = tuple(operators)
 
     def value(self, _: Columns, *values: Value) -> Value:
-        """Return the value for each job."""
         result: Value = 1.0
         for i in reversed(range(len(self.operators))):
             left, right = values[i], values[i + 1]
@@ -125,7 +120,6 @@ class ComparisonNode(SyntaxNode):
 
 
 def make_binary(operator: str, run: Callable[..., Value], left: SyntaxNode, right: SyntaxNode) -> SyntaxNode:
-    """Return the node of a binary operator."""
     if operator not in "+-":
         return OperationNode(run, [left, right])
     found = SumNode(run, [left, right])

@@ -18,8 +18,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.settings.file import AuthSettings, LimitSettings
 
 _USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
-_FRESH_S: Final = 300
-"""Cache time of user names by uid: the directory of users may be slow."""
+_FRESH_S: Final = 300  # cache time of user names by uid: the directory of users may be slow
 
 
 class UnknownUser(LookupError):

@@ -9,9 +9,7 @@ from schedd.service.settings.auth import OidcGrantSettings
 
 
 class IdentityError(Exception):
-    """The user could not be identified; ``ours``: because the provider is unreachable or answers invalid
-    data.
-    """
+    """The user is not identified; ``ours``: the provider is unreachable or answers invalid data."""
 
     def __init__(self, why: str, *, ours: bool = False) -> None:
         super().__init__(why)

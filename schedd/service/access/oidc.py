@@ -44,19 +44,14 @@ _ALGORITHMS: Final = (
     "ES512",
     "EdDSA",
 )
-_LEEWAY_S: Final = 30
-"""Tolerated clock difference."""
-_FRESH_S: Final = 3600.0
-"""Cache time of the provider's metadata."""
+_LEEWAY_S: Final = 30  # tolerated clock difference
+_FRESH_S: Final = 3600.0  # cache time of the provider's metadata
 _KEPT_S: Final = 24 * 3600.0
 """Cache time of its keys while the provider is unreachable, so that an outage does not lock users out."""
-_AGAIN_S: Final = 60.0
-"""Minimum age of the cached keys before an unknown key triggers a new fetch."""
-_PAUSE_S: Final = 10.0
-"""Minimum time between a failed request to the provider and the next one."""
+_AGAIN_S: Final = 60.0  # minimum age of the cached keys before an unknown key triggers a new fetch
+_PAUSE_S: Final = 10.0  # minimum time between a failed request to the provider and the next one
 _TIMEOUT_S: Final = 10.0
-_MOST: Final = 1 << 20
-"""Maximum size of an answer, in bytes."""
+_MOST: Final = 1 << 20  # maximum size of an answer, in bytes
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
 
 

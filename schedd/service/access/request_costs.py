@@ -10,8 +10,7 @@ from typing import Final, ParamSpec, TypeVar
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-BURST_S: Final = 10.0
-"""Capacity of a bucket, in seconds of its rate."""
+BURST_S: Final = 10.0  # capacity of a bucket, in seconds of its rate
 
 
 class RequestCost:
@@ -72,7 +71,6 @@ class CpuTimeBudgets:
         return max(0.0, -left) / rate
 
     def spend(self, key: str, seconds: float, rate: float, now: float) -> None:
-        """Charge a request."""
         left = self._balance(key, rate, now) - seconds
         self._buckets.pop(key, None)
         self._buckets[key] = (left, now)

@@ -49,23 +49,17 @@ class SearchPage:
 class PlanMetricsLog(Protocol):
     """Plan metrics and searches. Any thread may call; every method may raise StoreError."""
 
-    def record_metrics(self, found: PlanMetricsSample) -> None:
-        """Record a sample of plan metrics."""
-        ...
+    def record_metrics(self, found: PlanMetricsSample) -> None: ...
 
     def metrics(self, since: int, until: int, limit: int, every: int = 1) -> Sequence[PlanMetricsSample]:
-        """Return up to ``limit`` samples in ``[since, until)``, in order; the last one per ``every``
-        seconds.
-        """
+        """Return up to ``limit`` samples in ``[since, until)``, the last one per ``every`` seconds."""
         ...
 
     def last_search(self) -> int:
         """Return the number of the last search; 0 before the first."""
         ...
 
-    def record_search(self, run: SearchRun) -> None:
-        """Record a search."""
-        ...
+    def record_search(self, run: SearchRun) -> None: ...
 
     def searches(self, limit: int, before: int | None = None) -> SearchPage:
         """Return up to ``limit`` searches, newest first; with numbers below ``before``, if given."""

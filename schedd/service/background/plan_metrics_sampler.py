@@ -19,9 +19,7 @@ _PATIENCE_S: Final = 60.0
 
 
 class PlanMetricsSampler(PeriodicWork):
-    """Measures one cluster's plan every ``every`` seconds (0: never) if it changed, in a thread of
-    its own.
-    """
+    """Measures one cluster's changed plan every ``every`` seconds (0: never), in a thread."""
 
     def __init__(self, loop: PlanLoop, track: PlanMetricsLog, every: float) -> None:
         super().__init__(loop.supervisor, "plan values", every, cluster=loop.name, wait_first=True)

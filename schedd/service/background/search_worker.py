@@ -70,7 +70,6 @@ class SearchWorker:
         self._thread = loop.supervisor.thread("searches", self._work, cluster=loop.name)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -85,9 +84,7 @@ class SearchWorker:
             self._requests.popleft().set_exception(PlannerStopped("the daemon is shutting down"))
 
     def search_now(self) -> "Future[SearchRun | None]":
-        """Search now; the result is the run, or None if there was nothing to search. Raises
-        PlannerStopped.
-        """
+        """Search now; return the run, or None if nothing can be searched. Raises PlannerStopped."""
         answer: Future[SearchRun | None] = Future()
         with self._condition:
             if self._stopping:

@@ -1,6 +1,4 @@
-"""Reader of accounting logs, plain or gzipped: the server's, a file or daily files, or the output of
-sacct.
-"""
+"""Reader of accounting logs, plain or gzipped: the server's files, or sacct's output."""
 
 import gzip
 import re

@@ -1,6 +1,4 @@
-"""Contact with a cluster's adapter: last request, clock difference, and the rule of one adapter per
-cluster.
-"""
+"""Contact with a cluster's adapter: last request, clock difference, one adapter per cluster."""
 
 import time
 from collections import deque
@@ -21,10 +19,8 @@ class AdapterContact:
         self.last = time.monotonic()
         """Last request by the monotonic clock; before the first one, the earliest time at which it could
         arrive."""
-        self.at = 0
-        """Last request by the cluster's clock, in seconds since the epoch; 0: none yet."""
-        self.version = ""
-        """Version in its last report; empty: unknown."""
+        self.at = 0  # last request by the cluster's clock, in seconds since the epoch; 0: none yet
+        self.version = ""  # version in its last report; empty: unknown
         self.scheduler_not_called = ""
         """Its last report that the server does not call its scheduler; empty otherwise."""
         self._holder: tuple[str, str] | None = None
@@ -49,9 +45,7 @@ class AdapterContact:
             self._clock_leads.append(ahead)
 
     def record_job_stamps(self, events: Iterable[Event]) -> None:
-        """Compare the submission times (server's clock) of new jobs with their event times
-        (adapter's clock).
-        """
+        """Compare submissions (server's clock) of new jobs with event times (adapter's clock)."""
         found = [one.job.submitted - one.time for one in events if isinstance(one, JobQueued)]
         self._server_clock_leads.extend(found[-_JOBS:])
 

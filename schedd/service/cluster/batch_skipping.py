@@ -19,16 +19,12 @@ from schedd.wire import BatchSkipped, Run
 
 _log = structlog.get_logger(__name__)
 
-_ANEW: Final = 8
-"""Consecutive failures after which the plan is rebuilt."""
-_WELL: Final = 100
-"""Successful calls after which the count of failures starts again."""
+_ANEW: Final = 8  # consecutive failures after which the plan is rebuilt
+_WELL: Final = 100  # successful calls after which the count of failures starts again
 _LONGEST_S: Final = 5.0
 """Maximum wait between attempts: failures may be transient, and the cluster is stopped meanwhile."""
-_LONGER: Final = 8
-"""Maximum factor of the time limit after timeouts."""
-_HALVED: Final = 10
-"""Successful calls after which the factor is halved."""
+_LONGER: Final = 8  # maximum factor of the time limit after timeouts
+_HALVED: Final = 10  # successful calls after which the factor is halved
 
 Rebuild = Callable[[EngineCallFailed], tuple[Engine, PromiseTracker | None]]
 
@@ -91,9 +87,7 @@ class BatchSkipper:
     def skip_event(
         self, failed: EngineCallFailed, now: int, out: Sequence[Run], last: str, *, anew: bool
     ) -> BatchSkipped:
-        """Return the event for the rebuilt engine. ``out``: possibly open runs; ``last``: the last
-        decision.
-        """
+        """Return the event for a rebuilt engine; ``out``: possibly open runs, ``last``: decision."""
         return BatchSkipped(
             id=f"passed:{failed.batch.number}.{failed.batch.calls}:{now}.{self._failures_in_row}",
             time=now,

@@ -20,9 +20,7 @@ _TOLD_S: Final = 900.0
 
 
 class ClockMonitor:
-    """Monitor of one cluster's clock. One thread calls ``check`` periodically; scaled clocks are not
-    monitored.
-    """
+    """Monitor of a cluster's clock, checked by one thread; scaled clocks are not monitored."""
 
     def __init__(
         self, cluster: str, clock: ClusterClock, steady: Callable[[], float] = time.monotonic
@@ -35,9 +33,7 @@ class ClockMonitor:
         self._steps: deque[tuple[float, float]] = deque()
 
     def check(self, planned: int) -> str:
-        """Return the problem of the clock, empty if there is none; ``planned`` is the plan's present
-        second.
-        """
+        """Return the clock's problem, empty: none; ``planned`` is the plan's present second."""
         if not self._watches:
             return ""
         now, steady = self._clock.now(), self._steady()

@@ -1,6 +1,4 @@
-"""The daemon's store: opening it, leader election, and for each cluster the failover from log to
-live plan.
-"""
+"""The daemon's store: opening, leader election, and failover from log to live plan."""
 
 import socket
 import threading
@@ -32,8 +30,7 @@ from schedd.supervision import SupervisedThread, Supervisor
 from schedd.wire import Decision, LogLost
 
 _log = structlog.get_logger(__name__)
-_TRY_S = 0.5
-"""Time between two attempts to lead, or to reach the database."""
+_TRY_S = 0.5  # time between two attempts to lead, or to reach the database
 MAX_BATCH_TRIES = 3
 """Failures of a batch that was handled before, until it is skipped: its results may have been published."""
 _MOST_TRIES = 8
@@ -147,9 +144,7 @@ class Failover:
         return True
 
     def try_lead(self, now: int) -> TakeoverState | None:
-        """Return the state to lead with if this daemon leads, else None. Raises StoreError and
-        EngineCallFailed.
-        """
+        """Return the state to lead with if this daemon leads. Raises StoreError, EngineCallFailed."""
         if not self._durable.lead.is_leader or self._follower is None:
             return None
         settings = self._durable.settings
@@ -200,9 +195,7 @@ class Failover:
 
 
 class DaemonStore:
-    """The daemon's store. Call ``open``, then ``start_election``, which tries to lead while no
-    daemon does.
-    """
+    """The daemon's store. After ``open``, ``start_election`` tries to lead while nobody does."""
 
     store: Store
     lead: Leadership

@@ -47,17 +47,14 @@ class DecisionPage:
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """Decisions after ``begin`` up to ``last``, which a reader got with the reply to its events; ``number``
-    is that of the request.
-    """
+    """Decisions in (``begin``, ``last``] that a reader got with the reply to request ``number``."""
 
     number: int
     begin: str
     last: str
 
 
-MAX_DEFERRAL_S: Final = 0.5
-"""Maximum time that a poll leaves decisions to a reply that is being made."""
+MAX_DEFERRAL_S: Final = 0.5  # maximum time that a poll leaves decisions to a reply that is being made
 
 
 class DecisionLog:
@@ -201,9 +198,7 @@ class DecisionLog:
 
     @contextmanager
     def reply_pending(self, reader: str) -> Iterator[int]:
-        """While the block runs, a reply to ``reader`` is being made that will contain new decisions; yield
-        the number of its request.
-        """
+        """While a reply to ``reader`` with new decisions is being made; yield its request's number."""
         number = next(self._numbers)
         if not reader:
             yield number

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from schedd.wire import Event, Snapshot
 
-_MOST = 200
-"""Maximum number of events in a batch: about 50 ms of work."""
+_MOST = 200  # maximum number of events in a batch: about 50 ms of work
 
 
 @dataclass(frozen=True, slots=True)

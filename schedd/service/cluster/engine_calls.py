@@ -18,12 +18,9 @@ _LOOK_S = 0.2
 _STARVED_FACTOR: Final = 10
 """A call may last this many times its limit of processor time while it waits: the machine is busy, or out of
 memory. Time in which the watching thread did not run either does not count: the process was stopped."""
-_ENDS_S = 10.0
-"""Time that an interrupted call may take to end."""
-_JUMPS = 100
-"""Iterations of an empty loop, during which Python delivers an asynchronous exception."""
-_EACH_S = 0.002
-"""Extra time per known job, and per job and node of a server snapshot."""
+_ENDS_S = 10.0  # time that an interrupted call may take to end
+_JUMPS = 100  # iterations of an empty loop, during which Python delivers an asynchronous exception
+_EACH_S = 0.002  # extra time per known job, and per job and node of a server snapshot
 
 
 class EngineCallFailed(Exception):

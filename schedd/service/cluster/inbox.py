@@ -22,8 +22,7 @@ class Inbox:
 
     def __init__(self, meters: ClusterMetrics, most_pending: int) -> None:
         self.condition = threading.Condition()
-        self.pending = 0
-        """Number of events without an answer."""
+        self.pending = 0  # number of events without an answer
         self.most_pending = most_pending
         self.calls: deque[_Call] = deque()
         self._deliveries: deque[PendingDelivery] = deque()
@@ -61,7 +60,6 @@ class Inbox:
         return answer
 
     def wake(self) -> None:
-        """Wake the thread."""
         with self.condition:
             self.condition.notify()
 

@@ -36,8 +36,7 @@ from schedd.wire import Alert, BatchSkipped, Decision, LogLost, Preempt, Resume,
 
 _log = structlog.get_logger(__name__)
 _SHOWN = 5
-_TRIES = 3
-"""Replays of the log after an error that its leader may not have had."""
+_TRIES = 3  # replays of the log after an error that its leader may not have had
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError)
 
 
@@ -89,8 +88,7 @@ class LogFollower:
     ) -> None:
         self._watermark = mark
         self._damage: tuple[str, ...] = ()
-        self.lost: LogLost | None = None
-        """Report of missing parts of the log; known when the daemon leads."""
+        self.lost: LogLost | None = None  # report of missing parts of the log; known when the daemon leads
         self._store = store
         self._name = cluster
         self._number = store.register_cluster(cluster, now)
@@ -100,12 +98,9 @@ class LogFollower:
         self._last: tuple[EventBatch, tuple[Decision, ...], list[Promise], list[PromiseBreach]] | None = None
         self.promised = PromiseTracker()
         self._tries = 0
-        self.rebuilt = ""
-        """Cause and source of a rebuilt state; empty if it was read from a checkpoint."""
-        self._promises_since = 0
-        """Earlier promises are in the rebuilt engine."""
-        self.kept = True
-        """Whether a checkpoint exists."""
+        self.rebuilt = ""  # cause and source of a rebuilt state; empty if it was read from a checkpoint
+        self._promises_since = 0  # earlier promises are in the rebuilt engine
+        self.kept = True  # whether a checkpoint exists
         self.engine: Engine
         self._begin(now, without_log=without_log)
 
@@ -154,9 +149,7 @@ class LogFollower:
                 before = error.batch
 
     def _from_facts(self) -> tuple[Engine, Sequence[EventBatch]] | None:
-        """Return the engine from the newest readable lasting facts, and the later batches; None if there are
-        none.
-        """
+        """Return the engine from the newest readable facts, and later batches; None if there are none."""
         for found in self._store.recover_facts(self._number):
             try:
                 engine, unread = Engine.from_facts(found.facts, self.settings)
@@ -246,7 +239,6 @@ class LogFollower:
             self._last = (batch, tuple(made), *self.promised.changes(engine))
 
     def _read_settings(self, batch: EventBatch) -> EngineSettings:
-        """Return the settings in a batch."""
         try:
             return EngineSettings(**json.loads(batch.settings))
         except _UNREADABLE as error:  # written by another version
@@ -317,9 +309,7 @@ class LogFollower:
         return self._store.batch_calls(self._number, self._at.batch)
 
     def _log_loss(self, last: str) -> LogLost | None:
-        """Return a report of missing parts of the log, from the log and its watermark; None if it is
-        complete.
-        """
+        """Return a report of missing parts by log and watermark; None if the log is complete."""
         marked = self._watermark.read() if self._watermark is not None else LogWatermark()
         damage = list(self._damage)
         at = self._store.last_position(self._number)

@@ -118,7 +118,6 @@ class PlannerMetrics:
         )
 
     def for_cluster(self, cluster: str) -> "ClusterMetrics":
-        """Return the metrics of one cluster."""
         return ClusterMetrics(self, cluster)
 
 

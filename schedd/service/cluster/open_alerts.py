@@ -18,9 +18,7 @@ FOR_USERS: Final = frozenset(
 
 
 class OpenAlerts:
-    """Open alerts of one cluster. One thread calls ``update`` periodically; any thread may read
-    ``current``.
-    """
+    """Open alerts of one cluster: one thread updates them, any thread may read ``current``."""
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""Changes between published plan snapshots: recorded by the planner's thread, read by followers of
-the plan.
-"""
+"""Changes between plan snapshots, recorded by the planner's thread, read by followers."""
 
 from collections import deque
 from collections.abc import Callable
@@ -22,8 +20,7 @@ from schedd.model import FOREVER
 from schedd.plan.columns import UNPLACED, VACANT
 from schedd.service.cluster.thread_signal import ThreadSignal
 
-JobFilter = Callable[[str, str], bool]
-"""Selects jobs by id and owner."""
+JobFilter = Callable[[str, str], bool]  # selects jobs by id and owner
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,10 @@ from schedd.wire import Event, LogLost
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
-_LOOK_S = 60.0
-"""Maximum time between two checks of the clock, which may have been set."""
+_LOOK_S = 60.0  # maximum time between two checks of the clock, which may have been set
 _SOON_S = 0.01
 _DECISION = re.compile(r"d[0-8]\d{11}")
-_FOLLOW_S = 0.5
-"""Time between two checks for new batches of the leader."""
+_FOLLOW_S = 0.5  # time between two checks for new batches of the leader
 
 
 class PlanLoop:
@@ -110,7 +108,6 @@ class PlanLoop:
     # ---- any thread -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
         self.adapter_contact.reset()
         self._thread.start()
 
@@ -134,7 +131,6 @@ class PlanLoop:
 
     @property
     def decisions(self) -> DecisionLog:
-        """The open decisions."""
         return self._planner.decisions
 
     @property
@@ -145,9 +141,7 @@ class PlanLoop:
 
     @property
     def stale_reason(self) -> str:
-        """Why the published plan may be outdated without the engine's knowledge; empty if there is
-        no reason.
-        """
+        """Why the published plan may be outdated unknown to the engine; empty: no reason."""
         if self.failure:
             return self.failure
         if self.trouble:
@@ -217,7 +211,6 @@ class PlanLoop:
 
     @property
     def alive(self) -> bool:
-        """Whether the planner works."""
         return self._thread.is_alive() and not self.failure
 
     @property
@@ -278,9 +271,7 @@ class PlanLoop:
         return self._inbox.deliver(events, self.check_leads, order=order)
 
     def call_between_batches(self, call: Callable[[Engine], _T]) -> "Future[_T]":
-        """Run ``call`` with the engine in the planner's thread, between two batches. Raises
-        PlannerStopped.
-        """
+        """Run ``call`` with the engine between two batches, in its thread. Raises PlannerStopped."""
         return self._inbox.call(call, self._check_open)
 
     def step_down(self) -> None:
@@ -323,9 +314,7 @@ class PlanLoop:
             raise StandingBy("this daemon's lease has expired, and the database is unavailable to renew it")
 
     def pause(self, why: str) -> "Future[int]":
-        """Start no jobs until ``resume``; the result is the generation from then on. Raises
-        PlannerStopped.
-        """
+        """Start no jobs until ``resume``; the result is the generation. Raises PlannerStopped."""
         return self.call_between_batches(lambda _: self._set_paused(why or "an admin's order"))
 
     def resume(self) -> "Future[int]":
@@ -417,9 +406,7 @@ class PlanLoop:
         self._succession.reset()
 
     def _log_loss_events(self) -> list[Event]:
-        """Return an event that requests a snapshot: without a store, known events may not have been
-        handled.
-        """
+        """Return an event that requests a snapshot: without a store, events may be unhandled."""
         last, now = self._planner.decisions.last_id, self.now()
         name = f"lost:restart:{now}:{self.supervisor.record('plan', self.name).failures}"
         number = int(last[1:]) if _DECISION.fullmatch(last) else 0

@@ -81,7 +81,6 @@ class Planner:
         return "; ".join(self._failing.copy().values())
 
     def publish(self, engine: Engine) -> None:
-        """Publish the plan of this engine."""
         self.engine = engine
         with self._contain_errors("the plan cannot be shown"):
             self._publisher.publish(engine)
@@ -260,9 +259,7 @@ class Planner:
         return Engine(state.settings, state.now), None, True
 
     def _replay_log(self, failed: EngineCallFailed) -> tuple[Engine | None, PromiseTracker | None]:
-        """Replay from the last checkpoint; no engine if the later calls are unknown. Raises
-        EngineCallFailed.
-        """
+        """Replay from the last checkpoint; None if later calls are unknown. Raises EngineCallFailed."""
         succession, now, bare = self._succession, int(self._clock.now()), self._skipper.needs_new_plan
         if succession is None:
             return rebuild_engine(self.engine, failed, self.watchdog), None

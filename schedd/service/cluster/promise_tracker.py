@@ -47,7 +47,6 @@ class PromiseTracker:
 
     @staticmethod
     def current_promises(engine: Engine) -> list[Promise]:
-        """Return all promises in force."""
         state = engine.state
         return [
             Promise(record.id, state.now, int(state.promise[record.slot]), record.weak)

@@ -7,8 +7,7 @@ from schedd.engine import Engine, PlanSnapshot, publish_snapshot
 from schedd.service.cluster.metrics import ClusterMetrics
 from schedd.service.cluster.plan_feed import PlanFeed
 
-_OFTEN_S = 0.02
-"""Minimum time between publications during a repair."""
+_OFTEN_S = 0.02  # minimum time between publications during a repair
 
 
 class Publisher:
@@ -20,8 +19,7 @@ class Publisher:
     def __init__(self, engine: Engine, meters: ClusterMetrics) -> None:
         self.latest: PlanSnapshot = publish_snapshot(engine.state)
         self.feed = PlanFeed(self.latest)
-        self.behind = False
-        """Whether the engine has changed since."""
+        self.behind = False  # whether the engine has changed since
         self._meters = meters
         self._at = 0.0
         self._doubted = (self.latest, self.latest)

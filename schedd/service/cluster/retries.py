@@ -11,8 +11,7 @@ from schedd.store import StoreError
 
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
-_WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)
-"""Backoff in seconds; the last value repeats."""
+_WAITS = (0.1, 0.2, 0.5, 1.0, 2.0)  # backoff in seconds; the last value repeats
 
 
 class StoreRetries:

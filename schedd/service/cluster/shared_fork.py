@@ -6,8 +6,7 @@ from schedd.engine import Engine
 from schedd.service.cluster.publisher import Publisher
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 
-_GOOD_S = 0.2
-"""Maximum age of a fork while only repair changes the plan."""
+_GOOD_S = 0.2  # maximum age of a fork while only repair changes the plan
 
 
 class SharedFork:

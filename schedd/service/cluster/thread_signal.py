@@ -5,14 +5,11 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-_LATE_S = 5.0
-"""Maximum wait: then a listener checks again whether its caller still has access."""
+_LATE_S = 5.0  # maximum wait: then a listener checks again whether its caller still has access
 
 
 class ThreadSignal:
-    """A signal that any thread sends and any event loop can wait for. After ``close`` nothing should wait for
-    it.
-    """
+    """A signal from any thread to waiting event loops. Nothing should wait after ``close``."""
 
     def __init__(self) -> None:
         self.closed = False

@@ -6,8 +6,7 @@ from typing import Final
 from schedd.service.settings.file import SettingsError, WebhookSettings
 from schedd.service.settings.secret_files import read_secret_file
 
-_SHORTEST: Final = 16
-"""Characters of a secret."""
+_SHORTEST: Final = 16  # characters of a secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,10 @@ from schedd.service.settings.targets import RequestTarget, TargetRefused, resolv
 SIGNATURE: Final = "Schedd-Signature"
 _log = structlog.get_logger(__name__)
 _TIMEOUT_S: Final = 10.0
-_WHOLE_S: Final = 30.0
-"""Timeout until the answer begins; each step has `_TIMEOUT_S`."""
+_WHOLE_S: Final = 30.0  # timeout until the answer begins; each step has `_TIMEOUT_S`
 _PAUSE_S: Final = 1.0
 """Minimum time between two requests to one webhook; changes in between are sent together."""
-_MOST: Final = 1_000
-"""Maximum number of changes in a request."""
+_MOST: Final = 1_000  # maximum number of changes in a request
 _LONGEST_WAIT_S: Final = 300.0
 _AGAIN: Final = frozenset({408, 425, 429})
 _RENDERED: Final = frozenset({"expected_start", "expected_by", "promised_start", "headline"})
@@ -87,9 +85,7 @@ class _StartTracker:
         self._generation: int | None = None
 
     def moved(self) -> dict[str, StartMoved]:
-        """Return the starts that moved by more than the threshold since they were reported; new jobs
-        are not.
-        """
+        """Return the starts that moved by more than the threshold since reported; no new jobs."""
         published = self._loop.published
         found: dict[str, StartMoved] = {}
         for record in self._changed(published):

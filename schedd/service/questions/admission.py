@@ -22,8 +22,7 @@ from schedd.service.questions.submission_checks import (
 )
 from schedd.wire import JobFacts, QueueFacts, ServerFacts
 
-_DEEP: Final = 5
-"""Maximum depth of nested routing queues."""
+_DEEP: Final = 5  # maximum depth of nested routing queues
 
 
 @dataclass(frozen=True, slots=True)

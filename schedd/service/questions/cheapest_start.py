@@ -10,8 +10,7 @@ from schedd.alternatives.node_economics import NodeEconomics
 from schedd.plan.plan import Plan
 from schedd.plan.views import StartWindow
 
-_MOST: Final = 200
-"""Maximum number of starts to try, evenly spread."""
+_MOST: Final = 200  # maximum number of starts to try, evenly spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,6 @@ def explanation_chain(
 
 
 def summarise_chain(links: Sequence[ChainLink]) -> str:
-    """Return the chain as one sentence."""
     words = [one.words for one in links[:_LINKS]]
     if len(links) > _LINKS:
         words.append(f"{len(links) - _LINKS} more steps until {format_moment(links[-1].until)}")
@@ -270,8 +269,7 @@ class _LinkBuilder:
         return tuple(JobsAhead(right, counts[right]) for right in _SHOWN_ORDER if counts[right])
 
 
-_ORDER: Final[tuple[Right, ...]] = ("placement", "promise", "earlier", "priority")
-"""Weakest first."""
+_ORDER: Final[tuple[Right, ...]] = ("placement", "promise", "earlier", "priority")  # weakest first
 _SHOWN_ORDER: Final[tuple[Right, ...]] = ("priority", "earlier", "promise", "optimizer", "placement")
 
 
@@ -284,9 +282,7 @@ def _moved_ahead(published: PlanSnapshot, slot: int) -> bool:
 
 
 def _rights(fork: PlanFork, mine: int, end: int) -> Ints:
-    """Return, by slot, the index in ``_ORDER`` of its right before the job ``mine``, which ends at
-    ``end``.
-    """
+    """Return by slot the index in ``_ORDER`` of its right before ``mine``, which ends at ``end``."""
     published = fork.published
     slots = published.starts.shape[0]
     rank, release, born = fork.ranks[:slots], fork.columns.release[:slots], published.first_change[:slots]

@@ -11,9 +11,7 @@ _KIB_PER_GIB: Final = 1 << 20
 
 
 def describe_node_choice(choice: NodeChoice) -> str:
-    """Return the rule and its effect: the scarce resources that the nodes have, or that are left to
-    others.
-    """
+    """Return the rule and its effect: scarce resources on the nodes, or left to others."""
     if not choice.spares_scarce:
         return "tightest fit of the nodes that allow this start (spare_scarce is off)"
     if choice.wasted:

@@ -81,7 +81,6 @@ def node_failure_rates(published: PlanSnapshot) -> dict[str, float]:
 
 
 def objective_input(fork: PlanFork) -> ObjectiveInput:
-    """Return the input for measuring the objectives."""
     published = fork.published
     begin = int(min(published.as_of, published.starts[published.starts >= 0].min(initial=published.as_of)))
     return ObjectiveInput(fork.columns, node_economics(published, begin), _limits(published))

@@ -79,9 +79,7 @@ def limit_plan_work(plan: Plan) -> None:
 
 
 def cancellation_check(plan: Plan) -> Callable[[], None]:
-    """Return a function that raises WorkSpent if the question was cancelled; an engine calls it between
-    steps.
-    """
+    """Return a function for an engine's steps that raises WorkSpent if the question was cancelled."""
     question = _present.get()
     if question is None:
         return lambda: None

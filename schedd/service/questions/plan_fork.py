@@ -48,12 +48,10 @@ class NotUnderstood(ValueError):
     """A what-if request cannot be parsed: the message has the place and the allowed values."""
 
 
-_WINDOWS = 100
-"""Maximum number of start windows in the search for the cheapest start."""
+_WINDOWS = 100  # maximum number of start windows in the search for the cheapest start
 
 
-SOONER_S = 300
-"""A start is sooner than planned if it is at least this much earlier."""
+SOONER_S = 300  # a start is sooner than planned if it is at least this much earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +115,10 @@ class PlanFork:
 
     @property
     def generation(self) -> int:
-        """Generation of the plan."""
         return self.published.generation
 
     @property
     def as_of(self) -> int:
-        """Time of the plan."""
         return self.published.as_of
 
     def copy(self) -> Plan:
@@ -516,9 +512,7 @@ class _Trial:
         return (self._as_planned(request), pools) if self.limits.too_much(pools) is None else None
 
     def add_task(self, request: Request, walltime: int, pools: Mapping[str, int]) -> tuple[int, int]:
-        """Add a job to the plan and place it; return its slot and its start, or -1 for both. Raises
-        WorkSpent.
-        """
+        """Add and place a job; return slot and start, or -1 for both. Raises WorkSpent."""
         slot = self.plan.add_job(request, walltime, self.ready, pools)
         start = -1
         try:
@@ -567,7 +561,6 @@ class _Trial:
             return cheapest_start(self.plan, slot, walltime, starts, books, self.now)
 
     def windows(self, request: Request, walltime: int, most: int) -> tuple[StartWindow, ...]:
-        """Return the first windows of starts."""
         pools = self._pools(request, walltime)
         if not most or self.limits.too_much(pools) is not None:
             return ()

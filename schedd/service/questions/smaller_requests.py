@@ -8,8 +8,7 @@ from typing import Literal
 from schedd.dialect.units import format_size, format_walltime
 from schedd.model import Chunk, Place, Request
 
-Fits = Callable[[Request, int], bool]
-"""Whether a request would start in time with this walltime."""
+Fits = Callable[[Request, int], bool]  # whether a request would start in time with this walltime
 
 _MIB = 1024
 

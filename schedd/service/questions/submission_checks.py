@@ -76,9 +76,7 @@ class Submission:
 def access_refusals(
     one: Submission, queue: QueueFacts, server: ServerFacts, *, routed: bool
 ) -> Iterator[str]:
-    """Yield why a queue does not accept a job of this user, or of this kind; ``routed``: it comes from a
-    routing queue.
-    """
+    """Yield why a queue refuses this user's or kind of job; ``routed``: from a routing queue."""
     attributes = queue.attributes
     if is_true(attributes, "from_route_only") and not routed:
         yield f"queue {queue.name} takes jobs only from a routing queue (from_route_only = True)"

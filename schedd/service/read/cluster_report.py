@@ -21,8 +21,7 @@ from schedd.service.clusters import Clusters
 from schedd.store.records import PeriodUsage, RunUsage
 from schedd.wire import ResourceTypes
 
-MOST_RUNS: Final = 500_000
-"""Maximum number of jobs per cluster and period."""
+MOST_RUNS: Final = 500_000  # maximum number of jobs per cluster and period
 _NOTHING: Final = PeriodUsage((), ())
 
 

@@ -117,9 +117,7 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
 
 
 def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[CurrentFault, ...]:
-    """Return the faults to act on, severe ones first, then by their start. ``alerts``: the ones visible to
-    the reader.
-    """
+    """Return faults to act on, severe first, by start; ``alerts``: those the reader may see."""
     found = (*_dispatch_faults(job_start_state(loop)), *_alert_faults(loop, alerts))
     return tuple(sorted(found, key=lambda one: (not one.severe, one.since or 0)))
 

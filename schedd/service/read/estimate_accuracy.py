@@ -63,9 +63,7 @@ def estimate_accuracy(
 
 
 def _is_decided(row: ExpectedStartRecord, now: int) -> bool:
-    """Whether the estimate's outcome is known: a job that waits beyond P90 is a miss; a deleted job is
-    unknown.
-    """
+    """Whether the outcome is known: waiting beyond P90 is a miss; of a deleted job nothing is."""
     return row.actual is not None or row.latest < (row.ended if row.ended is not None else now)
 
 

@@ -50,8 +50,7 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     "deadline": lambda published, jobs, starts: _details("deadline", None, published, jobs, starts),
     "deadline_state": lambda published, jobs, starts: _details("deadline_state", "", published, jobs, starts),
 }
-PLAIN: Final = _COLUMNS.keys()
-"""Fields of a job's view that are available as columns."""
+PLAIN: Final = _COLUMNS.keys()  # fields of a job's view that are available as columns
 
 
 def columns(published: PlanSnapshot, listed: JobListing, only: AbstractSet[str]) -> dict[str, list[Any]]:
@@ -63,7 +62,6 @@ def columns(published: PlanSnapshot, listed: JobListing, only: AbstractSet[str])
 def _details(
     field: str, absent: object, published: PlanSnapshot, jobs: Sequence[JobRecord], starts: Sequence[int]
 ) -> list[Any]:
-    """The values of components for one field."""
     return [
         job_details(published, job, start).get(field, absent) for job, start in zip(jobs, starts, strict=True)
     ]

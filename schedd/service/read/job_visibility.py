@@ -27,11 +27,9 @@ class JobVisibility:
         return f"-{self.viewer.name}" if self.viewer is not None else ""
 
     def shows(self, record: JobRecord) -> bool:
-        """Whether the job is visible."""
         return self.viewer is None or self.viewer.owns(record.facts.owner)
 
     def shows_owner(self, owner: str) -> bool:
-        """Whether jobs of this owner are visible."""
         return self.viewer is None or self.viewer.owns(owner)
 
     def redact_text(self, text: str, published: PlanSnapshot) -> str:

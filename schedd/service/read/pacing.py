@@ -11,11 +11,9 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 _T = TypeVar("_T")
-_PIECE_S: Final = 0.001
-"""Processor time between two checks."""
+_PIECE_S: Final = 0.001  # processor time between two checks
 _LOOK_S: Final = 0.0005
-_MOST_S: Final = 0.05
-"""Maximum pause, so that a busy planner slows readers but does not starve them."""
+_MOST_S: Final = 0.05  # maximum pause, so that a busy planner slows readers but does not starve them
 _present = threading.local()
 
 
@@ -30,9 +28,7 @@ def pacing(busy: Callable[[], bool]) -> Iterator[None]:
 
 
 def yield_to_planner() -> None:
-    """Pause while the planner is busy, if this thread has worked for a while. No effect without
-    ``pacing``.
-    """
+    """Pause while the planner is busy, if this thread worked for a while, within ``pacing``."""
     busy: Callable[[], bool] | None = getattr(_present, "busy", None)
     if busy is None or time.thread_time() - _present.worked < _PIECE_S:
         return

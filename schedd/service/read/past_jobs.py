@@ -21,12 +21,10 @@ class PastJob:
 
     @property
     def published_start(self) -> int | None:
-        """The last published start."""
         return next((one.start for one in reversed(self.moments) if one.kind == "published"), None)
 
     @property
     def promised_start(self) -> int | None:
-        """The last promised start."""
         return next((one.start for one in reversed(self.moments) if one.kind == "promise"), None)
 
 

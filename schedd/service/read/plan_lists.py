@@ -15,8 +15,7 @@ from schedd.service.questions.objectives import node_failure_rates
 from schedd.wire import ShareFacts
 
 _T = TypeVar("_T")
-Sees = Callable[[JobRecord], bool]
-"""Whether a job is visible to the caller."""
+Sees = Callable[[JobRecord], bool]  # whether a job is visible to the caller
 
 
 def _all(_record: JobRecord) -> bool:

@@ -10,8 +10,7 @@ from typing import Final
 from schedd.dialect import RequestError, parse_walltime
 from schedd.store.records import JobHistory, PublishedStart
 
-DUE_S: Final = 60
-"""Maximum error of a published start that counts as met; smaller moves are not published."""
+DUE_S: Final = 60  # maximum error of a published start that counts as met; smaller moves are not published
 _FLOOR_S: Final = 10
 
 

@@ -10,8 +10,7 @@ from schedd.service.settings.file import ClusterSettings, Settings
 from schedd.wire.times import written
 
 _LIVE: Final = ("auth", "limits", "log")
-_AT_START: Final = frozenset({"policy"})
-"""Settings of a cluster that only apply at the start of its planner."""
+_AT_START: Final = frozenset({"policy"})  # settings of a cluster that only apply at the start of its planner
 
 
 @dataclass(frozen=True, slots=True)

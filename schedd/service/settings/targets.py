@@ -34,9 +34,7 @@ class RequestTarget:
 
 
 def is_public(address: Address) -> bool:
-    """Whether the address is public: not of this host, link-local, private or reserved, nor mapped
-    to such.
-    """
+    """Whether the address is public: not of this host, link-local, private, reserved, or mapped."""
     if isinstance(address, ipaddress.IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
         if inner is None and address in _NAT64:

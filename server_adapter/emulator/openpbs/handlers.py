@@ -69,7 +69,6 @@ def family_code(error: RefusalError) -> int:
 
 
 def refusal_body(error: RefusalError) -> bytes:
-    """The body of a refusal."""
     return encode_reply(Reply(family_code(error), 0, Text(error.text) if error.text else None))
 
 

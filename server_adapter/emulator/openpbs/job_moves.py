@@ -135,9 +135,7 @@ def _script(job: Job) -> bytes:
 
 
 def _attributes(cluster: PbsCluster, job: Job) -> Iterator[Attribute]:
-    """Yield the attributes that are sent; of the resources only the requested ones and those derived from
-    ``nodes``.
-    """
+    """Yield the sent attributes: requested resources, and those derived from ``nodes``."""
     asked = set(job.order.resources)
     if "nodes" in asked:
         asked |= {"ncpus", "place"}

@@ -16,8 +16,7 @@ from server_adapter.emulator.principal import Principal, is_job_visible
 from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.openpbs.replies import encode_reply
 
-PART = 500
-"""Objects in one part of a reply."""
+PART = 500  # objects in one part of a reply
 
 _HEAD = encode_reply(Reply())[: -len("+1+0")] + encode_integer(ReplyChoice.STATUS)
 _ORDERS = {
@@ -76,13 +75,11 @@ class OpenPBSQueries:
         return [encode_reply(Reply(payload=SelectedJobs(ids)))]
 
     def locate(self, request: JobRequest, who: Principal) -> list[bytes]:
-        """LocateJob."""
         del who
         self.find_jobs(request.job)
         return [encode_reply(Reply(payload=Location(self._cluster.server)))]
 
     def status_queue(self, request: StatusRequest, who: Principal) -> list[bytes]:
-        """StatusQue."""
         cluster = self._cluster
         if request.name and request.name not in cluster.queues:
             raise RefusalError(OpenPBSErrorCode.UNKQUE, "Unknown queue")
@@ -91,7 +88,6 @@ class OpenPBSQueries:
         return self._reply(_encoded(ObjectType.QUEUE, found), request.attributes, who)
 
     def status_server(self, request: StatusRequest, who: Principal) -> list[bytes]:
-        """StatusSvr."""
         found = [(self._cluster.server, status_attributes.server_attributes(self._cluster))]
         return self._reply(_encoded(ObjectType.SERVER, found), request.attributes, who)
 
@@ -103,14 +99,12 @@ class OpenPBSQueries:
         return self._reply(_encoded(ObjectType.NODE, found), request.attributes, who)
 
     def status_reservation(self, request: StatusRequest, who: Principal) -> list[bytes]:
-        """StatusResv."""
         cluster = self._cluster
         some = [cluster.reservation(request.name)] if request.name else list(cluster.reservations.values())
         found = [(one.id, status_attributes.reservation_attributes(cluster, one)) for one in some]
         return self._reply(_encoded(ObjectType.RESERVATION, found), request.attributes, who)
 
     def status_scheduler(self, request: StatusRequest, who: Principal) -> list[bytes]:
-        """StatusSched."""
         known = self._cluster.schedulers
         if request.name and request.name not in known:
             raise RefusalError(OpenPBSErrorCode.UNKSCHED, "Unknown Scheduler")
@@ -211,9 +205,7 @@ class OpenPBSQueries:
         return not self._cluster.jobs[name].finished
 
     def _expanded(self, jobs: Iterable[Job], *, history: bool) -> list[Found]:
-        """Return each subjob in place of its array; finished subjobs only of unfinished arrays, unless
-        `history`.
-        """
+        """Return subjobs in place of arrays; finished ones only of unfinished arrays without `history`."""
         found: list[Found] = []
         for job in jobs:
             over = job.finished

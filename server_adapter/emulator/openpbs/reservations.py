@@ -207,9 +207,7 @@ def _begin(cluster: PbsCluster, one: Reservation) -> None:
 
 
 def _end(cluster: PbsCluster, one: Reservation) -> None:
-    """End an occurrence. A standing reservation then waits for the next one, on its vnodes; its
-    queue stays.
-    """
+    """End an occurrence; a standing reservation waits on its vnodes with its queue."""
     if cluster.reservations.get(one.id) is not one:
         return
     if one.places and one.index + 1 < len(one.times):

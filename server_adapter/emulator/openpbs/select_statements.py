@@ -150,9 +150,7 @@ def _firsts(nodes: str) -> list[str]:
 
 
 def _select_from_nodes(nodes: str, resources: Mapping[str, str]) -> str:
-    """Convert `nodes=2:ppn=4:big` to chunks. The job's `mem` is divided over all chunks, `pmem` is multiplied
-    by their cores.
-    """
+    """Convert `nodes=2:ppn=4:big` to chunks; `mem` is divided over all, `pmem` counts per core."""
     chunks = []
     units = sum(int(first) if first.isdecimal() else 1 for first in _firsts(nodes))
     for part in nodes.split("+"):

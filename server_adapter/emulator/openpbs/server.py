@@ -96,9 +96,7 @@ class EmulatedOpenPBS(SessionHost):
     # -- schedulers ---------------------------------------------------------------------------------
 
     def register(self, session: OpenPBSSession, name: str, who: Principal) -> bytes:
-        """RegisterSched: the first connection is for requests, the second for commands. Returns the reply's
-        body.
-        """
+        """RegisterSched: connections for requests, then for commands. Returns the reply's body."""
         scheduler = self.cluster.schedulers.get(name)
         if not who.manager:
             return refusal_body(RefusalError(OpenPBSErrorCode.PERM, "Unauthorized Request "))
@@ -144,9 +142,7 @@ class EmulatedOpenPBS(SessionHost):
                 other.hang_up()
 
     async def request_qrun(self, name: str) -> bytes:
-        """Forward a `qrun` without vnodes to the default scheduler; return the reply's body after
-        its answer.
-        """
+        """Forward a `qrun` without vnodes to the default scheduler; return its answer's body."""
         scheduler = self.cluster.schedulers["default"]
         try:
             job = self.cluster.job(name)

@@ -41,9 +41,7 @@ class SessionHost(SimulatedServer):
 
     @abstractmethod
     def register(self, session: "OpenPBSSession", name: str, who: Principal) -> bytes:
-        """RegisterSched: the first connection is for requests, the second for commands. Returns the reply's
-        body.
-        """
+        """RegisterSched: connections for requests, then for commands. Returns the reply's body."""
 
     @abstractmethod
     def takes_end(self, session: "OpenPBSSession") -> bool:

@@ -18,8 +18,7 @@ from server_adapter.torque.notation import seconds
 VERSION: Final = replace(VERSIONS["6.1"], name="openpbs", pbs_version="23.06.06", reruns_queued=False)
 """What the parts that both families share ask of a version."""
 
-HISTORY: Final = "336:00:00"
-"""Default retention of finished jobs, if the history is enabled."""
+HISTORY: Final = "336:00:00"  # default retention of finished jobs, if the history is enabled
 
 _COMMANDS: Final = {
     SchedulerCommand.NEW: OpenPBSCommand.NEW,
@@ -116,7 +115,6 @@ class Reservation:
 
     @property
     def queue(self) -> str:
-        """The queue of its jobs."""
         return self.id.partition(".")[0]
 
 
@@ -158,7 +156,6 @@ class PbsCluster(Cluster):
         return node
 
     def vnodes(self) -> list[Vnode]:
-        """All vnodes."""
         return [node for node in self.nodes.values() if isinstance(node, Vnode)]
 
     def reservation(self, name: str) -> Reservation:

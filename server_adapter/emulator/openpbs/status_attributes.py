@@ -225,7 +225,6 @@ def is_shown(name: str, who: Principal) -> bool:
 
 
 def vnode_attributes(cluster: PbsCluster, node: Vnode) -> list[Attribute]:
-    """All attributes of a vnode."""
     found = {
         "Mom": node.host,
         "Port": str(node.mom_port),
@@ -277,7 +276,6 @@ def queue_attributes(cluster: PbsCluster, queue: Queue) -> list[Attribute]:
 
 
 def server_attributes(cluster: PbsCluster) -> list[Attribute]:
-    """All attributes of the server."""
     jobs = list(cluster.jobs.values())
     default = cluster.schedulers["default"]
     if not cluster.scheduling:
@@ -303,7 +301,6 @@ def scheduler_attributes(scheduler: Scheduler) -> list[Attribute]:
 
 
 def reservation_attributes(cluster: PbsCluster, one: Reservation) -> list[Attribute]:
-    """All attributes of a reservation."""
     given = dict(one.attributes)
     user = one.owner.partition("@")[0]
     resources = {key.partition(".")[2]: value for key, value in given.items() if key.startswith("Resource_L")}

@@ -17,8 +17,7 @@ from server_adapter.torque.notation import seconds
 
 _WORD = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>")
 _ON_ARRAY = re.compile(r"(after\w*):([^,]*)")
-_FOR_MANAGERS = "partition"
-"""A resource of the server that users may not request."""
+_FOR_MANAGERS = "partition"  # a resource of the server that users may not request
 
 
 def order_from(attributes: Iterable[Attribute], *, user: str, queue: str, host: str, script: str) -> JobOrder:
@@ -84,9 +83,7 @@ def full_resources(cluster: PbsCluster, order: JobOrder, queue: Queue) -> dict[s
 
 
 def check_value(cluster: PbsCluster, name: str, value: str) -> None:
-    """Raise refusal 15035 for an unknown resource, 15003 for one of the server's own, 15014 for an invalid
-    value.
-    """
+    """Raise refusal 15035 (unknown resource), 15003 (the server's own) or 15014 (invalid value)."""
     if name.lower() == _FOR_MANAGERS:
         text = f"Cannot set attribute, read only or insufficient permission  Resource_List.{name}"
         raise RefusalError(OpenPBSErrorCode.ATTRRO, text)

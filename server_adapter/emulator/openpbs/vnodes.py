@@ -52,7 +52,6 @@ class Vnode(EmulatedNode):
             self.exclusive.add(job)
 
     def release(self, job: str) -> None:
-        """Release all resources of a job."""
         self.charged.pop(job, None)
         self.exclusive.discard(job)
 

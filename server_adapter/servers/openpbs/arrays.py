@@ -7,9 +7,7 @@ from server_adapter.openpbs.notation import indices, subjob
 
 
 def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
-    """Return the jobs, with each array replaced by its waiting subjobs. Running subjobs are listed
-    already.
-    """
+    """Return the jobs, arrays replaced by their waiting subjobs; running ones are listed."""
     found: list[DescribedObject] = []
     for job in jobs:
         if job.values.get("array") != "True":

@@ -1,6 +1,4 @@
-"""Placement of a job in the server's notation (`exec_vnode`): one bracket for each unit of the job's
-chunks.
-"""
+"""Placement in the server's notation (`exec_vnode`): a bracket per unit of the job's chunks."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,8 +18,7 @@ _CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
 _NODE: Final = frozenset({"host", "vnode"})
 _NO_ROOMS: Final[CapacityByHost] = MappingProxyType({})
 
-NodeProperties = Mapping[str, Collection[str]]
-"""Properties of nodes by name."""
+NodeProperties = Mapping[str, Collection[str]]  # properties of nodes by name
 
 _NO_TAGS: Final[NodeProperties] = MappingProxyType({})
 _NOTHING_FREE: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({})

@@ -74,11 +74,9 @@ JOB_ATTRIBUTES: Final = (
 )
 """Attributes requested for every job."""
 
-SOFT_WALLTIME: Final = "soft_walltime"
-"""The run time by which pbs_sched plans a job that has one."""
+SOFT_WALLTIME: Final = "soft_walltime"  # the run time by which pbs_sched plans a job that has one
 
-OF_QUEUE: Final = "of_queue"
-"""A vnode with a ``queue`` has the properties ``of_queue=NAME`` and ``of_queue=True``."""
+OF_QUEUE: Final = "of_queue"  # a vnode with a `queue` has the properties `of_queue=NAME` and `of_queue=True`
 
 _STATES: Final[Mapping[str, JobLetter]] = {
     "Q": "Q",
@@ -95,15 +93,12 @@ _HOLDS: Final = frozenset("uosp")
 _DOWN: Final = frozenset({"down", "Stale", "state-unknown", "unknown", "unresolvable"})
 _DRAIN: Final = frozenset({"offline", "provisioning", "wait-provisioning", "sleep", "maintenance"})
 _RESOURCE: Final = "Resource_List."
-AVAILABLE: Final = "resources_available."
-"""Prefix of the resources of a vnode."""
-ASSIGNED: Final = "resources_assigned."
-"""Prefix of the resources held by jobs."""
+AVAILABLE: Final = "resources_available."  # prefix of the resources of a vnode
+ASSIGNED: Final = "resources_assigned."  # prefix of the resources held by jobs
 _DEFAULT: Final = "resources_default."
 _LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_available.", "queued_jobs_threshold")
 _NOT_AMOUNTS: Final = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
-SHARED: Final = "default_shared"
-"""`sharing` of a vnode without a setting."""
+SHARED: Final = "default_shared"  # `sharing` of a vnode without a setting
 _NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
 
@@ -213,9 +208,7 @@ def wrote_length(values: Values) -> bool:
 def node_facts(
     name: str, values: Values, before: NodeFacts | None = None, types: ResourceTypes = NO_TYPES
 ) -> NodeFacts:
-    """Return the facts of a vnode. Its host's name, strings, booleans, reservations, queue and an explicit
-    `sharing` become properties.
-    """
+    """Return a vnode's facts; host, strings, booleans, queue and `sharing` become properties."""
     del before
     amounts: dict[str, int] = {}
     properties = []
@@ -263,9 +256,7 @@ def tags(resource: str, text: str, types: ResourceTypes) -> list[str]:
 
 
 def levels(resource: str, text: str, types: ResourceTypes) -> list[str]:
-    """Return the properties of a vnode for a number that jobs do not consume; for a host, of all its
-    vnodes.
-    """
+    """Return a vnode's properties for a number that jobs do not consume; for a host, all vnodes'."""
     counts = [parse_amount(resource, one.strip(), types) for one in text.split(",")]
     return [f"{resource.lower()}={count}" for count in counts if count is not None]
 
@@ -310,7 +301,6 @@ def queue_facts(name: str, values: Values, types: ResourceTypes = NO_TYPES) -> Q
 
 
 def server_facts(values: Values, types: ResourceTypes = NO_TYPES) -> ServerFacts:
-    """The server itself."""
     return ServerFacts(
         scheduling=values.get("scheduling", "").lower() == "true",
         open=values.get("query_other_jobs", "").lower() == "true",

@@ -64,7 +64,6 @@ class Hosts:
     """Resources and values that only some gpus of a host have, such as `gpu_type` and `1g.5gb`."""
 
     def vnodes(self, node: str) -> tuple[str, ...]:
-        """Return the vnodes of a planned node."""
         return self.members.get(node, (node,))
 
     def translate_placement(self, values: Values) -> Values:
@@ -181,8 +180,7 @@ class Hosts:
         return self.node_of.get(found.group(), found.group())
 
 
-NO_HOSTS: Final = Hosts()
-"""Every vnode is a node of the plan."""
+NO_HOSTS: Final = Hosts()  # every vnode is a node of the plan
 
 
 def group_by_host(vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_TYPES) -> Hosts:
@@ -269,16 +267,12 @@ def _size(wanted: Mapping[str, str]) -> str:
 
 
 def is_vscatter(place: str, select: str) -> bool:
-    """Return whether each chunk needs a vnode of its own; also for requests converted by
-    `translate_request`.
-    """
+    """Return whether each chunk needs its own vnode, also after `translate_request`."""
     return _VSCATTER in place.split(":") or f":{OWN_VNODE}=" in select
 
 
 def amounts(values: Values, prefix: str, types: ResourceTypes) -> dict[str, int]:
-    """Return the countable resources of a vnode (`AVAILABLE`), or those held by jobs (`ASSIGNED`); sizes in
-    KiB.
-    """
+    """Return a vnode's countable resources (`AVAILABLE`) or those held (`ASSIGNED`), in KiB."""
     found = {}
     for key, text in values.items():
         name = key[len(prefix) :]
@@ -295,9 +289,7 @@ def _working(vnodes: Sequence[DescribedObject], types: ResourceTypes) -> Sequenc
 
 
 def _merge_vnodes(name: str, vnodes: list[DescribedObject], types: ResourceTypes) -> DescribedObject:
-    """Merge vnodes to one node: the amounts of usable vnodes, and for other vnodes the amounts still held by
-    jobs.
-    """
+    """Merge vnodes to a node: amounts of usable ones, and those still held on the others."""
     working = _working(vnodes, types)
     usable = [one for one in working if vnode_state(one.values) == "up"]
     available: dict[str, int] = {}

@@ -71,8 +71,7 @@ class OpenPBSJobWriter:
         self._state = EMPTY_STATE
         self._starts: dict[str, dict[str, int | None]] = {}
         self._written: dict[str, int | None] = {}
-        self._proved: OpenPBSConnection | None = None
-        """The connection with an acknowledged write."""
+        self._proved: OpenPBSConnection | None = None  # the connection with an acknowledged write
         self._unanswered = 0
         self._spent = 0.0
         self.comments = comments
@@ -106,9 +105,7 @@ class OpenPBSJobWriter:
             await self._send(modify_request(job, [Attribute("comment", text)]))
 
     async def clean(self, job: str, writing: WrittenAttributes) -> bool:
-        """Remove the adapter's attributes from a job. The estimated start becomes 0, which the server shows
-        as unknown.
-        """
+        """Remove the adapter's attributes from a job; an estimate of 0 is shown as unknown."""
         gone = [Attribute("comment", operation=Operation.UNSET)] if is_ours(writing.comment) else []
         if writing.planned_start is not None or writing.planned_nodes:
             gone += estimate(None, ())
@@ -139,9 +136,7 @@ class OpenPBSJobWriter:
         return await self._send(modify_request(array, attributes))
 
     def _length(self, decision: WriteAttributes) -> list[Attribute]:
-        """Return the attributes for the predicted run time, if the job has a longer walltime and neither a
-        soft nor a minimum one.
-        """
+        """Return attributes for the predicted run time below the walltime, without own ones."""
         job = (
             self._state.jobs.get(decision.job_id) if self._lengths and decision.runs_for is not None else None
         )

@@ -19,8 +19,7 @@ from server_adapter.servers.openpbs.facts import JOB_ATTRIBUTES, is_over
 MANY: Final = 100
 """With this number of jobs or more, each reading requests only states and modification times."""
 
-WHOLE: Final = 300.0
-"""Seconds after which everything is read again."""
+WHOLE: Final = 300.0  # seconds after which everything is read again
 
 _SLICE: Final = 5_000  # jobs processed in one slice
 _SETTLED: Final = 2.0  # seconds after a change until no other change can have the same time

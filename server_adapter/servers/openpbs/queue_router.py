@@ -47,9 +47,7 @@ _FATES: Final[dict[str, RoutedJobFate]] = {"M": "went", "F": "deleted", "X": "de
 _FROM_NODES: Final = frozenset({"ncpus", "mpiprocs", "place", "select"})
 """Resources that the server derives from ``nodes``."""
 _FROM_SELECT: Final = frozenset({"ncpus", "mem", "mpiprocs"})
-"""Resources that the server derives from a ``select``, if the select does not name them. After a restart the
-server sends them as well.
-"""
+"""Resources derived from a ``select`` that does not name them; sent after a restart."""
 _WORD: Final = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>", re.DOTALL)
 
 
@@ -181,9 +179,7 @@ def _described(job: RoutedJob, moved: MovedJob) -> RoutedJob:
 
 
 def submitted_script(moved: MovedJob) -> str:
-    """Return the job's script; for a job with an executable (``qsub -- PROGRAM``), a script that executes it.
-    Raises `DrainError`.
-    """
+    """Return the job's script, or one that executes its program. Raises `DrainError`."""
     if moved.script:
         return decode_script(moved.script)
     named = values_by_key(moved.attributes)

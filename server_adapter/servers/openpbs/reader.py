@@ -48,8 +48,7 @@ from server_adapter.servers.openpbs.suspended_jobs import jobs_to_resume
 
 _log = logging.getLogger(__name__)
 
-DEFAULT: Final = "default"
-"""Name of the default scheduler, which has all objects without a partition."""
+DEFAULT: Final = "default"  # name of the default scheduler, which has all objects without a partition
 
 _OF_LATE: Final = 6 * 3600  # seconds before the first reading
 _NAMED: Final = 50  # maximum number of missing jobs that are requested by name in one reading
@@ -108,9 +107,7 @@ class _OpenPBSObjects:
 
 
 class OpenPBSReader:
-    """Reads states of the partition of the scheduler `name`. Other users may have the connection between its
-    requests.
-    """
+    """Reads the partition of scheduler `name`; others use the connection between requests."""
 
     def __init__(
         self,
@@ -136,16 +133,12 @@ class OpenPBSReader:
         self._before: ServerState | None = None
         self._objects: _OpenPBSObjects | None = None
         self._looked_at = 0
-        self.partition = ""
-        """The partition of the last reading; empty for the default scheduler."""
-        self.queues: frozenset[str] | None = None
-        """The queues of the last reading; None before the first."""
+        self.partition = ""  # the partition of the last reading; empty for the default scheduler
+        self.queues: frozenset[str] | None = None  # the queues of the last reading; None before the first
         self.hosts = NO_HOSTS
         """The hosts planned as one node in the last reading,"""
-        self.vnodes: Mapping[str, list[DescribedObject]] = {}
-        """and their vnodes then."""
-        self.suspended: Mapping[str, Values] = {}
-        """Suspended jobs that wait for a resume."""
+        self.vnodes: Mapping[str, list[DescribedObject]] = {}  # and their vnodes then
+        self.suspended: Mapping[str, Values] = {}  # suspended jobs that wait for a resume
 
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """Return the server's state. A smaller `scope` costs three requests instead of nine; everything but
@@ -372,9 +365,7 @@ def _translate_placements(found: list[DescribedObject], hosts: Hosts) -> list[De
 
 
 def _holds(values: Values, vnodes: Collection[str]) -> bool:
-    """Return whether a job of another scheduler's queue runs on these vnodes, which were that scheduler's
-    before.
-    """
+    """Return whether another scheduler's job runs on vnodes that were its before."""
     where = values.get("exec_vnode", "") if values.get("job_state") in _HOLDING else ""
     return bool(where) and any(share.node in vnodes for share in shares(where))
 

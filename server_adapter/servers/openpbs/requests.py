@@ -16,9 +16,7 @@ _NO_START = "0"  # the server cannot unset a resource of `estimated`; qstat show
 
 
 def run_request(job: str, destination: str, *, asynchronous: bool) -> RunRequest:
-    """Return the request that starts the job. An asynchronous one is acknowledged before the node has the
-    job.
-    """
+    """Return the request that starts a job; asynchronous: acknowledged before the node has it."""
     code = RequestCode.ASYNC_RUN_JOB_ACK if asynchronous else RequestCode.RUN_JOB
     return RunRequest(code=code, job=job, destination=destination)
 
@@ -29,9 +27,7 @@ def walltime_request(job: str, seconds: int) -> ManageRequest:
 
 
 def estimate(start: int | None, nodes: Sequence[str]) -> list[Attribute]:
-    """Return the attributes for the planned start and nodes; None removes the start, an empty list
-    the nodes.
-    """
+    """Return planned start and nodes as attributes; None or an empty list removes them."""
     moment = Attribute(_ESTIMATED, _NO_START if start is None else str(start), "start_time")
     if start is None or not nodes:
         return [moment, Attribute(_ESTIMATED, "", "exec_vnode", Operation.UNSET)]
@@ -40,9 +36,7 @@ def estimate(start: int | None, nodes: Sequence[str]) -> list[Attribute]:
 
 
 def length(seconds: int) -> list[Attribute]:
-    """Return the attributes for the run time by which other schedulers plan; the copy in `estimated` marks it
-    as the adapter's.
-    """
+    """Return run-time attributes for other schedulers; the copy in `estimated` marks them."""
     text = clock_time(seconds)
     return [Attribute("Resource_List", text, SOFT_WALLTIME), Attribute(_ESTIMATED, text, SOFT_WALLTIME)]
 

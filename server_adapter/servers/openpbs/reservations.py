@@ -133,9 +133,7 @@ def reservation_queue(name: str) -> str:
 
 
 def placement_queue(queue: str) -> str:
-    """Return the queue name for placing a reservation again: its own vnodes count as free, those of others do
-    not.
-    """
+    """Return the queue for placing again: the reservation's own vnodes count as free."""
     return f"{queue}:anew"
 
 
@@ -166,9 +164,7 @@ def pending_reservation(values: Values, usable: Collection[str]) -> PendingReser
 
 
 def outside_queues(pending: PendingReservation) -> PendingReservation:
-    """Restrict a reservation to vnodes without a queue, since its jobs have their own queue; assigned vnodes
-    are unchanged.
-    """
+    """Restrict a reservation to vnodes without a queue; assigned vnodes are unchanged."""
     slots = []
     for slot in pending.slots:
         chunks = slot.resources.get("select", "")
@@ -182,9 +178,7 @@ def outside_queues(pending: PendingReservation) -> PendingReservation:
 def translate_requests(
     pending: PendingReservation, plan: Callable[[Mapping[str, str]], Mapping[str, str]]
 ) -> PendingReservation:
-    """Return the reservation with the resources of its occurrences converted by `plan`; the server's text is
-    kept.
-    """
+    """Return the reservation with occurrences converted by `plan`; the text is kept."""
     slots = [
         replace(slot, resources=plan(slot.resources)) if slot.resources else slot for slot in pending.slots
     ]

@@ -193,9 +193,7 @@ class OpenPBSStarter:
     async def _set_walltime(
         self, connection: OpenPBSConnection, run: Run, values: Values
     ) -> RunOutcome | None:
-        """Set the walltime of a job that leaves it to the scheduler. A refusal refuses the run, since the job
-        would have no limit.
-        """
+        """Set the walltime of a moldable job; a refusal refuses the run, which had no limit."""
         before = parse_or(seconds, values.get("Resource_List.walltime") or None, default=-1)
         if run.walltime is None or run.walltime == before:
             return None
@@ -350,9 +348,7 @@ class OpenPBSStarter:
         return (await self._jobs(connection, [job]))[job]
 
     async def _jobs(self, connection: OpenPBSConnection, names: Iterable[str]) -> dict[str, Values | None]:
-        """Return the attributes of these jobs, None for an unknown job; a subjob that has not run yet has its
-        array's.
-        """
+        """Return attributes of jobs, None if unknown; a subjob that never ran has its array's."""
         found: dict[str, Values | None] = dict.fromkeys(names)
         for one in await self._known(connection, found, history=True):
             if one.name in found:
@@ -381,9 +377,7 @@ class OpenPBSStarter:
             return []
 
     async def _check_reservation_started(self, connection: OpenPBSConnection, queue: str) -> RunCheck:
-        """Check that the reservation has begun: it then starts its queue. The server does not check this for
-        a run.
-        """
+        """Check that the reservation began and started its queue: the server does not."""
         wanted = (Attribute("started"),)
         found = await connection.describe(
             StatusRequest(code=RequestCode.STATUS_QUEUE, name=queue, attributes=wanted)

@@ -43,8 +43,7 @@ PERMITTED: Final = {
 }
 """Requests permitted on the plain connection, by mode."""
 
-_TAKING: Final = 4
-"""Timeout of a move, in timeouts of the federation."""
+_TAKING: Final = 4  # timeout of a move, in timeouts of the federation
 _VOUCHERS: Final[Mapping[str, Callable[[], OpenPBSCredential]]] = {
     "auto": OpenPBSVouch,
     "privileged": OpenPBSVouch,
@@ -158,7 +157,6 @@ class OpenPBSServer(ComposedServer):
 
     @property
     def comments(self) -> bool:
-        """Whether comments are written."""
         return self.job_writer.comments
 
     async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:

@@ -47,9 +47,7 @@ _NONE: Final = (OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID)
 
 
 def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
-    """Return the attributes of the QueueJob request. Raises ValueError for an attribute that may not be
-    transferred.
-    """
+    """Return QueueJob's attributes. Raises ValueError for one that may not be transferred."""
     directory = submission.attributes.get("init_work_dir", "")
     index_range = _indices(submission) if submission.array else ""
     return encode_submission(
@@ -118,9 +116,7 @@ class OpenpbsTransferClient:
             await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
-        """Withdraw a job. It is held first, so that no run decision can start it between check and
-        deletion.
-        """
+        """Withdraw a job, held first, so that no run starts between check and deletion."""
         async with self._link.borrow() as connection:
             if is_array(job):
                 await _withdraw_array(connection, job, may_have_run=may_have_run)
@@ -144,7 +140,6 @@ class OpenpbsTransferClient:
                     raise
 
     async def delete(self, job: str) -> None:
-        """Delete the job in any state."""
         async with self._link.borrow() as connection:
             try:
                 await _delete(connection, job)
@@ -195,9 +190,7 @@ async def _read_job(connection: OpenPBSConnection, job: str) -> Values | None:
 async def _described(
     connection: OpenPBSConnection, job: str, names: Iterable[str], *, subjobs: bool = False
 ) -> list[DescribedObject]:
-    """Return jobs including ended ones, if the server keeps a history; with ``subjobs`` also those of an
-    array.
-    """
+    """Return jobs, with history also ended ones; with ``subjobs`` an array's, too."""
     more = "t" if subjobs else ""
     request = StatusRequest(
         code=RequestCode.STATUS_JOB, name=job, attributes=tuple(map(Attribute, names)), extension=f"{more}x"
@@ -237,8 +230,6 @@ async def _delete(connection: OpenPBSConnection, *jobs: str) -> None:
 
 
 def _indices(submission: SubmissionFacts) -> str:
-    """Return the index range of an array. A range of one index is refused; a range with a step beyond its end
-    is equivalent.
-    """
+    """Return an array's index range; for a single index, which is refused, one with a step."""
     first = int(submission.array.partition("-")[0])
     return submission.array if submission.tasks > 1 else f"{first}-{first + 1}:2"

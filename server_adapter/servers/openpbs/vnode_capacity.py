@@ -27,8 +27,7 @@ class VnodeCapacity:
     tags: frozenset[str]
 
 
-CapacityByHost = Mapping[str, Sequence[VnodeCapacity]]
-"""Usable vnodes of each host with several vnodes."""
+CapacityByHost = Mapping[str, Sequence[VnodeCapacity]]  # usable vnodes of each host with several vnodes
 
 
 def vnode_capacity(
@@ -49,9 +48,7 @@ def vnode_capacity(
 def remaining_amounts(
     vnode: DescribedObject, types: ResourceTypes, spent: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the remaining amounts of a vnode or host, by the server's count and the amounts `spent`
-    since.
-    """
+    """Return a vnode's or host's remaining amounts: the server's count minus `spent`."""
     used = amounts(vnode.values, ASSIGNED, types)
     return {
         name: max(0, count - used.get(name, 0) - spent.get(name, 0))
@@ -178,9 +175,7 @@ def _less(free: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:
 
 
 def takes_vnode(place: str, vnode: Values) -> bool:
-    """Return whether a job with this `place` takes the whole vnode, like `is_excl` of the server's
-    scheduler.
-    """
+    """Return whether `place` takes the whole vnode, like `is_excl` of pbs_sched."""
     words, sharing = set(place.split(":")), vnode.get("sharing", SHARED)
     if sharing.startswith("force_") or sharing == "ignore_excl":
         return sharing != "ignore_excl"
@@ -190,9 +185,7 @@ def takes_vnode(place: str, vnode: Values) -> bool:
 
 
 def takes_hosts(place: str, vnodes: Iterable[DescribedObject]) -> bool:
-    """Return whether a job with this `place` takes the whole host, by its request or the vnodes'
-    `sharing`.
-    """
+    """Return whether `place` or the vnodes' `sharing` takes the whole host."""
     words = set(place.split(":"))
     sharings = {one.values.get("sharing", SHARED) for one in vnodes}
     return (
@@ -203,8 +196,6 @@ def takes_hosts(place: str, vnodes: Iterable[DescribedObject]) -> bool:
 
 
 def add_idle_vnodes(where: str, vnodes: Iterable[str]) -> str:
-    """Return the `exec_vnode` extended by unnamed vnodes without a charge, so that the server counts them as
-    taken.
-    """
+    """Return `exec_vnode` with unnamed vnodes without a charge, so that these count as taken."""
     named = {piece.vnode for chunk in exec_vnode(where) for piece in chunk}
     return "+".join([where, *[f"({name})" for name in vnodes if name not in named]])

@@ -148,9 +148,7 @@ def ending(values: Values) -> Ending:
 
 
 def shares(values: Values) -> tuple[ShareFacts, ...]:
-    """Return the shares in `exec_host` and `exec_gpus` by node, in their order. TORQUE does not
-    count memory.
-    """
+    """Return the shares in `exec_host` and `exec_gpus` by node, without memory."""
     hosts = parse_or(read.exec_host, values.get("exec_host"), default=_NO_HOSTS)
     gpus: Counter[str] = Counter()
     for part in values.get("exec_gpus", "").split("+"):
@@ -161,9 +159,7 @@ def shares(values: Values) -> tuple[ShareFacts, ...]:
 
 
 def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> NodeFacts:
-    """Return the facts of a node. If a silent node does not report its memory, the value of `before` is
-    kept.
-    """
+    """Return a node's facts; a silent node's unreported memory is that of `before`."""
     report = read.node_status(values.get("status", ""))
     devices = parse_gpu_status(values.get("gpu_status", ""))
     unusable = sum(not device.usable for device in devices)
@@ -200,9 +196,7 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
 
 
 def _with_features(defaults: dict[str, str], required: str) -> dict[str, str]:
-    """Return the defaults of a queue, with `features_required` as properties in the default of
-    `neednodes`.
-    """
+    """Return a queue's defaults, `features_required` as properties in `neednodes`."""
     features = [feature.strip() for feature in required.split(",") if feature.strip()]
     if not features:
         return defaults
@@ -211,7 +205,6 @@ def _with_features(defaults: dict[str, str], required: str) -> dict[str, str]:
 
 
 def server_facts(values: Values) -> ServerFacts:
-    """The server itself."""
     return ServerFacts(
         scheduling=parse_or(read.flag, values.get("scheduling"), default=False),
         open=parse_or(read.flag, values.get("query_other_jobs"), default=False),

@@ -26,9 +26,7 @@ _NO_RIGHT = frozenset({TorqueErrorCode.ATTRRO, TorqueErrorCode.PERM})
 
 
 class TorqueJobWriter:
-    """Writes the attributes of jobs that the site enables (`offers`). `pace` records the time of each
-    write.
-    """
+    """Writes the enabled attributes of jobs (`offers`); `pace` records each write's time."""
 
     def __init__(self, link: TorqueLink, offers: WritableAttributes, pace: AdaptiveRateLimiter) -> None:
         self._link = link
@@ -42,7 +40,6 @@ class TorqueJobWriter:
         return self._offers
 
     async def comment(self, job: str, text: str) -> None:
-        """Sets the comment."""
         await self._send(modify_request(job, [Attribute("comment", text)]))
 
     async def clean(self, job: str, writing: WrittenAttributes) -> bool:

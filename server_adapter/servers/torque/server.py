@@ -111,7 +111,6 @@ class TorqueServer(ComposedServer):
 
     @property
     def comments(self) -> bool:
-        """Whether comments are written."""
         return self.job_writer.offers.comment
 
     async def become_scheduler(self, request_reading: Callable[[ReadScope], None]) -> None:

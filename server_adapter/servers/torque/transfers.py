@@ -44,14 +44,11 @@ _HOLD: Final = "o"
 _COMMITS: Final = (RequestCode.READY_TO_COMMIT, RequestCode.COMMIT)
 _LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "exec_host", "start_count")
 _RAN: Final = ("R", "E", "S")
-_LOOKS, _WAIT_S = 60, 0.5
-"""Checks whether an array is complete: number, and pause in seconds."""
+_LOOKS, _WAIT_S = 60, 0.5  # checks whether an array is complete: number, and pause in seconds
 
 
 def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
-    """Return the attributes of the QueueJob request. Raises ValueError for an attribute that may not be
-    transferred.
-    """
+    """Return QueueJob's attributes. Raises ValueError for one that may not be transferred."""
     return encode_submission(
         submission,
         mark,
@@ -62,9 +59,7 @@ def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attri
 
 
 class TorqueTransferClient:
-    """Executes transfers. Each step has the connection without other requests in between, so that no run
-    interferes.
-    """
+    """Executes transfers; no other requests come within a step, so no run interferes."""
 
     def __init__(self, link: TorqueLink) -> None:
         self._link = link
@@ -95,9 +90,7 @@ class TorqueTransferClient:
         return array_id(found.name) if "job_array_id" in found.values else found.name
 
     async def finish(self, job: str, tasks: int) -> None:
-        """Wait until the server has created all jobs of an array, one after the other. They are held from the
-        start, like a single job.
-        """
+        """Wait until the server has created all jobs of an array, which are held from the start."""
         for _ in range(_LOOKS if tasks else 0):
             async with self._link.borrow() as connection:
                 if len(await _read_job(connection, job)) >= tasks:
@@ -110,9 +103,7 @@ class TorqueTransferClient:
             await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
     async def withdraw(self, job: str, *, may_have_run: bool) -> None:
-        """Withdraw a job. It is held first, so that no run decision can start it between check and
-        deletion.
-        """
+        """Withdraw a job, held first, so that no run starts between check and deletion."""
         if not is_array(job):
             await self._withdraw(job, may_have_run=may_have_run)
             return
@@ -149,7 +140,6 @@ class TorqueTransferClient:
                     raise
 
     async def delete(self, job: str) -> None:
-        """Delete the job in any state."""
         async with self._link.borrow() as connection:
             try:
                 await connection.request(_delete(job))

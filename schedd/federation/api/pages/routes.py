@@ -38,8 +38,7 @@ from schedd.start_sentence import StartFacts
 
 COOKIE: Final = "schedd_federation"
 """Another name than the dashboard's: cookies of one host are shared by all its ports."""
-_MAX_ROWS: Final = 50
-"""Maximum number of bags and bookings on the page."""
+_MAX_ROWS: Final = 50  # maximum number of bags and bookings on the page
 _MAX_JOBS: Final = 200
 _MAX_FORM_BYTES: Final = 8_192
 _REFRESH_MS: Final = 10_000
