@@ -104,7 +104,7 @@ def _users_estimates() -> Experiment:
     return Experiment(
         name="users-estimates",
         about=f"Users' own estimates and the default slack ({_DEFAULT}): what a site lives with. Every "
-        "start told is promised, and the slack is all that the search has besides what early ends leave.",
+        "published start is promised, and a search has only the slack and the capacity of early ends.",
         cells=tuple(cells),
         figures=("wait", "slowdown", "p999", "longest", "held"),
         against=True,
@@ -151,8 +151,8 @@ def _slack_curve() -> Experiment:
                 cells += _searches(workload, slack, seeds)
     return Experiment(
         name="slack-curve",
-        about="What a promise costs: the slack between the start told at arrival and the latest promised, "
-        "against waits and the share of jobs that started when told. The first 10,000 jobs of two logs.",
+        about="What a promise costs: waits, and the share of jobs that started by their first published "
+        "start, by the slack between that start and the promised one. The first 10,000 jobs of two logs.",
         cells=tuple(cells),
         figures=("wait", "slowdown", "longest", "held"),
         curve="slack",

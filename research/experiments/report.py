@@ -34,7 +34,7 @@ FIGURES: Final[Mapping[Figure, Told]] = {
     "fairness": Told("fairness", "fairness_nuwt_stddev"),
     "killed": Told("killed jobs", "killed_jobs"),
 }
-_TOLD_LATE: Final = Told("told late s", "start_delay_s")
+_TOLD_LATE: Final = Told("late s", "start_delay_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +143,12 @@ def _promises(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
     """What the columns about them mean, and whether promises were kept."""
     if "held" in experiment.figures:
         yield (
-            "*Held*: jobs that began by the start first told to them; *told late*: by how much the others "
-            "missed it, in the mean. The promise is that start and the slack."
+            "*Held*: jobs that started by their first published start; *late*: mean delay of the others "
+            "after it. The promise is that start plus the slack."
         )
     broken = _broken(lines)
     if not broken:
-        yield "No promise was broken: nobody began later than promised."
+        yield "No promise was broken."
     for line, number in broken:
         yield f"Promises broken by nodes that failed, {label_of(line.workload)}: {line.label}, {number}."
 

@@ -80,17 +80,17 @@ def _page(rows: Sequence[Mapping[str, Any]], days: float, times: int) -> str:
         "it would have ended 10, 25, 50, 75 and 100 % of the tasks, and the federation's composing takes the "
         "split that ends earliest. Users ask for 50, 100 or 150 % more time than tasks need in the mean "
         "(uniform, from 0 to twice that, one for each bag). When tasks end early, each cluster repairs its "
-        "plan: *by age*, who waits longest first (what schedd does unless told otherwise); *by ends*, by the "
+        "plan: *by age*, the oldest job first (schedd's default); *by ends*, by the "
         "planned end of each task (what the thesis calls uncoordinated); *by ends of bags* "
         "(`coordinate_arrays`, algorithm 7: coordinated). *Exact*: walltimes are the run times, by ends. All "
         "is the production code: engines, questions to copies of their plans, composing of offers."
     )
     differs = (
         "What differs from the thesis: it has 15 days, 15 workloads and 20 values of estimates for each; "
-        "here each cluster coordinates the tasks that it has, and is not told when the bag's tasks elsewhere "
-        "end; the thesis does not say by what a stretch factor in percent is divided: here by the bag's "
-        "response; after every early end all plans are repaired, a task being able to go before its turn "
-        "where it delays nobody."
+        "here each cluster coordinates its own tasks, and does not know when the bag's tasks elsewhere end; "
+        "the thesis does not define a stretch factor in percent: here it is relative to the bag's response; "
+        "after every early end all plans are repaired, and a task may go before its turn if it delays no "
+        "other."
     )
     head = (
         "| too long, % | order | response, s | slowdown | first to last end, s | stretch, % "

@@ -18,8 +18,8 @@ from schedd.replay.workload import TraceError, TraceJob
 
 NAME: Final = "bookings"
 ABOUT: Final = (
-    "How much of a machine is used where every job books its cores, by the order in which bookings are "
-    "planned anew, how far they may be moved and for how long, and by counter-offers: the set-up of Netto, "
+    "How much of a machine is used if every job books its cores, by the order in which bookings are "
+    "replanned, how far they may be moved and for how long, and by counter-offers: the set-up of Netto, "
     "Adaptive co-allocation of distributed resources (2009), 3.6 (SDSC SP2)."
 )
 _LOG: Final = "SDSC-SP2-1998-4.2-cln.swf.gz"
@@ -227,8 +227,8 @@ def _frozen(rows: Sequence[Row]) -> list[str]:
 
 def _offers(rows: Sequence[Row]) -> list[str]:
     words = (
-        "Fixed intervals, exact estimates; who is refused takes the nearest counter-offer, if it is off by "
-        "no more than so much of the booking's length."
+        "Fixed intervals, exact estimates; a refused job takes the nearest counter-offer, if it is off by at "
+        "most this share of the booking's length."
     )
     head = (
         "| submissions | off by at most | used, points gained | took one, of 100 that asked | off by, mean |"

@@ -63,11 +63,11 @@ def _page(found: Sequence[Saved], picture: str) -> str:
     words = (
         f"Every node draws {WATTS:g} W idle, twice that with all cores busy, {OFF:g} W off. It is up {BOOT} "
         f"s after the order, and down after {STOP} s; meanwhile it draws as if idle. *Planned*: the "
-        "daemon's own power saving: nodes idle for so long go off unless the plan needs them soon, and are "
-        "switched on ahead of it; *delay*: a job may wait so much longer for nodes that are on. *EASY*: a "
-        "node idle for so long goes off, a job that is given nodes that are off waits until they are up. "
-        "*Saved* is against the same policy with all nodes on: of all energy, and of what idle nodes draw. "
-        "*Longer* is the mean wait beside that policy's. *Offs* counts orders to switch a node off, for each "
+        "daemon's own power saving: nodes idle for the given time go off unless the plan needs them soon, "
+        "and are switched on before; *delay*: a job may wait this much longer for nodes that are on. *EASY*: "
+        "a node idle for the given time goes off, and a job with nodes that are off waits until they are up. "
+        "*Saved* is against the same policy with all nodes on: of all energy, and of idle nodes' energy. "
+        "*Longer* is the added mean wait. *Offs* counts orders to switch a node off, for each "
         "node and day. No promise was broken unless the table says so."
     )
     columns = (

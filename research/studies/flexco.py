@@ -18,8 +18,8 @@ from research.studies.results import Results, present
 
 NAME: Final = "flexco"
 ABOUT: Final = (
-    "What groups of parts that start together gain, and what local jobs gain or lose, where a group keeps "
-    "the start that it was told first (*rigid*), is shifted to an earlier one (*shift*), or may change its "
+    "What co-allocations gain, and what local jobs gain or lose, if a co-allocation keeps its first "
+    "published start (*rigid*), is shifted to an earlier one (*shift*), or may change its "
     "clusters as well (*remap*): the set-up of Netto, Adaptive co-allocation of distributed resources "
     "(2009), 4.5 (three clusters, real logs)."
 )
@@ -139,7 +139,7 @@ def _page(rows: Sequence[Mapping[str, Any]], days: float, times: int) -> str:
         "likes, here a part is one job at one cluster, and 64 processors stay together; versions of the logs "
         "are newer, and windows of them are drawn and stretched to the load, so that what users ask for is "
         "other than there (*asked for*); plans are not asked at each early end; waiting local jobs are "
-        "repaired in the order of who waits longest, there in that of planned starts; a start is planned a "
+        "repaired oldest first, there in the order of planned starts; a start is planned a "
         "minute ahead, and bookings are a minute longer than their jobs, as in production. How its precision "
         "is meant it does not say: here what users ask for above the run time is less by 25 or 50 %."
     )
@@ -179,7 +179,7 @@ def _of_load(rows: Sequence[Mapping[str, Any]], outside: int) -> list[str]:
     )
     moves = (
         "| precision, % | moving | groups first on several clusters, % | of these on one at last, % "
-        "| on more than at first, % | clusters for each | earlier than told first, % | later, % "
+        "| on more than at first, % | clusters for each | earlier than published first, % | later, % "
         "| earlier by, s | shifts | remaps |"
     )
     title = f"## Load from outside {outside} % (so the thesis calls it): {groups:,.0f} groups in the mean"

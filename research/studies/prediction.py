@@ -12,8 +12,8 @@ from schedd.replay.comparison import Comparison
 
 NAME: Final = "prediction"
 ABOUT: Final = (
-    "Run times predicted for every job of five logs at its submission, from what had ended by then. Jobs "
-    "start and end as the log says; who ran longer than the walltime counts as killed then."
+    "Run times predicted for every job of five logs at its submission, from the jobs that had ended by "
+    "then. Jobs start and end as the log says; a job that ran longer than its walltime counts as killed then."
 )
 _QUICK: Final = 300
 
@@ -42,13 +42,12 @@ def run_prediction(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -
 def _page(found: Sequence[Fared], picture: str) -> str:
     words = (
         "`walltime` is what users asked for, `last two` the mean of the user's last two runs, `LightGBM` "
-        "boosted trees (two models, calibrated, fitted anew after 1,000 ends to the latest 10,000), "
-        "`templates` what schedd predicts. Errors are of P50. A coverage is the share of jobs that ran no "
+        "boosted trees (two models, calibrated, fitted again after 1,000 ends to the latest 10,000), "
+        "`templates` schedd's prediction. Errors are of P50. A coverage is the share of jobs that ran no "
         "longer than the quantile says. By month (200 jobs or more) and by tenth of the users with 30 jobs "
-        "or more it is told without the cold start: the first tenth of the log, and the first three jobs of "
-        "each user; the picture shows that of the templates. "
-        "*Apart* are those outside of 88 to 92 %. µs are of the processor, for each job, beside whatever "
-        "else ran."
+        "or more it is given without the cold start: the first tenth of the log, and the first three jobs of "
+        "each user; the picture shows the templates. *Apart*: outside of 88 to 92 %. µs are processor time "
+        "for each job, on a loaded machine."
     )
     columns = (
         *("log", "method", "jobs", "mean error s", "median error s", "P50 covers %", "P90 covers %"),

@@ -88,7 +88,7 @@ def test_the_page_says_whether_promises_were_kept() -> None:
     assert "promise" not in page(small(), found(), "", "")
     told = [replace(each, row={**each.row, "held_share": 0.9, "start_delay_s": 7.0}) for each in found()]
     text = page(replace(small(), figures=("wait", "held")), told, "", "")
-    assert "*Held*: jobs that began by the start first told" in text
+    assert "*Held*: jobs that started by their first published start" in text
     assert "No promise was broken" in text
     broken = [found()[0], replace(found()[1], row={**ROWS[1], "promise_breaches": 15}), *found()[2:]]
     text = page(small(), broken, "", "")
