@@ -33,6 +33,7 @@ FEATURES: Final = (
     Feature("node_trials", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
     Feature("deadlines", {}),
+    Feature("deadline_forecasts", {}, ("prediction", "deadlines")),
     Feature("limits", {}),
     Feature("partitions", {"partitions": ("command", "Show the partitions, their free capacity and jobs.")}),
     Feature("moldable", {}),

@@ -12,6 +12,7 @@ from schedd.api.question_runner import run_question
 from schedd.api.replies import reply
 from schedd.api.result_views import (
     AccuracyView,
+    DeadlineAccuracy,
     EvaluationSample,
     EvaluationsView,
     EvaluationView,
@@ -21,6 +22,7 @@ from schedd.api.result_views import (
 )
 from schedd.api.routes import RouteTable
 from schedd.api.views import snapshot_fields
+from schedd.engine import PlanSnapshot, deadline_accuracy
 from schedd.plan.evaluate import UNITS
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -128,7 +130,8 @@ async def get_accuracy(
     `overall` and `by_lead` are of planned starts: errors are actual minus estimated, in seconds, so positive
     is later than estimated. `expected` is of expected starts; a job that still waits at its P90 counts as a
     miss. Each is of the latest 100,000 estimates of the period: `planned_since` and `expected_since` say from
-    when on, if there were more. Needs a database. Estimates are recorded some minutes later.
+    when on, if there were more. Needs a database. Estimates are recorded some minutes later. `deadlines` has
+    predicted and observed probabilities of ends in time; it needs no database, and is of all jobs.
     """
     if user and not visibility.shows_owner(user):
         what = f"you may not see jobs of {user}"
@@ -142,15 +145,29 @@ async def get_accuracy(
         fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
         raise ProblemError("invalid", what, errors=[fault])
     found = await run_in_threadpool(_read_accuracy, daemon, cluster, begin, end, now, queue, user)
+    deadlines = deadline_accuracy_rows(cluster.published)
     if found is None:
-        none = AccuracyView(kept=False, overall=None, by_lead=(), expected=(), breaches=None)
+        none = AccuracyView(
+            kept=False, overall=None, by_lead=(), expected=(), breaches=None, deadlines=deadlines
+        )
         return reply(request, none)
     accuracy, right = found
     by_lead = tuple(_start_error_view(error, lead) for lead, error in sorted(accuracy.by_lead.items()))
     horizons = tuple(HorizonAccuracy(one.kind, one.lead, one.figures) for one in right.horizons)
     overall = _start_error_view(accuracy.overall, 0)
-    view = AccuracyView(True, overall, by_lead, horizons, right.breaches, accuracy.since, right.since)
+    view = AccuracyView(
+        True, overall, by_lead, horizons, right.breaches, accuracy.since, right.since, deadlines
+    )
     return reply(request, view)
+
+
+def deadline_accuracy_rows(published: PlanSnapshot) -> tuple[DeadlineAccuracy, ...]:
+    """Return the accuracy of forecasts for deadlines, by kind and tenth of the probability."""
+    return tuple(
+        DeadlineAccuracy(kind, one.low, one.high, one.count, one.predicted, one.observed)
+        for kind, bins in deadline_accuracy(published).items()
+        for one in bins
+    )
 
 
 def _read_accuracy(

@@ -109,6 +109,22 @@ class HorizonAccuracy:
 
 @documented
 @dataclass(frozen=True, slots=True)
+class DeadlineAccuracy:
+    """Forecasts for deadlines with a probability between `low` and `high`."""
+
+    jobs: str
+    """When the forecast was made: of `waiting` or of `running` jobs."""
+    low: float
+    high: float
+    count: int
+    predicted: float
+    """Their mean predicted probability."""
+    observed: float
+    """The share of the jobs that ended in time."""
+
+
+@documented
+@dataclass(frozen=True, slots=True)
 class AccuracyView:
     """Accuracy of start estimates."""
 
@@ -124,6 +140,8 @@ class AccuracyView:
     """Time of the first of the latest 100,000 planned starts; only these count. Null: all count."""
     expected_since: int | None = None
     """The same of expected starts."""
+    deadlines: tuple[DeadlineAccuracy, ...] = ()
+    """Of forecasts for deadlines: the latest 500 of each kind whose deadline has passed, of all jobs."""
 
 
 @documented
@@ -206,6 +224,17 @@ class WhatIfVariantResult:
         Field(
             description="What becomes of the deadline if the job is submitted now: `accepted`, or `wished`: "
             "nothing is guaranteed. The answer about a queued job at its planned start has its present state."
+        ),
+    ]
+    deadline_required: Annotated[
+        float | None,
+        Field(description="The probability with which the deadline must be kept; null: none is requested."),
+    ]
+    deadline_probability: Annotated[
+        float | None,
+        Field(
+            description="The probability that the job ends by its deadline, by the latest forecast; null: no "
+            "deadline, or no forecast."
         ),
     ]
     earliest_deadline: Annotated[

@@ -19,7 +19,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect.advres import read_advres
 from schedd.dialect.array_request import ArrayRequest
 from schedd.dialect.cost_limit import read_cost_limit
-from schedd.dialect.deadline import read_deadline
+from schedd.dialect.deadline import deadline_fault, read_deadline
 from schedd.dialect.units import without_units
 from schedd.engine import (
     JobRecord,
@@ -196,6 +196,8 @@ def answer_what_if(
         known = facts.resources if facts is not None else {}
         unaltered = job is not None and queue is None and _is_unaltered(copy, job, request_facts)
         try:
+            if wrong := deadline_fault(request_facts.resources, request_facts.submitted):
+                raise NotUnderstood(wrong)
             if queue is None:
                 admission = _check_admission(
                     copy,
@@ -258,7 +260,7 @@ def answer_what_if(
         )
         outcome = replace(outcome, notes=notes)
         predicted = copy.published.settings.predicts(request_facts.queue)
-        details = {**_WITHOUT_DETAILS, **_component_fields(copy, request_facts, outcome, promise)}
+        details = {**_WITHOUT_DETAILS, **_component_fields(copy, request_facts, outcome, promise, expected)}
         promise = details.pop("promised_start", promise)
         common = _common_fields(outcome, expected, promise, predicted=predicted)
         if current is not None and job is not None:
@@ -490,16 +492,21 @@ def _deadline_fields(outcome: WhatIfAnswer, deadline: int | None) -> dict[str, A
     return {"deadline": deadline, "late_by": late}
 
 
-_WITHOUT_DETAILS: Final[Mapping[str, Any]] = {"deadline_state": "", "earliest_deadline": None}
+_WITHOUT_DETAILS: Final[Mapping[str, Any]] = {
+    "deadline_state": "",
+    "deadline_required": None,
+    "deadline_probability": None,
+    "earliest_deadline": None,
+}
 """Fields that components fill."""
 
 
 def _component_fields(
-    copy: PlanFork, facts: JobFacts, outcome: WhatIfAnswer, promise: int
+    copy: PlanFork, facts: JobFacts, outcome: WhatIfAnswer, promise: int, expected: Expectation
 ) -> Mapping[str, Any]:
     """Values of components for fields of the result."""
     start = outcome.answer.placement.start if isinstance(outcome.answer, StartKnown) else -1
-    return what_if_details(copy.published, facts, copy.understand(facts), start, promise)
+    return what_if_details(copy.published, facts, copy.understand(facts), start, promise, expected.end)
 
 
 def _cost_fields(copy: PlanFork, outcome: WhatIfAnswer, limit: float | None) -> dict[str, Any]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from schedd.api.result_views import (
         AccuracyView,
         CriterionChange,
+        DeadlineAccuracy,
         EvaluationSample,
         EvaluationView,
         HorizonAccuracy,
@@ -216,6 +217,7 @@ __all__ = [
     "CoAllocationView",
     "CounterOfferView",
     "CriterionChange",
+    "DeadlineAccuracy",
     "DispatchState",
     "EndedJobView",
     "EvaluationSample",

@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
+from schedd.api.result_views import WhatIfVariantResult
 from schedd.dashboard.criterion_help import criterion_help
+from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast, format_probability
+from schedd.engine import JobView
 from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 
@@ -169,6 +172,12 @@ def describe_link(link: ChainLink) -> str:
     return "its nodes are free; the plan is being repaired"
 
 
+def describe_forecast(view: JobView | WhatIfVariantResult) -> str:
+    """The forecast of a deadline with a probability, with times in UTC; empty without one."""
+    facts = deadline_facts(view)
+    return describe_deadline_forecast(facts, format_utc) if facts is not None else ""
+
+
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "change": format_change,
     "timed": localise_times,
@@ -184,4 +193,6 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "request": format_request,
     "meaning": criterion_help,
     "worth": format_criterion,
+    "forecast": describe_forecast,
+    "probability": format_probability,
 }

@@ -1,4 +1,7 @@
-"""Deadlines of jobs: the latest desired ends, requested by the owners."""
+"""Deadlines of jobs: the latest desired ends, requested by the owners.
+
+A deadline may carry the probability with which it must be kept: ``+06:00:00@95%``.
+"""
 
 import re
 from collections.abc import Mapping
@@ -13,6 +16,7 @@ _NAMES: Final = ("deadline", "x.deadline")
 ``qsub -W x=DEADLINE:…``."""
 
 _MOAB: Final = re.compile(r"(\d+:){1,3}\d+")
+_PERCENT: Final = re.compile(r"(\d{1,2}(?:\.\d{1,2})?)%")
 _END: Final = 1 << 36
 
 
@@ -21,9 +25,11 @@ def parse_deadline(text: str, submitted: int) -> int:
 
     Raises ValueError with the allowed formats. ``text`` is in seconds since the epoch, a date with an offset
     (``2026-12-24T18:00Z``), or ``+HH:MM:SS`` after the submission. ``[[DD:]HH:]MM:SS`` is Moab's form of the
-    latter. Moab's form of a date has no offset, and is refused.
+    latter. Moab's form of a date has no offset, and is refused. ``@95%`` may follow: see
+    ``parse_required_probability``.
     """
-    said = text.strip()
+    parse_required_probability(text)
+    said = text.partition("@")[0].strip()
     if _MOAB.fullmatch(said):
         said = f"+{said}"
     if re.fullmatch(r"\d{9,11}", said):
@@ -46,6 +52,23 @@ def parse_deadline(text: str, submitted: int) -> int:
     return found
 
 
+def parse_required_probability(text: str) -> float | None:
+    """Return the probability with which a deadline must be kept, between 0 and 1; None: none is given.
+
+    Raises ValueError with the allowed format.
+    """
+    _, given, said = text.partition("@")
+    if not given:
+        return None
+    percent = _PERCENT.fullmatch(said.strip())
+    if percent is None or not float(percent[1]):
+        raise ValueError(
+            f"deadline {text[:40]!r}: its probability {said[:20]!r} is not understood: a percentage above 0 "
+            "and below 100, such as @95%"
+        )
+    return float(percent[1]) / 100
+
+
 def _wrong(text: str) -> ValueError:
     return ValueError(
         f"deadline {text[:40]!r} is not understood: seconds since the epoch, a date with an offset such as "
@@ -63,6 +86,17 @@ def read_deadline(resources: Mapping[str, str], submitted: int) -> int | None:
     return None
 
 
+def read_required_probability(resources: Mapping[str, str]) -> float | None:
+    """Return the probability with which a job's deadline must be kept; None: it has no valid deadline, or
+    one without a probability.
+    """
+    for name in _names_in(resources):
+        if "@" not in resources[name] or read_deadline(resources, 0) is None:
+            return None
+        return parse_required_probability(resources[name])
+    return None
+
+
 def _names_in(resources: Mapping[str, str]) -> list[str]:
     """Return the names of the resources with a deadline; the resource of the server precedes."""
     found = [name for name in resources if "deadline" in (name if name.islower() else name.lower())]
@@ -72,6 +106,19 @@ def _names_in(resources: Mapping[str, str]) -> list[str]:
         (name for name in found if name.strip().lower() in _NAMES),
         key=lambda name: _NAMES.index(name.strip().lower()),
     )
+
+
+def deadline_fault(resources: Mapping[str, str], submitted: int) -> str:
+    """Return why a job's deadline is not understood, with its place and the allowed forms; empty: it is, or
+    the job has none.
+    """
+    for name in _names_in(resources):
+        try:
+            parse_deadline(resources[name], submitted)
+        except ValueError as error:
+            return f"in {deadline_option(resources).rstrip('=:')}: {error}"
+        break
+    return ""
 
 
 def deadline_names(resources: Mapping[str, str]) -> set[str]:

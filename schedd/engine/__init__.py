@@ -7,6 +7,7 @@ feature are parts of the engine and import its modules directly.
 
 from schedd.engine.checkpoint import CheckpointError
 from schedd.engine.component.job_hooks import (
+    deadline_accuracy,
     first_estimates,
     job_details,
     job_labels,
@@ -103,6 +104,7 @@ __all__ = [
     "SlackText",
     "StartRate",
     "alert_kinds",
+    "deadline_accuracy",
     "due_search",
     "find_allocation",
     "first_estimates",

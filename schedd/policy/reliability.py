@@ -60,11 +60,19 @@ class Life:
         )
 
 
-def failure_rates(lives: Mapping[str, Life], now: int, half_life: int) -> dict[str, float]:
-    """Return failures per second of each node; all 0 without any failure."""
+def failure_rates(
+    lives: Mapping[str, Life], now: int, half_life: int, prior_rate: float = 0.0
+) -> dict[str, float]:
+    """Return failures per second of each node.
+
+    ``prior_rate`` is assumed of a cluster before anything was observed, with the weight of one failure.
+    Without it all rates are 0 until there is a failure.
+    """
     aged = {name: life.aged(now, half_life) for name, life in lives.items()}
     failures = sum(life.failures for life in aged.values())
     up = sum(life.up for life in aged.values())
+    if prior_rate > 0:
+        failures, up = failures + 1, up + 1 / prior_rate
     if failures <= _RARE or up <= 0:
         return dict.fromkeys(aged, 0.0)
     mean = failures / up

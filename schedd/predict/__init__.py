@@ -1,11 +1,18 @@
 """Run-time prediction and expected starts, learned from job events. Pure: no I/O and no clock."""
 
 from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_accuracy
+from schedd.predict.end_forecasts import EndForecast, StartDistribution
 from schedd.predict.learner import Learner
 from schedd.predict.open_jobs import OpenJobs
 from schedd.predict.planned_speeds import PlannedSpeeds, fastest_speed
 from schedd.predict.predicted_starts import decode_starts, running_slots, waiting_slots
 from schedd.predict.predictions import LEVELS, P50_INDEX, P90_INDEX, JobFeatures, Prediction
+from schedd.predict.probability_calibration import (
+    Correction,
+    ProbabilityBin,
+    ProbabilityCalibration,
+    probability_bins,
+)
 from schedd.predict.run_time_predictor import (
     ESTIMATE_KINDS,
     EstimateKind,
@@ -27,6 +34,8 @@ __all__ = [
     "P90_INDEX",
     "AccuracyFigures",
     "CalibratedStart",
+    "Correction",
+    "EndForecast",
     "EstimateKind",
     "EstimateOutcomes",
     "JobFeatures",
@@ -34,12 +43,15 @@ __all__ = [
     "OpenJobs",
     "PlannedSpeeds",
     "Prediction",
+    "ProbabilityBin",
+    "ProbabilityCalibration",
     "RunTimePredictor",
     "RunTimes",
     "SampledPlan",
     "StartCalibration",
     "StartDelay",
     "StartDelays",
+    "StartDistribution",
     "StartQuantiles",
     "StartSampler",
     "WaitBand",
@@ -49,6 +61,7 @@ __all__ = [
     "fastest_speed",
     "is_unchanged",
     "measure_accuracy",
+    "probability_bins",
     "running_slots",
     "sample_run_times",
     "start_quantiles",

@@ -38,6 +38,7 @@ from schedd.wire.decisions import (
 from schedd.wire.events import Delivery, Event
 from schedd.wire.facts import (
     TRANSFER_ATTRIBUTES,
+    DeadlineForecastFacts,
     ExpectedFacts,
     JobFacts,
     Mode,
@@ -58,6 +59,7 @@ from schedd.wire.internal_events import (
     BagEndReported,
     BatchSkipped,
     ClockSet,
+    DeadlinesForecast,
     LedgerStored,
     LogLost,
     PlanChosen,
@@ -90,6 +92,8 @@ __all__ = [
     "Book",
     "BookingStep",
     "ClockSet",
+    "DeadlineForecastFacts",
+    "DeadlinesForecast",
     "Decision",
     "Delivery",
     "Event",

@@ -10,6 +10,7 @@ from schedd.wire.internal_events import (
     BagEndReported,
     BatchSkipped,
     ClockSet,
+    DeadlinesForecast,
     LedgerStored,
     LogLost,
     PlanChosen,
@@ -37,6 +38,7 @@ Event = (
     | TransferRelease
     | TransferWithdrawal
     | StartsExpected
+    | DeadlinesForecast
     | PlanChosen
     | PowerRequested
     | WattsRead

@@ -205,6 +205,25 @@ class ExpectedFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlineForecastFacts:
+    """Forecast for a deadline: ``probability`` that the job ends by it, ``raw`` before its correction.
+
+    ``required`` is the probability that the request demands; 0: the deadline is not the job's own, and only
+    tests the forecasts. ``earliest`` is the earliest deadline with the required probability. ``running``: the
+    job ran already. ``counts``: the outcome is learned from. Times are seconds since the epoch.
+    """
+
+    job_id: str
+    deadline: int
+    raw: float
+    probability: float
+    required: float = 0.0
+    earliest: int = 0
+    running: bool = False
+    counts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
     """A finished run from the server's accounting logs, with its resources over ``[start, end)``.
 

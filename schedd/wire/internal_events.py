@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from schedd.wire.facts import (
+    DeadlineForecastFacts,
     ExpectedFacts,
     PlaceFacts,
     RunFacts,
@@ -90,6 +91,16 @@ class StartsExpected:
     jobs: tuple[ExpectedFacts, ...]
     until: int | None = None
     type: Literal["starts_expected"] = "starts_expected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadlinesForecast:
+    """Forecasts for deadlines, computed on a fork of the plan at ``time``: those that changed."""
+
+    id: str
+    time: int
+    jobs: tuple[DeadlineForecastFacts, ...]
+    type: Literal["deadlines_forecast"] = "deadlines_forecast"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,13 @@
 import pytest
 
 from schedd.dialect import parse_openpbs, parse_torque
-from schedd.dialect.deadline import parse_deadline, read_deadline
+from schedd.dialect.deadline import (
+    deadline_fault,
+    parse_deadline,
+    parse_required_probability,
+    read_deadline,
+    read_required_probability,
+)
 
 T = 1_700_000_000
 
@@ -37,6 +43,25 @@ def test_deadline_is_read_from_resources_and_extensions() -> None:
     assert read_deadline({"x.deadline": "1800000000"}, T) == 1_800_000_000
     assert read_deadline({"deadline": "soon"}, T) is None
     assert read_deadline({}, T) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "probability"),
+    [("+60", None), ("+60@95%", 0.95), ("2023-11-14T22:13:20Z@99.5%", 0.995), ("1:00:00 @ 5% ", 0.05)],
+)
+def test_deadline_may_carry_a_probability(text: str, probability: float | None) -> None:
+    assert parse_required_probability(text) == probability
+    assert parse_deadline(text, T) == parse_deadline(text.partition("@")[0], T)
+    assert read_required_probability({"x.deadline": text}) == probability
+    assert deadline_fault({"x.deadline": text}, T) == ""
+
+
+@pytest.mark.parametrize("text", ["+60@", "+60@95", "+60@0%", "+60@100%", "+60@95%@95%", "+60@0.95"])
+def test_invalid_probability_is_refused_with_place_and_allowed_form(text: str) -> None:
+    with pytest.raises(ValueError, match=r"a percentage above 0 and below 100, such as @95%"):
+        parse_deadline(text, T)
+    assert read_required_probability({"deadline": text}) is None
+    assert deadline_fault({"deadline": text}, T).startswith("in -l deadline: deadline '+60@")
 
 
 def test_only_an_invalid_deadline_is_noted() -> None:

@@ -7,7 +7,7 @@ from schedd.cli.user.command_session import Session, make_command_parser, run_co
 from schedd.cli.user.formatting import format_duration, format_table, format_time
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError
-from schedd.client.answers import HorizonAccuracy
+from schedd.client.answers import DeadlineAccuracy, HorizonAccuracy
 from schedd.client.json_object import json_members
 
 _DAY = 86_400
@@ -18,7 +18,8 @@ def make_parser(name: str = "schedd accuracy") -> argparse.ArgumentParser:
     found = make_command_parser(
         name,
         "Show the accuracy of expected starts: the share of jobs that started by the estimates for "
-        "50 % and for 90 %, and the errors of expected and planned starts.",
+        "50 % and for 90 %, the errors of expected and planned starts, and predicted against observed "
+        "probabilities of ends by a deadline.",
         "TIME is 2026-12-01T08:00 or 08:00, in the past. Of the expected starts published in the "
         "period the latest 100,000 count.",
         one="answered, but there is no expected start to compare",
@@ -51,6 +52,7 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
         return True
     if not found.kept:
         print("without a database estimates are not kept")
+        print_deadline_accuracy(found.deadlines)
         return False
     period = f"{format_time(since, now)} to {format_time(end, now)}"
     if args.queue:
@@ -59,6 +61,7 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
         period += f", jobs of {args.user}"
     if not any(one.figures.count for one in wanted):
         print(f"no expected start published {period} can be compared yet")
+        print_deadline_accuracy(found.deadlines)
         return False
     heads = ("MADE", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
     print(f"expected starts published {period}\n")
@@ -74,7 +77,26 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
     if (first := found.expected_since) is not None:
         print(f"only the latest 100,000 count: those published from {format_time(first, now)} on")
     print(f"broken promises: {found.breaches}")
+    print_deadline_accuracy(found.deadlines)
     return True
+
+
+def print_deadline_accuracy(rows: Sequence[DeadlineAccuracy]) -> None:
+    """Print predicted and observed probabilities of ends in time, if there are any."""
+    if not rows:
+        return
+    cells = [
+        (
+            f"{one.jobs} jobs",
+            f"{100 * one.low:.0f} to {100 * one.high:.0f} %",
+            str(one.count),
+            _format_share(one.predicted),
+            _format_share(one.observed),
+        )
+        for one in rows
+    ]
+    print("\nends by a deadline: the latest forecasts, and what came of them\n")
+    print(format_table(("MADE OF", "FORECAST", "JOBS", "PREDICTED", "OBSERVED"), cells, right="234", last=5))
 
 
 def horizon_cells(one: HorizonAccuracy) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from schedd.client.answers import (
     ShareFacts,
     WhatIfVariantResult,
 )
+from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast
 from schedd.start_sentence import (
     FORECAST_FRESH_S,
     RIGHTS,
@@ -71,6 +72,10 @@ def forecast_age(job: JobView, now: int) -> str:
 
 def describe_deadline(job: JobView | WhatIfVariantResult, now: int, cause: str = "") -> str:
     """The state of a deadline in words; ``cause`` put it at risk."""
+    facts = deadline_facts(job)
+    if facts is not None:
+        found = f"is {describe_deadline_forecast(facts, lambda time: format_time(time, now))}"
+        return found + (f" (deadline={facts.earliest}@{100 * facts.required:g}%)" if facts.earliest else "")
     if job.deadline_state == "accepted":
         return "is accepted: only causes that may break a promise delay it"
     if job.deadline_state == "at_risk":

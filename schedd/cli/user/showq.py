@@ -13,6 +13,7 @@ from schedd.cli.user.formatting import (
     wrap_indented,
 )
 from schedd.client import State
+from schedd.deadline_sentence import format_probability
 from schedd.federation.commands.jobs import add_federation_option, show_queue
 from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
 
@@ -43,6 +44,7 @@ class _QueueRow(NamedTuple):
     promised_start: int | None
     deadline: int | None
     deadline_state: str
+    deadline_probability: float | None
     labels: Mapping[str, str]
     why: str = ""
 
@@ -224,8 +226,10 @@ def _planned(jobs: list[_QueueRow], now: int) -> str:
 
 
 def _deadline_cell(job: _QueueRow, now: int) -> str:
-    """`Fri 10:49 accepted`."""
+    """`Fri 10:49 accepted`, `Fri 10:49 accepted 97 %` of a deadline with a probability."""
     state = job.deadline_state.replace("_", " ")
+    if job.deadline_probability is not None:
+        state += f" {format_probability(job.deadline_probability)}"
     return f"{_cell_time(job.deadline, now)} {state}" if job.deadline is not None else "-"
 
 

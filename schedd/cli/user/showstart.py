@@ -31,6 +31,7 @@ from schedd.client.answers import (
     WhatIfResult,
     WhatIfVariantResult,
 )
+from schedd.deadline_sentence import format_probability
 from schedd.federation.commands.jobs import add_federation_option, show_job
 from schedd.start_sentence import StartFacts, describe_start, describe_wish, format_near_time
 from schedd.time_words import WISH_TIMES
@@ -351,6 +352,8 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
             met = f"cannot be met: it would have to be {format_duration(late)} later" if late else "is met"
             yield "deadline", f"{format_time(found.deadline, now)} {met}"
             yield "", f"as submitted now, it {describe_deadline(found, now)}"
+            if found.deadline_required is None and (share := found.deadline_probability) is not None:
+                yield "", f"it ends by then with a probability of {format_probability(share)}, by a forecast"
         yield "on", format_nodes(found.planned_nodes)
         if found.promised_start is not None and not at_once:
             yield "promise", "is made when the job is submitted"

@@ -7,6 +7,7 @@ from fastapi import Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from schedd.api.plan_metrics import deadline_accuracy_rows
 from schedd.api.planner_calls import database_errors, get_plan_fork
 from schedd.api.result_views import search_view
 from schedd.api.routes import RouteTable
@@ -79,6 +80,7 @@ async def show_plan_metrics(
         plan=plan_criteria(published),
         plan_at=copy.as_of if copy is not None else published.as_of,
         kept=kept,
+        deadlines=deadline_accuracy_rows(published),
         all_seen=all_seen,
         asked=asked,
         asked_again=urlencode({"quick": 1, **asked}),

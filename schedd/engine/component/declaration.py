@@ -23,6 +23,7 @@ from schedd.plan.plan import Plan
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
 from schedd.policy.protocol import Breakdown, OwnerShares
+from schedd.predict import EndForecast, ProbabilityBin
 from schedd.wire import (
     Event,
     JobDeleted,
@@ -216,10 +217,13 @@ class Component(Generic[_S]):
     """Called with a job and its planned start (-1: none). Returns by field of the job's view a value that is
     not the default one."""
     what_if_details: (
-        Callable[["PlanSnapshot", JobFacts, "ParsedRequest", int, int], Mapping[str, Any]] | None
+        Callable[["PlanSnapshot", JobFacts, "ParsedRequest", int, int, EndForecast | None], Mapping[str, Any]]
+        | None
     ) = None
-    """Called with a hypothetical job, its planned start (-1: none) and its promised one (FOREVER: none).
-    Returns by field of the what-if result a value that is not the default one."""
+    """Called with a hypothetical job, its planned start (-1: none), its promised one (FOREVER: none) and the
+    forecast of its end. Returns by field of the what-if result a value that is not the default one."""
+    deadline_accuracy: Callable[["PlanSnapshot"], Mapping[str, Sequence[ProbabilityBin]]] | None = None
+    """By kind of forecast: predicted probabilities of ends in time against observed ones."""
     notes: Callable[["PlanSnapshot", "JobRecord"], Sequence[str]] | None = None
     """Remarks on a job for its readers, each a clause without a full stop."""
     job_left_plan: Callable[["EngineState", str], None] | None = None

@@ -9,6 +9,7 @@ from schedd.engine.component.registry import component_calls, components
 from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.model import Never
 from schedd.policy.limits import label_scope
+from schedd.predict import ProbabilityBin
 from schedd.wire import JobFacts
 
 if TYPE_CHECKING:
@@ -61,6 +62,15 @@ def first_estimates(state: "EngineState", job: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for _, call in component_calls("first_estimates"):
         found |= call(state, job)
+    return found
+
+
+def deadline_accuracy(published: "PlanSnapshot") -> dict[str, Sequence[ProbabilityBin]]:
+    """Return predicted and observed probabilities of ends in time, by kind of forecast."""
+    found: dict[str, Sequence[ProbabilityBin]] = {}
+    for one in components():
+        if one.deadline_accuracy is not None:
+            found |= one.deadline_accuracy(published)
     return found
 
 

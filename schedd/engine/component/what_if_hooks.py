@@ -7,6 +7,7 @@ from schedd.engine.component.hook_values import EarlierStart, PreemptedRun
 from schedd.engine.component.registry import components
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
+from schedd.predict import EndForecast
 from schedd.wire import JobFacts
 
 if TYPE_CHECKING:
@@ -64,11 +65,16 @@ def slots_named(published: "PlanSnapshot", name: str, caller: str) -> Sequence[i
 
 
 def what_if_details(
-    published: "PlanSnapshot", facts: JobFacts, understood: "ParsedRequest", start: int, promised: int
+    published: "PlanSnapshot",
+    facts: JobFacts,
+    understood: "ParsedRequest",
+    start: int,
+    promised: int,
+    end: EndForecast | None,
 ) -> dict[str, Any]:
     """By field of a what-if result: the values of components."""
     found: dict[str, Any] = {}
     for one in components():
         if one.what_if_details is not None:
-            found |= one.what_if_details(published, facts, understood, start, promised)
+            found |= one.what_if_details(published, facts, understood, start, promised, end)
     return found

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from schedd.wire import (
+    DeadlinesForecast,
     Event,
     JobDeleted,
     JobEnded,
@@ -48,7 +49,7 @@ def _sorted(events: list[Event]) -> list[Event]:
 
     def rank(event: Event) -> int:
         job = _job_id(event)
-        if isinstance(event, PlanImproved | PlanChosen | StartsExpected):
+        if isinstance(event, PlanImproved | PlanChosen | StartsExpected | DeadlinesForecast):
             return 3  # found on a plan that knew nothing of all this
         if job in arriving:
             return 2

@@ -28,6 +28,8 @@ _NAMED_JOBS: Final = 5
 _WITHOUT_DETAILS: Final[Mapping[str, Any]] = {
     "deadline": None,
     "deadline_state": "",
+    "deadline_required": None,
+    "deadline_probability": None,
     "earliest_deadline": None,
 }
 """Fields of a job's view that components fill."""
@@ -120,9 +122,15 @@ class JobView:
     deadline_state: Literal["", "accepted", "wished", "at_risk", "missed"]
     """`accepted`: it ends in time, barring the causes that may break a promise; `wished`: nothing is
     guaranteed (not accepted, or not decided yet); `at_risk`: accepted, but such a cause delayed it beyond its
-    deadline as planned now; `missed`: it cannot end in time any more. Empty without a deadline."""
+    deadline as planned now; `missed`: it cannot end in time any more. Empty without a deadline. With
+    `deadline_required` it is a forecast: `at_risk` below that probability."""
+    deadline_required: float | None
+    """The probability with which the deadline must be kept, from 0 to 1; null: none was requested."""
+    deadline_probability: float | None
+    """Of a job with `deadline_required`: the probability that it ends in time, by the latest forecast."""
     earliest_deadline: int | None
-    """The earliest deadline that the present plan would accept, for a job with a refused deadline."""
+    """The earliest deadline that the present plan would accept, or that has the required probability, for a
+    job with a refused deadline."""
     conditional: tuple[str, ...]
     """Conditions of the planned start: dependencies such as `afterok:12.server`."""
     weak: bool

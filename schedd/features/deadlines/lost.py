@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from schedd.dialect.deadline import read_deadline
+from schedd.dialect.deadline import read_deadline, read_required_probability
 from schedd.engine.component.placement_hooks import is_planned_on_hold
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -30,6 +30,8 @@ def wait_for_deadline(state: EngineState, record: JobRecord) -> WaitingFor | Non
 def _lost_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:
     if state.site.weights.deadline_lost != "hold" or record.slot < 0:
         return None
+    if read_required_probability(record.facts.resources) is not None:
+        return None  # it may end long before its walltime
     # The columns have the deadline before the job was altered.
     deadline = read_deadline(record.facts.resources, record.facts.submitted)
     if deadline is None or latest_start(deadline, record.understood.walltime) >= state.now:

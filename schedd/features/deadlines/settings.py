@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from schedd.dialect.deadline import read_required_probability
 from schedd.policy.access import Access
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.facts import JobFacts
@@ -34,8 +35,10 @@ class DeadlineSettings(Section):
     start it."""
 
     def admits(self, facts: JobFacts) -> bool:
-        """Return whether the deadline of a job may be accepted."""
-        if not self.admission:
+        """Return whether the deadline of a job may be accepted, with a guarantee. A forecast decides on one
+        with a probability.
+        """
+        if not self.admission or read_required_probability(facts.resources) is not None:
             return False
         if not (self.users or self.groups or self.accounts or self.queues):
             return True

@@ -3,7 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from schedd.dialect.deadline import deadline_option, has_other_extensions, read_deadline
+from schedd.dialect.deadline import (
+    deadline_option,
+    has_other_extensions,
+    read_deadline,
+    read_required_probability,
+)
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord, Phase
@@ -13,6 +18,7 @@ from schedd.features.deadlines.settings import DeadlineSettings
 from schedd.features.deadlines.state import PublishedDeadlines, deadlines_state
 from schedd.model import Never
 from schedd.policy.priority import latest_start
+from schedd.predict import EndForecast
 from schedd.wire import JobFacts
 
 _NOTHING: Final[Mapping[str, Any]] = {}
@@ -47,7 +53,7 @@ def _is_accepted(part: PublishedDeadlines, record: JobRecord, deadline: int) -> 
 
 def notes(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
     """Return what the admission of a waiting job's deadline means."""
-    deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    deadline = _guarded_deadline(record.facts)
     if deadline is None or record.phase not in (Phase.WAITING, Phase.DISPATCHED):
         return ()
     start = int(published.starts[record.slot]) if record.slot >= 0 else -1
@@ -72,7 +78,7 @@ def notes(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
 
 def comment_remarks(state: EngineState, record: JobRecord, start: int) -> Sequence[str]:
     """Return the state of a planned job's deadline, for its comment."""
-    deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    deadline = _guarded_deadline(record.facts)
     if deadline is None:
         return ()
     part, walltime = deadlines_state(state), record.understood.walltime
@@ -87,11 +93,23 @@ def comment_remarks(state: EngineState, record: JobRecord, start: int) -> Sequen
     return ()
 
 
+def _guarded_deadline(facts: JobFacts) -> int | None:
+    """Return the deadline of a job; None: it has none, or one that a forecast decides on."""
+    if read_required_probability(facts.resources) is not None:
+        return None
+    return read_deadline(facts.resources, facts.submitted)
+
+
 def what_if_details(
-    published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, start: int, promised: int
+    published: PlanSnapshot,
+    facts: JobFacts,
+    understood: ParsedRequest,
+    start: int,
+    promised: int,
+    _end: EndForecast | None,
 ) -> Mapping[str, Any]:
     """Return whether the deadline of a hypothetical job would be accepted, and the promise that follows."""
-    deadline = read_deadline(facts.resources, facts.submitted)
+    deadline = _guarded_deadline(facts)
     if deadline is None:
         return _NOTHING
     settings, walltime = published.part(PublishedDeadlines).settings, understood.walltime

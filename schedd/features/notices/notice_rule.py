@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from schedd.dialect.deadline import read_deadline
+from schedd.deadline_sentence import DeadlineFacts
+from schedd.dialect.deadline import read_deadline, read_required_probability
 from schedd.engine import JobRecord
 from schedd.policy.priority import latest_start
 from schedd.start_sentence import StartFacts
@@ -29,11 +30,18 @@ class Notice:
     """For `lost`: the planned end."""
     facts: StartFacts | None = None
     """The job's start at that time, for the sentence about it."""
+    forecast: DeadlineFacts | None = None
+    """For `lost`: the forecast of a deadline with a probability, which is below that probability now."""
 
 
 def lost_deadline(record: JobRecord, now: int) -> int:
-    """Return the deadline that a queued job can no longer meet, even if it started ``now``; -1: none."""
+    """Return the deadline that a queued job can no longer meet, even if it started ``now``; -1: none.
+
+    A deadline with a probability is met by jobs that end before their walltime; it is lost when it passes.
+    """
     deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    if deadline is not None and read_required_probability(record.facts.resources) is not None:
+        return deadline if now > deadline else _NOT_YET
     if deadline is None or latest_start(deadline, record.understood.walltime) >= now:
         return _NOT_YET
     return deadline

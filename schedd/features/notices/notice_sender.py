@@ -13,6 +13,7 @@ from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import Final
 
+from schedd.deadline_sentence import describe_deadline_forecast
 from schedd.features.notices.mail_relay import load_relay
 from schedd.features.notices.notice_rule import Notice
 from schedd.service.settings.daemon import NotifySettings
@@ -67,7 +68,9 @@ class NoticeSender:
             lines.append(f"{sentence}.")
         if notice.kind == "moved" and notice.before >= 0:
             lines.append(f"Previously reported start: {_format_time(notice.before)}.")
-        if notice.kind == "lost" and notice.end >= 0:
+        if notice.kind == "lost" and notice.forecast is not None:
+            lines.append("This is a forecast, no guarantee.")
+        elif notice.kind == "lost" and notice.end >= 0:
             lines.append(f"It can no longer end by then; it is planned to end at {_format_time(notice.end)}.")
         elif notice.kind == "lost":
             lines.append("It can no longer end by then, and has no planned start.")
@@ -92,6 +95,7 @@ class NoticeSender:
             "before": notice.before if notice.before >= 0 else None,
             "deadline": notice.deadline if notice.deadline >= 0 else None,
             "end": notice.end if notice.end >= 0 else None,
+            "deadline_probability": notice.forecast.probability if notice.forecast is not None else None,
             "headline": _start_sentence(notice, now, format_utc),
             "now": now,
         }
@@ -120,6 +124,9 @@ def _single_line(text: str) -> str:
 
 
 def _headline(notice: Notice) -> str:
+    if notice.kind == "lost" and notice.forecast is not None:
+        forecast = describe_deadline_forecast(notice.forecast, _format_time)
+        return f"its deadline, {_format_time(notice.deadline)}, is {forecast}"
     if notice.kind == "lost":
         return f"its deadline is lost, {_format_time(notice.deadline)}"
     if notice.start < 0:

@@ -15,6 +15,8 @@ from typing import Final
 
 import structlog
 
+from schedd.deadline_sentence import DeadlineFacts, deadline_facts
+from schedd.dialect.deadline import read_required_probability
 from schedd.engine import (
     JobRecord,
     Phase,
@@ -40,6 +42,19 @@ _WAITS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
 _MOST_WAITING: Final = 10_000
 _RENDERED: Final = frozenset({"displayed_start"})
 _Key = tuple[int, str]
+
+
+_NOT_LOST: Final[tuple[int, DeadlineFacts | None]] = (-1, None)
+
+
+def _deadline_at_risk(published: PlanSnapshot, record: JobRecord) -> tuple[int, DeadlineFacts | None]:
+    """Return an accepted deadline whose forecast fell below its probability, with the forecast; -1: none."""
+    if read_required_probability(record.facts.resources) is None:
+        return _NOT_LOST
+    view = render_job(published, record, _RENDERED)
+    if view.deadline is None or view.deadline_state != "at_risk":
+        return _NOT_LOST
+    return view.deadline, deadline_facts(view)
 
 
 class TooManySubscriptions(Exception):
@@ -193,11 +208,16 @@ class Notifier:
         """Return the new state of the job's notices, and the notice to send now."""
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
         displayed = job_displayed_start(published, record, start)
-        lost = lost_deadline(record, now) if wish.on_lost_deadline else -1
+        lost, forecast = _NOT_LOST
+        if wish.on_lost_deadline:
+            lost = lost_deadline(record, now)
+            lost, forecast = (lost, None) if lost >= 0 else _deadline_at_risk(published, record)
         last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
         mark, notice = decide_notice(wish, last, record.id, displayed, now, lost=lost, walltime=length)
         if notice is not None:
-            notice = replace(notice, facts=job_start_facts(render_job(published, record, _RENDERED)))
+            notice = replace(
+                notice, forecast=forecast, facts=job_start_facts(render_job(published, record, _RENDERED))
+            )
         return mark, notice
 
     def _load_subscriptions(self, store: Store) -> Mapping[int, NoticeSubscription]:

@@ -84,6 +84,10 @@ class PortalJobView:
     breaches: tuple[Breach, ...]
     """Promises that were not kept."""
     deadline: int | None
+    deadline_state: str
+    """As in the job's own view; empty without a deadline."""
+    deadline_probability: float | None
+    """Of a deadline with a probability: the probability that the job ends in time, by the latest forecast."""
     nodes: tuple[ShareFacts, ...]
     """Its planned or present allocation on each node."""
     moves: tuple[Change, ...]
@@ -201,6 +205,8 @@ def portal_job(
         at_risk=job.at_risk is not None,
         breaches=job.breaches,
         deadline=job.deadline,
+        deadline_state=job.deadline_state,
+        deadline_probability=job.deadline_probability,
         nodes=job.planned_nodes,
         moves=tuple(changes),
         iso={name: iso_time(getattr(job, name)) for name in _TIMES},

@@ -2,13 +2,15 @@
 
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, Protocol, cast
 
 import numpy as np
 import structlog
 
-from schedd.engine import Engine, PlanSnapshot
+from schedd.engine import Engine, EngineState, PlanSnapshot
+from schedd.feature_list import feature_modules
 from schedd.features.prediction.expected_starts import (
     ExpectedStarts,
     ExpectedStartsInput,
@@ -26,6 +28,7 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.plan_fork import PlanFork
+from schedd.wire import Event
 
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
@@ -41,6 +44,26 @@ time."""
 _LONG_REST_S: Final = 20.0  # rounds of near starts come between rounds of all starts that rest longer
 
 RoundKind = Literal["", "all", "near"]
+
+
+class RoundFollower(Protocol):
+    """What another feature makes of a round of all starts; see ``forecast_round`` in its folder."""
+
+    def events(self, given: ExpectedStartsInput, found: ExpectedStarts, name: str) -> Iterable[Event]:
+        """Return events for the engine; ``name`` is the prefix of their ids."""
+
+
+class _FollowingModule(Protocol):
+    """The module ``forecast_round`` of a feature."""
+
+    def begin_round(self, state: EngineState) -> RoundFollower | None:
+        """Copy what the round needs; called between two batches."""
+
+    def is_forecast_wanted(self, published: PlanSnapshot) -> bool:
+        """Return whether a round is wanted even if no job waits."""
+
+    def is_forecast_urgent(self, published: PlanSnapshot) -> bool:
+        """Return whether the next round is wanted as early as possible."""
 
 
 @dataclass(slots=True)
@@ -117,9 +140,11 @@ class ExpectedStartWorker:
     def _due_round(self, now: float) -> RoundKind:
         loop = self._loop
         published = loop.published
-        if loop.on_standby or not published.settings.predict or not _has_queued_jobs(published):
+        if loop.on_standby or not published.settings.predict:
             return ""
-        moment, new = loop.now(), _has_new_jobs(published, self._generation)
+        if not (_has_queued_jobs(published) or _is_wanted(published)):
+            return ""
+        moment, new = loop.now(), _has_new_jobs(published, self._generation) or _is_urgent(published)
         if self._all.due(now, moment, soon=new):
             return "all"
         rests_long = _SHARE * self._all.took > _LONG_REST_S
@@ -139,7 +164,7 @@ class ExpectedStartWorker:
         if begins is None:
             self.latest_forecast = None
             return None
-        given, fork = begins
+        given, fork, followers = begins
         found = compute_expected_starts(given, self._register_plan)
         self._all.took = time.monotonic() - begun
         loop.metrics.foretold.observe(self._all.took)
@@ -148,7 +173,10 @@ class ExpectedStartWorker:
             if self._stopping:
                 return None
         self.latest_forecast = expectation_source(fork, found, self._predict)
-        self._publish(found)
+        name = self._publish(found)
+        for follower in followers:
+            for event in follower.events(given, found, name):
+                self._loop.submit([event]).result(_PATIENCE_S)
         # The near starts are fresh, too.
         self._all.ended = self._near.ended = time.monotonic()
         self._all.moment = self._near.moment = found.as_of
@@ -173,14 +201,21 @@ class ExpectedStartWorker:
         self._near.ended, self._near.moment = time.monotonic(), found.as_of
         return found
 
-    def _publish(self, found: ExpectedStarts | NearStarts) -> None:
+    def _publish(self, found: ExpectedStarts | NearStarts) -> str:
+        """Submit the estimates of a round; return the prefix of the ids of its events."""
         self._rounds += 1
-        for event in found.events(f"expected:{self._epoch}:{self._rounds}"):
+        name = f"expected:{self._epoch}:{self._rounds}"
+        for event in found.events(name):
             self._loop.submit([event]).result(_PATIENCE_S)
+        return name
 
-    def _prepare(self, engine: Engine) -> tuple[ExpectedStartsInput, PlanFork] | None:
+    def _prepare(self, engine: Engine) -> tuple[ExpectedStartsInput, PlanFork, list[RoundFollower]] | None:
         given = expected_starts_input(engine.state)
-        return (given, self._loop.wrap_fork(engine, given.plan)) if given is not None else None
+        if given is None:
+            return None
+        begun = (module.begin_round(engine.state) for module in _following_modules())
+        followers = [follower for follower in begun if follower is not None]
+        return given, self._loop.wrap_fork(engine, given.plan), followers
 
     def _predict(self, ask: JobFeatures) -> Prediction | None:
         """Return a job's predicted run time; None if unknown, or if the planner is busy for too long."""
@@ -199,6 +234,18 @@ class ExpectedStartWorker:
             self._plan = plan
             if self._stopping:
                 plan.stop()
+
+
+def _following_modules() -> tuple[_FollowingModule, ...]:
+    return cast("tuple[_FollowingModule, ...]", feature_modules("forecast_round"))
+
+
+def _is_wanted(published: PlanSnapshot) -> bool:
+    return any(module.is_forecast_wanted(published) for module in _following_modules())
+
+
+def _is_urgent(published: PlanSnapshot) -> bool:
+    return any(module.is_forecast_urgent(published) for module in _following_modules())
 
 
 def _has_queued_jobs(published: PlanSnapshot) -> bool:

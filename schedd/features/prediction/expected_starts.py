@@ -255,17 +255,26 @@ def _estimate_starts(
         if min(start, by_plan) < 0 or job not in predictions:
             continue
         starts[job] = start
-        kind, counts = classify_estimate(given.kinds, job, now, int(given.since[slot]), start)
-        new = cap_at_promise(
-            given.kinds[kind].estimate(now, start, by_plan, late, given.start_delay),
-            now,
-            int(given.promise[slot]),
-        )
+        kind, counts, new = estimate_start(given, slot, start, late, by_plan)
         p50 = int(given.expected[slot])
         old = CalibratedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not is_unchanged(old, new, now):
             estimates.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
     return starts, tuple(estimates)
+
+
+def estimate_start(
+    given: ExpectedStartsInput, slot: int, start: int, late: int, by_plan: int
+) -> tuple[EstimateKind, bool, CalibratedStart]:
+    """Return the expected start of the job in ``slot``, its kind, and whether its outcome is learned from.
+
+    ``start`` and ``late`` are the median and P90 of the sampled starts, ``by_plan`` is the planned start.
+    """
+    now, record = given.now, given.by_slot[slot]
+    job = record.id if record is not None else ""
+    kind, counts = classify_estimate(given.kinds, job, now, int(given.since[slot]), start)
+    new = given.kinds[kind].estimate(now, start, by_plan, late, given.start_delay)
+    return kind, counts, cap_at_promise(new, now, int(given.promise[slot]))
 
 
 def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:

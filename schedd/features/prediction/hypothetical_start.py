@@ -17,9 +17,12 @@ from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.projection import project_plan
 from schedd.predict import (
+    CalibratedStart,
+    EndForecast,
     JobFeatures,
     PlannedSpeeds,
     Prediction,
+    StartDistribution,
     StartSampler,
     draw_levels,
     fastest_speed,
@@ -73,7 +76,7 @@ class ExpectationSource:
         settings = self.fork.published.settings
         if not isinstance(asked.answer, StartKnown) or not settings.predicts(facts.queue):
             return UNKNOWN
-        planned, as_of = asked.answer.placement.start, self.found.as_of
+        planned = asked.answer.placement.start
         understood = self.fork.understand(facts)
         plan = self.found.plan
         prediction = self.predict(job_features(facts, understood, fastest_speed(plan)))
@@ -83,10 +86,11 @@ class ExpectationSource:
         run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than the prediction
             delay = self.found.start_delay
-            return Expectation(planned + delay.p50, planned + delay.p90, as_of, run_time)
-        found = start_quantiles(
-            self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of)
-        )
+            expected = CalibratedStart(planned + delay.p50, planned + delay.p90)
+            samples = np.array([planned], np.int64)
+            return self._expectation(asked, samples, expected, promise, prediction)
+        samples = self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of)
+        found = start_quantiles(samples)
         start, late = int(found.p50[0]), int(found.p90[0])
         if start < 0:
             return replace(UNKNOWN, run_time=run_time)
@@ -94,7 +98,22 @@ class ExpectationSource:
             asked.now, start, planned, late, self.found.start_delay
         )
         expected = cap_at_promise(expected, asked.now, promise)
-        return Expectation(expected.p50, expected.p90, as_of, run_time)
+        return self._expectation(asked, samples[:, 0], expected, promise, prediction)
+
+    def _expectation(
+        self,
+        asked: WhatIfAnswer,
+        samples: Ints,
+        expected: CalibratedStart,
+        promise: int,
+        prediction: Prediction | None,
+    ) -> Expectation:
+        """Return the expectation of a job with these sampled starts."""
+        if prediction is None or not isinstance(asked.answer, StartKnown):
+            return Expectation(expected.p50, expected.p90, self.as_of, -1)
+        start = StartDistribution.from_samples(asked.now, samples, expected, promise)
+        end = EndForecast.of_waiting(start, prediction, tuple(asked.answer.placement.nodes))
+        return Expectation(expected.p50, expected.p90, self.as_of, prediction.p50, end)
 
     def _starts(
         self,

@@ -67,6 +67,10 @@ class StartMoved:
     """It starts at the latest then, as promised; null: nothing is promised."""
     headline: str = ""
     """Its start in one sentence, as published now; times in UTC."""
+    deadline_state: str = ""
+    """`accepted`, `wished`, `at_risk` or `missed`; empty without a deadline."""
+    deadline_probability: float | None = None
+    """Of a deadline with a probability: the probability that the job ends in time, by the latest forecast."""
 
 
 def signature(secret: bytes, moment: int, body: bytes) -> str:
@@ -143,6 +147,8 @@ class _StartTracker:
             expected_by=view.expected_by,
             promised_start=view.promised_start,
             headline=view.headline,
+            deadline_state=view.deadline_state,
+            deadline_probability=view.deadline_probability,
         )
 
 

@@ -5,6 +5,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from schedd.engine.rank.promises import queue_slack
 from schedd.model import FOREVER, StartKnown
+from schedd.predict import EndForecast
 from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
 from schedd.wire import JobFacts
 
@@ -21,6 +22,8 @@ class Expectation:
     """Time of the plan with predicted run times."""
     run_time: int
     """Predicted run time (P50), in seconds."""
+    end: EndForecast | None = None
+    """Distribution of its end; None: unknown."""
 
 
 UNKNOWN: Final = Expectation(-1, -1, -1, -1)

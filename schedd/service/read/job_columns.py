@@ -49,6 +49,9 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
     "promised_start": lambda published, jobs, _: _promised(published, jobs),
     "deadline": lambda published, jobs, starts: _details("deadline", None, published, jobs, starts),
     "deadline_state": lambda published, jobs, starts: _details("deadline_state", "", published, jobs, starts),
+    "deadline_probability": lambda published, jobs, starts: _details(
+        "deadline_probability", None, published, jobs, starts
+    ),
 }
 PLAIN: Final = _COLUMNS.keys()  # fields of a job's view that are available as columns
 

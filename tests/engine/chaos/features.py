@@ -49,6 +49,7 @@ _TABLES: Final[dict[str, tuple[Any, ...]]] = {
         {"expression": "100 * fairshare_factor + qos_priority"},
     ),
     "deadlines": ({"margin": 10}, {"users": ["ann"]}, {"admission": False}),
+    "deadline_forecasts": ({}, {"node_failures": 86_400}, {"admission": False}),
     "licences": (
         {"sw": {"copies": 3}},
         {"sw": {"copies": 2, "command": ["count"], "stale": 300}},
@@ -107,6 +108,7 @@ _LABELS: Final[tuple[dict[str, str], ...]] = (
     {"partition": "none"},
     {"x.deadline": "+0:20:00"},
     {"x.deadline": "+1:00:00", "qos": "low"},
+    {"x.deadline": "+0:30:00@80%"},
     {"sw": "2"},
 )
 """Requests that features obey."""

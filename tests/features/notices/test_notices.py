@@ -505,6 +505,7 @@ def test_command_gets_the_notice_as_json_on_stdin(tmp_path: Path, store: Store) 
             "before": None,
             "deadline": None,
             "end": None,
+            "deadline_probability": None,
             "headline": "Planned 2023-11-15 00:13:20 UTC, at the latest 2023-11-15 00:13:20 UTC",
             "now": loop.now(),
         }

@@ -1,6 +1,6 @@
 import pytest
 
-from schedd.dialect.deadline import read_deadline
+from schedd.dialect.deadline import read_deadline, read_required_probability
 from schedd.wire import NodeFacts, ShareFacts
 from server_adapter.bridge.facts import Values, job_version
 from server_adapter.servers.torque.facts import ending, job_facts, node_facts, queue_facts, server_facts
@@ -89,11 +89,12 @@ def test_a_sub_job_names_its_array() -> None:
     assert job_facts("9.srv", QUEUED).array == ""
 
 
-@pytest.mark.parametrize("deadline", ["1800000000", "+1:30:00", "2027-01-15T08:00Z"])
+@pytest.mark.parametrize("deadline", ["1800000000", "+1:30:00", "2027-01-15T08:00Z", "1800000000@95%"])
 def test_a_deadline_given_to_qsub_reaches_the_planner(deadline: str) -> None:
     facts = job_facts("5.srv", QUEUED | {"x": f"FLAGS:RESTARTABLE;deadline:{deadline}"})
     expected = {"+1:30:00": facts.submitted + 5400}.get(deadline, 1_800_000_000)
     assert read_deadline(facts.resources, facts.submitted) == expected
+    assert read_required_probability(facts.resources) == (0.95 if deadline.endswith("%") else None)
 
 
 def test_whole_nodes_can_be_requested_in_three_forms() -> None:

@@ -1,0 +1,141 @@
+"""Forecast of a job's end: the probability that it ends by a given time.
+
+The end is the start plus the run time, which count as independent of each other. A failure of one of the
+job's nodes while it runs ends the run too early; failures occur at a constant rate.
+
+The logarithm of the wait has a logistic distribution with one scale before its median and another one after
+it: the P90 after it is the calibrated one, the P10 before it comes from the sampled starts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+from typing import Final
+
+import numpy as np
+
+from schedd.model import FOREVER
+from schedd.plan.columns import Ints
+from schedd.predict.predictions import Floats, Prediction
+from schedd.predict.sampling import sample_run_times
+from schedd.predict.start_calibration import CalibratedStart
+
+_RUN_TIMES: Final = 100
+"""Equally probable run times of a forecast."""
+_LEVELS: Final[Floats] = ((np.arange(_RUN_TIMES) + 0.5) / _RUN_TIMES).reshape(1, -1)
+_EARLY: Final = 0.1
+_FLOOR_S: Final = 60
+"""Seconds added to a wait before its logarithm is taken, as in the calibration of starts."""
+_LN9: Final = log(9)
+"""Logit of 0.9."""
+_LEAST_SCALE: Final = 0.005
+"""Smallest scale of the logarithm of the wait: no start is certain to the second."""
+_FAR: Final = 50.0
+"""Scaled distance from the median beyond which the probability is 0 or 1."""
+_LONGEST_S: Final = 10 * 366 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class StartDistribution:
+    """Distribution of the start of a waiting job at ``now``; times in seconds since the epoch.
+
+    ``early``, ``p50`` and ``p90`` are its quantiles, ascending. It does not start after ``latest``, the
+    promised start (FOREVER: none).
+    """
+
+    now: int
+    early: int
+    p50: int
+    p90: int
+    latest: int = FOREVER
+
+    @classmethod
+    def from_samples(
+        cls, now: int, starts: Ints, expected: CalibratedStart, latest: int
+    ) -> "StartDistribution":
+        """Return the distribution of a job with these sampled ``starts`` (-1: none)."""
+        known = starts[starts >= 0]
+        early = expected.p50
+        if known.shape[0]:
+            early -= int(np.median(known) - np.quantile(known, _EARLY))
+        return cls(now, early, expected.p50, expected.p90, latest)
+
+    def probability_by(self, times: Ints) -> Floats:
+        """Return the probability that the job starts no later than each of ``times``."""
+        wait = np.maximum(times - self.now, 0) + _FLOOR_S
+        early, middle, late = (
+            log(max(one - self.now, 0) + _FLOOR_S) for one in (self.early, self.p50, self.p90)
+        )
+        before, after = (max(step / _LN9, _LEAST_SCALE) for step in (middle - early, late - middle))
+        distance = np.log(wait) - middle
+        scaled = np.clip(distance / np.where(distance < 0, before, after), -_FAR, _FAR)
+        found: Floats = 1 / (1 + np.exp(-scaled))
+        if self.latest > self.now:
+            found = np.where(times >= self.latest, 1.0, found)
+        return np.where(times < self.now, 0.0, found)
+
+
+@dataclass(frozen=True, slots=True)
+class EndForecast:
+    """Distribution of the end of a job. ``nodes`` are those of the plan, or where it runs.
+
+    ``run_times`` are equally probable total run times in seconds, ascending. A running job began at ``begun``
+    and has run for ``elapsed`` seconds; a waiting one has a distribution of its ``start``.
+    """
+
+    start: StartDistribution | None
+    run_times: Ints
+    nodes: tuple[str, ...]
+    begun: int = -1
+    elapsed: int = 0
+
+    @classmethod
+    def of_waiting(
+        cls, start: StartDistribution, run_time: Prediction, nodes: tuple[str, ...]
+    ) -> "EndForecast":
+        """Return the forecast of a job that has not started."""
+        return cls(start, _equally_probable(run_time, 0), nodes)
+
+    @classmethod
+    def of_running(cls, begun: int, now: int, run_time: Prediction, nodes: tuple[str, ...]) -> "EndForecast":
+        """Return the forecast of a job that runs since ``begun``."""
+        elapsed = max(now - begun, 0)
+        return cls(None, _equally_probable(run_time, elapsed), nodes, begun, elapsed)
+
+    def probability(self, deadline: int, failure_rate: float) -> float:
+        """Return the probability that the job ends by ``deadline``.
+
+        ``failure_rate`` is the sum of the failures per second of its nodes. The result grows with the
+        deadline and falls with the rate.
+        """
+        latest = deadline - self.run_times
+        started = self.start.probability_by(latest) if self.start is not None else latest >= self.begun
+        survives = np.exp(-failure_rate * (self.run_times - self.elapsed))
+        return float((started * survives).mean())
+
+    def earliest_deadline(
+        self, wanted: float, failure_rate: float, calibrate: Callable[[float], float] = lambda found: found
+    ) -> int | None:
+        """Return the earliest deadline that the job meets with the probability ``wanted``; None: none, since
+        its nodes may fail.
+
+        ``calibrate`` corrects a probability and must not decrease.
+        """
+        begin = self.start.now if self.start is not None else self.begun
+        low, high = begin, begin + _LONGEST_S
+        if calibrate(self.probability(high, failure_rate)) < wanted:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if calibrate(self.probability(middle, failure_rate)) >= wanted:
+                high = middle
+            else:
+                low = middle
+        return high
+
+
+def _equally_probable(run_time: Prediction, elapsed: int) -> Ints:
+    found = sample_run_times([run_time], np.array([elapsed], np.int64), _LEVELS)[0]
+    # A run ends at its walltime; one that exceeds it may end at any moment.
+    ordered: Ints = np.sort(np.minimum(found, max(run_time.walltime, elapsed + 1)))
+    return ordered
