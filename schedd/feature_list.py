@@ -31,6 +31,7 @@ FEATURES: Final = (
     Feature("formula", {}),
     Feature("reservations", {"reservation": ("command", "Show, create or remove reservations.")}),
     Feature("node_trials", {}),
+    Feature("refused_cores", {}),
     Feature("accounts", {"account": ("command", "Show accounts and charges; create accounts.")}),
     Feature("deadlines", {}),
     Feature("deadline_forecasts", {}, ("prediction", "deadlines")),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from schedd.dialect.errors import RequestError
 from schedd.dialect.requested_resources import parse_typed
 from schedd.dialect.span import LARGEST, Span
-from schedd.dialect.units import LARGEST_SIZE
+from schedd.dialect.units import LARGEST_SIZE, TIME_RESOURCES, parse_walltime
 from schedd.wire import NO_TYPES, ResourceTypes
 
 _LISTS = ("gres", "software", "x.gres")
@@ -56,6 +56,11 @@ def _most(kind: str) -> int:
 
 
 def _amount(name: str, text: str, types: ResourceTypes) -> int | None:
+    if name.lower() in TIME_RESOURCES:
+        try:
+            return min(parse_walltime(text), LARGEST + 1)
+        except RequestError:
+            return None
     kind = types.resource_type(name)
     if kind not in ("size", "float"):
         return _bounded(text) if text.isascii() and text.isdecimal() else None

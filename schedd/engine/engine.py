@@ -91,7 +91,7 @@ class Engine:
         if state.arriving and not any(isinstance(event, Snapshot) for event in events):
             apply_all(state, pop_arrivals(state), of_snapshot=True)
             if not state.arriving:
-                state.carried_jobs.clear()
+                state.forget_carried_jobs()
         if state.to_reevaluate and state.starts_step("requests that read differently"):
             reevaluate_slice(state, first)
         settle(state, first)

@@ -276,7 +276,7 @@ def _apply_snapshot(state: EngineState, event: Snapshot) -> None:
     if event.server_age is not None:
         nodes.await_reports(state, event.time - event.server_age + state.settings.server_grace)
     if not state.arriving:
-        state.carried_jobs.clear()
+        state.forget_carried_jobs()
     retry_refused_jobs(state)  # the adapter has reached the server
     if words:
         state.alert(event.id, "snapshot", words, "differences")

@@ -121,7 +121,8 @@ def _conflicting_jobs(state: EngineState, claim: NodeClaim) -> list[ConflictingJ
             continue
         facts, until = record.facts, state.plan.end(record.slot)
         nodes = tuple(dict.fromkeys(share.node for share in facts.shares if share.node in claim.nodes))
-        admitted = claim.access.admits(facts.owner, facts.group, facts.account, facts.queue)
+        requested = record.understood.requested_walltime
+        admitted = claim.access.admits(facts.owner, facts.group, facts.account, facts.queue, requested)
         begins_late = claim.end is not None and record.run.started >= claim.end
         if nodes and until > claim.start and not admitted and not begins_late:
             found.append(ConflictingJob(record.id, facts.owner, nodes, until))

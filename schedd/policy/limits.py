@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from schedd.dialect.units import format_rounded_size
+from schedd.dialect.errors import RequestError
+from schedd.dialect.units import TIME_RESOURCES, format_rounded_size, parse_walltime
 from schedd.policy.recurrence import Recurrence
 from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
 from schedd.wire.durations import format_duration
@@ -87,6 +88,7 @@ class Claim:
     amounts: Mapping[str, int]
 
 
+PLANNED_WALLTIME: Final = "planned_walltime"  # what use over time counts of a job until it has ended
 WATTS: Final = "watts"  # what a power cap counts: what jobs draw beyond idle nodes
 _PLAIN: Mapping[str, tuple[Who, str]] = {
     "max_running": ("all", "jobs"),
@@ -216,6 +218,11 @@ def _amount(text: str, what: str, types: ResourceTypes) -> int | None:
     if kind == "float":
         parts = float_parts(text.strip())
         return None if parts is None else max(0, parts)
+    if what in TIME_RESOURCES and ":" in text:
+        try:
+            return parse_walltime(text.strip())
+        except RequestError:
+            return None
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         return None
@@ -296,6 +303,7 @@ def format_amount(amount: int, what: str, unit: str = "") -> str:
         return f"{amount} W drawn by jobs"
     units = {
         "walltime": "s of walltime",
+        "cput": "s of cput",
         "cpu_seconds": "s of walltime times cpus",
         "gpu_seconds": "s of walltime times gpus",
         "node_seconds": "s of walltime times nodes",

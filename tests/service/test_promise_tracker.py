@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.recovery import rebuild_state
 from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.wire import (
     ClockSet,
@@ -14,6 +15,7 @@ from schedd.wire import (
     NodeChanged,
     NodeFacts,
     Reserve,
+    Snapshot,
     Unreserve,
 )
 
@@ -154,3 +156,33 @@ def test_promises_of_many_jobs_end_with_a_record_when_the_clock_is_set_back() ->
         ("ended", "clock", "the clock was set back")
     }
     assert len(changed) == 100
+
+
+def test_the_promise_of_a_job_that_leaves_has_a_record_of_its_end_before_a_new_one() -> None:
+    """A job that leaves with its queue is deleted for this scheduler, and may come back."""
+    engine = Engine(EngineSettings(slack=100), T)
+    promised = PromiseTracker()
+    promised.reset(engine)
+    handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
+    before = int(engine.state.promise[engine.state.records["2.s"].slot])
+    engine.handle([JobDeleted(id="left", time=T + 1, job_id="2.s")], T + 1)
+    made, changed = promised.changes(engine)
+    assert made == []
+    assert [(one.job, one.kind, one.event, one.promised) for one in changed] == [
+        ("2.s", "ended", "left", before)
+    ]
+    assert handle_and_compare(engine, promised, [job(2)], T + 9) == (["2.s"], [])
+
+
+def test_promises_of_jobs_that_are_gone_after_the_plan_was_rebuilt_have_a_record_of_their_end() -> None:
+    engine = Engine(EngineSettings(slack=100), T)
+    promised = PromiseTracker()
+    promised.reset(engine)
+    handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
+    before = {one.job: one.promised for one in promised.current_promises(engine)}
+    rebuild_state(engine.state, {})
+    promised.reset(engine)
+    there = Snapshot(id="s", time=T + 5, jobs=(job(1).job,), nodes=(node("a").node,))
+    engine.handle([there], T + 5)
+    ended = [(one.job, one.kind, one.promised) for one in promised.changes(engine)[1]]
+    assert ended == [("2.s", "ended", before["2.s"])]

@@ -34,6 +34,7 @@ from schedd.wire import (
     QueueFacts,
     Reserve,
     ServerFacts,
+    ShareFacts,
     Snapshot,
 )
 
@@ -101,6 +102,9 @@ class Component(Generic[_S]):
     """Whether a node that was closed since jobs fail on it may be used all the same, to try it."""
     run_judged: Callable[["EngineState", "JobRecord", Sequence[str], str, bool], None] | None = None
     """Called with a job, its nodes, an event, and whether the job failed early there or was refused."""
+    refused_as_busy: Callable[["EngineState", "JobRecord", ShareFacts, str], None] | None = None
+    """Called with a job whose start on one node the server refused as busy, as it was before that, its share
+    of the node, and the event. The job has returned to the queue by then, and may be planned there again."""
     job_dispatched: Callable[["EngineState", "JobRecord", Sequence[str], str], None] | None = None
     """Called with a job, its nodes and the event when a run decision was made for the job."""
     closing: Callable[["EngineState"], Mapping[str, str]] | None = None

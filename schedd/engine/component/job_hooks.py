@@ -10,7 +10,7 @@ from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.model import Never
 from schedd.policy.limits import label_scope
 from schedd.predict import ProbabilityBin
-from schedd.wire import JobFacts
+from schedd.wire import JobFacts, ShareFacts
 
 if TYPE_CHECKING:
     from schedd.engine.facts.records import JobRecord
@@ -80,6 +80,12 @@ def judge_run(
     """Report to the components whether a job failed early on nodes, or was refused there."""
     for _, call in component_calls("run_judged"):
         call(state, record, nodes, event, failed)
+
+
+def note_busy_refusal(state: "EngineState", record: "JobRecord", share: ShareFacts, event: str) -> None:
+    """Report to the components that the server refused the start of a job on one node as busy."""
+    for _, call in component_calls("refused_as_busy"):
+        call(state, record, share, event)
 
 
 def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str) -> None:

@@ -37,6 +37,11 @@ class ParsedRequest:
     problem: str = ""
     assumed_mem: int = 0
 
+    @property
+    def requested_walltime(self) -> int:
+        """The walltime that the job, or a default of the server, names; 0: neither does."""
+        return 0 if self.assumed else self.walltime
+
 
 class RequestReader:
     """Reads requests, remembering the texts already read."""

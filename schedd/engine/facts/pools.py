@@ -18,6 +18,7 @@ from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.policy.economy import Economy
 from schedd.policy.limits import (
+    PLANNED_WALLTIME,
     WATTS,
     Claim,
     Limit,
@@ -44,7 +45,8 @@ def make_claim(
     scopes: frozenset[str] = frozenset(),
 ) -> Claim:
     """Return the owner of a job and the amounts that limits count; for an invalid request, the amounts that
-    it holds. As at the server, memory counts only if the job requests it.
+    it holds. As at the server, memory and walltime count only if the job requests them. A product with time,
+    and use over time, count the walltime that is planned: a job without one holds its cores all the same.
 
     ``shared`` are the names of resources of the whole cluster, ``types`` the types of the server's resources,
     ``scopes`` the labels of the job (``job_scopes``).
@@ -64,7 +66,8 @@ def make_claim(
     else:
         amounts["cpus"] = sum(share.cpus for share in facts.shares)
         amounts["nodes"] = len({share.node for share in facts.shares})
-    amounts["walltime"] = understood.walltime
+    amounts["walltime"] = understood.requested_walltime
+    amounts[PLANNED_WALLTIME] = understood.walltime
     for name, each in (("cpu_seconds", "cpus"), ("gpu_seconds", "gpus"), ("node_seconds", "nodes")):
         amounts[name] = amounts.get(each, 0) * understood.walltime
     return Claim(

@@ -90,7 +90,7 @@ class Breach:
 
 @dataclass(frozen=True, slots=True)
 class EndedPromise:
-    """A promise that ended without being broken: the job was held, enlarged, moved or requeued."""
+    """A promise that ended without being broken: the job was held, enlarged, moved, requeued or deleted."""
 
     time: int
     event: str

@@ -52,6 +52,7 @@ from schedd.engine.facts.records import (
     ChangeSet,
     EndedPromise,
     JobRecord,
+    Phase,
     RankingProgress,
     UnresolvedStart,
 )
@@ -486,6 +487,8 @@ class EngineState(SlotColumns):
         follows: see ``Bookkeeping``.
         """
         record = self.records.get(job_id)
+        if record is not None and record.slot >= 0 and record.phase is not Phase.RUNNING:
+            self._note_gone(job_id, int(self.promise[record.slot]))
         self.unresolved.pop(job_id, None)
         if job_id in self.dispatched and record is not None:
             # The adapter may carry the decision out all the same, if the job has only left this scheduler. It
@@ -509,6 +512,19 @@ class EngineState(SlotColumns):
         self.dispatched.pop(job_id, None)
         self.risks.pop(job_id, None)
         return record
+
+    def forget_carried_jobs(self) -> None:
+        """Forget the jobs of an earlier plan that the server does not list; their promises end."""
+        for job_id, kept in self.carried_jobs.items():
+            if kept.started < 0:
+                self._note_gone(job_id, kept.promised)
+        self.carried_jobs.clear()
+
+    def _note_gone(self, job_id: str, promised: int) -> None:
+        """Note for the log that a promise ends with its job."""
+        if promised < FOREVER:
+            ended = EndedPromise(self.now, self.at_event, "it left the queues of this scheduler", promised)
+            self.ended_promises.append((job_id, ended))
 
     # ---- decisions ------------------------------------------------------------------------------
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.dialect import find_dialect
+from schedd.engine.component.job_hooks import note_busy_refusal
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.failing_nodes import note_failure
 from schedd.engine.place.avoided_nodes import failed_on
@@ -112,6 +114,14 @@ def on_run_refused(state: EngineState, event: RunRefused) -> None:
     record = state.records.get(event.job_id)
     if record is None or record.phase is not Phase.DISPATCHED or record.attempt.decision != event.decision_id:
         return
+    shares = planned_shares(state.plan, record.slot)
+    _handle_refusal(state, event, record)
+    if len(shares) == 1 and find_dialect(record.facts.family).is_busy(event.code):
+        with Bookkeeping(state, record.id, "that its node is busy"):
+            note_busy_refusal(state, record, shares[0], event.id)
+
+
+def _handle_refusal(state: EngineState, event: RunRefused, record: JobRecord) -> None:
     settings, dialect = state.settings, find_dialect(record.facts.family)
     by = "the adapter" if event.code == 0 else f"the server (code {event.code})"
     text = f"{by}: {event.text}"

@@ -265,7 +265,7 @@ def _fixed(
     if name in _AMOUNTS:
         return float(amounts.get(_AMOUNTS[name], 0))
     if name == "walltime":
-        return 0.0 if understood.assumed else float(understood.walltime)
+        return float(understood.requested_walltime)
     if name == "planned_walltime":
         return float(understood.walltime)
     if name == "job_priority":

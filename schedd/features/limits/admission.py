@@ -24,7 +24,16 @@ from schedd.features.limits.state import LimitParser, PublishedLimits, limit_par
 from schedd.features.limits.tallies import JobTally, UseMeter
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import PLANNED
-from schedd.policy.limits import Claim, Counted, Limit, format_amount, format_hours, format_limit, strictest
+from schedd.policy.limits import (
+    PLANNED_WALLTIME,
+    Claim,
+    Counted,
+    Limit,
+    format_amount,
+    format_hours,
+    format_limit,
+    strictest,
+)
 from schedd.wire import JobFacts
 
 _MOVED_AT_ONCE: Final = 20  # jobs that are planned or removed in one batch because of such limits
@@ -103,8 +112,13 @@ def _wanted(state: EngineState, record: JobRecord) -> dict[str, int]:
 
 def _claimed(limits: Iterable[Limit], claim: Claim) -> list[tuple[str, Limit, int]]:
     found = strictest([limits], claim).items()
-    taken = [(pool, limit, claim.amounts.get(limit.what, 0)) for pool, limit in found]
+    taken = [(pool, limit, claim.amounts.get(_counted_amount(limit), 0)) for pool, limit in found]
     return [one for one in taken if one[2] > 0]
+
+
+def _counted_amount(limit: Limit) -> str:
+    """Return the name of the amount that a limit counts: use over time is held for the planned walltime."""
+    return PLANNED_WALLTIME if (limit.what, limit.counts) == ("walltime", "used") else limit.what
 
 
 def _find_blocker(state: EngineState, job: str, wanted: dict[str, int]) -> str | None:

@@ -78,7 +78,9 @@ def knows_reservation(known: EngineState | PlanSnapshot, name: str) -> bool:
     return name in reservations.named or name in reservations.maintenance or name in reservations.gone
 
 
-def _refusal(known: EngineState | PlanSnapshot, facts: JobFacts, walltime: int) -> WaitingFor | Never | None:
+def _refusal(
+    known: EngineState | PlanSnapshot, facts: JobFacts, understood: ParsedRequest
+) -> WaitingFor | Never | None:
     """Return why a job may not use the reservation that it names, whatever else runs there."""
     name = _named_by(known, facts)
     if not name:
@@ -97,10 +99,11 @@ def _refusal(known: EngineState | PlanSnapshot, facts: JobFacts, walltime: int) 
             f"reservation {name}, whose access list does not admit the job: ask an administrator, or {other}"
         )
         return WaitingFor("reservation", words)
-    if walltime > one.longest:
+    if understood.walltime > one.longest:
+        whose = "the walltime that is assumed for it" if understood.assumed else "its walltime"
         return Never(
-            f"its walltime of {walltime} s is longer than reservation {name}, which lasts {one.longest} s at "
-            f"most: request less, or {other}"
+            f"{whose}, {understood.walltime} s, is longer than reservation {name}, which lasts "
+            f"{one.longest} s at most: request {'one' if understood.assumed else 'less'}, or {other}"
         )
     return None
 
@@ -110,7 +113,7 @@ def wait_for_reservation(state: EngineState, record: JobRecord) -> WaitingFor | 
     facts = record.facts
     if not read_advres(facts.resources):
         return None
-    refusal = _refusal(state, facts, record.understood.walltime)
+    refusal = _refusal(state, facts, record.understood)
     if refusal is not None or record.understood.request is None or not _named_by(state, facts):
         return refusal
     if not _is_too_large(state, state.planned_request(facts, record.understood.request)):
@@ -137,7 +140,7 @@ def reason_to_replan(state: EngineState, record: JobRecord) -> tuple[Cause, str]
     name = _named_by(state, record.facts) if named else ""
     one = named.get(name)
     if one is None:
-        refused = _refusal(state, record.facts, record.understood.walltime) is not None
+        refused = _refusal(state, record.facts, record.understood) is not None
     else:
         nodes = {state.plan.node_names[take.row] for take in state.plan.takes(record.slot)}
         is_open = any(start <= state.now < _end(end) for start, end in one.windows)
@@ -151,7 +154,7 @@ def check_what_if_reservation(
     published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest
 ) -> WaitingFor | Never | None:
     """Return why the job of a what-if question would wait or never run; its size is not examined."""
-    return _refusal(published, facts, understood.walltime)
+    return _refusal(published, facts, understood)
 
 
 # ---- what jobs may name ---------------------------------------------------------------------------
@@ -233,7 +236,7 @@ def _plan_again(state: EngineState, records: Sequence[JobRecord], event: str, wo
 
 def _admits_still(state: EngineState, record: JobRecord, too_large: dict[Request, bool]) -> bool:
     """Return whether a job may use the reservation that it names. ``too_large`` caches examined requests."""
-    if _refusal(state, record.facts, record.understood.walltime) is not None:
+    if _refusal(state, record.facts, record.understood) is not None:
         return False
     if record.understood.request is None or not _named_by(state, record.facts):
         return True

@@ -246,7 +246,8 @@ def _crowded(state: EngineState, event: Reserve, nodes: Sequence[str]) -> Iterat
         if record.phase is not Phase.RUNNING or state.plan.end(record.slot) <= event.start:
             continue
         facts, request = record.facts, record.understood.request
-        if access.admits(facts.owner, facts.group, facts.account, facts.queue, record.understood.walltime):
+        requested = record.understood.requested_walltime
+        if access.admits(facts.owner, facts.group, facts.account, facts.queue, requested):
             continue
         whole = request is not None and request.exclusive
         for share in facts.shares:

@@ -40,6 +40,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "power": "schedd power",
     "preemption": _ADAPTER_LOG,
     "quarantine": "qalter or qdel JOB",
+    "refused_cores": "momctl -d 3 -h NODE; restart pbs_server if no job holds the cores",
     "reservation": "schedd reservation list",
     "resource": "make the adapter's user a manager: qmgr -c 'set server managers += USER'",
     "settings": "schedd config check, then systemctl reload schedd",

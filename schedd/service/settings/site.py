@@ -44,8 +44,8 @@ class SiteLimitSettings(WindowSettings):
     """Half-life of past use."""
     what: Name = "jobs"
     """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (sum of requested seconds), `cpu_seconds`,
-    `gpu_seconds` or `node_seconds` (the same times cpus, gpus or nodes), or a generic resource. Use over
-    time counts only amounts in seconds."""
+    `gpu_seconds` or `node_seconds` (planned seconds times cpus, gpus or nodes: also those assumed for a job
+    without a walltime), or a generic resource. Use over time counts only amounts in seconds."""
     who: Literal["all", "user", "group", "account", "project"] = "all"
     """For all jobs together, or for each user, group, account or project."""
     name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""

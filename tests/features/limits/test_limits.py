@@ -330,3 +330,51 @@ def test_memory_that_the_site_assumes_does_not_count_as_requested(
         )
         cluster.send(*cluster.server.submit(facts, 100))
     assert starts(cluster, *"1234") == [0, 0, 0, 100]
+
+
+def test_a_walltime_that_the_site_assumes_does_not_count_as_requested() -> None:
+    cluster = Cluster(nodes=4, default_walltime=5000)
+    limit_server(cluster, max_run_res__walltime="[o:PBS_ALL=150]")
+    cluster.submit("1")
+    cluster.submit("2", walltime=None)
+    cluster.submit("3", walltime=None)
+    cluster.submit("4")
+    assert starts(cluster, *"1234") == [0, 0, 0, 100]
+
+
+def test_products_with_time_count_the_planned_walltime() -> None:
+    """A job without a walltime holds its cores all the same."""
+    limits = [{"what": "cpu_seconds", "who": "user", "amount": 40_000}]
+    cluster = Cluster(nodes=4, default_walltime=5000, site={"limits": limits})
+    for job in "123":
+        cluster.submit(job, walltime=None)
+    assert starts(cluster, *"123") == [0, 0, 5000]
+
+
+def test_use_of_walltime_over_time_is_held_for_the_planned_walltime() -> None:
+    limits = [{"what": "walltime", "who": "user", "amount": 10_000, "counts": "used", "period": 100_000}]
+    cluster = Cluster(nodes=4, default_walltime=5000, site={"limits": limits})
+    for job in "123":
+        cluster.submit(job, walltime=None)
+    assert starts(cluster, *"123") == [0, 0, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "amount", "resources"),
+    [
+        ("max_run_res.cput", "[u:PBS_GENERIC=00:10:00]", {"cput": "00:06:00"}),
+        ("max_run_res.cput", "[u:PBS_GENERIC=600]", {"cput": "360"}),
+        ("max_user_res.cput", "00:10:00", {"cput": "00:06:00"}),
+        ("max_run_res.walltime", "[u:PBS_GENERIC=00:02:30]", {}),
+    ],
+)
+def test_limits_on_times_are_read_as_servers_print_them(
+    name: str, amount: str, resources: dict[str, str]
+) -> None:
+    cluster = Cluster(nodes=4)
+    limit_server(cluster, **{name.replace(".", "__"): amount})
+    for job in "12":
+        cluster.submit(job, resources=resources)
+    cluster.submit("3", owner="bob@login", resources=resources)
+    assert cluster.alerts("limit") == []
+    assert starts(cluster, *"123") == [0, 100, 0]

@@ -102,6 +102,14 @@ def test_a_job_that_can_never_fit_says_so() -> None:
     assert cluster.start("3") == 500
 
 
+def test_a_job_without_a_walltime_is_told_that_the_assumed_one_is_too_long() -> None:
+    cluster = Cluster(nodes=1, default_walltime=5000)
+    reserve(cluster, "school", 500, 1500, "n1", users=("ann",))
+    cluster.submit("1", walltime=None, resources={"advres": "school"})
+    assert "the walltime that is assumed for it, 5000 s, is longer" in cluster.view("1").why
+    assert "request one, or" in cluster.view("1").why
+
+
 def test_a_job_follows_changes_of_its_reservation_and_waits_when_it_is_removed() -> None:
     cluster = Cluster(nodes=3)
     reserve(cluster, "school", 500, 2000, "n2", users=("ann",))

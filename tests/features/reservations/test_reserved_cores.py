@@ -156,6 +156,16 @@ def test_preview_names_running_jobs_only_where_they_hold_reserved_cores() -> Non
     assert [one.job for one in found.running] == ["1"]
 
 
+@pytest.mark.parametrize("cores", [0, 2])
+def test_preview_admits_running_jobs_by_the_walltime_that_they_request(cores: int) -> None:
+    cluster = Cluster(nodes=2, default_walltime=250)
+    cluster.submit("1", "n1:ppn=4", 250)
+    cluster.submit("2", "n2:ppn=4", walltime=None)
+    event = Reserve(id="p", time=T, name="r", start=T, everywhere=True, cores=cores, shorter=300, end=T + 900)
+    found = preview(Engine.restore(cluster.engine.checkpoint()), [event], T, lambda: None)
+    assert [one.job for one in found.running] == ["2"]
+
+
 def test_too_many_overlapping_access_lists_are_refused_by_name() -> None:
     cluster = Cluster(nodes=1, cpus=16)
     for i in range(4):
