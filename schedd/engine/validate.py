@@ -1,6 +1,7 @@
 """The costly checks of ``validate``: the design's invariants, recomputed from records and placements."""
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.engine.component.cluster_hooks import component_slots
 from schedd.engine.component.registry import components
@@ -28,9 +29,10 @@ def check(state: EngineState) -> None:
 
     What runs may over-commit a node (reality may); what we plan may not add to that.
     """
-    held = _held(state)
-    for row, entries in held.items():
-        _check_row(state, row, entries)
+    planned = state.plan.jobs.states == PLANNED
+    planned[_pending(state)] = False
+    for row, entries in _held(state).items():
+        _check_row(state, row, entries, planned)
     slots: set[int] = set()
     for record in state.records.values():
         _check_record(state, record)
@@ -70,10 +72,11 @@ def _held(state: EngineState) -> _Held:
     return held
 
 
-def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints, int]]) -> None:
+def _check_row(
+    state: EngineState, row: int, entries: list[tuple[int, int, Ints, int]], planned: npt.NDArray[np.bool_]
+) -> None:
     """No planned job lies where a row is over-committed, and the timeline says what the placements say."""
-    planned, timeline = state.plan.jobs.states == PLANNED, state.plan.timeline(row)
-    planned[_pending(state)] = False
+    timeline = state.plan.timeline(row)
     edges = {max(start, state.now) for start, end, _, _ in entries if end > state.now}
     edges |= {end for _, end, _, _ in entries if end > state.now}
     limit = next((one for pool, one in state.limits.pools.items() if state.plan.pools.get(pool) == row), None)
@@ -83,17 +86,26 @@ def _check_row(state: EngineState, row: int, entries: list[tuple[int, int, Ints,
         until = min(max(edges) + 1, opened)
         windows = occurrences(Recurrence.parse(limit.during), state.now, until)
         edges |= {max(start, state.now) for start, _ in windows if start < until}
-    for t in sorted(edges):
-        here = [(take, slot) for start, end, take, slot in entries if start <= t < end]
-        total = np.sum([take for take, _ in here], axis=0) if here else np.zeros_like(timeline.capacity)
-        free, cap = timeline.at(t), timeline.capacity.copy()
+    if not edges:
+        return
+    starts, ends, slots = (np.array([entry[i] for entry in entries], np.int64) for i in (0, 1, 3))
+    takes = np.stack([take for _, _, take, _ in entries])
+    moments = np.array(sorted(edges), np.int64)
+    here = (starts <= moments[:, None]) & (moments[:, None] < ends)
+    total = here.astype(np.int64) @ takes
+    free = timeline.free[:, np.maximum(np.searchsorted(timeline.times, moments, side="right") - 1, 0)].T
+    cap = np.tile(timeline.capacity, (moments.size, 1))
+    for k, t in enumerate(moments.tolist() if opened > state.now else ()):
         if t < opened and not any(start <= t < end for start, end in windows):
-            cap[0] += PLENTY
-        assert (free == cap - total).all(), f"row {row} at {t}: timeline {free}, held {total}"
-        over = total > cap
-        for take, slot in here:
-            guilty = planned[slot] and bool((over & (take > 0)).any())
-            assert not guilty, f"row {row} over-committed at {t} by slot {slot}: {total} of {cap}"
+            cap[k, 0] += PLENTY
+    for k in np.flatnonzero((free != cap - total).any(axis=1)):
+        raise AssertionError(f"row {row} at {moments[k]}: timeline {free[k]}, held {total[k]}")
+    for k in np.flatnonzero((total > cap).any(axis=1)):
+        over = total[k] > cap[k]
+        guilty = slots[here[k] & planned[slots] & (takes[:, over] > 0).any(axis=1)]
+        assert not guilty.size, (
+            f"row {row} over-committed at {moments[k]} by slot {guilty[0]}: {total[k]} of {cap[k]}"
+        )
 
 
 def _pending(state: EngineState) -> list[int]:
