@@ -170,7 +170,7 @@ def test_many_random_requests_cause_no_server_error(api: Any, capsys: pytest.Cap
         print(f"\n{right} requests as described, {wrong} not as described")  # noqa: T201  (counts for the page)
 
 
-def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], examples: int = 8) -> int:
+def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], examples: int = 4) -> int:
     """Send up to this number of requests; returns the number sent."""
     count = 0
 

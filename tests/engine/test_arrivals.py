@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from schedd.engine import Engine, EngineSettings
+from schedd.engine.facts import arrivals
 from schedd.engine.facts.arrivals import ARRIVALS_PER_CALL, defer_arrivals
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
@@ -76,10 +77,9 @@ def test_a_snapshot_with_many_new_jobs_is_handled_before_they_are_planned() -> N
     assert min(starts(one).values()) >= NOW
 
 
-def test_the_plan_is_the_same_as_when_they_come_one_by_one() -> None:
-    jobs = [
-        facts(i, resources={"nodes": f"1:ppn={1 + i % 4}", "walltime": str(600 + i)}) for i in range(MANY)
-    ]
+def test_the_plan_is_the_same_as_when_they_come_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrivals, "ARRIVALS_PER_CALL", 50)
+    jobs = [facts(i, resources={"nodes": f"1:ppn={1 + i % 4}", "walltime": str(600 + i)}) for i in range(150)]
     at_once, one_by_one = engine(), engine()
     at_once.handle([snapshot(*jobs)], NOW)
     settled(at_once)

@@ -8,7 +8,7 @@ from schedd.features.bookings.state import booking_table
 from tests.federation.simulated_federation import SimulatedFederation, seeds
 
 
-@pytest.mark.parametrize("seed", seeds(2, 6))
+@pytest.mark.parametrize("seed", seeds(1, 6))
 def test_coallocation_is_atomic_despite_faults(tmp_path: Path, seed: int) -> None:
     play(tmp_path, seed)
 

@@ -420,7 +420,7 @@ def test_discarded_log_of_freed_intervals_starts_no_repair() -> None:
 
 def test_the_plan_keeps_its_invariants() -> None:
     run_state_machine_as_test(
-        Operations, settings=settings(max_examples=60, stateful_step_count=25, deadline=None)
+        Operations, settings=settings(max_examples=40, stateful_step_count=25, deadline=None)
     )
 
 

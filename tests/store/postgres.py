@@ -110,6 +110,8 @@ class PostgresServer:
                 [
                     *(str(self._bin / "postgres"), "-D", str(self._data), "-k", str(self.folder), "-h", ""),
                     *("-c", "shared_buffers=32MB", "-c", "max_connections=60", "-c", "autovacuum=off"),
+                    # The machine of the tests does not fail: what was written survives the server's crash.
+                    *("-c", "fsync=off", "-c", "full_page_writes=off"),
                 ],
                 stdout=log,
                 stderr=log,
