@@ -16,7 +16,7 @@ WARM_UP := $(VENV)/bin/python -c "from schedd.service.warmup import warm_up; war
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo lint check test research soak bench docs packages clean
+.PHONY: help setup install demo lint check test research soak bench docs locks packages clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -88,6 +88,15 @@ bench: $(STAMP) ## measure the planner and the daemon, compare with the last ver
 
 docs: $(STAMP) ## write the reference of commands, check the links between the documents
 	$(VENV)/bin/python docs/scripts/build.py
+
+LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header
+
+locks: ## write the lock files (needs uv and an index); of requirements-compile.lock keep only numba and llvmlite
+	$(LOCK) pyproject.toml --extra oidc --extra postgresql -o requirements.lock
+	$(LOCK) pyproject.toml $(foreach extra,charts compile postgresql oidc pictures experiments pareto,--extra $(extra)) \
+	  -c requirements.lock -o requirements-extras.lock
+	$(LOCK) pyproject.toml --extra compile -c requirements.lock -o requirements-compile.lock
+	printf 'bokeh==3.9.2\nhatchling\n' | $(LOCK) - -c requirements.lock -o requirements-build.lock
 
 packages: $(STAMP) ## wheel, sdist, deb and rpm of daemon and adapter, and what is in them, in dist/
 	$(VENV)/bin/python release/build.py $(if $(PREFIX_PYTHON),--python $(PREFIX_PYTHON)) $(if $(WHEELS),--wheels $(WHEELS))
