@@ -1,12 +1,12 @@
 """Alerts that are open."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from fastapi import Request, Response
 
 from schedd.api.access import Cluster, User, Visibility
-from schedd.api.problems import problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import READ_PROBLEMS
+from schedd.api.replies import api_answer, documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import OpenAlert
@@ -18,19 +18,14 @@ router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["clusters"])
 documented(OpenAlert)
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class AlertsView(SnapshotAnswer):
     """Open alerts, oldest first."""
 
     alerts: tuple[OpenAlert, ...]
 
 
-@router.get(
-    "/alerts",
-    response_model=AlertsView,
-    responses=problem_responses("no-token", "unknown-cluster", "not-ready"),
-)
+@router.get("/alerts", *READ_PROBLEMS, answer=AlertsView)
 async def get_alerts(request: Request, cluster: Cluster, visibility: Visibility, caller: User) -> Response:
     """Open alerts. A `user` gets only those that concern everybody with a queued job."""
     everything = caller.may("see all")

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Visibility
 from schedd.api.planner_calls import database_errors
-from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.problems import READ_PROBLEMS, ProblemError
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
@@ -35,11 +35,7 @@ class ArrayView(ArraySummary, SnapshotAnswer):
     """as a share of the time from submission to the last end."""
 
 
-@router.get(
-    "/arrays/{array}",
-    response_model=ArrayView,
-    responses=problem_responses("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
-)
+@router.get("/arrays/{array}", *READ_PROBLEMS, "unknown-job", "invalid", answer=ArrayView)
 async def get_array(
     request: Request,
     cluster: Cluster,

@@ -1,6 +1,5 @@
 """What clusters were worth over a period: balance, deadlines, slowdown, use of processors and licences."""
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from fastapi import Query, Request, Response
@@ -8,8 +7,8 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Daemon, User, visible_clusters
 from schedd.api.planner_calls import database_errors
-from schedd.api.problems import Fault, ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError
+from schedd.api.replies import api_answer, documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -30,8 +29,7 @@ for _view_class in _VIEWS:
     documented(_view_class)
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class ClusterReports:
     """Clusters over a period."""
 
@@ -42,11 +40,7 @@ class ClusterReports:
     """Visible clusters, by name."""
 
 
-@router.get(
-    "",
-    response_model=ClusterReports,
-    responses=problem_responses("no-token", "not-ready", "unknown-cluster", "invalid"),
-)
+@router.get("", *READ_PROBLEMS, "invalid", answer=ClusterReports)
 async def get_quality_report(
     request: Request,
     daemon: Daemon,

@@ -8,7 +8,7 @@ from fastapi import Request, Response
 from schedd.api.access import Cluster, Daemon, Operator, User, visible_clusters
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import call_planner_or_cancel
-from schedd.api.problems import BODY_PROBLEMS, problem_responses
+from schedd.api.problems import BODY_PROBLEMS, READ_PROBLEMS
 from schedd.api.replies import reply
 from schedd.api.request_bodies import PauseRequest
 from schedd.api.routes import RouteTable
@@ -20,12 +20,9 @@ from schedd.service.read.plan_lists import count_jobs
 router = RouteTable(prefix="/v1/clusters", tags=["clusters"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
-_READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready")
-_ACT_PROBLEMS: Final = problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready")
-_BODY_PROBLEMS: Final = problem_responses(*BODY_PROBLEMS, "invalid")
 
 
-@router.get("", response_model=ClustersView, responses=problem_responses("no-token", "not-ready"))
+@router.get("", "no-token", "not-ready", answer=ClustersView)
 async def list_clusters(request: Request, _: Daemon, caller: User) -> Response:
     """The clusters of this daemon that the caller may see, and how each is doing."""
     return reply(
@@ -33,19 +30,21 @@ async def list_clusters(request: Request, _: Daemon, caller: User) -> Response:
     )
 
 
-@router.get("/{cluster}", response_model=ClusterView, responses=_READ_PROBLEMS)
+@router.get("/{cluster}", *READ_PROBLEMS, answer=ClusterView)
 async def get_cluster(request: Request, cluster: Cluster, _: User) -> Response:
     """One cluster, and how it is doing."""
     return reply(request, cluster_view(cluster))
 
 
-@router.post("/{cluster}/pause", response_model=DispatchState, responses={**_ACT_PROBLEMS, **_BODY_PROBLEMS})
+@router.post(
+    "/{cluster}/pause", *READ_PROBLEMS, "not-allowed", *BODY_PROBLEMS, "invalid", answer=DispatchState
+)
 async def pause(request: Request, cluster: Cluster, body: PauseRequest, caller: Operator) -> Response:
     """Start no jobs until `resume`; the plan goes on. Needs the role `operator` or `admin`."""
     return reply(request, DispatchState(body.reason, await set_dispatch(cluster, body.reason, caller.name)))
 
 
-@router.post("/{cluster}/resume", response_model=DispatchState, responses=_ACT_PROBLEMS)
+@router.post("/{cluster}/resume", *READ_PROBLEMS, "not-allowed", answer=DispatchState)
 async def resume(request: Request, cluster: Cluster, caller: Operator) -> Response:
     """Start jobs again, due ones at once. Needs the role `operator` or `admin`."""
     return reply(request, DispatchState("", await set_dispatch(cluster, "", caller.name)))

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.access import Adapter, Cluster
 from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError
 from schedd.api.replies import reply
 from schedd.api.request_bodies import Delivery, find_out_of_range
 from schedd.api.reservations import audit_reservation
@@ -54,9 +54,7 @@ MAX_DECISIONS_IN_REPLY: Final = 250  # maximum number of decisions in the reply 
 
 
 @router.post(
-    "/events",
-    response_model=EventsAccepted,
-    responses=problem_responses(*_COMMON_PROBLEMS, "another-adapter", *BODY_PROBLEMS, "too-much"),
+    "/events", *_COMMON_PROBLEMS, "another-adapter", *BODY_PROBLEMS, "too-much", answer=EventsAccepted
 )
 async def post_events(
     request: Request,
@@ -145,11 +143,7 @@ def _check_adapter(cluster: PlanLoop, adapter: str, host: str) -> None:
         )
 
 
-@router.get(
-    "/decisions",
-    response_model=DecisionBatch,
-    responses=problem_responses(*_COMMON_PROBLEMS, "another-adapter"),
-)
+@router.get("/decisions", *_COMMON_PROBLEMS, "another-adapter", answer=DecisionBatch)
 async def get_decisions(
     request: Request,
     cluster: Cluster,

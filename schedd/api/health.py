@@ -19,13 +19,13 @@ from schedd.service.read.cluster_gauges import ClusterGauges, FilteredCollector
 router = RouteTable(tags=["health"])
 
 
-@router.get("/healthz", response_model=HealthView)
+@router.get("/healthz", answer=HealthView)
 async def get_health(request: Request) -> Response:
     """The process lives and answers. Needs no token."""
     return reply(request, HealthView("ok", __version__))
 
 
-@router.get("/readyz", response_model=ReadinessView, responses=problem_responses("not-ready"))
+@router.get("/readyz", "not-ready", answer=ReadinessView)
 async def get_readiness(request: Request) -> Response:
     """Whether every planner works and has its server's state. Needs no token; reasons are shown only with
     one.
@@ -47,7 +47,7 @@ async def get_readiness(request: Request) -> Response:
     return reply(request, ReadinessView(f"ready, but {' and '.join(remarks)}" if remarks else "ready"))
 
 
-@router.get("/leadz", response_model=ReadinessView, responses=problem_responses("not-ready"))
+@router.get("/leadz", "not-ready", answer=ReadinessView)
 async def get_leadership(request: Request) -> Response:
     """Whether this daemon is in office, for a proxy before two daemons on one database. Needs no token."""
     for loop in get_daemon(request):

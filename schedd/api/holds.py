@@ -14,8 +14,14 @@ from schedd.api.audit import audit_act
 from schedd.api.node_selection import natural_key, select_nodes
 from schedd.api.planner_calls import submit_events
 from schedd.api.policy import PreviewView, preview_events
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import (
+    ACT_PROBLEMS,
+    BODY_PROBLEMS,
+    READ_PROBLEMS,
+    Fault,
+    ProblemError,
+)
+from schedd.api.replies import api_answer, reply
 from schedd.api.request_bodies import HoldRequest
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -51,32 +57,20 @@ class HoldView:
     by: Annotated[str, Field(description="Author of the hold.")]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class HoldsView(SnapshotAnswer):
     """All held nodes and queues."""
 
     holds: tuple[HoldView, ...]
 
 
-@router.get(
-    "",
-    response_model=HoldsView,
-    responses={
-        **problem_responses("no-token", "unknown-cluster", "not-ready"),
-        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
-    },
-)
+@router.get("", *READ_PROBLEMS, "not-modified", answer=HoldsView)
 def list_holds(request: Request, cluster: Cluster, _: User) -> Response:
     """Nodes and queues for which an administrator's hold prevents new placements."""
     return _holds_reply(request, cluster)
 
 
-@router.put(
-    "/{kind}/{name}",
-    response_model=HoldsView,
-    responses=problem_responses(*ACT_PROBLEMS, *BODY_PROBLEMS),
-)
+@router.put("/{kind}/{name}", *ACT_PROBLEMS, *BODY_PROBLEMS, answer=HoldsView)
 async def post_hold(
     request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, body: HoldRequest, caller: Operator
 ) -> Response:
@@ -89,7 +83,7 @@ async def post_hold(
     return _holds_reply(request, cluster)
 
 
-@router.delete("/{kind}/{name}", response_model=HoldsView, responses=problem_responses(*ACT_PROBLEMS))
+@router.delete("/{kind}/{name}", *ACT_PROBLEMS, answer=HoldsView)
 async def delete_hold(
     request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, caller: Operator
 ) -> Response:
@@ -98,11 +92,7 @@ async def delete_hold(
     return _holds_reply(request, cluster)
 
 
-@router.post(
-    "/{kind}/{name}/preview",
-    response_model=PreviewView,
-    responses=problem_responses(*ACT_PROBLEMS, "too-hard", *BODY_PROBLEMS),
-)
+@router.post("/{kind}/{name}/preview", *ACT_PROBLEMS, "too-hard", *BODY_PROBLEMS, answer=PreviewView)
 async def preview_hold(
     request: Request, cluster: Cluster, kind: _KindPath, name: _NamePath, body: HoldRequest, caller: Operator
 ) -> Response:

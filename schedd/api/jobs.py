@@ -1,14 +1,14 @@
 """Jobs: where each stands, when and where it starts, and why."""
 
 from itertools import islice
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Final, Literal, cast
 
 from fastapi import Path, Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Visibility
 from schedd.api.background_rendering import rendered_in_background
 from schedd.api.planner_calls import database_errors, get_plan_fork
-from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.problems import READ_PROBLEMS, ProblemError
 from schedd.api.question_runner import run_question
 from schedd.api.replies import parse_field_selection, reply, reply_rows, to_columns
 from schedd.api.routes import RouteTable
@@ -24,14 +24,6 @@ from schedd.service.read.past_jobs import PastJob, past_job
 from schedd.service.read.plan_lists import find_record, job_listing, matching_jobs
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
-_READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
-_NOT_MODIFIED: Final[dict[int | str, dict[str, Any]]] = {
-    304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"}
-}
-_JOB_RESPONSES: Final = {
-    **problem_responses("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
-    **_NOT_MODIFIED,
-}
 _MAX_SUGGESTIONS: Final = 3
 _NO_HISTORY: Final = "without a database nothing is kept of jobs that ended"
 FieldSelection = Annotated[
@@ -50,7 +42,7 @@ _JobId = Annotated[
 ]
 
 
-@router.get("", response_model=JobPage | JobColumns, responses={**_READ_PROBLEMS, **_NOT_MODIFIED})
+@router.get("", *READ_PROBLEMS, "invalid", "not-modified", answer=JobPage | JobColumns)
 @rendered_in_background
 def list_jobs(
     request: Request,
@@ -104,7 +96,7 @@ def list_jobs(
     return reply(request, found, published, "jobs", only)
 
 
-@router.get("/{job}", response_model=JobView, responses=_JOB_RESPONSES)
+@router.get("/{job}", *READ_PROBLEMS, "unknown-job", "invalid", "not-modified", answer=JobView)
 async def get_job(request: Request, cluster: Cluster, visibility: Visibility, job: _JobId) -> Response:
     """One job: its request, its start and nodes, its promise, and the explanation.
 
@@ -116,7 +108,7 @@ async def get_job(request: Request, cluster: Cluster, visibility: Visibility, jo
     return job_reply(request, cluster, visibility, job)
 
 
-@router.get("/{job}/history", response_model=StartHistory, responses=_JOB_RESPONSES)
+@router.get("/{job}/history", *READ_PROBLEMS, "unknown-job", "invalid", "not-modified", answer=StartHistory)
 def get_history(
     request: Request,
     cluster: Cluster,
@@ -149,7 +141,7 @@ def get_history(
     return reply(request, found, published)
 
 
-@router.get("/{job}/explain", response_model=Explanation, responses=_JOB_RESPONSES)
+@router.get("/{job}/explain", *READ_PROBLEMS, "unknown-job", "invalid", "not-modified", answer=Explanation)
 async def get_explanation(
     request: Request, cluster: Cluster, visibility: Visibility, job: _JobId
 ) -> Response:

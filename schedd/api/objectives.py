@@ -8,19 +8,15 @@ from fastapi import Path, Request, Response
 from schedd.api.access import Cluster, Visibility
 from schedd.api.jobs import find_job
 from schedd.api.planner_calls import get_plan_fork
-from schedd.api.problems import problem_responses
+from schedd.api.problems import READ_PROBLEMS
 from schedd.api.question_runner import run_question
-from schedd.api.replies import documented, reply
+from schedd.api.replies import api_answer, documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.service.questions.objectives import NodeCost, job_cost, known_values, measure_fork
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan metrics"])
 documented(NodeCost)
-_READ_RESPONSES = {
-    **problem_responses("no-token", "unknown-cluster", "not-ready"),
-    304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
-}
 
 
 @documented
@@ -39,8 +35,7 @@ class ObjectiveValue:
     """The same of the plan with predicted run times in place of walltimes; null where there is none."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class ObjectivesView(SnapshotAnswer):
     """What the plan is worth by each objective."""
 
@@ -49,8 +44,7 @@ class ObjectivesView(SnapshotAnswer):
     """When the plan with predicted run times was made, in seconds since the epoch: every minute or so."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class JobCostView(SnapshotAnswer):
     """What a job costs from its start, actual or planned, to the end of its walltime."""
 
@@ -70,7 +64,7 @@ class JobCostView(SnapshotAnswer):
     nodes: tuple[NodeCost, ...]
 
 
-@router.get("/plan/objectives", response_model=ObjectivesView, responses=_READ_RESPONSES)
+@router.get("/plan/objectives", *READ_PROBLEMS, "not-modified", answer=ObjectivesView)
 async def get_objectives(request: Request, cluster: Cluster, _: Visibility) -> Response:
     """The present plan by each objective, over everything that runs or is planned from now on.
 
@@ -95,11 +89,7 @@ async def get_objectives(request: Request, cluster: Cluster, _: Visibility) -> R
     return reply(request, view, copy.published)
 
 
-@router.get(
-    "/jobs/{job}/cost",
-    response_model=JobCostView,
-    responses={**_READ_RESPONSES, **problem_responses("unknown-job", "invalid")},
-)
+@router.get("/jobs/{job}/cost", *READ_PROBLEMS, "not-modified", "unknown-job", "invalid", answer=JobCostView)
 def get_job_cost(
     request: Request,
     cluster: Cluster,

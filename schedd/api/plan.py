@@ -7,7 +7,7 @@ from fastapi import Query, Request, Response
 from schedd.api.access import Cluster, Visibility
 from schedd.api.background_rendering import rendered_in_background
 from schedd.api.jobs import FieldSelection
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError
 from schedd.api.replies import parse_field_selection, reply
 from schedd.api.reservations import reservation_view
 from schedd.api.routes import RouteTable
@@ -20,10 +20,6 @@ from schedd.wire.facts import NodeStateName
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan"])
 _DAY_S: Final = 86_400
 _TIME_END: Final = 1 << 36
-_READ_RESPONSES: Final = {
-    **problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
-    304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
-}
 
 _Begin = Annotated[
     int | None,
@@ -37,7 +33,7 @@ _Cursor = Annotated[
 ]
 
 
-@router.get("/nodes", response_model=NodePage, responses=_READ_RESPONSES)
+@router.get("/nodes", *READ_PROBLEMS, "invalid", "not-modified", answer=NodePage)
 @rendered_in_background
 def list_nodes(
     request: Request,
@@ -64,7 +60,7 @@ def list_nodes(
     return reply(request, found, published, "nodes", only)
 
 
-@router.get("/plan", response_model=PlanPage, responses=_READ_RESPONSES)
+@router.get("/plan", *READ_PROBLEMS, "invalid", "not-modified", answer=PlanPage)
 @rendered_in_background
 def get_plan(
     request: Request,
@@ -99,7 +95,7 @@ def get_plan(
     return reply(request, found, published, "jobs", only)
 
 
-@router.get("/gaps", response_model=GapsView, responses=_READ_RESPONSES)
+@router.get("/gaps", *READ_PROBLEMS, "invalid", "not-modified", answer=GapsView)
 @rendered_in_background
 def get_gaps(
     request: Request,

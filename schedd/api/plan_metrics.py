@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Daemon, Visibility
 from schedd.api.planner_calls import database_errors, get_plan_fork
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError
 from schedd.api.question_runner import run_question
 from schedd.api.replies import reply
 from schedd.api.result_views import (
@@ -41,13 +41,9 @@ _OBJECTIVE_UNITS: Final = {
     "expected_loss": "core-h",
 }
 """Of objectives that are no criteria; what counts money has the site's currency."""
-_READ_RESPONSES: Final = {
-    **problem_responses("no-token", "unknown-cluster", "not-ready"),
-    304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
-}
 
 
-@router.get("/users", response_model=UsersView, responses=_READ_RESPONSES)
+@router.get("/users", *READ_PROBLEMS, "not-modified", answer=UsersView)
 def get_users(request: Request, cluster: Cluster, visibility: Visibility) -> Response:
     """Each user's jobs, counted: running, planned and when next, waiting and for how long."""
     published = cluster.published
@@ -55,7 +51,7 @@ def get_users(request: Request, cluster: Cluster, visibility: Visibility) -> Res
     return reply(request, UsersView(users=found, **snapshot_fields(published)), published)
 
 
-@router.get("/plan/evaluation", response_model=EvaluationView, responses=_READ_RESPONSES)
+@router.get("/plan/evaluation", *READ_PROBLEMS, "not-modified", answer=EvaluationView)
 async def get_evaluation(request: Request, cluster: Cluster, _: Visibility) -> Response:
     """The present plan by each criterion, over planned jobs. Waits and slowdowns assume full walltimes."""
     copy = await get_plan_fork(cluster)
@@ -64,11 +60,7 @@ async def get_evaluation(request: Request, cluster: Cluster, _: Visibility) -> R
     return reply(request, view, copy.published)
 
 
-@router.get(
-    "/plan/evaluation/history",
-    response_model=EvaluationsView,
-    responses=problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
-)
+@router.get("/plan/evaluation/history", *READ_PROBLEMS, "invalid", answer=EvaluationsView)
 def get_evaluations(
     request: Request,
     cluster: Cluster,
@@ -101,9 +93,7 @@ def get_evaluations(
     return reply(request, EvaluationsView(units, views, following))
 
 
-@router.get(
-    "/accuracy", response_model=AccuracyView, responses={**_READ_RESPONSES, **problem_responses("invalid")}
-)
+@router.get("/accuracy", *READ_PROBLEMS, "not-modified", "invalid", answer=AccuracyView)
 async def get_accuracy(
     request: Request,
     cluster: Cluster,

@@ -2,7 +2,6 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict
 
 import structlog
@@ -12,9 +11,9 @@ from pydantic import Field
 from schedd.api.access import Admin, Cluster, Operator
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner, submit_events
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS, ProblemError
 from schedd.api.question_runner import run_question
-from schedd.api.replies import documented, reply
+from schedd.api.replies import api_answer, reply
 from schedd.api.result_views import SearchView, search_view
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -37,8 +36,7 @@ _MAX_ENTRIES: Final = 1_000
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PolicyView(SnapshotAnswer):
     """The site's policy in force."""
 
@@ -48,8 +46,7 @@ class PolicyView(SnapshotAnswer):
     ]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PreviewView(SnapshotAnswer):
     """What would follow; nothing was done. Lists are cut after 1,000 entries."""
 
@@ -72,8 +69,7 @@ class PreviewView(SnapshotAnswer):
     alerts: Annotated[tuple[str, ...], Field(description="Warnings for the administrator.")]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PolicyPreview(PreviewView):
     """The preview of a policy, with the result of a search under its criteria, on a fork of the plan."""
 
@@ -86,15 +82,13 @@ class PolicyPreview(PreviewView):
     ]
 
 
-@router.get(
-    "", response_model=PolicyView, responses=problem_responses("no-token", "unknown-cluster", "not-ready")
-)
+@router.get("", *READ_PROBLEMS, answer=PolicyView)
 def get_policy(request: Request, cluster: Cluster, _: Operator) -> Response:
     """The policy in force. Needs the role `operator` or `admin`."""
     return _policy_reply(request, cluster)
 
 
-@router.put("", response_model=PolicyView, responses=problem_responses(*_ACT_PROBLEMS))
+@router.put("", *_ACT_PROBLEMS, answer=PolicyView)
 async def set_policy(request: Request, cluster: Cluster, body: SiteSettings, caller: Admin) -> Response:
     """Put another policy in force, as a whole, until it is withdrawn. Needs the role `admin`.
 
@@ -105,16 +99,14 @@ async def set_policy(request: Request, cluster: Cluster, body: SiteSettings, cal
     return _policy_reply(request, cluster)
 
 
-@router.delete("", response_model=PolicyView, responses=problem_responses(*_ACT_PROBLEMS))
+@router.delete("", *_ACT_PROBLEMS, answer=PolicyView)
 async def delete_policy(request: Request, cluster: Cluster, caller: Admin) -> Response:
     """Withdraw the policy put in force: the configuration's is back. Needs the role `admin`."""
     await change_policy(cluster, 0, {}, caller.name)
     return _policy_reply(request, cluster)
 
 
-@router.post(
-    "/preview", response_model=PolicyPreview, responses=problem_responses(*_ACT_PROBLEMS, "too-hard")
-)
+@router.post("/preview", *_ACT_PROBLEMS, "too-hard", answer=PolicyPreview)
 async def preview_policy(
     request: Request, cluster: Cluster, body: SiteSettings, caller: Operator
 ) -> Response:

@@ -1,6 +1,5 @@
 """Priorities term by term."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Request, Response
@@ -8,8 +7,8 @@ from fastapi import Path, Request, Response
 from schedd.api.access import Cluster, Visibility
 from schedd.api.jobs import find_job
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import READ_PROBLEMS, ProblemError
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
@@ -24,8 +23,7 @@ _PLANNER_TIMEOUT_S: Final = 2.0  # timeout in real seconds: these requests need 
 _RETRY_HINT: Final = "ask again in a moment"
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class FormulaValue:
     """A name in a priority formula, with its value for a job."""
 
@@ -34,8 +32,7 @@ class FormulaValue:
     """A number, or a text that the formula compares."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PriorityView(SnapshotAnswer):
     """A job's priority now."""
 
@@ -63,14 +60,7 @@ class PriorityView(SnapshotAnswer):
     """Whether the job may delay others beyond their promised starts."""
 
 
-_READ: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
-
-
-@router.get(
-    "/jobs/{job}/priority",
-    response_model=PriorityView,
-    responses={**_READ, **problem_responses("unknown-job")},
-)
+@router.get("/jobs/{job}/priority", *READ_PROBLEMS, "invalid", "unknown-job", answer=PriorityView)
 async def get_priority(
     request: Request,
     cluster: Cluster,

@@ -17,6 +17,8 @@ from schedd.service.read.plan_lists import CursorError
 from schedd.store import StoreError
 
 _log = structlog.get_logger(__name__)
+READ_PROBLEMS: Final = ("no-token", "unknown-cluster", "not-ready")
+"""Problems of every request that reads a cluster."""
 ACT_PROBLEMS: Final = ("no-token", "not-allowed", "unknown-cluster", "not-ready", "invalid")
 """Problems of every request that changes something in a cluster."""
 BODY_PROBLEMS: Final = ("bad-request", "too-large")  # further problems of a request with a body
@@ -142,6 +144,9 @@ def problem_responses(*kinds: str) -> dict[int | str, dict[str, Any]]:
     """Return a route's ``responses`` for problems of these kinds; with `no-token` also `too-often`."""
     found: dict[int | str, dict[str, Any]] = {}
     for kind in (*kinds, "too-often") if "no-token" in kinds else kinds:
+        if kind == "not-modified":
+            found[304] = {"description": "Nothing changed since the `ETag` in `If-None-Match`"}
+            continue
         status, title = PROBLEM_KINDS[kind]
         known = found.get(status)
         words = f"{known['description']}, or: {title}" if known else title

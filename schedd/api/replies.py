@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Any, Final, TypeVar, dataclass_transform
 
 from fastapi import Request
 from pydantic import TypeAdapter
@@ -18,6 +18,7 @@ from schedd.service.read.pacing import yield_to_planner
 
 _SNAPSHOT_FIELDS: Final = re.compile(rb'"(?:as_of|generation)":\d+')
 _ROWS_PER_CHUNK: Final = 50  # rows that are written in one go
+_AnswerT = TypeVar("_AnswerT")
 _adapters: dict[type, TypeAdapter[Any] | None] = {}
 _row_adapters: dict[type, TypeAdapter[Any]] = {}
 
@@ -26,6 +27,14 @@ def documented(kind: type) -> type:
     """Let the docstrings of a dataclass's fields be their descriptions in the API's description."""
     _adapters[kind] = None
     return kind
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def api_answer(kind: type[_AnswerT]) -> type[_AnswerT]:
+    """Make the class a frozen dataclass with keyword arguments, ``documented``."""
+    made = dataclass(frozen=True, slots=True, kw_only=True)(kind)
+    documented(made)
+    return made
 
 
 def all_documented() -> Iterable[type]:

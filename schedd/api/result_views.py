@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from schedd.api.replies import documented
+from schedd.api.replies import api_answer, documented
 from schedd.api.views import ReservationView, SnapshotAnswer
 from schedd.engine import SearchReason
 from schedd.plan.views import StartWindow
@@ -31,16 +31,14 @@ for _view_class in _VIEWS:
     documented(_view_class)
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class UsersView(SnapshotAnswer):
     """Each user's jobs, counted."""
 
     users: tuple[UserSummary, ...]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class EvaluationView(SnapshotAnswer):
     """What the plan is worth."""
 
@@ -144,16 +142,14 @@ class AccuracyView:
     """Of forecasts for deadlines: the latest 500 of each kind whose deadline has passed, of all jobs."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class ReservationsView(SnapshotAnswer):
     """All reservations by start."""
 
     reservations: tuple[ReservationView, ...]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class ReservationResult(SnapshotAnswer):
     """What came of it."""
 
@@ -255,8 +251,7 @@ class WhatIfVariantResult:
     notes: Annotated[tuple[str, ...], Field(description="Remarks on how the request was understood.")]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class DestinationView:
     """A destination of a routing queue."""
 
@@ -275,8 +270,7 @@ class DestinationView:
     """The start in one sentence; times in UTC."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class ArrayEnd:
     """A hypothetical job array."""
 
@@ -287,8 +281,7 @@ class ArrayEnd:
     """When all would have ended at their full walltimes; null: not known, or too many to compute."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class WhatIfResult(WhatIfVariantResult):
     """The same for the question itself, with all else that was asked."""
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.params import Depends
 from fastapi.routing import APIRoute
 
+from schedd.api.problems import problem_responses
 from schedd.service.access.request_costs import charge_cpu_time
 
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
@@ -46,22 +47,38 @@ class RouteTable:
         self._rows: Final[list[_Row]] = []
         self._made: _MadeRoutes | None = None
 
-    def get(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        """Declare the endpoint of GET; ``options`` are passed to FastAPI's decorator."""
-        return self._on("GET", path, options)
+    def get(
+        self, path: str, *problems: str, answer: Any = None, **options: Any
+    ) -> Callable[[_Endpoint], _Endpoint]:
+        """Declare the endpoint of GET, with the kinds of its problems and the type of its answer; ``options``
+        are passed to FastAPI's decorator.
+        """
+        return self._on("GET", path, problems, answer, options)
 
-    def put(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        return self._on("PUT", path, options)
+    def put(
+        self, path: str, *problems: str, answer: Any = None, **options: Any
+    ) -> Callable[[_Endpoint], _Endpoint]:
+        return self._on("PUT", path, problems, answer, options)
 
-    def post(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        return self._on("POST", path, options)
+    def post(
+        self, path: str, *problems: str, answer: Any = None, **options: Any
+    ) -> Callable[[_Endpoint], _Endpoint]:
+        return self._on("POST", path, problems, answer, options)
 
-    def delete(self, path: str, **options: Any) -> Callable[[_Endpoint], _Endpoint]:
-        return self._on("DELETE", path, options)
+    def delete(
+        self, path: str, *problems: str, answer: Any = None, **options: Any
+    ) -> Callable[[_Endpoint], _Endpoint]:
+        return self._on("DELETE", path, problems, answer, options)
 
-    def _on(self, method: str, path: str, options: dict[str, Any]) -> Callable[[_Endpoint], _Endpoint]:
+    def _on(
+        self, method: str, path: str, problems: Sequence[str], answer: Any, options: dict[str, Any]
+    ) -> Callable[[_Endpoint], _Endpoint]:
+        responses = problem_responses(*problems) | options.pop("responses", {})
+        if answer is not None:
+            options["response_model"] = answer
+
         def declare(endpoint: _Endpoint) -> _Endpoint:
-            self.add(path, endpoint, methods=[method], **options)
+            self.add(path, endpoint, methods=[method], responses=responses, **options)
             return endpoint
 
         return declare

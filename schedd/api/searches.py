@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 from schedd.api.access import Cluster, Daemon, Operator, User
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner, database_errors
-from schedd.api.problems import ACT_PROBLEMS, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, READ_PROBLEMS
 from schedd.api.replies import reply
 from schedd.api.result_views import SearchesView, SearchResult, search_view
 from schedd.api.routes import RouteTable
@@ -25,11 +25,7 @@ _SEARCH_TIMEOUT_S: Final = 55.0
 _HINT: Final = "the search goes on; GET the searches shows its outcome"
 
 
-@router.get(
-    "",
-    response_model=SearchesView,
-    responses=problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
-)
+@router.get("", *READ_PROBLEMS, "invalid", answer=SearchesView)
 def list_searches(
     request: Request,
     cluster: Cluster,
@@ -48,11 +44,7 @@ def list_searches(
     return reply(request, SearchesView(tuple(map(search_view, page.runs)), following))
 
 
-@router.post(
-    "",
-    response_model=SearchResult,
-    responses=problem_responses(*ACT_PROBLEMS),
-)
+@router.post("", *ACT_PROBLEMS, answer=SearchResult)
 async def search_now(request: Request, cluster: Cluster, daemon: Daemon, caller: Operator) -> Response:
     """Look for a better plan now, and take it over. Needs the role `operator` or `admin`.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
-from schedd.api.replies import documented
+from schedd.api.replies import api_answer, documented
 from schedd.engine import Breach, Change, EndedPromise, JobView, OpenAlert, PlanSnapshot, Risk
 from schedd.service.cluster.plan_feed import JobSummary
 from schedd.service.questions.explain import BlockedResource, Blocker, Explanation
@@ -146,16 +146,14 @@ class DecisionBatch:
     listed are all that still count."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class JobPage(PagedAnswer):
     """Some jobs by (planned) start; those without one come last."""
 
     jobs: tuple[JobView, ...]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class JobColumns(PagedAnswer):
     """The same column by column."""
 
@@ -177,8 +175,7 @@ class JobMoment:
     """Of a decision its id; otherwise empty."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class EndedJobView:
     """A job that has left the plan, from the database."""
 
@@ -206,8 +203,7 @@ class EndedJobView:
     """Its stored events in order, at most the latest 500."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class StartHistory(SnapshotAnswer):
     """The moves of a job's planned start, with its promises."""
 
@@ -225,8 +221,7 @@ class StartHistory(SnapshotAnswer):
     """Of a job that has left the plan, all that is known; the rest is empty then."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PlanUpdate(SnapshotAnswer):
     """Changes of a plan since the previous event."""
 
@@ -243,8 +238,7 @@ class PlanUpdate(SnapshotAnswer):
     """Ids of jobs that ended or were deleted."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class NodePage(PagedAnswer):
     """Some nodes by name."""
 
@@ -281,8 +275,7 @@ class ReservationView:
     """The same in words: `2 cores of each node`; empty for whole nodes."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PlanPage(PagedAnswer):
     """Jobs and reservations in a period, by start."""
 
@@ -293,8 +286,7 @@ class PlanPage(PagedAnswer):
     """All that touch the window, on every page."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class GapsView(PagedAnswer):
     """Free capacity in a period on nodes that are up."""
 

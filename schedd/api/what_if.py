@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from schedd.api.access import Cluster, User, Visibility
 from schedd.api.jobs import find_job
 from schedd.api.planner_calls import get_plan_fork
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError
 from schedd.api.question_runner import run_question
 from schedd.api.replies import reply
 from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
@@ -60,18 +60,14 @@ _NO_DEPENDENCY: Final = DependencyTime()
 
 @router.post(
     "/what-if",
-    response_model=WhatIfResult,
-    responses=problem_responses(
-        "no-token",
-        "not-allowed",
-        "unknown-cluster",
-        "unknown-job",
-        "not-ready",
-        "invalid",
-        "too-hard",
-        "bad-request",
-        "too-large",
-    ),
+    *READ_PROBLEMS,
+    "not-allowed",
+    "unknown-job",
+    "invalid",
+    "too-hard",
+    "bad-request",
+    "too-large",
+    answer=WhatIfResult,
 )
 async def post_what_if(
     request: Request, cluster: Cluster, question: WhatIfRequest, visibility: Visibility, caller: User

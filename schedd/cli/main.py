@@ -36,7 +36,6 @@ _OWN_COMMANDS: Final = {
     "emulate": ("schedd.cli.emulate", "Run an emulated pbs_server over a simulated cluster."),
     "federate": ("schedd.federation.federate_command", "Run a federation of several clusters."),
     "federation": ("schedd.federation.commands.federation", "Show a federation's clusters and report."),
-    "group": ("schedd.cli.user.group", "Group many short tasks into few jobs."),
     "history": ("schedd.cli.history", "Show what happened to a job or a node."),
     "hold": ("schedd.cli.user.hold", "Drain nodes or hold queues."),
     "import": ("schedd.cli.import_config", "Translate a maui.cfg or sched_config into settings."),

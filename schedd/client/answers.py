@@ -91,7 +91,6 @@ if TYPE_CHECKING:
     from schedd.features.bookings.api import (
         BookingMoveView,
         BookingOptionView,
-        BookingOrdersView,
         BookingResult,
         BookingsView,
         BookingView,
@@ -201,7 +200,6 @@ __all__ = [
     "BookingFigures",
     "BookingMoveView",
     "BookingOptionView",
-    "BookingOrdersView",
     "BookingResult",
     "BookingView",
     "BookingsView",

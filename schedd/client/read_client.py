@@ -13,7 +13,6 @@ from schedd.client.answers import (
     AlternativesView,
     ArrayView,
     Bar,
-    BookingOrdersView,
     BookingsView,
     BookingView,
     ClusterReports,
@@ -280,10 +279,6 @@ class ReadClient:
         """The caller's bookings, or all for callers that see all jobs, by start."""
         found: BookingsView = self._get("/bookings")
         return found.bookings
-
-    def booking_orders(self) -> BookingOrdersView:
-        """Compare orders of replanning the existing bookings."""
-        return cast("BookingOrdersView", self._get("/plan/booking-orders"))
 
     def holds(self) -> Sequence[HoldView]:
         """All held nodes and queues."""

@@ -223,7 +223,9 @@ def last_decision_id(connection: Connection, cluster: int) -> str:
     return connection.scalar(select(func.max(decisions.c.id)).where(decisions.c.cluster == cluster)) or ""
 
 
-def decisions_after(connection: Connection, cluster: int, decision: str, limit: int) -> Sequence[Decision]:
+def decisions_after(
+    connection: Connection, cluster: int, decision: str, limit: int = 1_000
+) -> Sequence[Decision]:
     """Return up to ``limit`` decisions after the id ``decision``, in order."""
     query = select(decisions.c.type, decisions.c.body)
     query = query.where(decisions.c.cluster == cluster, decisions.c.id > decision)
@@ -238,7 +240,13 @@ def open_decisions(connection: Connection, cluster: int, most: int) -> tuple[Dec
 
 
 def start_accuracy(
-    connection: Connection, cluster: int, since: int, until: int, *, queue: str = "", user: str = ""
+    connection: Connection,
+    cluster: int,
+    since: int = 0,
+    until: int = 1 << 62,
+    *,
+    queue: str = "",
+    user: str = "",
 ) -> StartAccuracy:
     """Return the errors of the starts published in ``[since, until)``, for jobs that have started.
 
@@ -265,7 +273,7 @@ def start_accuracy(
     )
 
 
-def published_starts(connection: Connection, cluster: int, limit: int) -> Sequence[PublishedStart]:
+def published_starts(connection: Connection, cluster: int, limit: int = 1_000) -> Sequence[PublishedStart]:
     """Return the published starts of jobs that have started, newest first."""
     query = select(
         _STARTS.c.job,
@@ -327,7 +335,7 @@ def open_job_promises(connection: Connection, cluster: int) -> Mapping[str, Prom
     return found
 
 
-def broken_promises(connection: Connection, cluster: int, limit: int) -> Sequence[PromiseBreach]:
+def broken_promises(connection: Connection, cluster: int, limit: int = 1_000) -> Sequence[PromiseBreach]:
     """Return the broken promises, newest first."""
     query = select(breaches).where(breaches.c.cluster == cluster, breaches.c.kind == "broken")
     rows = connection.execute(query.order_by(breaches.c.batch.desc(), breaches.c.place.desc()).limit(limit))

@@ -1,7 +1,9 @@
 """The store: persistent state. A call is a transaction; one thread writes, any thread reads."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, insert, select
 
@@ -26,37 +28,44 @@ from schedd.store.log_gaps import LogGaps
 from schedd.store.records import (
     RESUME_FROM_CHECKPOINT,
     AuditRecord,
-    ChargeTotal,
     EventBatch,
-    ExpectedStartRecord,
-    JobHistory,
     LastNotice,
-    LeaderLease,
-    LedgerRow,
     LogPosition,
-    NodeAlert,
-    NodeHistory,
-    NoticeSubscription,
-    PeriodUsage,
-    PlanMetricsSample,
     Promise,
     PromiseBreach,
-    PromisedJob,
-    PublishedStart,
     RecoveryPoint,
     RetentionLimits,
-    Role,
-    SearchRecord,
-    ShareSample,
-    StartAccuracy,
-    TimelineEntry,
-    Token,
 )
 from schedd.store.tables import clusters
 from schedd.wire import Decision, Event
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 _RECENT = 20_000
-_MOST_TIME = 1 << 62
+
+
+def _reads(ask: Callable[Concatenate[Connection, _P], _T]) -> Callable[Concatenate["Store", _P], _T]:
+    """Return a method that calls the function in a reading transaction."""
+
+    @wraps(ask)
+    def method(store: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with store.database.read() as connection:
+            return ask(connection, *args, **kwargs)
+
+    return method
+
+
+def _writes(
+    change: Callable[Concatenate[Connection, _P], _T], *, guarded: bool = True
+) -> Callable[Concatenate["Store", _P], _T]:
+    """Return a method that calls the function in a writing transaction; ``guarded``: only of the leader."""
+
+    @wraps(change)
+    def method(store: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with store.database.write(guarded=guarded) as connection:
+            return change(connection, *args, **kwargs)
+
+    return method
 
 
 class Store:
@@ -151,10 +160,7 @@ class Store:
         with self.database.read() as connection:
             return tuple(event_log.batches_after(connection, cluster, after))
 
-    def batch_calls(self, cluster: int, batch: int) -> int:
-        """Return the number of engine calls for a batch; -1 if the batch does not exist."""
-        with self.database.read() as connection:
-            return event_log.batch_calls(connection, cluster, batch)
+    batch_calls = _reads(event_log.batch_calls)
 
     # ---- decisions ------------------------------------------------------------------------------
 
@@ -199,59 +205,18 @@ class Store:
             _insert_pending(connection, cluster, waiting)
             event_log.set_calls(connection, cluster, batch.number, batch.calls)
 
-    def skip_batches_after(self, cluster: int, number: int) -> None:
-        """Record that followers make no engine calls for the present batches after ``number``."""
-        with self.database.write(guarded=True) as connection:
-            event_log.skip_batches_after(connection, cluster, number)
-
-    def decisions_after(self, cluster: int, decision: str, limit: int = 1_000) -> Sequence[Decision]:
-        """Return up to ``limit`` decisions after the id ``decision`` (empty: from the first), in order."""
-        with self.database.read() as connection:
-            return decision_records.decisions_after(connection, cluster, decision, limit)
-
-    def last_decision(self, cluster: int) -> str:
-        """Return the highest decision id ever stored; empty before the first."""
-        with self.database.read() as connection:
-            return decision_records.last_decision_id(connection, cluster)
+    skip_batches_after = _writes(event_log.skip_batches_after)
+    decisions_after = _reads(decision_records.decisions_after)
+    last_decision = _reads(decision_records.last_decision_id)
 
     def open_decisions(self, cluster: int) -> Sequence[Decision]:
         """Return the last decisions without an outcome, in order."""
         with self.database.read() as connection:
             return decision_records.open_decisions(connection, cluster, _RECENT)
 
-    def accuracy(
-        self, cluster: int, since: int = 0, until: int = _MOST_TIME, *, queue: str = "", user: str = ""
-    ) -> StartAccuracy:
-        """Return the errors of the starts published in ``[since, until)``, for jobs that have started."""
-        with self.database.read() as connection:
-            return decision_records.start_accuracy(connection, cluster, since, until, queue=queue, user=user)
-
-    def expected_starts(
-        self,
-        cluster: int,
-        since: int,
-        until: int,
-        *,
-        queue: str = "",
-        user: str = "",
-        kinds: Iterable[str] = (),
-    ) -> Sequence[ExpectedStartRecord]:
-        """Return the expected starts published in ``[since, until)``, newest first; see
-        ``expected_starts``.
-        """
-        with self.database.read() as connection:
-            return expected_starts.expected_starts_between(
-                connection, cluster, since, until, queue=queue, user=user, kinds=kinds
-            )
-
-    def count_broken_promises(
-        self, cluster: int, since: int, until: int, *, queue: str = "", user: str = ""
-    ) -> int:
-        """Return the number of promises broken in ``[since, until)``; optional filters: queue and user."""
-        with self.database.read() as connection:
-            return decision_records.count_broken_promises(
-                connection, cluster, since, until, queue=queue, user=user
-            )
+    accuracy = _reads(decision_records.start_accuracy)
+    expected_starts = _reads(expected_starts.expected_starts_between)
+    count_broken_promises = _reads(decision_records.count_broken_promises)
 
     # ---- history of jobs and nodes --------------------------------------------------------------
 
@@ -259,137 +224,38 @@ class Store:
         """Update the history of jobs and nodes from the log, one transaction per step. For one thread."""
         return HistoryWriter(self.database, cluster).steps()
 
-    def job_history(self, cluster: int, job: str) -> JobHistory | None:
-        """Return the history of a job, ended or not; None if it is unknown. `123` may abbreviate
-        `123.server`.
-        """
-        with self.database.read() as connection:
-            return history.job_history(connection, cluster, job)
-
-    def jobs_ended_since(self, cluster: int, since: int, most: int) -> Sequence[JobHistory]:
-        """Return up to ``most`` jobs that ran and ended at ``since`` or later, newest first."""
-        with self.database.read() as connection:
-            return history.jobs_ended_since(connection, cluster, since, most)
-
-    def ended_subjobs(self, cluster: int, array: str, most: int) -> Sequence[JobHistory]:
-        """Return up to ``most`` ended subjobs of an array (`7[].server`)."""
-        with self.database.read() as connection:
-            return history.ended_subjobs(connection, cluster, array, most)
-
-    def period_usage(self, cluster: int, since: int, until: int, most: int) -> PeriodUsage:
-        """Return the jobs that ran in ``[since, until)``, and the changes of the number of cpus."""
-        with self.database.read() as connection:
-            return history.period_usage(connection, cluster, since, until, most)
-
-    def job_timeline(self, cluster: int, job: str) -> Sequence[TimelineEntry]:
-        """Return the stored events, decisions, estimates, promises and breaches of a job, in order
-        of time.
-        """
-        with self.database.read() as connection:
-            return history.job_timeline(connection, cluster, job)
-
-    def node_history(self, cluster: int, node: str) -> Sequence[NodeHistory]:
-        """Return the states of a node, in order of time."""
-        with self.database.read() as connection:
-            return history.node_history(connection, cluster, node)
-
-    def node_alerts(self, cluster: int, node: str) -> Sequence[NodeAlert]:
-        """Return the alerts that closed a node which was up, within the retention time of decisions."""
-        with self.database.read() as connection:
-            return history.node_alerts(connection, cluster, node)
-
-    def jobs_started_since(self, cluster: int, since: int) -> Sequence[JobHistory]:
-        """Return the jobs that last started at ``since`` or later, by start."""
-        with self.database.read() as connection:
-            return history.jobs_started_since(connection, cluster, since)
-
-    def total_cpus(self, cluster: int) -> int:
-        """Return the total number of cpus of the cluster's nodes."""
-        with self.database.read() as connection:
-            return history.total_cpus(connection, cluster)
-
-    def last_published_starts(self, cluster: int, since: int) -> Mapping[str, PublishedStart]:
-        """Return the last published start of each job that started at ``since`` or later."""
-        with self.database.read() as connection:
-            return decision_records.last_published_starts(connection, cluster, since)
-
-    def published_starts(self, cluster: int, limit: int = 1_000) -> Sequence[PublishedStart]:
-        """Return the last published starts of jobs that have started, newest first."""
-        with self.database.read() as connection:
-            return decision_records.published_starts(connection, cluster, limit)
-
-    def broken_promises(self, cluster: int, limit: int = 1_000) -> Sequence[PromiseBreach]:
-        """Return the broken promises, newest first."""
-        with self.database.read() as connection:
-            return decision_records.broken_promises(connection, cluster, limit)
+    job_history = _reads(history.job_history)
+    jobs_ended_since = _reads(history.jobs_ended_since)
+    ended_subjobs = _reads(history.ended_subjobs)
+    period_usage = _reads(history.period_usage)
+    job_timeline = _reads(history.job_timeline)
+    node_history = _reads(history.node_history)
+    node_alerts = _reads(history.node_alerts)
+    jobs_started_since = _reads(history.jobs_started_since)
+    total_cpus = _reads(history.total_cpus)
+    last_published_starts = _reads(decision_records.last_published_starts)
+    published_starts = _reads(decision_records.published_starts)
+    broken_promises = _reads(decision_records.broken_promises)
 
     # ---- plan metrics ---------------------------------------------------------------------------
 
-    def save_plan_metrics(self, cluster: int, found: PlanMetricsSample) -> None:
-        """Store a sample; it replaces an earlier sample with the same second."""
-        with self.database.write(guarded=True) as connection:
-            plan_metrics.save_plan_metrics(connection, cluster, found)
-
-    def plan_metrics(
-        self, cluster: int, since: int, until: int, limit: int, every: int = 1
-    ) -> Sequence[PlanMetricsSample]:
-        """Return up to ``limit`` samples in ``[since, until)``, in order; the last one per ``every``
-        seconds.
-        """
-        with self.database.read() as connection:
-            return plan_metrics.list_plan_metrics(connection, cluster, since, until, limit, every)
-
-    def save_search(self, cluster: int, report: SearchRecord) -> None:
-        """Store the report of a search. Idempotent."""
-        with self.database.write(guarded=True) as connection:
-            plan_metrics.save_search(connection, cluster, report)
-
-    def searches(self, cluster: int, before: int | None, limit: int) -> Sequence[SearchRecord]:
-        """Return up to ``limit`` reports, newest first; with numbers below ``before``, if given."""
-        with self.database.read() as connection:
-            return plan_metrics.list_searches(connection, cluster, before, limit)
+    save_plan_metrics = _writes(plan_metrics.save_plan_metrics)
+    save_search = _writes(plan_metrics.save_search)
+    searches = _reads(plan_metrics.list_searches)
+    plan_metrics = _reads(plan_metrics.list_plan_metrics)
 
     # ---- fair shares ----------------------------------------------------------------------------
 
-    def save_share_sample(self, cluster: int, found: ShareSample) -> None:
-        """Store a sample; it replaces an earlier sample with the same second."""
-        with self.database.write(guarded=True) as connection:
-            share_history.save_share_sample(connection, cluster, found)
-
-    def share_samples(
-        self, cluster: int, since: int, until: int, limit: int, every: int = 1
-    ) -> Sequence[ShareSample]:
-        """Return up to ``limit`` samples in ``[since, until)``, in order; the last one per ``every``
-        seconds.
-        """
-        with self.database.read() as connection:
-            return share_history.list_share_samples(connection, cluster, since, until, limit, every)
+    save_share_sample = _writes(share_history.save_share_sample)
+    share_samples = _reads(share_history.list_share_samples)
 
     # ---- notices to users -----------------------------------------------------------------------
 
-    def add_notice_subscription(self, cluster: int, wish: NoticeSubscription) -> int:
-        with self.database.write(guarded=True) as connection:
-            return notice_subscriptions.add_subscription(connection, cluster, wish)
-
-    def remove_notice_subscription(self, number: int) -> None:
-        """Delete a subscription and its sent notices."""
-        with self.database.write(guarded=True) as connection:
-            notice_subscriptions.remove_subscription(connection, number)
-
-    def notice_subscriptions(self, cluster: int) -> Sequence[NoticeSubscription]:
-        """Return the subscriptions of a cluster, oldest first."""
-        with self.database.read() as connection:
-            return notice_subscriptions.list_subscriptions(connection, cluster)
-
-    def last_notices(self, cluster: int) -> Mapping[tuple[int, str], LastNotice]:
-        """Return the last notice by (subscription, job)."""
-        with self.database.read() as connection:
-            return notice_subscriptions.last_notices(connection, cluster)
-
-    def notified_users(self, cluster: int, since: int) -> Sequence[tuple[str, int]]:
-        """Return (user, time) of the notices sent after ``since`` (UTC seconds), oldest first."""
-        with self.database.read() as connection:
-            return notice_subscriptions.notified_users(connection, cluster, since)
+    add_notice_subscription = _writes(notice_subscriptions.add_subscription)
+    remove_notice_subscription = _writes(notice_subscriptions.remove_subscription)
+    last_notices = _reads(notice_subscriptions.last_notices)
+    notified_users = _reads(notice_subscriptions.notified_users)
+    notice_subscriptions = _reads(notice_subscriptions.list_subscriptions)
 
     def update_last_notices(
         self,
@@ -410,19 +276,8 @@ class Store:
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
 
-    def save_checkpoint(
-        self, cluster: int, at: LogPosition, time: int, checkpoint: bytes, facts: bytes = b""
-    ) -> None:
-        """Store the engine's state after ``at``, compressed with zlib. All batches up to ``at`` must be
-        stored.
-        """
-        with self.database.write(guarded=True) as connection:
-            checkpoints.save(connection, cluster, at, time, checkpoint, facts)
-
-    def latest_checkpoint(self, cluster: int, before: int | None = None) -> tuple[bytes, LogPosition] | None:
-        """Return the newest checkpoint (of a batch below ``before``, if given) and its position, or None."""
-        with self.database.read() as connection:
-            return checkpoints.latest(connection, cluster, before)
+    save_checkpoint = _writes(checkpoints.save)
+    latest_checkpoint = _reads(checkpoints.latest)
 
     def recover(self, cluster: int, before: int | None = None) -> RecoveryPoint:
         """Return the newest recovery point, with a checkpoint of a batch below ``before``, if given.
@@ -443,25 +298,15 @@ class Store:
             for facts, at in checkpoints.latest_facts(connection, cluster):
                 yield replace(_recovered(connection, cluster, None, at), facts=facts)
 
-    def open_job_promises(self, cluster: int) -> Mapping[str, PromisedJob]:
-        """Return, by job without a recorded end, its last promise and its broken ones."""
-        with self.database.read() as connection:
-            return decision_records.open_job_promises(connection, cluster)
+    open_job_promises = _reads(decision_records.open_job_promises)
 
     def log_digest(self, cluster: int, batch: int) -> bytes | None:
         """Return the stored digest of the log up to a batch; None if it is unknown."""
         with self.database.read() as connection:
             return event_log.digest_at(connection, cluster, batch)[1]
 
-    def last_position(self, cluster: int) -> LogPosition:
-        """Return the cluster's last batch and event."""
-        with self.database.read() as connection:
-            return event_log.last_position(connection, cluster)
-
-    def leader(self) -> LeaderLease | None:
-        """Return the current leader as stored in the database."""
-        with self.database.read() as connection:
-            return lease.current_leader(connection)
+    last_position = _reads(event_log.last_position)
+    leader = _reads(lease.current_leader)
 
     def purge(self, limits: RetentionLimits, now: int, own: int | None = None) -> Mapping[str, int]:
         """Delete some expired rows; return their numbers by table, empty if nothing has expired.
@@ -478,70 +323,23 @@ class Store:
 
     # ---- accounts -------------------------------------------------------------------------------
 
-    def insert_ledger_rows(self, cluster: int, new: Iterable[LedgerRow]) -> None:
-        """Store changes of accounts. Idempotent."""
-        with self.database.write(guarded=True) as connection:
-            ledger.insert_rows(connection, cluster, new)
-
-    def ledger_rows(
-        self,
-        cluster: int,
-        since: int,
-        until: int,
-        limit: int,
-        *,
-        account: str = "",
-        user: str = "",
-        before: int | None = None,
-    ) -> Sequence[LedgerRow]:
-        """Return up to ``limit`` changes of accounts in ``[since, until)``, newest first."""
-        with self.database.read() as connection:
-            return ledger.rows(
-                connection, cluster, since, until, limit, account=account, user=user, before=before
-            )
-
-    def charges(
-        self, cluster: int, since: int, until: int, by: Sequence[str], *, account: str = "", user: str = ""
-    ) -> Sequence[ChargeTotal]:
-        """Return the sums of charges in ``[since, until)``, grouped ``by`` any of month, account and user."""
-        with self.database.read() as connection:
-            return ledger.charges(connection, cluster, since, until, by, account=account, user=user)
+    insert_ledger_rows = _writes(ledger.insert_rows)
+    ledger_rows = _reads(ledger.rows)
+    charges = _reads(ledger.charges)
 
     # ---- tokens and audit -----------------------------------------------------------------------
 
-    def add_token(
-        self, name: str, role: Role, now: int, expires: int | None = None, scope: Sequence[str] = ()
-    ) -> str:
-        """Create a token for the clusters in ``scope`` (empty: all) and return it; it cannot be read
-        again.
-        """
-        with self.database.write() as connection:
-            return tokens_and_audit.add_token(connection, name, role, now, expires, scope)
-
-    def find_token(self, token: str) -> Token | None:
-        """Return the record of a token, valid or not; None if it is unknown."""
-        with self.database.read() as connection:
-            return tokens_and_audit.find_token(connection, token)
-
-    def tokens(self) -> Sequence[Token]:
-        """Return all tokens, oldest first."""
-        with self.database.read() as connection:
-            return tokens_and_audit.list_tokens(connection)
-
-    def revoke_token(self, token: int, now: int) -> bool:
-        """Revoke the token with this id; return False when there is no such token or it is revoked."""
-        with self.database.write() as connection:
-            return tokens_and_audit.revoke_token(connection, token, now)
+    add_token = _writes(tokens_and_audit.add_token, guarded=False)
+    find_token = _reads(tokens_and_audit.find_token)
+    tokens = _reads(tokens_and_audit.list_tokens)
+    revoke_token = _writes(tokens_and_audit.revoke_token, guarded=False)
 
     def audit(self, entry: AuditRecord) -> None:
         with self.database.write() as connection:
             cluster = connection.scalar(select(clusters.c.id).where(clusters.c.name == entry.cluster))
             tokens_and_audit.insert_audit_entry(connection, entry, cluster)
 
-    def audit_entries(self, since: int = 0, limit: int = 1_000) -> Sequence[AuditRecord]:
-        """Return the audit entries at ``since`` or later, newest first."""
-        with self.database.read() as connection:
-            return tokens_and_audit.audit_entries(connection, since, limit)
+    audit_entries = _reads(tokens_and_audit.audit_entries)
 
 
 def _recovered(

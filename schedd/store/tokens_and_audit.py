@@ -33,7 +33,7 @@ def add_token(
     name: str,
     role: Role,
     now: int,
-    expires: int | None,
+    expires: int | None = None,
     scope: Sequence[str] = (),
 ) -> str:
     """Create a token of 256 random bits for the clusters in ``scope`` (empty: all); only its digest is
@@ -89,7 +89,7 @@ def insert_audit_entry(connection: Connection, entry: AuditRecord, cluster: int 
     )
 
 
-def audit_entries(connection: Connection, since: int, limit: int) -> Sequence[AuditRecord]:
+def audit_entries(connection: Connection, since: int = 0, limit: int = 1_000) -> Sequence[AuditRecord]:
     """Return the audit entries at ``since`` or later, newest first."""
     query = select(audit, clusters.c.name.label("of")).join_from(audit, clusters, isouter=True)
     rows = connection.execute(query.where(audit.c.time >= since).order_by(audit.c.id.desc()).limit(limit))

@@ -89,7 +89,6 @@ SIMPLE = [
     (f"{_ONE}/jobs/{{job}}/run-time", "get"),
     (f"{_ONE}/arrays/{{array}}", "get"),
     (f"{_ONE}/plan/objectives", "get"),
-    (f"{_ONE}/plan/booking-orders", "get"),
     (f"{_ONE}/alternatives", "get"),
     (f"{_ONE}/alternatives", "delete"),
     (f"{_ONE}/fair-share", "get"),

@@ -119,7 +119,6 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("put", f"{C}/bookings/{{name}}"): lambda client: client.book("b", BOOKING),
     ("get", f"{C}/bookings/{{name}}"): lambda client: client.booking("b"),
     ("get", f"{C}/bookings"): Client.bookings,
-    ("get", f"{C}/plan/booking-orders"): Client.booking_orders,
     ("post", f"{C}/bookings/{{name}}/accept"): _accept,
     ("post", f"{C}/bookings/{{name}}/{{act}}"): lambda client: client.do_with_booking("b", "freeze"),
     ("delete", f"{C}/bookings/{{name}}"): lambda client: client.cancel_booking("b"),

@@ -31,8 +31,8 @@ class BookingHarness:
         self.simulation = SimulatedFederation(path)
         people = {"ann@org": "user", "bob@org": "user", "carol": "admin", "eyes": "reader"}
         self.app = create_app(Tokens([bearer(name, role) for name, role in people.items()]))
-        bookings.add_booking_routes(self.app)
-        coallocations.add_coallocation_routes(self.app)
+        bookings.router.add_to(self.app)
+        coallocations.router.add_to(self.app)
         add_pages(self.app)
         self.begin()
 

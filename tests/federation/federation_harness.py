@@ -55,9 +55,9 @@ class FederationHarness:
                 ]
             )
         )
-        coallocations.add_coallocation_routes(self.app)
-        bags.add_bag_routes(self.app)
-        bookings.add_booking_routes(self.app)
+        coallocations.router.add_to(self.app)
+        bags.router.add_to(self.app)
+        bookings.router.add_to(self.app)
         add_pages(self.app)
         self.begin()
 

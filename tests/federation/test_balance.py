@@ -40,7 +40,7 @@ def harness(clusters: Clusters, tmp_path: Path) -> Iterator[FederationHarness]:
     with serving(create_app(clusters, ours), clusters) as url:
         made = FederationHarness(tmp_path)
         made.log.close()
-        balance.add_balance_route(made.app)
+        balance.router.add_to(made.app)
         common = {"token_file": str(tmp_path), "realms": ["org"], "timeout": 5.0}
         chosen = {
             "north": {**common, "url": url, "cluster": "main", "disclosure": "load"},

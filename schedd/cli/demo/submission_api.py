@@ -7,7 +7,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.api.access import Cluster, User
-from schedd.api.problems import problem_responses
+from schedd.api.problems import READ_PROBLEMS
 from schedd.api.replies import reply
 from schedd.api.routes import RouteTable
 from schedd.cli.demo.qsub_options import SubmissionError, read_submission
@@ -43,13 +43,7 @@ class SubmissionView(BaseModel):
     ]
 
 
-@router.post(
-    "",
-    response_model=SubmissionView,
-    responses=problem_responses(
-        "no-token", "not-allowed", "unknown-cluster", "not-ready", "not-now", "invalid", "too-large"
-    ),
-)
+@router.post("", *READ_PROBLEMS, "not-allowed", "not-now", "invalid", "too-large", answer=SubmissionView)
 async def submit_to_demo(
     request: Request, cluster: Cluster, caller: User, body: SubmissionRequest
 ) -> Response:

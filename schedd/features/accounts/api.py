@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Final
 
 import structlog
@@ -12,8 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.access import Admin, Cluster, Daemon, User, Visibility
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import database_errors, submit_events
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import (
+    ACT_PROBLEMS,
+    BODY_PROBLEMS,
+    READ_PROBLEMS,
+    Fault,
+    ProblemError,
+)
+from schedd.api.replies import api_answer, reply
 from schedd.api.request_bodies import AccountRequest, AccountTransfer
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -32,7 +38,6 @@ router = RouteTable(prefix="/v1/clusters/{cluster}/accounts", tags=["accounts"],
 _log = structlog.get_logger(__name__)
 _MAX_TIME: Final = 2**62
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
-_READ_PROBLEMS: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
 _Name = Annotated[
     str,
     Path(
@@ -45,8 +50,7 @@ _OneAccount = Annotated[str, Query(description="Only this account.", max_length=
 _OneUser = Annotated[str, Query(description="Only jobs of this user.", max_length=255)]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class AccountView:
     """An account. Amounts are in `unit`: core-hours or the currency; times in epoch seconds."""
 
@@ -74,16 +78,14 @@ class AccountView:
     closed: bool
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class AccountsView(SnapshotAnswer):
     """Accounts that the caller may use or see, by name."""
 
     accounts: tuple[AccountView, ...]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class LedgerEntry:
     """One line of the ledger: the change of the account (negative: a charge), and the balance after it."""
 
@@ -105,8 +107,7 @@ class LedgerEntry:
     reason: str
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class LedgerView:
     """Lines of the ledger, newest first."""
 
@@ -115,8 +116,7 @@ class LedgerView:
     """Ask for those `before` this number next; null at the end."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class ChargeSummary:
     """Charges by month, account and user; a field is empty if the sum is not split by it."""
 
@@ -131,21 +131,20 @@ class ChargeSummary:
     charged: float
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class AccountReport:
     """Charges over a period."""
 
     rows: tuple[ChargeSummary, ...]
 
 
-@router.get("", response_model=AccountsView, responses=_READ_PROBLEMS)
+@router.get("", *READ_PROBLEMS, "invalid", answer=AccountsView)
 def get_accounts(request: Request, cluster: Cluster, caller: User, visibility: Visibility) -> Response:
     """Balances of accounts. A user sees accounts that are open to the user, or to everybody."""
     return _accounts_reply(request, cluster, caller.name, visibility)
 
 
-@router.put("/{account}", response_model=AccountsView, responses=problem_responses(*_ACT_PROBLEMS))
+@router.put("/{account}", *_ACT_PROBLEMS, answer=AccountsView)
 async def set_account(
     request: Request,
     cluster: Cluster,
@@ -179,7 +178,7 @@ async def set_account(
     return _accounts_reply(request, cluster, caller.name, visibility)
 
 
-@router.post("/transfers", response_model=AccountsView, responses=problem_responses(*_ACT_PROBLEMS))
+@router.post("/transfers", *_ACT_PROBLEMS, answer=AccountsView)
 async def transfer_amount(
     request: Request, cluster: Cluster, body: AccountTransfer, caller: Admin, visibility: Visibility
 ) -> Response:
@@ -210,7 +209,7 @@ async def transfer_amount(
     return _accounts_reply(request, cluster, caller.name, visibility)
 
 
-@router.get("/ledger", response_model=LedgerView, responses=_READ_PROBLEMS)
+@router.get("/ledger", *READ_PROBLEMS, "invalid", answer=LedgerView)
 async def get_ledger(
     request: Request,
     cluster: Cluster,
@@ -236,7 +235,7 @@ async def get_ledger(
     return reply(request, LedgerView(lines=lines, following=lines[-1].number if len(found) > limit else None))
 
 
-@router.get("/report", response_model=AccountReport, responses=_READ_PROBLEMS)
+@router.get("/report", *READ_PROBLEMS, "invalid", answer=AccountReport)
 async def get_report(
     request: Request,
     cluster: Cluster,

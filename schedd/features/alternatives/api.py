@@ -11,7 +11,13 @@ from starlette.concurrency import run_in_threadpool
 from schedd.alternatives.pareto_search import ParetoSettings, PymooMissing
 from schedd.api.access import Cluster, Daemon, Operator
 from schedd.api.audit import audit_act
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
+from schedd.api.problems import (
+    ACT_PROBLEMS,
+    BODY_PROBLEMS,
+    READ_PROBLEMS,
+    Fault,
+    ProblemError,
+)
 from schedd.api.replies import documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -115,11 +121,7 @@ class SearchStopped:
     stopped: bool
 
 
-@router.get(
-    "",
-    response_model=AlternativesView,
-    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready"),
-)
+@router.get("", *READ_PROBLEMS, "not-allowed", answer=AlternativesView)
 def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Operator) -> Response:
     """The latest alternatives to the live plan, with their moves. Needs the role `operator` or `admin`."""
     choices = plan_alternatives(daemon, cluster.name)
@@ -128,11 +130,7 @@ def get_alternatives(request: Request, cluster: Cluster, daemon: Daemon, _: Oper
     return reply(request, AlternativesView(found, drift))
 
 
-@router.post(
-    "",
-    response_model=AlternativesView,
-    responses=problem_responses(*ACT_PROBLEMS, *BODY_PROBLEMS, "not-installed"),
-)
+@router.post("", *ACT_PROBLEMS, *BODY_PROBLEMS, "not-installed", answer=AlternativesView)
 async def post_alternatives_search(
     request: Request, cluster: Cluster, daemon: Daemon, body: AlternativesRequest, caller: Operator
 ) -> Response:
@@ -146,7 +144,7 @@ async def post_alternatives_search(
     )
 
 
-@router.delete("", response_model=SearchStopped, responses=problem_responses(*ACT_PROBLEMS))
+@router.delete("", *ACT_PROBLEMS, answer=SearchStopped)
 def stop_alternatives_search(
     request: Request, cluster: Cluster, daemon: Daemon, caller: Operator
 ) -> Response:
@@ -159,8 +157,11 @@ def stop_alternatives_search(
 
 @router.post(
     "/{number}/plans/{plan}/apply",
-    response_model=AppliedPlan,
-    responses=problem_responses(*ACT_PROBLEMS, *BODY_PROBLEMS, "unknown-plan", "moved-on"),
+    *ACT_PROBLEMS,
+    *BODY_PROBLEMS,
+    "unknown-plan",
+    "moved-on",
+    answer=AppliedPlan,
 )
 async def post_apply(
     request: Request,

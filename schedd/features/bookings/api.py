@@ -1,26 +1,23 @@
 """Bookings: cores for a time, at some moment within a window, for users and federations."""
 
 import secrets
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated, Final, Literal
 
 import structlog
 from fastapi import Path, Request, Response
 from pydantic import Field, model_validator
 
-from schedd.api.access import Cluster, Operator, User
+from schedd.api.access import Cluster, User
 from schedd.api.audit import audit_act
 from schedd.api.booking_requests import BookingKey, BookingName, BookingTerms, OptionalTime, OptionChoice
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, problem_responses
-from schedd.api.question_runner import run_question
-from schedd.api.replies import documented, reply
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS, ProblemError
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine import Engine, PlanSnapshot
-from schedd.features.bookings.order_figures import booking_order_figures
-from schedd.features.bookings.settings import BookingSettings
+from schedd.engine import PlanSnapshot
 from schedd.features.bookings.state import (
     LIVE,
     Booking,
@@ -31,7 +28,6 @@ from schedd.features.bookings.state import (
     published_bookings,
 )
 from schedd.plan.columns import CPUS, GPUS, MEM
-from schedd.policy.bookings import Order
 from schedd.service.access.request_costs import add_cpu_time
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -133,8 +129,7 @@ class BookingRequest(BookingTerms):
         )
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class BookingOptionView:
     """A counter-offer."""
 
@@ -146,8 +141,7 @@ class BookingOptionView:
     """How far it is outside the window, in lengths of the booking; below 0: before it."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class BookingMoveView:
     """A move of the planned start; a start of null: there was none."""
 
@@ -156,8 +150,7 @@ class BookingMoveView:
     after: int
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class BookingView:
     """Cores reserved for a time. Times are seconds since the epoch (UTC)."""
 
@@ -194,54 +187,18 @@ class BookingView:
     """Why it was refused or closed."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class BookingsView(SnapshotAnswer):
     """Bookings by start."""
 
     bookings: tuple[BookingView, ...]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class BookingResult(SnapshotAnswer):
     """One booking after the request."""
 
     booking: BookingView
-
-
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BookingOrderView:
-    """The same bookings under one order."""
-
-    order: Order
-    asked: int
-    """Bookings that may still move, and those refused in the last hour that are still possible."""
-    taken: int
-    """Of these, how many find a place."""
-    lost: int
-    """Bookings that would lose their placement."""
-    won: int
-    """Of the refused, how many would have a place."""
-    moved: int
-    """Placed bookings that would begin at another time."""
-    core_hours: float
-    """Total of the placed bookings."""
-    used: float
-    """Share of all cores' time from now to `until` that jobs and bookings would hold."""
-    until: int
-    """The latest deadline of those asked."""
-
-
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BookingOrdersView(SnapshotAnswer):
-    """What would be made of the bookings by each order of replanning."""
-
-    order: Order
-    """The site's."""
-    orders: tuple[BookingOrderView, ...]
 
 
 def booking_view(published: PlanSnapshot, one: Booking) -> BookingView:
@@ -281,11 +238,7 @@ def _option_view(number: int, one: Option) -> BookingOptionView:
     return BookingOptionView(option=number, **asdict(one))
 
 
-@router.get(
-    "/bookings",
-    response_model=BookingsView,
-    responses=problem_responses("no-token", "unknown-cluster", "not-ready"),
-)
+@router.get("/bookings", *READ_PROBLEMS, answer=BookingsView)
 def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
     """The caller's bookings, refused and ended ones for a while; all for callers that see all jobs."""
     published = cluster.published
@@ -298,16 +251,14 @@ def list_bookings(request: Request, cluster: Cluster, caller: User) -> Response:
     return reply(request, BookingsView(bookings=tuple(found), **snapshot_fields(published)), published)
 
 
-@router.get("/bookings/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS))
+@router.get("/bookings/{name}", *_ACT_PROBLEMS, answer=BookingResult)
 def get_booking(request: Request, cluster: Cluster, name: BookingKey, caller: User) -> Response:
     """One booking: its start, how far it may still move, counter-offers."""
     return _booking_reply(request, cluster, _find_booking(cluster, name, caller).name)
 
 
 @router.put(
-    "/bookings/{name}",
-    response_model=BookingResult,
-    responses=problem_responses(*_PUT_PROBLEMS, "too-much", "no-room", "too-large", "not-now"),
+    "/bookings/{name}", *_PUT_PROBLEMS, "too-much", "no-room", "too-large", "not-now", answer=BookingResult
 )
 async def book_cores(
     request: Request, cluster: Cluster, name: BookingName, body: BookingRequest, caller: User
@@ -342,9 +293,7 @@ def _booking_owner(caller: Bearer, body: BookingRequest) -> str:
     return owner
 
 
-@router.delete(
-    "/bookings/{name}", response_model=BookingResult, responses=problem_responses(*_ACT_PROBLEMS, "too-much")
-)
+@router.delete("/bookings/{name}", *_ACT_PROBLEMS, "too-much", answer=BookingResult)
 async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, caller: User) -> Response:
     """Cancel a booking. Running jobs in it go on; waiting ones are planned like any other."""
     return await _act_on_booking(request, cluster, name, caller, "cancel")
@@ -352,8 +301,12 @@ async def delete_booking(request: Request, cluster: Cluster, name: BookingKey, c
 
 @router.post(
     "/bookings/{name}/accept",
-    response_model=BookingResult,
-    responses=problem_responses(*_ACT_PROBLEMS, *BODY_PROBLEMS, "too-much", "no-room", "not-now"),
+    *_ACT_PROBLEMS,
+    *BODY_PROBLEMS,
+    "too-much",
+    "no-room",
+    "not-now",
+    answer=BookingResult,
 )
 async def accept_counter_offer(
     request: Request, cluster: Cluster, name: BookingKey, body: OptionChoice, caller: User
@@ -362,11 +315,7 @@ async def accept_counter_offer(
     return await _act_on_booking(request, cluster, name, caller, "accept", body.option)
 
 
-@router.post(
-    "/bookings/{name}/{act}",
-    response_model=BookingResult,
-    responses=problem_responses(*_ACT_PROBLEMS, "not-now", "too-much"),
-)
+@router.post("/bookings/{name}/{act}", *_ACT_PROBLEMS, "not-now", "too-much", answer=BookingResult)
 async def act_on_booking(
     request: Request,
     cluster: Cluster,
@@ -379,29 +328,6 @@ async def act_on_booking(
     has a `guard`.
     """
     return await _act_on_booking(request, cluster, name, caller, act)
-
-
-@router.get(
-    "/plan/booking-orders",
-    response_model=BookingOrdersView,
-    responses=problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready", "too-hard"),
-)
-async def compare_booking_orders(request: Request, cluster: Cluster, _: Operator) -> Response:
-    """Compare the orders of replanning bookings. Needs the role `operator` or `admin`.
-
-    On forks of the plan, all flexible bookings, and those refused lately, are booked again in each order.
-    Jobs and frozen bookings stay in place, and nothing is changed.
-    """
-    engine = await await_planner(
-        cluster.call_between_batches(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment"
-    )
-    found = await run_question(request, booking_order_figures, engine, cluster.now())
-    published = cluster.published
-    rows = tuple(BookingOrderView(**asdict(one)) for one in found)
-    view = BookingOrdersView(
-        order=engine.state.site.part(BookingSettings).order, orders=rows, **snapshot_fields(published)
-    )
-    return reply(request, view, published)
 
 
 async def _act_on_booking(

@@ -18,7 +18,7 @@ from schedd.cli.user.command_session import (
 from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
-from schedd.client.answers import BookingOptionView, BookingOrdersView, BookingView
+from schedd.client.answers import BookingOptionView, BookingView
 from schedd.federation.commands import bookings as federation_bookings
 from schedd.federation.commands.jobs import add_federation_option
 
@@ -79,8 +79,6 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         acts.add_parser(act, help=about, allow_abbrev=False).add_argument(
             "name", metavar="NAME", help="name of the booking"
         )
-    orders = "compare the orders in which bookings can be replanned (operators)"
-    acts.add_parser("orders", help=orders, allow_abbrev=False)
     accept = acts.add_parser("accept", help="accept an offer of a refused booking", allow_abbrev=False)
     accept.add_argument("name", metavar="NAME", help="name of the booking")
     accept.add_argument("option", metavar="NUMBER", type=int, help="number of the offer")
@@ -108,13 +106,6 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
             show_json({"bookings": found})
         else:
             print(_bookings_table(found, now) if found else "you have no bookings")
-        return True
-    if args.act == "orders":
-        by_order = client.booking_orders()
-        if args.json:
-            show_json(by_order)
-        else:
-            print(_orders_table(by_order, now))
         return True
     try:
         match args.act:
@@ -191,27 +182,6 @@ def _bookings_table(found: Sequence[BookingView], now: int) -> str:
         ],
         last=34,
     )
-
-
-def _orders_table(found: BookingOrdersView, now: int) -> str:
-    first = found.orders[0]
-    if not first.asked:
-        return f"no booking may move, and none was refused lately; the site's order is {found.order}"
-    shown = [
-        (
-            f"{one.order}{' (now)' if one.order == found.order else ''}",
-            f"{one.taken} of {one.asked}",
-            str(one.lost),
-            str(one.won),
-            str(one.moved),
-            f"{one.core_hours:,.1f}",
-            f"{100 * one.used:.1f}",
-        )
-        for one in found.orders
-    ]
-    head = ("ORDER", "BOOKED", "LOST", "WON", "MOVED", "CORE HOURS", "USED %")
-    until = format_time(first.until, now)
-    return f"{format_table(head, shown)}\n\nused: of all cores until {until}; nothing was changed"
 
 
 def _format_flexibility(one: BookingView) -> str:

@@ -1,7 +1,7 @@
 """Fair share: the tree of target and received shares."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Final
 
 from fastapi import Query, Request, Response
@@ -9,8 +9,8 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Visibility
 from schedd.api.planner_calls import await_planner, database_errors
-from schedd.api.problems import problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import READ_PROBLEMS
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine
@@ -25,13 +25,11 @@ from schedd.store.records import ShareSample
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
 _PLANNER_TIMEOUT_S: Final = 2.0
 _RETRY_HINT: Final = "ask again in a moment"
-_READ: Final = problem_responses("no-token", "unknown-cluster", "not-ready", "invalid")
 _MAX_TIME: Final = 2**62
 _MAX_SAMPLES: Final = 400
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class FairShareEntry:
     """One place of the fair-share tree."""
 
@@ -55,8 +53,7 @@ class FairShareEntry:
     """Seconds waited per cpu-second used (normalised user wait time)."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class FairShareView(SnapshotAnswer):
     """Target and received shares of the site's tree."""
 
@@ -70,8 +67,7 @@ class FairShareView(SnapshotAnswer):
     """Sum of squared differences of the users' normalised wait times from this mean; 0 is fair."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class ShareCourseView:
     """Target and received share of one place over time."""
 
@@ -83,8 +79,7 @@ class ShareCourseView:
     received: tuple[float | None, ...]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class FairShareHistory:
     """Fair shares over time. One sample an hour is kept, of the 300 largest places."""
 
@@ -94,7 +89,7 @@ class FairShareHistory:
     """The place with the largest share in the last sample first."""
 
 
-@router.get("/fair-share", response_model=FairShareView, responses=_READ)
+@router.get("/fair-share", *READ_PROBLEMS, "invalid", answer=FairShareView)
 async def get_fair_share(request: Request, cluster: Cluster, visibility: Visibility) -> Response:
     """The tree of shares: target share, received share and factor of each account, group or user. Users that
     see only their own jobs do not see the entries of other users.
@@ -102,7 +97,7 @@ async def get_fair_share(request: Request, cluster: Cluster, visibility: Visibil
     return reply(request, await fetch_fair_share(cluster, visibility))
 
 
-@router.get("/fair-share/history", response_model=FairShareHistory, responses=_READ)
+@router.get("/fair-share/history", *READ_PROBLEMS, "invalid", answer=FairShareHistory)
 async def get_fair_share_history(
     request: Request,
     cluster: Cluster,

@@ -3,7 +3,6 @@
 import secrets
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Request, Response
@@ -12,8 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from schedd.api.access import Cluster, Federation, Visibility
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import (
+    ACT_PROBLEMS,
+    BODY_PROBLEMS,
+    READ_PROBLEMS,
+    Fault,
+    ProblemError,
+)
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer
@@ -34,8 +39,7 @@ _Name = Annotated[
 ]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class LicenceUse:
     """A resource of the whole cluster, and how far it is in use."""
 
@@ -50,8 +54,7 @@ class LicenceUse:
     """When a program last said how many there are; null where none is asked, 0 where none answered yet."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class LicencesView(SnapshotAnswer):
     """Licences and other resources of the whole cluster."""
 
@@ -75,8 +78,7 @@ class LicenceLease(BaseModel):
     ]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class LicenceLeaseView(SnapshotAnswer):
     """A leased licence after the lease."""
 
@@ -91,11 +93,7 @@ class LicenceLeaseView(SnapshotAnswer):
     """By jobs that wait."""
 
 
-@router.get(
-    "",
-    response_model=LicencesView,
-    responses=problem_responses("no-token", "unknown-cluster", "not-ready", "invalid"),
-)
+@router.get("", *READ_PROBLEMS, "invalid", answer=LicencesView)
 async def get_licences(request: Request, cluster: Cluster, visibility: Visibility) -> Response:  # noqa: ARG001  (any role)
     """How many of each licence there are, are held, and are waited for, and how old the count is."""
     found = await await_planner(cluster.call_between_batches(_licences_view), _READ_TIMEOUT_S, _READ_HINT)
@@ -127,9 +125,11 @@ def _licences_view(engine: Engine) -> LicencesView:
 
 @router.put(
     "/{name}",
+    *ACT_PROBLEMS,
+    *BODY_PROBLEMS,
+    "too-much",
+    answer=LicenceLeaseView,
     tags=["exchange with a federation"],
-    response_model=LicenceLeaseView,
-    responses=problem_responses(*ACT_PROBLEMS, *BODY_PROBLEMS, "too-much"),
 )
 async def lend_licence(
     request: Request, cluster: Cluster, name: _Name, body: LicenceLease, caller: Federation

@@ -11,8 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schedd.api.access import Cluster, User, Visibility
 from schedd.api.audit import audit_act
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import (
+    ACT_PROBLEMS,
+    BODY_PROBLEMS,
+    READ_PROBLEMS,
+    Fault,
+    ProblemError,
+)
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.features.notices.notifier import Notifier, TooManySubscriptions
@@ -28,9 +34,6 @@ router = RouteTable(prefix="/v1/clusters/{cluster}/notices", tags=["notices"], r
 _T = TypeVar("_T")
 _LOCAL_PART: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,63}")
 _LeadSeconds = Annotated[int, Field(ge=60, le=30 * 86_400)]
-_READ_PROBLEMS: Final = problem_responses("no-token", "not-allowed", "unknown-cluster", "not-ready")
-_ACT_PROBLEMS: Final = problem_responses(*ACT_PROBLEMS)
-_BODY_PROBLEMS: Final = problem_responses(*BODY_PROBLEMS, "unknown-job")
 
 
 class NoticeRequest(BaseModel):
@@ -83,8 +86,7 @@ class NoticeView:
     since: Annotated[int, Field(description="When it was asked for, in seconds since the epoch.")]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class NoticesView:
     """All notices of the caller, and the ways of notifying that the site offers."""
 
@@ -95,13 +97,13 @@ class NoticesView:
     commands: Annotated[tuple[str, ...], Field(description="The site's commands, by name.")]
 
 
-@router.get("", response_model=NoticesView, responses=_READ_PROBLEMS)
+@router.get("", *READ_PROBLEMS, "not-allowed", answer=NoticesView)
 async def list_notices(request: Request, cluster: Cluster, caller: User) -> Response:
     """The caller's notices, and the ways of notifying that the site offers."""
     return await _notices_reply(request, cluster, caller)
 
 
-@router.post("", response_model=NoticesView, responses={**_ACT_PROBLEMS, **_BODY_PROBLEMS})
+@router.post("", *ACT_PROBLEMS, *BODY_PROBLEMS, "unknown-job", answer=NoticesView)
 async def add_notice(
     request: Request, cluster: Cluster, body: NoticeRequest, caller: User, visibility: Visibility
 ) -> Response:
@@ -112,7 +114,7 @@ async def add_notice(
     return await _notices_reply(request, cluster, caller)
 
 
-@router.delete("/{number}", response_model=NoticesView, responses=_ACT_PROBLEMS)
+@router.delete("/{number}", *ACT_PROBLEMS, answer=NoticesView)
 async def remove_notice(
     request: Request,
     cluster: Cluster,

@@ -1,14 +1,14 @@
 """Partitions over HTTP: free capacity and jobs."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import Request, Response
 from pydantic import Field
 
 from schedd.api.access import Cluster, User
-from schedd.api.problems import problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import READ_PROBLEMS
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.features.partitions.capacity import list_partitions
@@ -17,8 +17,7 @@ from schedd.features.partitions.state import partition_table
 router = RouteTable(prefix="/v1/clusters/{cluster}/partitions", tags=["plan"])
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PartitionView:
     """A partition, its free capacity now, and its jobs."""
 
@@ -36,22 +35,14 @@ class PartitionView:
     charge: Annotated[float, Field(description="Factor of the cost of its jobs.")]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PartitionsView(SnapshotAnswer):
     """The partitions of a cluster."""
 
     partitions: tuple[PartitionView, ...]
 
 
-@router.get(
-    "",
-    response_model=PartitionsView,
-    responses={
-        **problem_responses("no-token", "unknown-cluster", "not-ready"),
-        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
-    },
-)
+@router.get("", *READ_PROBLEMS, "not-modified", answer=PartitionsView)
 def get_partitions(request: Request, cluster: Cluster, _: User) -> Response:
     """Free capacity and jobs of each partition, in the order of the settings."""
     published = cluster.published

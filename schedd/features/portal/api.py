@@ -4,7 +4,6 @@ import base64
 import binascii
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Final, Literal
 
@@ -18,7 +17,7 @@ from schedd.api.access import (
     visible_clusters,
 )
 from schedd.api.problems import Fault, ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.engine import (
     Change,
@@ -45,15 +44,13 @@ from schedd.service.read.plan_lists import matches_owner
 
 router = RouteTable(prefix="/v1", tags=["portals"])
 CALENDAR_MEDIA_TYPE: Final = "text/calendar; charset=utf-8"
-_PROBLEMS: Final = problem_responses("no-token", "not-ready", "invalid")
 _MAX_CALENDAR_JOBS: Final = 500
 """Maximum number of jobs of a cluster in the calendar; the first to start are listed."""
 Shown = Literal["all", "jobs", "reservations"]
 _HORIZON_S: Final = 60 * 86_400  # reservations within this time are in the calendar
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class MyCluster:
     """A cluster that the caller may see, with the caller's own jobs there."""
 
@@ -75,8 +72,7 @@ class MyCluster:
     """Why the data may be out of date; empty: they are current."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class MeView:
     """The caller."""
 
@@ -93,8 +89,7 @@ class MeView:
     clusters: tuple[MyCluster, ...]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PortalJobs:
     """Jobs of all clusters, by cluster and submission."""
 
@@ -107,7 +102,7 @@ class PortalJobs:
     now_iso: str | None
 
 
-@router.get("/me", response_model=MeView, responses=_PROBLEMS)
+@router.get("/me", "no-token", "not-ready", "invalid", answer=MeView)
 def get_me(request: Request, _: Daemon, caller: User) -> Response:
     """Who the caller is, on which clusters, with how many jobs, and when the next one starts."""
     return reply(request, _describe_caller(request, caller))
@@ -156,7 +151,7 @@ def _describe_caller(request: Request, caller: Bearer) -> MeView:
     )
 
 
-@router.get("/jobs", response_model=PortalJobs, responses=_PROBLEMS)
+@router.get("/jobs", "no-token", "not-ready", "invalid", answer=PortalJobs)
 def list_all_jobs(
     request: Request,
     _: Daemon,

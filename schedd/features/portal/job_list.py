@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from schedd.api.replies import documented
+from schedd.api.replies import api_answer
 from schedd.engine import (
     Breach,
     Change,
@@ -40,8 +40,7 @@ _TIMES: Final = (
 """Fields of ``PortalJobView`` that are times."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PortalJobView:
     """A job for lists of portals. Times are seconds since the epoch; ``iso`` has them as text."""
 

@@ -1,7 +1,6 @@
 """Power endpoints: nodes that are switched off and on, and orders of admins."""
 
 import secrets
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import structlog
@@ -11,8 +10,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from schedd.api.access import Adapter, Cluster, Operator, User
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import submit_events
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, Fault, ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import (
+    ACT_PROBLEMS,
+    BODY_PROBLEMS,
+    READ_PROBLEMS,
+    Fault,
+    ProblemError,
+)
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
@@ -59,8 +64,7 @@ class PowerReadings(BaseModel):
     )
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class NodePowerView:
     """Node that was switched, or with an admin's order. Times are seconds since the epoch."""
 
@@ -86,8 +90,7 @@ class NodePowerView:
     text: Annotated[str, Field(description="What the last command printed, or why it failed.")]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class NodePowerMeasurement:
     """What a node's board measured, and what the plan takes from that. Watts."""
 
@@ -102,8 +105,7 @@ class NodePowerMeasurement:
     off: Annotated[float | None, Field(description="While it is off.")]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class PowerView(SnapshotAnswer):
     """Present state of power saving."""
 
@@ -118,20 +120,13 @@ class PowerView(SnapshotAnswer):
     measured: tuple[NodePowerMeasurement, ...]
 
 
-@router.get(
-    "",
-    response_model=PowerView,
-    responses={
-        **problem_responses("no-token", "unknown-cluster", "not-ready"),
-        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
-    },
-)
+@router.get("", *READ_PROBLEMS, "not-modified", answer=PowerView)
 def get_power(request: Request, cluster: Cluster, _: User) -> Response:
     """Nodes that are switched off or on their way, that failed, or that an admin decides over."""
     return _power_reply(request, cluster)
 
 
-@router.put("/{node}", response_model=PowerView, responses=problem_responses(*_ACT_PROBLEMS))
+@router.put("/{node}", *_ACT_PROBLEMS, answer=PowerView)
 async def set_node_power(
     request: Request,
     cluster: Cluster,
@@ -165,7 +160,7 @@ async def set_node_power(
     return _power_reply(request, cluster)
 
 
-@router.post("/readings", response_model=PowerView, responses=problem_responses(*_ACT_PROBLEMS))
+@router.post("/readings", *_ACT_PROBLEMS, answer=PowerView)
 async def post_power_readings(
     request: Request, cluster: Cluster, body: PowerReadings, _: Adapter
 ) -> Response:

@@ -1,6 +1,5 @@
 """A job's predicted run time, and its source."""
 
-from dataclasses import dataclass
 from typing import Annotated, Final
 
 from fastapi import Path, Request, Response
@@ -9,8 +8,8 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.access import Cluster, Visibility
 from schedd.api.jobs import find_job
 from schedd.api.planner_calls import database_errors
-from schedd.api.problems import problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import READ_PROBLEMS
+from schedd.api.replies import api_answer, documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.features.prediction.background import ExpectedStartWorker
@@ -24,8 +23,7 @@ documented(PastError)
 _MAX_PAST_JOBS: Final = 2_000  # jobs that ended last, among which those like it are looked for
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class RunTimeView(SnapshotAnswer):
     """How long a job runs, as predicted; the plan holds its nodes for the walltime all the same."""
 
@@ -48,11 +46,7 @@ class RunTimeView(SnapshotAnswer):
     """Null without a throughput, and where nothing is kept."""
 
 
-@router.get(
-    "/jobs/{job}/run-time",
-    response_model=RunTimeView,
-    responses=problem_responses("no-token", "unknown-cluster", "unknown-job", "not-ready", "invalid"),
-)
+@router.get("/jobs/{job}/run-time", *READ_PROBLEMS, "unknown-job", "invalid", answer=RunTimeView)
 async def get_run_time(
     request: Request,
     cluster: Cluster,

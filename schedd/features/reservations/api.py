@@ -6,7 +6,7 @@ from fastapi import Path, Request, Response
 
 from schedd.api.access import Cluster, Operator, Visibility
 from schedd.api.policy import PreviewView
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, problem_responses
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS
 from schedd.api.replies import reply
 from schedd.api.request_bodies import ReservationRequest
 from schedd.api.reservations import (
@@ -40,14 +40,7 @@ _Name = Annotated[
 ]
 
 
-@router.get(
-    "",
-    response_model=ReservationsView,
-    responses={
-        **problem_responses("no-token", "unknown-cluster", "not-ready"),
-        304: {"description": "Nothing changed since the `ETag` in `If-None-Match`"},
-    },
-)
+@router.get("", *READ_PROBLEMS, "not-modified", answer=ReservationsView)
 def list_reservations(request: Request, cluster: Cluster, _: Visibility) -> Response:
     """All present and future reservations, including those of the site's settings."""
     published = cluster.published
@@ -55,11 +48,7 @@ def list_reservations(request: Request, cluster: Cluster, _: Visibility) -> Resp
     return reply(request, ReservationsView(reservations=tuple(rows), **snapshot_fields(published)), published)
 
 
-@router.put(
-    "/{name}",
-    response_model=ReservationResult,
-    responses=problem_responses(*_ACT_PROBLEMS, *BODY_PROBLEMS),
-)
+@router.put("/{name}", *_ACT_PROBLEMS, *BODY_PROBLEMS, answer=ReservationResult)
 async def post_reservation(
     request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, caller: Operator
 ) -> Response:
@@ -73,11 +62,7 @@ async def post_reservation(
     return _reservation_reply(request, cluster, name, before)
 
 
-@router.post(
-    "/{name}/preview",
-    response_model=PreviewView,
-    responses=problem_responses(*_ACT_PROBLEMS, "too-hard", *BODY_PROBLEMS),
-)
+@router.post("/{name}/preview", *_ACT_PROBLEMS, "too-hard", *BODY_PROBLEMS, answer=PreviewView)
 async def preview_reservation(
     request: Request, cluster: Cluster, name: _Name, body: ReservationRequest, _: Operator
 ) -> Response:
@@ -90,11 +75,7 @@ async def preview_reservation(
     return reply(request, await run_reservation_preview(request, cluster, name, body))
 
 
-@router.delete(
-    "/{name}",
-    response_model=ReservationResult,
-    responses=problem_responses(*_ACT_PROBLEMS, "unknown-reservation"),
-)
+@router.delete("/{name}", *_ACT_PROBLEMS, "unknown-reservation", answer=ReservationResult)
 async def delete_reservation(request: Request, cluster: Cluster, name: _Name, caller: Operator) -> Response:
     """Lift a reservation; its nodes are planned for at once. Needs the role `operator` or `admin`."""
     before = cluster.published.at_risk

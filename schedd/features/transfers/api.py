@@ -2,7 +2,6 @@
 
 import re
 import secrets
-from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import numpy as np
@@ -13,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from schedd.api.access import Cluster, Federation
 from schedd.api.audit import audit_act
 from schedd.api.planner_calls import await_planner
-from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError, problem_responses
-from schedd.api.replies import documented, reply
+from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS, ProblemError
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
@@ -40,8 +39,6 @@ _log = structlog.get_logger(__name__)
 _PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "send the same request again: nothing is done twice"
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, "too-much")
-_READ_PROBLEMS: Final = ACT_PROBLEMS
-_PUT_PROBLEMS: Final = (*_ACT_PROBLEMS, *BODY_PROBLEMS, "unknown-transfer")
 _RELEASE_PROBLEMS: Final = (*_ACT_PROBLEMS, "unknown-transfer", "not-now")
 _TIME_END: Final = 1 << 36
 _NAME_PATTERN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]{0,199}")
@@ -175,8 +172,7 @@ class TransferSubmission(BaseModel):
         return words
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class ArrayTaskCounts:
     """How many jobs of an array there are, and how many of them stand where."""
 
@@ -194,8 +190,7 @@ class ArrayTaskCounts:
     """When the first of all ended; until then, when it ends as planned."""
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class TransferView:
     """A job that was handed over. Times are seconds since the epoch (UTC)."""
 
@@ -240,27 +235,21 @@ class TransferView:
     """
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class TransfersView(SnapshotAnswer):
     """Jobs that were handed over."""
 
     transfers: tuple[TransferView, ...]
 
 
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
+@api_answer
 class TransferResult(SnapshotAnswer):
     """One transfer after the request."""
 
     transfer: TransferView
 
 
-@router.get(
-    "",
-    response_model=TransfersView,
-    responses=problem_responses(*ACT_PROBLEMS),
-)
+@router.get("", *ACT_PROBLEMS, answer=TransfersView)
 def list_transfers(
     request: Request,
     cluster: Cluster,
@@ -306,23 +295,13 @@ def _changed_since(published: PlanSnapshot, record: TransferRecord, after: int) 
     return job is not None and (job.slot < 0 or int(published.changed[job.slot]) > after)
 
 
-@router.get(
-    "/{name}",
-    response_model=TransferResult,
-    responses=problem_responses(
-        "no-token", "not-allowed", "unknown-cluster", "unknown-transfer", "not-ready", "invalid"
-    ),
-)
+@router.get("/{name}", *READ_PROBLEMS, "not-allowed", "unknown-transfer", "invalid", answer=TransferResult)
 def get_transfer(request: Request, cluster: Cluster, name: _TransferName, caller: Federation) -> Response:
     """One transfer: its phase, its job, what went wrong. The caller's own; an admin's: any."""
     return _transfer_reply(request, cluster, name, caller.name, all_of_them=caller.may("administer"))
 
 
-@router.put(
-    "/{name}",
-    response_model=TransferResult,
-    responses=problem_responses(*_ACT_PROBLEMS, *BODY_PROBLEMS, "unknown-transfer"),
-)
+@router.put("/{name}", *_ACT_PROBLEMS, *BODY_PROBLEMS, "unknown-transfer", answer=TransferResult)
 async def submit_held_job(
     request: Request, cluster: Cluster, name: _TransferName, body: TransferSubmission, caller: Federation
 ) -> Response:
@@ -352,11 +331,7 @@ async def submit_held_job(
     return _transfer_reply(request, cluster, name, caller.name)
 
 
-@router.post(
-    "/{name}/release",
-    response_model=TransferResult,
-    responses=problem_responses(*_ACT_PROBLEMS, "unknown-transfer", "not-now"),
-)
+@router.post("/{name}/release", *_ACT_PROBLEMS, "unknown-transfer", "not-now", answer=TransferResult)
 async def release_transfer(
     request: Request, cluster: Cluster, name: _TransferName, caller: Federation
 ) -> Response:
@@ -383,11 +358,7 @@ class BagEnd(BaseModel):
     ]
 
 
-@router.post(
-    "/{name}/bag-end",
-    response_model=TransferResult,
-    responses=problem_responses(*_RELEASE_PROBLEMS, *BODY_PROBLEMS),
-)
+@router.post("/{name}/bag-end", *_RELEASE_PROBLEMS, *BODY_PROBLEMS, answer=TransferResult)
 async def report_bag_end(
     request: Request, cluster: Cluster, name: _TransferName, body: BagEnd, caller: Federation
 ) -> Response:
@@ -403,9 +374,7 @@ async def report_bag_end(
     return _transfer_reply(request, cluster, name, caller.name)
 
 
-@router.delete(
-    "/{name}", response_model=TransferResult, responses=problem_responses(*_ACT_PROBLEMS, "unknown-transfer")
-)
+@router.delete("/{name}", *_ACT_PROBLEMS, "unknown-transfer", answer=TransferResult)
 async def withdraw_transfer(
     request: Request,
     cluster: Cluster,

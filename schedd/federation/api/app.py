@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any, Final, Literal, Protocol
 
 from fastapi import Depends, FastAPI, Path, Query, Request
@@ -13,7 +13,7 @@ from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
 from schedd.api.body_limit import BodyLimit
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import Fault, ProblemError
 from schedd.api.routes import RouteTable
 from schedd.api.security_headers import SecurityHeaders
 from schedd.api.unicode_text import UnicodeRoute
@@ -65,6 +65,7 @@ A federation takes a job once and transfers it to the cluster whose plan ends it
 """
 _MAX_BODY_BYTES: Final = 4 << 20
 _MAX_CHOICE_WAIT_S: Final = 60
+router = RouteTable(route_class=UnicodeRoute)
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
 
@@ -111,56 +112,19 @@ def create_app(
     app.state.tokens = tokens
     app.state.federation_users = federation_users
     problems.install_handlers(app)
-    _routes().add_to(app)
+    router.add_to(app)
     app.add_middleware(BodyLimit, most=_MAX_BODY_BYTES)
     app.add_middleware(SecurityHeaders)
     return app
 
 
-@cache
-def _routes() -> RouteTable:
-    table = RouteTable(route_class=UnicodeRoute)
-    add = table.add
-    add("/healthz", _get_health, methods=["GET"])
-    add("/readyz", _get_readiness, methods=["GET"], responses=problem_responses("not-ready"))
-    add(
-        "/v1/federation/clusters",
-        _list_clusters,
-        methods=["GET"],
-        responses=problem_responses(*_READ_PROBLEMS),
-    )
-    add(
-        "/v1/federation/licences",
-        _list_licences,
-        methods=["GET"],
-        responses=problem_responses(*_READ_PROBLEMS),
-    )
-    add("/v1/federation/report", _get_report, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS))
-    add("/v1/federation/jobs", _list_jobs, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS))
-    add(
-        "/v1/federation/jobs",
-        _submit_job,
-        methods=["POST"],
-        status_code=201,
-        responses=problem_responses(*_READ_PROBLEMS, "not-allowed", "bad-request", "too-large", "not-now"),
-    )
-    one = "/v1/federation/jobs/{job}"
-    add(one, _get_job, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-job"))
-    add(one, _cancel_job, methods=["DELETE"], responses=problem_responses(*_READ_PROBLEMS, "unknown-job"))
-    add(
-        "/v1/federation/what-if",
-        _answer_what_if,
-        methods=["POST"],
-        responses=problem_responses(*_READ_PROBLEMS, "not-allowed", "bad-request", "too-large"),
-    )
-    return table
-
-
+@router.get("/healthz")
 def _get_health() -> FederationHealth:
     """The process answers."""
     return FederationHealth(status="ok", version=__version__)
 
 
+@router.get("/readyz", "not-ready")
 def _get_readiness(federation: LeadingFederation) -> FederationReadiness:
     """The federation is in office and accepts jobs. ``trouble``: by cluster, an error in its settings here.
     ``background``: background work that failed recently and was restarted; empty if there is none.
@@ -172,6 +136,7 @@ def _get_readiness(federation: LeadingFederation) -> FederationReadiness:
     return FederationReadiness(status="ready", trouble=trouble, background=background)
 
 
+@router.get("/v1/federation/clusters", *_READ_PROBLEMS)
 def _list_clusters(federation: LeadingFederation, _: Caller) -> FederatedClustersView:
     """The clusters, whether they answer, and what of them is shown."""
     return FederatedClustersView(clusters=cluster_rows(federation), now=federation.now)
@@ -202,6 +167,7 @@ def cluster_rows(federation: FederationState) -> list[FederatedClusterView]:
     return found
 
 
+@router.get("/v1/federation/report", *_READ_PROBLEMS)
 def _get_report(federation: LeadingFederation, _: Caller) -> FederationReport:
     """Outcomes of kept jobs, co-allocations, bags and bookings, and which gap searches led to moves."""
     searches = federation.coallocation_operations.gap_searches
@@ -223,6 +189,7 @@ def _get_report(federation: LeadingFederation, _: Caller) -> FederationReport:
     )
 
 
+@router.get("/v1/federation/licences", *_READ_PROBLEMS)
 def _list_licences(federation: LeadingFederation, _: Caller) -> FederatedLicencesView:
     """Floating licences that the clusters share: how many copies each may use, uses and waits for."""
     return FederatedLicencesView(licences=licence_rows(federation))
@@ -250,6 +217,7 @@ def licence_rows(federation: FederationState) -> list[FederatedLicenceView]:
     return found
 
 
+@router.get("/v1/federation/jobs", *_READ_PROBLEMS)
 def _list_jobs(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> FederatedJobsView:
@@ -323,11 +291,21 @@ def _booking_name(federation: FederationState, booking: str) -> str:
     return found.name if found is not None else booking
 
 
+@router.get("/v1/federation/jobs/{job}", *_READ_PROBLEMS, "unknown-job")
 def _get_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
     """One job: where it is, and each attempt to put it somewhere."""
     return job_row(federation, find_item(federation.jobs, caller, job, "job"))
 
 
+@router.post(
+    "/v1/federation/jobs",
+    *_READ_PROBLEMS,
+    "not-allowed",
+    "bad-request",
+    "too-large",
+    "not-now",
+    status_code=201,
+)
 async def _submit_job(
     federation: LeadingFederation,
     caller: Caller,
@@ -391,6 +369,7 @@ def _find_open_booking(federation: FederationState, owner: str, name: str) -> tu
     return booking.id, placed.cluster, booking_name(federation.booking_operations.rules, booking, placed)
 
 
+@router.delete("/v1/federation/jobs/{job}", *_READ_PROBLEMS, "unknown-job")
 async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobName) -> FederatedJobView:
     """Take a job back: deleted unless it runs. Its owner and an admin may."""
     found = find_item(federation.jobs, caller, job, "job")
@@ -398,6 +377,7 @@ async def _cancel_job(federation: LeadingFederation, caller: Caller, job: _JobNa
     return job_row(federation, await run_in_threadpool(federation.cancel, found.id, caller.name))
 
 
+@router.post("/v1/federation/what-if", *_READ_PROBLEMS, "not-allowed", "bad-request", "too-large")
 async def _answer_what_if(
     federation: LeadingFederation, caller: Caller, body: FederatedWhatIf
 ) -> FederatedWhatIfResult:

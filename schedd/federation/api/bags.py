@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from functools import cache
 from typing import Annotated, Final, Literal
 
-from fastapi import FastAPI
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import Fault, ProblemError
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.federation.api.answers import BagOfferView, BagsView, BagView, ClusterOfferView, TaskSplitView
@@ -27,6 +25,7 @@ from schedd.federation.workers.bag_offers import collect_offers, offered_task_co
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.service.access.roles import Bearer
 
+router = RouteTable(route_class=UnicodeRoute)
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _NEW_OFFER_HINT: Final = "POST /v1/federation/bag-offers makes a new offer"
 _RETRY_HEADERS: Final = {"Retry-After": "5"}
@@ -47,44 +46,10 @@ class NewBag(BagRequest, JobScript):
     )
 
 
-def add_bag_routes(app: FastAPI) -> None:
-    """Serve bags, too."""
-    _bag_routes().add_to(app)
-
-
-@cache
-def _bag_routes() -> RouteTable:
-    table = RouteTable(route_class=UnicodeRoute)
-    route = table.add
-    body = ("not-allowed", "bad-request", "too-large")
-    route(
-        "/v1/federation/bag-offers",
-        _make_offer,
-        methods=["POST"],
-        responses=problem_responses(*_READ_PROBLEMS, *body),
-    )
-    route("/v1/federation/bags", _list_bags, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS))
-    route(
-        "/v1/federation/bags",
-        _submit_bag,
-        methods=["POST"],
-        status_code=201,
-        responses=problem_responses(*_READ_PROBLEMS, *body, "no-room", "moved-on"),
-    )
-    one = "/v1/federation/bags/{bag}"
-    route(one, _get_bag, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-job"))
-    route(
-        one,
-        _cancel_bag,
-        methods=["DELETE"],
-        responses=problem_responses(*_READ_PROBLEMS, "unknown-job", "not-allowed"),
-    )
-    return table
-
-
 # ---- offers ---------------------------------------------------------------------------------------
 
 
+@router.post("/v1/federation/bag-offers", *_READ_PROBLEMS, *("not-allowed", "bad-request", "too-large"))
 async def _make_offer(federation: LeadingFederation, caller: Caller, body: BagRequest) -> BagOfferView:
     """How would a bag of tasks be shared, to end by its deadline or as early as can be? Nothing is submitted.
 
@@ -161,6 +126,14 @@ def offer_row(one: BagOffer) -> BagOfferView:
 # ---- bags -----------------------------------------------------------------------------------------
 
 
+@router.post(
+    "/v1/federation/bags",
+    *_READ_PROBLEMS,
+    *("not-allowed", "bad-request", "too-large"),
+    "no-room",
+    "moved-on",
+    status_code=201,
+)
 async def _submit_bag(
     federation: LeadingFederation, caller: Caller, body: AcceptedBagOffer | NewBag
 ) -> BagView:
@@ -277,6 +250,7 @@ def _create_bag(
         raise ProblemError("moved-on", str(error), hint=hint, headers=_RETRY_HEADERS) from None
 
 
+@router.get("/v1/federation/bags", *_READ_PROBLEMS)
 def _list_bags(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> BagsView:
@@ -285,11 +259,13 @@ def _list_bags(
     return BagsView(bags=[row for row in rows if state == "all" or not row.over])
 
 
+@router.get("/v1/federation/bags/{bag}", *_READ_PROBLEMS, "unknown-job")
 def _get_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView:
     """One bag: how its tasks stand, by cluster and in all, and whether its deadline is kept."""
     return bag_row(federation, find_item(federation.bags, caller, bag, "bag"))
 
 
+@router.delete("/v1/federation/bags/{bag}", *_READ_PROBLEMS, "unknown-job", "not-allowed")
 async def _cancel_bag(federation: LeadingFederation, caller: Caller, bag: str) -> BagView:
     """Cancel a bag: waiting tasks are deleted. Running tasks go on; `qdel` at each cluster ends them."""
     found = find_item(federation.bags, caller, bag, "bag")

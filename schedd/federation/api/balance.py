@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final
 
-from fastapi import FastAPI, Query
+from fastapi import Query
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import Fault, ProblemError
+from schedd.api.routes import RouteTable
+from schedd.api.unicode_text import UnicodeRoute
 from schedd.client import ClientError
 from schedd.client.json_object import json_members
 from schedd.federation.api.answers import BalanceView, ClusterBalance
@@ -17,20 +19,13 @@ from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.parallel_calls import call_in_parallel
 
+router = RouteTable(route_class=UnicodeRoute)
 _DAY_S: Final = 86_400
 _MAX_TIME: Final = 1 << 40
 _MAX_THREADS: Final = 32
 
 
-def add_balance_route(app: FastAPI) -> None:
-    app.add_api_route(
-        "/v1/federation/balance",
-        _get_balance,
-        methods=["GET"],
-        responses=problem_responses("no-token", "not-ready", "invalid"),
-    )
-
-
+@router.get("/v1/federation/balance", "no-token", "not-ready", "invalid")
 async def _get_balance(
     federation: LeadingFederation,
     _: Caller,

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import FastAPI, Response
+from fastapi import Response
 from pydantic import Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.booking_requests import BookingName, BookingTerms, OptionChoice
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import Fault, ProblemError
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect import RequestError
@@ -26,9 +26,11 @@ from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 
+router = RouteTable(route_class=UnicodeRoute)
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _ACT_PROBLEMS: Final = (*_READ_PROBLEMS, "not-allowed", "unknown-booking", "not-now")
 _BODY_PROBLEMS: Final = ("not-allowed", "bad-request", "too-large", "not-now", "no-room")
+_PENDING: Final[dict[int | str, dict[str, Any]]] = {202: {"model": FederatedBookingView}}
 _CLUSTER_REPLY_S: Final = 3.0  # maximum wait for an action that a cluster performs at once
 _OUTCOME_MARGIN_S: Final = 5.0  # wait for a placement beyond the federation's own timeout
 
@@ -62,41 +64,7 @@ class FederatedBooking(BookingTerms):
         return self
 
 
-def add_booking_routes(app: FastAPI) -> None:
-    """Serve bookings, too."""
-    _booking_routes().add_to(app)
-
-
-@cache
-def _booking_routes() -> RouteTable:
-    table = RouteTable(route_class=UnicodeRoute)
-    route = table.add
-    route(
-        "/v1/federation/bookings",
-        _list_bookings,
-        methods=["GET"],
-        responses=problem_responses(*_READ_PROBLEMS),
-    )
-    one = "/v1/federation/bookings/{name}"
-    route(one, _get_booking, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-booking"))
-    pending: dict[int | str, dict[str, Any]] = {202: {"model": FederatedBookingView}}
-    route(
-        one,
-        _book_cores,
-        methods=["PUT"],
-        responses=problem_responses(*_READ_PROBLEMS, *_BODY_PROBLEMS) | pending,
-    )
-    route(one, _cancel_booking, methods=["DELETE"], responses=problem_responses(*_ACT_PROBLEMS))
-    route(
-        f"{one}/accept",
-        _accept_counter_offer,
-        methods=["POST"],
-        responses=problem_responses(*_ACT_PROBLEMS, "bad-request", "too-large", "no-room") | pending,
-    )
-    route(f"{one}/freeze", _freeze_booking, methods=["POST"], responses=problem_responses(*_ACT_PROBLEMS))
-    return table
-
-
+@router.get("/v1/federation/bookings", *_READ_PROBLEMS)
 def _list_bookings(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> FederatedBookingsView:
@@ -109,11 +77,13 @@ def _list_bookings(
     return FederatedBookingsView(bookings=rows)
 
 
+@router.get("/v1/federation/bookings/{name}", *_READ_PROBLEMS, "unknown-booking")
 def _get_booking(federation: LeadingFederation, caller: Caller, name: BookingName) -> FederatedBookingView:
     """One booking: its cluster and start, its moves, counter-offers."""
     return booking_row(federation, find_visible_booking(federation, caller, name))
 
 
+@router.put("/v1/federation/bookings/{name}", *_READ_PROBLEMS, *_BODY_PROBLEMS, responses=_PENDING)
 async def _book_cores(
     federation: LeadingFederation, caller: Caller, name: BookingName, body: FederatedBooking, reply: Response
 ) -> FederatedBookingView:
@@ -157,6 +127,14 @@ def _shortest_length(federation: FederationState, body: FederatedBooking) -> int
     return scale_seconds(body.duration, max(speeds, default=1.0)) if body.by_speed else body.duration
 
 
+@router.post(
+    "/v1/federation/bookings/{name}/accept",
+    *_ACT_PROBLEMS,
+    "bad-request",
+    "too-large",
+    "no-room",
+    responses=_PENDING,
+)
 async def _accept_counter_offer(
     federation: LeadingFederation, caller: Caller, name: BookingName, body: OptionChoice, reply: Response
 ) -> FederatedBookingView:
@@ -175,6 +153,7 @@ async def _accept_counter_offer(
     return await _booking_outcome(federation, booking.id, reply)
 
 
+@router.post("/v1/federation/bookings/{name}/freeze", *_ACT_PROBLEMS)
 async def _freeze_booking(
     federation: LeadingFederation, caller: Caller, name: BookingName
 ) -> FederatedBookingView:
@@ -188,6 +167,7 @@ async def _freeze_booking(
     return booking_row(federation, federation.bookings[booking.id])
 
 
+@router.delete("/v1/federation/bookings/{name}", *_ACT_PROBLEMS)
 async def _cancel_booking(
     federation: LeadingFederation, caller: Caller, name: BookingName
 ) -> FederatedBookingView:

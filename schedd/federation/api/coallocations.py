@@ -1,13 +1,12 @@
 """Co-allocations over HTTP: jobs at several clusters with a common start; all start, or none."""
 
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import Fault, ProblemError
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.federation.api.answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
@@ -21,6 +20,7 @@ from schedd.federation.coallocation.divided_components import scale_unit, unit_c
 from schedd.federation.state.federation_state import FederationState
 from schedd.wire import TRANSFER_ATTRIBUTES
 
+router = RouteTable(route_class=UnicodeRoute)
 _READ_PROBLEMS = ("no-token", "not-ready", "invalid")
 
 
@@ -99,42 +99,7 @@ class CoAllocationRequest(BaseModel):
         return self
 
 
-def add_coallocation_routes(app: FastAPI) -> None:
-    """Add the routes of co-allocations."""
-    _coallocation_routes().add_to(app)
-
-
-@cache
-def _coallocation_routes() -> RouteTable:
-    table = RouteTable(route_class=UnicodeRoute)
-    route = table.add
-    body = ("not-allowed", "bad-request", "too-large")
-    route(
-        "/v1/federation/coallocations",
-        _list_coallocations,
-        methods=["GET"],
-        responses=problem_responses(*_READ_PROBLEMS),
-    )
-    route(
-        "/v1/federation/coallocations",
-        _submit_coallocation,
-        methods=["POST"],
-        status_code=201,
-        responses=problem_responses(*_READ_PROBLEMS, *body),
-    )
-    one = "/v1/federation/coallocations/{coallocation}"
-    route(
-        one, _get_coallocation, methods=["GET"], responses=problem_responses(*_READ_PROBLEMS, "unknown-job")
-    )
-    route(
-        one,
-        _cancel_coallocation,
-        methods=["DELETE"],
-        responses=problem_responses(*_READ_PROBLEMS, "unknown-job", "not-allowed"),
-    )
-    return table
-
-
+@router.get("/v1/federation/coallocations", *_READ_PROBLEMS)
 def _list_coallocations(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
 ) -> CoAllocationsView:
@@ -143,6 +108,12 @@ def _list_coallocations(
     return CoAllocationsView(coallocations=[row for row in rows if state == "all" or not row.over])
 
 
+@router.post(
+    "/v1/federation/coallocations",
+    *_READ_PROBLEMS,
+    *("not-allowed", "bad-request", "too-large"),
+    status_code=201,
+)
 async def _submit_coallocation(
     federation: LeadingFederation, caller: Caller, body: CoAllocationRequest
 ) -> CoAllocationView:
@@ -187,6 +158,7 @@ def _check_deadline(federation: FederationState, body: CoAllocationRequest) -> N
         raise ProblemError("invalid", what, errors=[Fault(where="body.deadline", what=what)])
 
 
+@router.get("/v1/federation/coallocations/{coallocation}", *_READ_PROBLEMS, "unknown-job")
 def _get_coallocation(federation: LeadingFederation, caller: Caller, coallocation: str) -> CoAllocationView:
     """One co-allocation: its start, its components and their clusters, each move, and failures."""
     return coallocation_row(
@@ -194,6 +166,7 @@ def _get_coallocation(federation: LeadingFederation, caller: Caller, coallocatio
     )
 
 
+@router.delete("/v1/federation/coallocations/{coallocation}", *_READ_PROBLEMS, "unknown-job", "not-allowed")
 async def _cancel_coallocation(
     federation: LeadingFederation, caller: Caller, coallocation: str
 ) -> CoAllocationView:

@@ -38,10 +38,10 @@ _log = structlog.get_logger(__name__)
 _POLL_S = 0.5
 _JOIN_TIMEOUT_S = 5.0
 FEDERATION_ROUTES: Final[tuple[Callable[[FastAPI], None], ...]] = (
-    balance.add_balance_route,
-    coallocations.add_coallocation_routes,
-    bags.add_bag_routes,
-    bookings.add_booking_routes,
+    balance.router.add_to,
+    coallocations.router.add_to,
+    bags.router.add_to,
+    bookings.router.add_to,
     add_pages,
 )
 """Functions that add the routes besides those of jobs and clusters."""

@@ -101,30 +101,6 @@ def test_user_books_and_sees_only_own_bookings(open_site: TestClient) -> None:
     assert open_site.get(HERE, headers=bob).json()["bookings"] == []
 
 
-def test_operator_compares_replanning_orders(open_site: TestClient) -> None:
-    wide: dict[str, Any] = {"request": "nodes=2:ppn=4", "deadline": T + 200_000, "freeze": 100}
-    none = get(open_site, "/plan/booking-orders")
-    assert (none["order"], {one["asked"] for one in none["orders"]}) == ("edf", {0})
-    assert put_booking(open_site, "a", **wide).status_code == 200
-    assert put_booking(open_site, "b", **{**wide, "deadline": T + 103_700}).status_code == 200
-    before = get(open_site, "/bookings")["bookings"]
-    found = {one["order"]: one for one in get(open_site, "/plan/booking-orders")["orders"]}
-    assert {name: (one["asked"], one["taken"], one["lost"]) for name, one in found.items()} == {
-        "edf": (2, 2, 0),
-        "lff": (2, 2, 0),
-        "bjf": (2, 1, 1),
-        "fifo": (2, 1, 1),
-    }
-    assert (found["edf"]["core_hours"], found["fifo"]["core_hours"]) == (16.0, 8.0)
-    assert 0 < found["fifo"]["used"] < found["edf"]["used"] < 1
-    assert get(open_site, "/bookings")["bookings"] == before
-
-
-def test_comparing_orders_needs_the_role_operator(open_site: TestClient) -> None:
-    user = {"Authorization": f"Bearer {token('user')}"}
-    assert open_site.get(f"{MAIN}/plan/booking-orders", headers=user).status_code == 403
-
-
 def test_users_may_have_bookings_with_the_same_name(
     open_site: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,9 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.features.accounts.state import account_book
-from schedd.features.bookings.orders import ordered
 from schedd.features.bookings.state import Booking, booking_table
-from schedd.policy.bookings import Order
 from schedd.wire import (
     AccountSet,
     Book,
@@ -438,58 +436,6 @@ def test_booking_costs_a_share_and_is_charged_at_its_start() -> None:
 def test_queue_policy_refuses_bookings() -> None:
     site = BookingCluster(nodes=1, policy="fcfs")
     assert "plans no starts" in site.book("b").text
-
-
-@pytest.mark.parametrize(
-    ("order", "taken", "lost", "won"),
-    [(Order.EDF, {"long", "short"}, 0, 1), (Order.FIFO, {"long"}, 0, 0), (Order.BJF, {"long"}, 0, 0)],
-)
-def test_each_order_reports_its_result_for_the_same_bookings(
-    order: Order, taken: set[str], lost: int, won: int
-) -> None:
-    site = BookingCluster(nodes=1, rules={"order": "fifo"})
-    site.submit("1", walltime=50)
-    site.book("long", length=200, within=(100, 1000))
-    assert site.book("short", length=100, within=(100, 250)).phase == "refused"
-    before = (site.booked_starts(), site.start("1"))
-    copy = site.engine.fork()
-    found = ordered(copy.state, order)
-    assert {name for name, one in booking_table(copy.state).items() if one.phase != "refused"} == taken
-    assert (found.asked, found.taken, found.lost, found.won) == (2, len(taken), lost, won)
-    assert found.moved == ("short" in taken)
-    hours = 4 * (200 + 100 * ("short" in taken)) / 3_600
-    assert found.until == T + 1000
-    assert found.core_hours == pytest.approx(hours)
-    assert found.used == pytest.approx((50 * 4 + hours * 3_600) / 4_000)
-    assert (site.booked_starts(), site.start("1")) == before
-    assert copy.state.plan.start(copy.state.records["1"].slot) == T
-
-
-def test_frozen_or_expired_bookings_are_not_replanned() -> None:
-    site = BookingCluster(nodes=1, rules={"order": "fifo"})
-    site.book("fixed", length=100, within=(100, 200), freeze=0)
-    site.book("late", length=100, within=(100, 200))
-    site.at(101)
-    found = ordered(site.engine.fork().state, Order.EDF)
-    assert (found.asked, found.taken, found.core_hours, found.used) == (0, 0, 0.0, 0.0)
-
-
-def test_order_comparison_reports_lost_bookings_and_counts_held_amounts_once() -> None:
-    site = BookingCluster(nodes=1, rules={"order": "edf", "cost": 0.5}, site={"accounts": {"by": "user"}})
-    site.send(AccountSet(id="a:1", time=T, name="ann", unit="core_hours", amount=1200))
-    site.book("long", length=400, within=(100, 1000))
-    site.book("short", length=200, within=(100, 300))
-    held = dict(account_book(site.engine.state).holds)
-    assert (site.booked_starts(), sum(amount for _, amount in held.values())) == (
-        {"long": 300, "short": 100},
-        1200,
-    )
-    for order, lost in ((Order.EDF, 0), (Order.FIFO, 1)):
-        copy = site.engine.fork()
-        found = ordered(copy.state, order)
-        assert (found.taken, found.lost, found.won, found.moved) == (2 - lost, lost, 0, lost)
-        assert len(account_book(copy.state).holds) == 2 - lost
-    assert account_book(site.engine.state).holds == held
 
 
 @pytest.mark.parametrize("resources", [{"advres": "b"}, {"x.advres": "b"}, {"x.flags": "ADVRES:b"}])
