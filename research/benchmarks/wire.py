@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-from server_adapter.batch.requests import StatusRequest
+from server_adapter.batch.requests import RunRequest, StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.diff import diff
 from server_adapter.bridge.state import EMPTY_STATE, ServerState
@@ -36,7 +36,7 @@ from server_adapter.emulator.versions import JOB_NAMES
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
-from server_adapter.torque import RequestCode, TorqueAnyPort, admin_requests
+from server_adapter.torque import RequestCode, TorqueAnyPort
 
 FLOOR_S = 0.6  # a first reading of 10,000 jobs, turned into events, shall take less
 
@@ -253,7 +253,7 @@ def _fill(server: EmulatedServer, jobs: int) -> None:
         made += 2 if "[]" in name else 1
         if kind == 4:
             node = names[made // 20 % len(names)]
-            request = admin_requests.run(name, [(node, 1)])
+            request = RunRequest(code=RequestCode.RUN_JOB, job=name, destination=f"{node}:ppn=1")
             who = make_principal(server.cluster, "root", privileged=True)
             server.handlers.answer(request, ClientContext(who))
 

@@ -8,19 +8,19 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from research.experiments.deadline_streams import stream
+from research.experiments.random_outages import random_outages
+from research.experiments.wait_bound import mean_wait_bound
 from research.versions import version_of
 from schedd.engine.facts.slack import Slack
 from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.evaluate import parse_criteria
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
-from schedd.replay.failures import random_outages
 from schedd.replay.machines import read_machines
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.searches import SearchSchedule
 from schedd.replay.site import machine_file_site, single_node_site
-from schedd.replay.streams import stream
 from schedd.replay.trace_reader import read_traces
-from schedd.replay.wait_bound import mean_wait_bound
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 
 Part = Literal["whole", "first third", "rest", "busiest"]

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Daemon, User, visible_clusters
 from schedd.api.planner_calls import database_errors
-from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError
+from schedd.api.problems import READ_PROBLEMS, ProblemError, invalid_problem
 from schedd.api.replies import api_answer, documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -68,8 +68,7 @@ async def get_quality_report(
     if loops and begin >= end:
         why = "it lies ahead" if begin >= now else f"it ends at {end}"
         what = f"the period from {begin} on has no second in it: {why}"
-        fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
-        raise ProblemError("invalid", what, errors=[fault])
+        raise invalid_problem("query.since", what, f"a moment before {end}")
     found = await run_in_threadpool(_read_reports, daemon, loops, begin, end)
     return reply(request, ClusterReports(since=begin, until=end, clusters=found))
 

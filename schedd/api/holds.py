@@ -18,8 +18,8 @@ from schedd.api.problems import (
     ACT_PROBLEMS,
     BODY_PROBLEMS,
     READ_PROBLEMS,
-    Fault,
     ProblemError,
+    invalid_problem,
 )
 from schedd.api.replies import api_answer, reply
 from schedd.api.request_bodies import HoldRequest
@@ -181,7 +181,7 @@ def _known_names(published: PlanSnapshot, kind: HoldKind) -> frozenset[str]:
 
 
 def _invalid_name(what: str, allowed: str) -> ProblemError:
-    return ProblemError("invalid", what, errors=[Fault(where="path.name", what=what, allowed=allowed)])
+    return invalid_problem("path.name", what, allowed)
 
 
 def _holds_reply(request: Request, cluster: PlanLoop) -> Response:

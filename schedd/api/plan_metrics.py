@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Daemon, Visibility
 from schedd.api.planner_calls import database_errors, get_plan_fork
-from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError
+from schedd.api.problems import READ_PROBLEMS, invalid_problem
 from schedd.api.question_runner import run_question
 from schedd.api.replies import reply
 from schedd.api.result_views import (
@@ -125,15 +125,14 @@ async def get_accuracy(
     """
     if user and not visibility.shows_owner(user):
         what = f"you may not see jobs of {user}"
-        raise ProblemError("invalid", what, errors=[Fault(where="query.user", what=what)])
+        raise invalid_problem("query.user", what)
     now = cluster.now()
     end = until if until is not None else now + 1
     begin = since if since is not None else max(0, end - 30 * DAY_S)
     if begin >= end:
         why = "it lies ahead" if begin > now else f"it ends at {end}"
         what = f"the period from {begin} on has no second in it: {why}"
-        fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
-        raise ProblemError("invalid", what, errors=[fault])
+        raise invalid_problem("query.since", what, f"a moment before {end}")
     found = await run_in_threadpool(_read_accuracy, daemon, cluster, begin, end, now, queue, user)
     deadlines = deadline_accuracy_rows(cluster.published)
     if found is None:

@@ -118,6 +118,11 @@ class ProblemError(Exception):
         self.audited = False  # whether the audit has an entry for the refused action
 
 
+def invalid_problem(where: str, what: str, allowed: str | None = None) -> ProblemError:
+    """Return the problem of one place in a request."""
+    return ProblemError("invalid", what, errors=[Fault(where=where, what=what, allowed=allowed)])
+
+
 def problem_response(path: str, error: ProblemError) -> Response:
     status, title = PROBLEM_KINDS[error.kind]
     problem = Problem(

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from schedd.api.access import Cluster, User, Visibility
 from schedd.api.jobs import find_job
 from schedd.api.planner_calls import get_plan_fork
-from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError
+from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError, invalid_problem
 from schedd.api.question_runner import run_question
 from schedd.api.replies import reply
 from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
@@ -95,7 +95,7 @@ async def post_what_if(
         job = find_job(cluster.name, copy.published, visibility, question.job)
         if job.phase in (Phase.RUNNING, Phase.DISPATCHED):
             what = f"job {job.id} runs already"
-            raise ProblemError("invalid", what, errors=[Fault(where="body.job", what=what)])
+            raise invalid_problem("body.job", what)
     submitter = question.owner or (caller.name if caller.role == "user" else "")
     expecting = request.app.state.clusters.forecast(cluster.name) if question.expected else None
     now = cluster.now()
@@ -142,7 +142,7 @@ def _booking_slots(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tu
         found = slots_named(copy.published, name, caller.name)
         if found is None:
             what = f"{caller.name} has no booking {name}"
-            raise ProblemError("invalid", what, errors=[Fault(where="body.bookings", what=what)])
+            raise invalid_problem("body.bookings", what)
         slots += found
     return tuple(slots)
 

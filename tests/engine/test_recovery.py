@@ -5,13 +5,60 @@ from dataclasses import fields
 import pytest
 
 from schedd.engine.facts.state import EngineState
-from schedd.engine.recovery import ADAPTED, CARRIED, REBUILT
+from schedd.engine.recovery import CARRIED
 from schedd.features.licences.state import licence_counts
 from schedd.features.prediction.state import find_predictor
 from schedd.features.reservations.state import reservation_records
 from schedd.model import NodeState
 from schedd.wire import BatchSkipped, Event, JobFacts, JobStarted, LogLost, ResourceCounted, ShareFacts
 from tests.engine.cluster import Cluster, T
+
+ADAPTED = frozenset({"carried_jobs", "limits", "requests", "stale", "parts"})
+"""Fields that are kept in part: see ``rebuild_state``."""
+REBUILT = frozenset(
+    {
+        *("plan", "records", "numbers", "by_slot", "slotless", "unexplained", "ranking", "applicants"),
+        *(
+            "promise",
+            "bound",
+            "published_start",
+            "published_at",
+            "update_due",
+            "changed",
+            "last_move",
+            "first_change",
+            "expected",
+        ),
+        *("expected_by", "rank", "waits_since", "due_by", "bag_end", "array_hash", "owner_number"),
+        *("array_members", "dependents"),
+        *(
+            "chained",
+            "without_place",
+            "queue",
+            "assumed",
+            "dispatched",
+            "risks",
+            "ends",
+            "capped",
+            "cost_check_due",
+        ),
+        *("node_facts", "counted", "uncounted", "queues", "server", "gates"),
+        *("down_since", "blocked"),
+        *(
+            "arriving",
+            "to_reevaluate",
+            "doubted_loss",
+            "first_snapshot",
+            "adapter_run",
+            "adapter_returned",
+            "halt_published_until",
+        ),
+        *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "next_due"),
+        *("first_start_ahead", "next_updated"),
+        *("failure_rates", "row_watts", "economy_in_force", "tariff", "nevers", "bare", "site_changed"),
+    }
+)
+"""All other fields: plan, jobs, nodes and derived values, which the next snapshot provides."""
 
 
 def passed(cluster: Cluster, **more: object) -> None:

@@ -1,9 +1,9 @@
 """Gates of nodes: a job with a whole node leaves its gates to others."""
 
 from schedd.model import Chunk, Node, Place, Request
+from schedd.plan.gates import GATE
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan, Take
-from schedd.plan.shapes import GATE
 
 NAME = f"{GATE}r"
 

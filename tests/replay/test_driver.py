@@ -8,12 +8,13 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from research.experiments.random_outages import random_outages
 from schedd.engine import EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.policy.queue_policies import QUEUE_POLICIES
 from schedd.policy.site import site_policy
 from schedd.replay.driver import Progress, ReplayDefectError, Schedule, replay, run
-from schedd.replay.failures import Outage, check_outages, random_outages
+from schedd.replay.failures import Outage, check_outages
 from schedd.replay.limits import jobs_within_limits, peak_usage
 from schedd.replay.machine_state import ReplayMachine, check_capacity
 from schedd.replay.prepared import Prepared, prepare

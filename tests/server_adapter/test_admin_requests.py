@@ -5,7 +5,7 @@ import pytest
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.frames import encode_request
 from server_adapter.batch.request_layout import BatchRequest
-from server_adapter.torque import admin_requests
+from tests.server_adapter import admin_requests
 
 JOB = "0.localhost"
 

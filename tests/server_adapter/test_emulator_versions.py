@@ -17,9 +17,9 @@ from server_adapter.torque import (
     SchedulerCommand,
     TorqueAnyPort,
     TorqueConnection,
-    admin_requests,
     open_connection,
 )
+from tests.server_adapter import admin_requests
 from tests.server_adapter.inventory import read_jobs, read_nodes, read_server
 from tests.waits import WAIT_S
 

@@ -14,7 +14,8 @@ from server_adapter.emulator.command import serve
 from server_adapter.emulator.console import Console
 from server_adapter.emulator.server import EmulatedServer
 from server_adapter.emulator.workload import in_order
-from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
+from server_adapter.torque import TorqueAnyPort, open_connection
+from tests.server_adapter import admin_requests
 from tests.server_adapter.inventory import read_jobs
 from tests.waits import WAIT_S
 

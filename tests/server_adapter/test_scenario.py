@@ -14,9 +14,9 @@ from server_adapter.torque import (
     RequestCode,
     TorqueAnyPort,
     TorqueConnection,
-    admin_requests,
     open_connection,
 )
+from tests.server_adapter import admin_requests
 from tests.server_adapter.inventory import read_job, read_jobs, read_nodes, read_queues, read_server
 
 NODES = [NodeSpec(f"node{number}", 4, ("odd" if number % 2 else "even",)) for number in range(1, 9)]

@@ -5,7 +5,7 @@ from typing import Final
 
 from fastapi import Request
 
-from schedd.api.problems import Fault, ProblemError
+from schedd.api.problems import ProblemError, invalid_problem
 from schedd.cli.demo.job_submission import submit_job
 from schedd.cli.demo.mailbox import Mailbox
 from schedd.cli.demo.qsub_options import DemoSubmission
@@ -52,4 +52,4 @@ def submitting_user(caller: Bearer, request: Request) -> str:
 
 
 def invalid_submission(text: str) -> ProblemError:
-    return ProblemError("invalid", text, errors=[Fault(where="body.options", what=text)])
+    return invalid_problem("body.options", text)

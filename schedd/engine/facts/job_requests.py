@@ -16,7 +16,7 @@ from schedd.dialect import (
 )
 from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Features, Never, Node, NodeSets, NodeState, Request
-from schedd.plan.shapes import GATE
+from schedd.plan.gates import GATE
 from schedd.policy.access import Access
 from schedd.policy.site import SitePolicy
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes

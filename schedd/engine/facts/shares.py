@@ -6,8 +6,8 @@ from typing import Final
 
 from schedd.model import Chunk, Place, Request
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, WHOLE
+from schedd.plan.gates import COUNTED_GATES, GATE, gate_amount
 from schedd.plan.plan import Plan, Take
-from schedd.plan.shapes import COUNTED_GATES, GATE, gate_amount
 from schedd.wire import ShareFacts
 
 BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)

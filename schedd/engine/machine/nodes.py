@@ -20,7 +20,7 @@ from schedd.engine.place.placement import (
 from schedd.engine.place.reliability import note_node_failure, note_node_state
 from schedd.model import Node, NodeState
 from schedd.plan.columns import MOST_RESOURCES
-from schedd.plan.shapes import gate_capacity
+from schedd.plan.gates import gate_capacity
 from schedd.wire import NodeChanged, NodeFacts
 
 _MOST_COUNTED = MOST_RESOURCES - 22

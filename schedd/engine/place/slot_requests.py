@@ -6,7 +6,8 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import with_gates
 from schedd.engine.facts.state import EngineState
 from schedd.plan.columns import FIXED
-from schedd.plan.shapes import COUNTED_GATES, GATE, shape_key
+from schedd.plan.gates import COUNTED_GATES, GATE
+from schedd.plan.shapes import shape_key
 
 
 def refresh_request(state: EngineState, record: JobRecord) -> None:

@@ -16,8 +16,7 @@ from schedd.api.problems import (
     ACT_PROBLEMS,
     BODY_PROBLEMS,
     READ_PROBLEMS,
-    Fault,
-    ProblemError,
+    invalid_problem,
 )
 from schedd.api.replies import api_answer, reply
 from schedd.api.request_bodies import AccountRequest, AccountTransfer
@@ -159,7 +158,7 @@ async def set_account(
     """
     known = cluster.published.part(PublishedAccounts).accounts.get(account)
     if known is not None and known.unit != body.unit:
-        raise _invalid("body.unit", f"account {account} counts {known.unit}", known.unit)
+        raise invalid_problem("body.unit", f"account {account} counts {known.unit}", known.unit)
     scale = SCALE[body.unit]
     event = AccountSet(
         id=f"api:{secrets.token_hex(8)}",
@@ -189,10 +188,10 @@ async def transfer_amount(
     units: set[Unit] = set()
     for where, name in (("body.source", body.source), ("body.target", body.target)):
         if name and name not in accounts:
-            raise _invalid(where, f"no account {name[:80]}", ", ".join(list(accounts)[:20]) or "none")
+            raise invalid_problem(where, f"no account {name[:80]}", ", ".join(list(accounts)[:20]) or "none")
         units |= {accounts[name].unit} if name else set()
     if len(units) != 1 or body.source == body.target:
-        raise _invalid("body", "two different accounts of the same unit are needed, or one", "")
+        raise invalid_problem("body", "two different accounts of the same unit are needed, or one", "")
     (unit,) = units
     event = AccountMoved(
         id=f"api:{secrets.token_hex(8)}",
@@ -272,7 +271,9 @@ async def _submit_change(cluster: PlanLoop, event: AccountSet | AccountMoved, wh
     async with audit_act(cluster, who, "account", words):
         handled = await submit_events(cluster, [event], "accounts")
         if not handled.taken:
-            raise _invalid("body.amount", "the account has too little that is not reserved for jobs", "")
+            raise invalid_problem(
+                "body.amount", "the account has too little that is not reserved for jobs", ""
+            )
     _log.warning("an account was changed", cluster=cluster.name, by=who, what=words)
 
 
@@ -289,7 +290,7 @@ def _readable_user(visibility: JobVisibility, user: str) -> str:
     if visibility.viewer is None:
         return user
     if user and not visibility.shows_owner(user):
-        raise _invalid("query.user", f"you may not see what {user} used", visibility.viewer.name)
+        raise invalid_problem("query.user", f"you may not see what {user} used", visibility.viewer.name)
     return user or visibility.viewer.name
 
 
@@ -379,7 +380,3 @@ def _charge_summary(one: ChargeTotal, published: PlanSnapshot) -> ChargeSummary:
 
 def _unit_name(unit: str, published: PlanSnapshot) -> str:
     return published.settings.site.economy.currency if unit == "money" else "core_hours"
-
-
-def _invalid(where: str, what: str, allowed: str) -> ProblemError:
-    return ProblemError("invalid", what, errors=[Fault(where=where, what=what, allowed=allowed)])

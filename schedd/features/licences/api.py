@@ -15,8 +15,7 @@ from schedd.api.problems import (
     ACT_PROBLEMS,
     BODY_PROBLEMS,
     READ_PROBLEMS,
-    Fault,
-    ProblemError,
+    invalid_problem,
 )
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -150,8 +149,7 @@ async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> Lice
     licence = cluster.published.settings.site.licences.get(name)
     if licence is None or not licence.lent:
         what = f"{name[:40]} is no licence that cluster {cluster.name} takes from a federation"
-        fault = Fault(where="path.name", what=what, allowed="those with lent = true in the site's policy")
-        raise ProblemError("invalid", what, errors=[fault])
+        raise invalid_problem("path.name", what, "those with lent = true in the site's policy")
     if body.number:
         event = ResourceCounted(
             id=f"api:{secrets.token_hex(8)}",

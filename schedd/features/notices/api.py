@@ -15,8 +15,8 @@ from schedd.api.problems import (
     ACT_PROBLEMS,
     BODY_PROBLEMS,
     READ_PROBLEMS,
-    Fault,
     ProblemError,
+    invalid_problem,
 )
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -163,8 +163,7 @@ async def unsubscribe(request: Request, cluster: PlanLoop, number: int, caller: 
         gone = await _call_store(lambda: notifier.remove(known, number))
         if gone is None:
             what = f"no notice {number}"
-            fault = Fault(where="path.number", what=what, allowed="one of your own; see GET the notices")
-            raise ProblemError("invalid", what, errors=[fault])
+            raise invalid_problem("path.number", what, "one of your own; see GET the notices")
 
 
 def _resolve_address(notifier: Notifier, body: NoticeRequest, who: str) -> str:
@@ -172,14 +171,18 @@ def _resolve_address(notifier: Notifier, body: NoticeRequest, who: str) -> str:
     settings = notifier.settings
     if body.way == "command":
         if body.to not in settings.commands:
-            raise _invalid("body.to", f"no command {body.to[:80]!r}", ", ".join(settings.commands) or "none")
+            raise invalid_problem(
+                "body.to", f"no command {body.to[:80]!r}", ", ".join(settings.commands) or "none"
+            )
         return body.to
     if not settings.relay:
-        raise _invalid("body.way", "this site sends no mail", f"a command: {', '.join(settings.commands)}")
+        raise invalid_problem(
+            "body.way", "this site sends no mail", f"a command: {', '.join(settings.commands)}"
+        )
     name, _, domain = (body.to or own_address(notifier, who)).rpartition("@")
     if not _LOCAL_PART.fullmatch(name) or domain.lower() not in {one.lower() for one in settings.domains}:
         what = f"mail does not go to {(body.to or who)[:80]!r}"
-        raise _invalid("body.to", what, f"NAME@ one of {', '.join(settings.domains)}")
+        raise invalid_problem("body.to", what, f"NAME@ one of {', '.join(settings.domains)}")
     return f"{name}@{domain}"
 
 
@@ -229,7 +232,3 @@ async def _call_store(call: Callable[[], _T]) -> _T:
         return await asyncio.to_thread(call)
     except StoreError as error:
         raise ProblemError("not-ready", f"the database: {error}") from None
-
-
-def _invalid(where: str, what: str, allowed: str) -> ProblemError:
-    return ProblemError("invalid", what, errors=[Fault(where=where, what=what, allowed=allowed)])

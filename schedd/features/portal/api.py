@@ -16,7 +16,7 @@ from schedd.api.access import (
     job_visibility,
     visible_clusters,
 )
-from schedd.api.problems import Fault, ProblemError, problem_responses
+from schedd.api.problems import Fault, ProblemError, invalid_problem, problem_responses
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.engine import (
@@ -184,7 +184,7 @@ def list_all_jobs(
         loops = [loop for loop in loops if loop.name == cluster]
         if not loops:
             what = f"no cluster {cluster!r}"
-            raise ProblemError("invalid", what, errors=[Fault(where="query.cluster", what=what)])
+            raise invalid_problem("query.cluster", what)
     owns = _owner_test(user, caller)
 
     found: list[tuple[PlanLoop, JobVisibility, ListedJob]] = []

@@ -16,6 +16,7 @@ from schedd.api.problems import (
     READ_PROBLEMS,
     Fault,
     ProblemError,
+    invalid_problem,
 )
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -146,7 +147,7 @@ async def set_node_power(
         if node not in known:
             what = f"no node {node[:80]}"
             allowed = ", ".join(sorted(known)[:20]) or "no nodes are known yet"
-            raise ProblemError("invalid", what, errors=[Fault(where="path.node", what=what, allowed=allowed)])
+            raise invalid_problem("path.node", what, allowed)
         event = PowerRequested(
             id=f"api:{secrets.token_hex(8)}",
             time=cluster.now(),

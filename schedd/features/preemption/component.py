@@ -6,17 +6,16 @@ from schedd.engine.component.declaration import Component
 from schedd.engine.component.hook_values import AlertKind
 from schedd.features.preemption.descriptions import block_names, describe_preemption
 from schedd.features.preemption.ended_runs import charged_jobs, count_run, is_being_preempted
+from schedd.features.preemption.following import follow_preemptions, leave_preemption
 from schedd.features.preemption.rules import (
     apply_settings,
     awaits_preemption,
     block_slots,
-    follow_preemptions,
     forget_job,
     forget_past,
     gets_no_promise,
     goes_last,
     has_failed,
-    leave_preemption,
     next_step,
     note_outcome,
     note_preemptor,

@@ -25,8 +25,8 @@ from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.victim_choice import choose_victims
 from schedd.model import Request
 from schedd.plan.columns import PLANNED, SHARE, Ints
+from schedd.plan.gates import CPUS_GATE, GPUS_GATE, MEM_GATE
 from schedd.plan.plan import Plan, Take, WorkSpent
-from schedd.plan.shapes import CPUS_GATE, GPUS_GATE, MEM_GATE
 from schedd.wire import JobFacts
 
 _MOST_MOVED: Final = 100  # planned jobs that may be displaced by one preemptor

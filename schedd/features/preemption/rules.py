@@ -5,36 +5,34 @@ undone without effects if something changes. *Under way*: its decisions are out;
 until the victims are gone. *Over*: the preemptor starts as any other job.
 """
 
-import heapq
 from dataclasses import replace
 from typing import Final
 
 from schedd.engine.component.hook_values import PreemptedRun
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.placement import displace_for, move_and_displace, replan, replan_displaced
 from schedd.engine.rank.promises import record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.features.preemption.candidates import (
-    earliest_preemption,
     find_candidates,
     is_preemptor,
     is_scavenger,
-    is_target_of,
-    may_be_preempted,
     may_begin,
-    permitted_methods,
 )
 from schedd.features.preemption.descriptions import name_victims, victim_methods
+from schedd.features.preemption.following import (
+    GIVEN_UP_AFTER_S,
+    preemption_settings,
+    restore_victims,
+    running_victims,
+    still_runs,
+    undo_preemption,
+)
 from schedd.features.preemption.planning import (
     Arrangement,
-    EndedRun,
     PlanAtNow,
     arrange,
-    block_rest,
     find_preemption,
-    is_planned_at,
-    kept_amounts,
     still_needed,
 )
 from schedd.features.preemption.settings import PreemptionSettings
@@ -45,26 +43,17 @@ from schedd.features.preemption.state import (
     preemption_state,
 )
 from schedd.features.preemption.suspensions import (
-    follow_suspensions,
     forget_suspension,
     next_resume,
     note_resume_outcome,
-    place_suspended,
     released_resources,
 )
 from schedd.model import FOREVER
-from schedd.plan.columns import FIXED, PLANNED
+from schedd.plan.columns import PLANNED
 from schedd.wire import JobDeleted, JobEnded, Preempt, PreemptionDone
 
 _EXAMINED_EVERY_S: Final = 30  # a waiting preemptor is examined again after this time
 _MOST_EXAMINED: Final = 3  # preemptors examined in one batch
-_POSTPONED_BY_S: Final = 10  # a preemptor is moved by this time if its victims are late
-_GIVEN_UP_AFTER_S: Final = 600
-"""A preemption is undone if a victim still runs this long after its decision and grace."""
-
-
-def _settings(state: EngineState) -> PreemptionSettings:
-    return state.site.part(PreemptionSettings)
 
 
 # ---- preemptors and scavengers ------------------------------------------------------------------
@@ -74,8 +63,8 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
     """Note a possible preemptor that is about to be placed; an earlier preemption is undone first."""
     part = preemption_state(state)
     if record.id in part.planned:
-        _restore(state, part.planned[record.id], "clock", "the preemptor is planned again")
-    settings = _settings(state)
+        restore_victims(state, part.planned[record.id], "clock", "the preemptor is planned again")
+    settings = preemption_settings(state)
     if not settings.preemptors.is_empty and is_preemptor(state, settings, record.facts):
         part.waiting[record.id] = None
         if record.slot >= 0:  # an earlier place may have bound it
@@ -83,12 +72,12 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
 
 
 def gets_no_promise(state: EngineState, record: JobRecord) -> bool:
-    settings = _settings(state)
+    settings = preemption_settings(state)
     return not settings.scavengers.is_empty and is_scavenger(state, settings, record.facts)
 
 
 def goes_last(state: EngineState, job: str) -> bool:
-    settings = _settings(state)
+    settings = preemption_settings(state)
     if settings.scavengers.is_empty:
         return False
     record = state.records.get(job)
@@ -97,7 +86,7 @@ def goes_last(state: EngineState, job: str) -> bool:
 
 def apply_settings(state: EngineState) -> None:
     """Let ranks have an effect where scavengers go last, and note the preemptors that wait."""
-    settings = _settings(state)
+    settings = preemption_settings(state)
     if not settings.scavengers.is_empty:
         state.ranking.has_effect = True
     waiting = preemption_state(state).waiting
@@ -131,7 +120,7 @@ def plan_preemptions(state: EngineState, event: str) -> None:
         elif state.now >= part.tried.get(job, -1) + _EXAMINED_EVERY_S and job not in part.planned:
             due.append(record)
     due.sort(key=lambda one: (-int(state.rank[one.slot]) if one.slot >= 0 else 0, one.facts.submitted))
-    settings = _settings(state)
+    settings = preemption_settings(state)
     for record in due[:_MOST_EXAMINED]:
         part.tried[record.id] = state.now
         if not is_preemptor(state, settings, record.facts):
@@ -143,7 +132,7 @@ def plan_preemptions(state: EngineState, event: str) -> None:
 
 def preview_preemptions(state: EngineState) -> list[PreemptedRun]:
     """Plan preemptions for all preemptors that wait, in a copy of the state, and return the victims."""
-    part, settings = preemption_state(state), _settings(state)
+    part, settings = preemption_state(state), preemption_settings(state)
     for job in list(part.waiting) if state.policy is None else ():
         record = state.records.get(job)
         if record is None or job in part.planned or not is_preemptor(state, settings, record.facts):
@@ -191,7 +180,7 @@ def _plan_for(state: EngineState, settings: PreemptionSettings, record: JobRecor
 
 
 def _plan_at_now(state: EngineState) -> PlanAtNow:
-    released = released_resources(state.server.attributes, _settings(state))
+    released = released_resources(state.server.attributes, preemption_settings(state))
     return PlanAtNow(state.plan, state.now, state.rank, state.bound, released)
 
 
@@ -232,15 +221,15 @@ def _put_into_plan(
 
 def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> None:
     """Make the decisions of a preemption if its time has come."""
-    settings = _settings(state)
+    settings = preemption_settings(state)
     if state.halted or state.now < one.start - settings.lead:
         return
     slot = state.records[one.preemptor].slot
-    if not still_needed(state.plan, slot, _runs(state, one), one.blocks):
-        _undo(state, one, event, Cause.FREED, "no job has to be preempted for it any more")
+    if not still_needed(state.plan, slot, running_victims(state, one), one.blocks):
+        undo_preemption(state, one, event, Cause.FREED, "no job has to be preempted for it any more")
         return
     if not may_begin(settings, state.now):
-        _undo(state, one, event, Cause.OUTAGE, "the window of preemptions is over")
+        undo_preemption(state, one, event, Cause.OUTAGE, "the window of preemptions is over")
         return
     part = preemption_state(state)
     victims = []
@@ -269,200 +258,6 @@ def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> Non
     part.planned[one.preemptor] = replace(one, victims=tuple(victims), asked=state.now)
 
 
-def _runs(state: EngineState, one: PlannedPreemption) -> list[EndedRun]:
-    """Return the victims that still run."""
-    released = released_resources(state.server.attributes, _settings(state))
-    found = []
-    for victim in one.victims:
-        if _still_runs(state, victim):
-            record = state.records[victim.job]
-            suspended = victim.method == "suspend"
-            kept = kept_amounts(state.plan, record, released) if suspended else None
-            found.append(EndedRun(record.slot, victim.end, kept))
-    return found
-
-
-def _still_runs(state: EngineState, victim: Victim) -> bool:
-    """Return whether a victim holds its resources as before: its run is neither over nor suspended."""
-    record = state.records.get(victim.job)
-    if record is None or record.phase is not Phase.RUNNING or record.run.started != victim.started:
-        return False
-    return record.facts.state != "S"
-
-
-# ---- following ----------------------------------------------------------------------------------
-
-
-def follow_preemptions(state: EngineState, event: str) -> None:
-    """Follow each preemption after a batch: end it, undo it, or wait longer for its victims."""
-    part = preemption_state(state)
-    new: frozenset[str] = frozenset()
-    if part.suspended:
-        _free_suspended(state)
-        new = place_suspended(state, event)
-    for one in list(part.planned.values()):
-        with JobErrorGuard(state, one.preemptor, event):
-            _follow(state, one, event)
-    if part.suspended:
-        follow_suspensions(state, new, event)
-
-
-def _free_suspended(state: EngineState) -> None:
-    """Block only for the other victims after some victims of a preemptor were suspended."""
-    part = preemption_state(state)
-    for one in list(part.planned.values()):
-        new = [v.job for v in one.victims if v.job in part.suspended and part.suspended[v.job].returns < 0]
-        record = state.records.get(one.preemptor)
-        if new and one.blocks and record is not None and is_planned_at(state.plan, record.slot, one.start):
-            _drop_blocks(state, one)
-            blocks = block_rest(state.plan, record.slot, _runs(state, one), state.new_slot)
-            part.planned[one.preemptor] = replace(one, blocks=blocks)
-
-
-def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
-    record = state.records.get(one.preemptor)
-    runs = _runs(state, one)
-    in_place = record is not None and is_planned_at(state.plan, record.slot, one.start)
-    if record is None or record.phase in (Phase.RUNNING, Phase.DISPATCHED):
-        _restore(state, one, event, "the preemptor does not wait any more")
-    elif in_place and state.plan.unusable_nodes(record.slot):
-        _undo(state, one, event, Cause.NODE_LOST, "a node of its planned place cannot be used")
-    elif not in_place:
-        _undo(state, one, event, Cause.OVERRUN, "the preemptor lost its place")
-    elif any(state.plan.end(run.slot) != one.start for run in runs):
-        _undo(state, one, event, Cause.OVERRUN, "a job to be preempted for it was altered")
-    elif not runs:
-        _undo(state, one, event, Cause.FREED, "the jobs to be preempted for it are gone")
-    elif one.asked < 0 and not _is_permitted(state, one):
-        _undo(
-            state,
-            one,
-            event,
-            Cause.ADMIN,
-            "settings or jobs were altered, so its preemption is not permitted any more",
-        )
-    elif one.asked < 0 and len(runs) < len(one.victims):
-        _keep_running_victims(state, record, one)
-    elif one.asked < 0:
-        if state.now >= one.start:
-            _undo(state, one, event, Cause.OUTAGE, "the jobs were not preempted in time")
-    elif state.now > one.asked + _settings(state).lead + _GIVEN_UP_AFTER_S:
-        left = ", ".join(victim.job for victim in one.victims if _still_runs(state, victim))
-        words = f"job {left} still runs {state.now - one.asked} s after its preemption was ordered"
-        state.alert(event, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor)
-        _note_refusals(state, one)
-        _undo(state, one, event, Cause.REFUSED, words)
-    elif state.now >= one.start - 1 and any(run.end <= state.now + _POSTPONED_BY_S for run in runs):
-        _undo(state, one, event, Cause.OVERRUN, "jobs that are preempted for it end by themselves now")
-    elif state.now >= one.start - 1:
-        _postpone(state, record, one, event)
-
-
-def _is_permitted(state: EngineState, one: PlannedPreemption) -> bool:
-    """Return whether the settings and the jobs still permit a planned preemption."""
-    part, settings = preemption_state(state), _settings(state)
-    preemptor = state.records[one.preemptor].facts
-    if not is_preemptor(state, settings, preemptor):
-        return False
-    begin = one.start - settings.lead
-    for victim in one.victims:
-        if not _still_runs(state, victim):
-            continue
-        facts = state.records[victim.job].facts
-        if not (may_be_preempted(state, settings, facts) and is_target_of(preemptor, facts)):
-            return False
-        if victim.method not in permitted_methods(settings, facts):
-            return False
-        if begin < earliest_preemption(settings, victim.started, part.preempted.get(victim.job)):
-            return False
-    return True
-
-
-def _keep_running_victims(state: EngineState, record: JobRecord, one: PlannedPreemption) -> None:
-    """Drop victims from a planned preemption after their runs ended; the preemptor keeps its place."""
-    _drop_blocks(state, one)
-    blocks = block_rest(state.plan, record.slot, _runs(state, one), state.new_slot)
-    victims = tuple(victim for victim in one.victims if _still_runs(state, victim))
-    preemption_state(state).planned[one.preemptor] = replace(one, victims=victims, blocks=blocks)
-
-
-def _postpone(state: EngineState, record: JobRecord, one: PlannedPreemption, event: str) -> None:
-    """Move the start of a preemptor because victims still run."""
-    plan, slot, start = state.plan, record.slot, state.now + _POSTPONED_BY_S
-    _drop_blocks(state, one)
-    runs = _runs(state, one)
-    for run in runs:
-        plan.set_duration(run.slot, start - plan.start(run.slot), state.now)
-    state.bound[slot] = max(int(state.promise[slot]), start)
-    gone, old = move_and_displace(state, slot, start)
-    words = "jobs that are preempted have not ended yet"
-    if plan.state(slot) == PLANNED:
-        plan.set_ready(slot, start)
-        blocks = block_rest(plan, slot, runs, state.new_slot)
-        preemption_state(state).planned[one.preemptor] = replace(one, start=start, blocks=blocks)
-        record_move(state, event, Cause.OUTAGE, words, slot, one.start, start)
-        state.bound[slot] = min(int(state.bound[slot]), start)
-    else:
-        preemption_state(state).planned.pop(one.preemptor)
-        _extend_runs(state, replace(one, start=start), event, words)
-    replan_displaced(state, gone, old, event, Cause.OUTAGE, words)
-    state.next_due = None
-
-
-def _undo(state: EngineState, one: PlannedPreemption, event: str, cause: Cause, words: str) -> None:
-    """Undo a preemption, or end it when its victims are gone, and plan the preemptor again."""
-    record = state.records[one.preemptor]
-    if record.slot >= 0 and record.phase in (Phase.WAITING, Phase.BLOCKED):
-        # Placing it again restores the victims first: see ``note_preemptor``.
-        replan(state, record, event, cause, words)
-    if one.preemptor in preemption_state(state).planned:
-        _restore(state, one, event, words)
-    preemption_state(state).tried.pop(one.preemptor, None)  # it is examined at once
-    state.next_due = None
-
-
-def _restore(state: EngineState, one: PlannedPreemption, event: str, words: str) -> None:
-    """Let the victims go on in the plan as before, and free the blocks made for them."""
-    preemption_state(state).planned.pop(one.preemptor)
-    record = state.records.get(one.preemptor)
-    if record is not None and record.slot >= 0:
-        slot = record.slot
-        state.bound[slot] = max(int(state.bound[slot]), int(state.promise[slot]))
-        if record.phase in (Phase.WAITING, Phase.BLOCKED) and state.plan.state(slot) == PLANNED:
-            state.plan.set_ready(slot, max(state.now, record.facts.not_before or 0, record.back_off.until))
-    _drop_blocks(state, one)
-    _extend_runs(state, one, event, words)
-
-
-def _drop_blocks(state: EngineState, one: PlannedPreemption) -> None:
-    for block in one.blocks:
-        state.drop_slot(block)
-
-
-def _extend_runs(state: EngineState, one: PlannedPreemption, event: str, words: str) -> None:
-    """Give victims that still run their former end; jobs planned there all the same are displaced."""
-    extended = []
-    for victim in one.victims:
-        record = state.records.get(victim.job)
-        if record is None or not _still_runs(state, victim) or state.plan.state(record.slot) != FIXED:
-            continue
-        if state.plan.end(record.slot) != one.start:
-            continue  # the server described it again
-        end = max(victim.end, state.now + 1)
-        state.plan.set_duration(record.slot, end - state.plan.start(record.slot), state.now)
-        heapq.heappush(state.ends, (end, record.slot, victim.job))
-        extended.append(record.slot)
-    if extended:
-        displace_for(state, extended, event, Cause.OVERRUN, f"a job is not preempted: {words}")
-
-
-def leave_preemption(state: EngineState, key: str) -> None:
-    """Undo the preemption of a job that has no place in the plan any more."""
-    one = preemption_state(state).planned.get(key)
-    if one is not None:
-        _restore(state, one, "clock", "the preemptor does not wait any more")
-
-
 # ---- outcomes -----------------------------------------------------------------------------------
 
 
@@ -473,7 +268,7 @@ def awaits_preemption(state: EngineState, decision: Preempt) -> bool:
     one = part.planned.get(decision.preemptor)
     if one is None:
         return False
-    return any(victim.decision == decision.id and _still_runs(state, victim) for victim in one.victims)
+    return any(victim.decision == decision.id and still_runs(state, victim) for victim in one.victims)
 
 
 def note_outcome(state: EngineState, event: PreemptionDone) -> None:
@@ -496,7 +291,7 @@ def note_outcome(state: EngineState, event: PreemptionDone) -> None:
                 event.id, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor
             )
             _note_refusal(part, victim.job, state.now)
-            _undo(state, one, event.id, Cause.REFUSED, words)
+            undo_preemption(state, one, event.id, Cause.REFUSED, words)
             return
     ordered = not any(victim.job == event.job_id for one in part.planned.values() for victim in one.victims)
     known = event.job_id in part.ordered or event.job_id in part.suspending
@@ -512,13 +307,6 @@ def _note_refusal(part: PreemptionState, job: str, now: int) -> None:
     part.suspending.pop(job, None)
 
 
-def _note_refusals(state: EngineState, one: PlannedPreemption) -> None:
-    part = preemption_state(state)
-    for victim in one.victims:
-        if _still_runs(state, victim):
-            part.refused[victim.job] = state.now
-
-
 def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """Forget a job that is gone from the server."""
     part = preemption_state(state)
@@ -530,11 +318,13 @@ def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
 
 def forget_past(state: EngineState) -> None:
     """Forget preemptions that have no effect any more."""
-    part, oldest = preemption_state(state), state.now - max(_settings(state).rest, 3_600)
+    part, oldest = preemption_state(state), state.now - max(preemption_settings(state).rest, 3_600)
     part.preempted = {job: at for job, at in part.preempted.items() if at > oldest}
     part.ordered = {job: started for job, started in part.ordered.items() if job in part.preempted}
     part.refused = {job: at for job, at in part.refused.items() if at > oldest}
-    given_up = state.now - state.settings.decision_expiry - _settings(state).grace - _GIVEN_UP_AFTER_S
+    given_up = (
+        state.now - state.settings.decision_expiry - preemption_settings(state).grace - GIVEN_UP_AFTER_S
+    )
     for job in [one for one in part.suspending if part.preempted.get(one, -1) < given_up]:
         # The order cannot be carried out any more. A later suspension is an administrator's.
         part.suspending.pop(job)
@@ -561,7 +351,7 @@ def next_step(state: EngineState) -> int:
     part = preemption_state(state)
     if not (part.planned or part.waiting):
         return max(state.now + 1, next_resume(state)) if part.suspended else FOREVER
-    lead = _settings(state).lead
+    lead = preemption_settings(state).lead
     found = [one.start - (lead if one.asked < 0 else 1) for one in part.planned.values()]
     found += [
         part.tried.get(job, state.now) + _EXAMINED_EVERY_S for job in part.waiting if job not in part.planned

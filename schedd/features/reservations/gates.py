@@ -23,8 +23,8 @@ from schedd.engine.place.slot_requests import refresh_request
 from schedd.features.reservations.state import ReservationRecord, reservation_access, reservation_records
 from schedd.model import NodeState
 from schedd.plan.columns import WHOLE
+from schedd.plan.gates import COUNTED_GATES, GATE, WHOLE_NODES_GATE
 from schedd.plan.plan import Take
-from schedd.plan.shapes import COUNTED_GATES, GATE, WHOLE_NODES_GATE
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 

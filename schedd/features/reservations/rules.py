@@ -30,7 +30,7 @@ from schedd.features.reservations.state import (
     reservation_records,
 )
 from schedd.model import Chunk, Node, NodeState, Place, Request
-from schedd.plan.shapes import UNLIMITED
+from schedd.plan.gates import UNLIMITED
 from schedd.wire import SERVER_RESERVATION, Event, NodeChanged, Reserve, Snapshot, Unreserve
 
 _GUARD: Final = Request((Chunk(cpus=0),), Place.FREE)

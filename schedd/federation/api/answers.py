@@ -6,6 +6,7 @@ They are the types of the client's answers, too (schedd/client/answers.py).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from schedd.federation.bags.offers import ClusterOffer, TaskSplit
 from schedd.federation.items import AttemptPhase, ItemOutcome
 from schedd.federation.report import (
     ArrayFigures,
@@ -356,24 +357,6 @@ class CoAllocationsView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOfferView:
-    """A cluster's offer: this number of tasks ends by this time."""
-
-    provider: str
-    tasks: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskSplitView:
-    """Number of tasks by cluster; ``met`` is whether all end by the deadline."""
-
-    shares: Mapping[str, int]
-    end: int
-    met: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BagOfferView:
     """An offer for a bag until it ``expires``. ``why``: reasons for missing offers, by cluster."""
 
@@ -381,8 +364,8 @@ class BagOfferView:
     expires: int
     tasks: int
     deadline: int
-    offers: Sequence[ClusterOfferView]
-    split: TaskSplitView | None
+    offers: Sequence[ClusterOffer]
+    split: TaskSplit | None
     plans: Mapping[str, int]
     why: Mapping[str, str]
 

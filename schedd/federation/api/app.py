@@ -13,7 +13,7 @@ from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
 from schedd.api.body_limit import BodyLimit
-from schedd.api.problems import Fault, ProblemError
+from schedd.api.problems import Fault, ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.security_headers import SecurityHeaders
 from schedd.api.unicode_text import UnicodeRoute
@@ -341,7 +341,7 @@ async def _submit_job(
         booking, cluster, name = _find_open_booking(federation, owner, body.booking)
         if cannot := federation.unsupported_reason(cluster, body.requested_resources):
             what = f"booking {body.booking} is at {cluster}: {cannot}"
-            raise ProblemError("invalid", what, errors=[Fault(where="body.request", what=what)])
+            raise invalid_problem("body.request", what)
         submission["booking"] = name
         more |= {"clusters": (cluster,), "booking": booking}
     job = await run_in_threadpool(partial(federation.submit, owner, submission, **more))
@@ -361,7 +361,7 @@ def _find_open_booking(federation: FederationState, owner: str, name: str) -> tu
     booking = federation.bookings.by_owner_key(owner, name)
     if booking is None:
         what = f"{owner} has no booking {name} in the federation"
-        raise ProblemError("invalid", what, errors=[Fault(where="body.booking", what=what)])
+        raise invalid_problem("body.booking", what)
     placed = booking.placed
     if booking.over or booking.cancelled or placed is None or not booking.booked:
         words = booking.over or ("being given back" if booking.cancelled else "being booked")
@@ -468,8 +468,7 @@ def resolve_owner(federation: FederationState, caller: Bearer, body: FederationR
     unknown = [name for name in (*body.clusters, *body.queues) if name not in federation.settings.clusters]
     if unknown:
         known = ", ".join(federation.settings.clusters)
-        fault = Fault(where="body.clusters", what=f"no cluster {unknown[0][:40]}", allowed=known)
-        raise ProblemError("invalid", fault.what, errors=[fault])
+        raise invalid_problem("body.clusters", f"no cluster {unknown[0][:40]}", known)
     names = body.clusters or tuple(federation.settings.clusters)
     whys = [federation.unsupported_reason(name, body.requested_resources) for name in names]
     if all(whys):

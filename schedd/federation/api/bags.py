@@ -7,10 +7,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import Fault, ProblemError
+from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
-from schedd.federation.api.answers import BagOfferView, BagsView, BagView, ClusterOfferView, TaskSplitView
+from schedd.federation.api.answers import BagOfferView, BagsView, BagView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
 from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.api.item_access import acting_owner, find_item, require_write_role, visible_items
@@ -88,7 +88,7 @@ def _request_offers(
     )
     if body.deadline <= federation.now:
         what = f"the deadline, {body.deadline}, is past: it is {federation.now}"
-        raise ProblemError("invalid", what, errors=[Fault(where="body.deadline", what=what)])
+        raise invalid_problem("body.deadline", what)
     names = body.clusters or tuple(federation.settings.clusters)
     found = collect_offers(
         federation,
@@ -101,8 +101,7 @@ def _request_offers(
     try:
         split = split_offers(federation, found, body.tasks, body.deadline, body.balance)
     except ValueError as error:
-        fault = Fault(where="body.balance", what=str(error), allowed="none, offers")
-        raise ProblemError("invalid", str(error), errors=[fault]) from None
+        raise invalid_problem("body.balance", str(error), "none, offers") from None
     ends = share_ends(found.offers, split) if split is not None else {}
     return federation.bag_operations.create_offer(
         owner, terms, split=split, ends=ends, plans=found.plans, offers=found.offers, whys=found.whys
@@ -116,8 +115,8 @@ def offer_row(one: BagOffer) -> BagOfferView:
         expires=one.expires,
         tasks=one.asked.tasks,
         deadline=one.asked.deadline,
-        offers=[ClusterOfferView(**asdict(offer)) for offer in one.offers],
-        split=TaskSplitView(**asdict(one.split)) if one.split is not None else None,
+        offers=one.offers,
+        split=one.split,
         plans=dict(one.plans),
         why=dict(one.whys or {}),
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import Query
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import Fault, ProblemError
+from schedd.api.problems import invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.client import ClientError
@@ -48,8 +48,7 @@ async def _get_balance(
     begin = since if since is not None else max(0, end - _DAY_S)
     if begin >= end:
         what = f"the period from {begin} on has no second in it: it ends at {end}"
-        fault = Fault(where="query.since", what=what, allowed=f"a moment before {end}")
-        raise ProblemError("invalid", what, errors=[fault])
+        raise invalid_problem("query.since", what, f"a moment before {end}")
     rows = await run_in_threadpool(_balance_rows, federation, begin, end)
     return BalanceView(since=begin, until=end, clusters=rows)
 

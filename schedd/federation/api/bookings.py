@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.booking_requests import BookingName, BookingTerms, OptionChoice
-from schedd.api.problems import Fault, ProblemError
+from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect import RequestError
@@ -104,7 +104,7 @@ async def _book_cores(
     if deadline - max(now, ready or 0) < shortest:
         where = "body.start" if start is not None else "body.deadline"
         what = f"from {max(now, ready or 0)} on there are not {shortest} s until {deadline}"
-        raise ProblemError("invalid", what, errors=[Fault(where=where, what=what)])
+        raise invalid_problem(where, what)
     terms = {
         "resources": body.requested_resources,
         "duration": body.duration,

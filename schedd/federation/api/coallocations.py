@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import Fault, ProblemError
+from schedd.api.problems import invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.federation.api.answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
@@ -155,7 +155,7 @@ def _check_deadline(federation: FederationState, body: CoAllocationRequest) -> N
     least = scale_seconds(max(component.walltime for component in body.components), fastest)
     if body.deadline is not None and body.deadline < body.ready + least:
         what = f"deadline: it runs for {least} s from {body.ready} on, and ends after that"
-        raise ProblemError("invalid", what, errors=[Fault(where="body.deadline", what=what)])
+        raise invalid_problem("body.deadline", what)
 
 
 @router.get("/v1/federation/coallocations/{coallocation}", *_READ_PROBLEMS, "unknown-job")

@@ -22,9 +22,9 @@ from schedd.engine.facts.explanations import explain_choice, last_refusal
 from schedd.engine.facts.job_requests import slot_limited, waiting_reasons
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import SHARE
+from schedd.plan.gates import CPUS_GATE, GATE, GPUS_GATE, MEM_GATE, WHOLE_NODES_GATE
 from schedd.plan.plan import Plan
 from schedd.plan.scarcity import NodeChoice
-from schedd.plan.shapes import CPUS_GATE, GATE, GPUS_GATE, MEM_GATE, WHOLE_NODES_GATE
 from schedd.plan.views import Blockers, PlanBlocker, find_blockers
 from schedd.policy.limits import format_limit
 from schedd.service.questions.explanation_chain import (

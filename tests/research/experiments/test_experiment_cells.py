@@ -21,8 +21,8 @@ from research.experiments.cells import (
     prepared_workload,
     run_cell,
 )
+from research.experiments.deadline_streams import stream
 from research.experiments.named import EXPERIMENTS, of_part, quick
-from schedd.replay.streams import stream
 from schedd.replay.workload import TraceError, TraceJob
 from tests.research.experiments.experiment import SMALL, small
 

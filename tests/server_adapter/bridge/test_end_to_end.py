@@ -10,8 +10,9 @@ import pytest
 from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import JobState
-from server_adapter.torque import TorqueAnyPort, TorqueErrorCode, admin_requests, open_connection
+from server_adapter.torque import TorqueAnyPort, TorqueErrorCode, open_connection
 from server_adapter.torque.notation import exec_host
+from tests.server_adapter import admin_requests
 from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 from tests.server_adapter.bridge.scenario import Scenario
 

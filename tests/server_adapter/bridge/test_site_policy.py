@@ -15,7 +15,8 @@ import pytest
 
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import Job, JobState
-from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
+from server_adapter.torque import TorqueAnyPort, open_connection
+from tests.server_adapter import admin_requests
 from tests.server_adapter.bridge.processes import ProcessHarness
 
 pytestmark = pytest.mark.anyio

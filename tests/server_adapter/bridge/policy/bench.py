@@ -16,7 +16,8 @@ from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.requests import ManageRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.torque import TorqueAnyPort, admin_requests, open_connection
+from server_adapter.torque import TorqueAnyPort, open_connection
+from tests.server_adapter import admin_requests
 from tests.server_adapter.bridge.processes import ProcessHarness
 
 NODES = [

@@ -3,7 +3,7 @@
 import pytest
 
 from server_adapter.emulator.lifecycle import settle
-from server_adapter.torque import admin_requests
+from tests.server_adapter import admin_requests
 from tests.server_adapter.bridge.policy.bench import Bench
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.replay.wait_bound import mean_wait_bound
+from research.experiments.wait_bound import mean_wait_bound
 
 Jobs = Sequence[tuple[int, int, int]]
 
