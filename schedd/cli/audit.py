@@ -1,35 +1,49 @@
 """``schedd audit``: the audit entries."""
 
+import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from schedd.cli.installation import ConfigFile, database_url, exit_on_error, open_store
+from schedd.cli.arguments import OneLineErrorParser, parse_within
+from schedd.cli.installation import add_config_option, database_url, exit_on_error, open_store
 
 
-def command(
-    days: Annotated[float, typer.Option(help="show the last N days", min=0)] = 30,
-    most: Annotated[int, typer.Option(help="maximum number of entries", min=1, max=100_000)] = 1_000,
-    config: Annotated[Path | None, ConfigFile] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="as JSON; times are seconds since the epoch")
-    ] = False,
-) -> None:
-    """Show who paused, resumed, created or revoked tokens, or changed settings, newest first."""
-    with exit_on_error("audit"), open_store(database_url(config)) as store:
-        entries = store.audit_entries(int(time.time() - days * 86_400), most)
-    if as_json:
-        typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2))
-        return
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd audit",
+        description="Show who paused, resumed, created or revoked tokens, or changed settings, newest first.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--days", type=parse_within(float, 0, 36_600), default=30, help="show the last N days (default: 30)")
+    add(
+        "--most",
+        type=parse_within(int, 1, 100_000),
+        default=1000,
+        help="maximum number of entries (default: 1000)",
+    )
+    add_config_option(parser)
+    add("--json", action="store_true", help="as JSON; times are seconds since the epoch")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the entries; 0, 2 for invalid settings, 1 if the database cannot be used."""
+    args = make_parser().parse_args(argv)
+    with exit_on_error("audit"), open_store(database_url(args.config)) as store:
+        entries = store.audit_entries(int(time.time() - args.days * 86_400), args.most)
+    if args.json:
+        print(json.dumps([asdict(entry) for entry in entries], indent=2))
+        return 0
     lines = [(_format_date(one.time), one.who, one.act, one.cluster or "", one.detail) for one in entries]
     widths = [max(map(len, column)) for column in zip(("",) * 5, *lines, strict=True)]
     for line in lines:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    return 0
 
 
 def _format_date(moment: int) -> str:

@@ -1,17 +1,17 @@
 """``schedd config``: check the settings, show those in force, explain them all."""
 
-from collections.abc import Iterator
+import argparse
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
 from pydantic import BaseModel
 
 from schedd.api.listening_sockets import certificate_fault
 from schedd.api.settings_resources import load_resources
-from schedd.cli.config_init import init
+from schedd.cli.arguments import OneLineErrorParser, add_action
+from schedd.cli.config_init import add_init
 from schedd.cli.installation import (
-    ConfigFile,
+    add_config_option,
     exit_on_error,
     find_config_file,
     load_daemon_settings,
@@ -39,52 +39,79 @@ ADAPTER_SECTIONS: dict[str, type[BaseModel]] = {
 }
 """Every section of the adapter's file."""
 
-app = typer.Typer(help="Create a site's settings, check them, show those in force, list all of them.")
-_Config = Annotated[Path | None, ConfigFile]
+
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd config",
+        description="Create a site's settings, check them, show those in force, list all of them.",
+        allow_abbrev=False,
+    )
+    acts = parser.add_subparsers(dest="act", metavar="ACTION", title="actions", required=True)
+    add_init(acts)
+    check = add_action(
+        acts,
+        "check",
+        "Check the settings as the daemon does at its start, test the database, and warn of unusual "
+        "settings.",
+        _check,
+        "Exit status: 0 if they can be used, 2 if not, 1 if the database cannot be used.",
+    )
+    add_config_option(check)
+    check.add_argument("--strict", action="store_true", help="fail on advice, too")
+    check.add_argument(
+        "--database",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="try the database, too (read only)",
+    )
+    show = add_action(
+        acts,
+        "show",
+        "Print the settings in force as TOML, each with where it comes from; secrets are left out.",
+        _show,
+    )
+    add_config_option(show)
+    add_action(
+        acts,
+        "reference",
+        "Print each setting's meaning, values and default as Markdown, the most needed ones first.",
+        _reference,
+    )
+    return parser
 
 
-app.command()(init)
+def run(argv: Sequence[str]) -> int:
+    """Run the action; 0, 2 for invalid settings, 1 if the database cannot be used."""
+    args = make_parser().parse_args(argv)
+    return int(args.command(args))
 
 
-@app.command()
-def check(
-    config: _Config = None,
-    strict: Annotated[bool, typer.Option("--strict", help="fail on advice, too")] = False,
-    database: Annotated[
-        bool, typer.Option("--database/--no-database", help="try the database, too (read only)")
-    ] = True,
-) -> None:
-    """Check the settings as the daemon does at its start, test the database, and warn of unusual settings.
-
-    Exit status: 0 if they can be used, 2 if not, 1 if the database cannot be used.
-    """
+def _check(args: argparse.Namespace) -> int:
     with exit_on_error("config"):
-        settings = load_daemon_settings(config)
+        settings = load_daemon_settings(args.config)
         said = [*_check_resources(settings), *settings_advice(settings)]
-        if database:
+        if args.database:
             _check_database(settings.store.url)
     for line in said:
-        typer.echo(f"advice: {line}")
-    where = find_config_file(config)
-    typer.echo(f"{where if where is not None else 'the environment'}: can be used")
-    if strict and said:
-        raise typer.Exit(2)
+        print(f"advice: {line}")
+    where = find_config_file(args.config)
+    print(f"{where if where is not None else 'the environment'}: can be used")
+    return 2 if args.strict and said else 0
 
 
-@app.command()
-def show(config: _Config = None) -> None:
-    """Print the settings in force as TOML, each with where it comes from; secrets are left out."""
+def _show(args: argparse.Namespace) -> int:
     with exit_on_error("config"):
-        settings = load_daemon_settings(config)
-        for line in effective_settings(settings, find_config_file(config)):
-            typer.echo(line)
+        settings = load_daemon_settings(args.config)
+        for line in effective_settings(settings, find_config_file(args.config)):
+            print(line)
+    return 0
 
 
-@app.command()
-def reference() -> None:
-    """Print each setting's meaning, values and default as Markdown, the most needed ones first."""
-    typer.echo(f"## The 25 settings you need\n\n{needed(ADAPTER_SECTIONS)}\n")
-    typer.echo(by_feature(ADAPTER_SECTIONS))
+def _reference(_: argparse.Namespace) -> int:
+    print(f"## The 25 settings you need\n\n{needed(ADAPTER_SECTIONS)}\n")
+    print(by_feature(ADAPTER_SECTIONS))
+    return 0
 
 
 def _check_database(url: str | None) -> None:

@@ -1,5 +1,6 @@
 """``schedd config init``: the settings of a new site, the daemon's and the adapter's."""
 
+import argparse
 import hashlib
 import os
 import re
@@ -9,10 +10,9 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import Any, Final
 
-import typer
-
+from schedd.cli.arguments import add_action, fail
 from schedd.cli.importing.result import to_toml
 from schedd.cli.planning_mode import (
     COMPARED_JOBS,
@@ -26,6 +26,7 @@ from schedd.cli.server_facts import (
     Family,
     ServerSummary,
     ServerUnreadableError,
+    add_server_options,
     parse_server_address,
     read_server_summary,
 )
@@ -41,115 +42,119 @@ from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _MODES: Final = ("shadow", "adviser", "scheduler")
+_OTHERS: Final = ("server", "all", "none")
+_NODE_RULES: Final = ("exact", "pack")
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _BY_SETTING: Final = {one.setting: one for one in DECIDE}
 
 
-def init(
-    directory: Annotated[Path, typer.Option("--dir", help="directory for both files")] = Path("/etc/schedd"),
-    cluster: Annotated[str, typer.Option(help="name of the cluster")] = "main",
-    server: Annotated[
-        str, typer.Option(help="pbs_server as HOST or HOST:PORT, which is only read; empty: none")
-    ] = "127.0.0.1:15001",
-    family: Annotated[Family, typer.Option(help="family of the server")] = "torque",
-    auth: Annotated[Auth, typer.Option(help="how the adapter authenticates to the server")] = "auto",
-    mode: Annotated[str, typer.Option(help="mode of the adapter: shadow, adviser or scheduler")] = "",
-    host: Annotated[str, typer.Option(help="address of the daemon's socket")] = "",
-    tls_certificate: Annotated[
-        Path | None, typer.Option(help="TLS certificate and key in one PEM file")
-    ] = None,
-    admins: Annotated[str | None, typer.Option(help="users with the role admin, separated by commas")] = None,
-    others: Annotated[
-        str, typer.Option(help="which jobs users see: server (as the server's settings), all or none")
-    ] = "",
-    database: Annotated[str, typer.Option(help="URL of the database")] = "",
-    slack: Annotated[str, typer.Option(help="slack of promises, such as 1h+0.5w; or off")] = "",
-    node_rule: Annotated[str, typer.Option(help="how `nodes=` is understood: exact or pack")] = "",
-    memory_per_core: Annotated[
-        str, typer.Option(help="memory per core of jobs that request none, such as 2gb; 0: none")
-    ] = "",
-    default_walltime: Annotated[
-        str, typer.Option(help="walltime of jobs that request none, such as 24h")
-    ] = "",
-    policy: Annotated[Path | None, typer.Option(help="settings that `schedd import` wrote")] = None,
-    accounting: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="PATH",
-            help="accounting logs, a file or a directory: compare the planning modes on their last "
-            f"{COMPARED_JOBS:,} jobs and write the best one (default: offered if a server on this host has "
-            "logs)",
-            show_default=False,
-        ),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="ask nothing: take the options, else the proposed values")
-    ] = False,
-    force: Annotated[
-        bool, typer.Option("--force", help="overwrite existing files; they are kept as .old")
-    ] = False,
-) -> None:
-    """Ask for the ten settings that a site must decide, read pbs_server's settings, and write both files.
-
-    Settings given as options are not asked. A token for the adapter is created: its hash is in schedd.toml,
-    the token in a separate file. Nothing is written before everything is valid. Exit status: 0; 2 for invalid
-    values, or if files exist already.
-    """
-    files = [directory / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
-    there = [str(path) for path in files if path.exists() and not _is_packaged_default(path)]
-    if there and not force:
-        _exit_with_error(
-            f"{' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already; --force overwrites"
-        )
-    if not _NAME.fullmatch(cluster):
-        _exit_with_error(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
-    imported = _load_imported_policy(policy, cluster)
-    at = _server_settings(server, family, auth)
-    seen = _read_server(at)
-    ask = _Prompter(yes)
-    mode = ask.choice("pbs-adapter.toml mode", mode, "shadow", _MODES)
-    host = ask.text("[server] host", host, "127.0.0.1")
-    if host not in ("127.0.0.1", "localhost", "::1") and tls_certificate is None:
-        tls_certificate = Path(ask.plain("Certificate for it, with its key in the same file (PEM)", "", yes))
-    names = ask.text("[auth] admins", admins, "", empty=True)
-    others = ask.choice("[auth] others", others, "server", ("server", "all", "none"))
-    database = ask.text("[store] url", database, "sqlite:////var/lib/schedd/schedd.sqlite")
-    slack = ask.text("[clusters.NAME] slack", slack, "1h+0.5w")
-    rule = ask.choice(
-        "[clusters.NAME] node_rule", node_rule, imported.get("node_rule", "exact"), ("exact", "pack")
+def add_init(actions: Any) -> None:
+    """Add ``init`` to the actions of ``schedd config``."""
+    parser = add_action(
+        actions,
+        "init",
+        "Ask for the ten settings that a site must decide, read pbs_server's settings, and write both files.",
+        _init,
+        "Settings given as options are not asked. A token for the adapter is created: its hash is in "
+        "schedd.toml, the token in a separate file. Nothing is written before everything is valid. Exit "
+        "status: 0; 2 for invalid values, or if files exist already.",
     )
+    add = parser.add_argument
+    folder = Path("/etc/schedd")
+    add("--dir", type=Path, default=folder, help=f"directory for both files (default: {folder})")
+    add("--cluster", default="main", help="name of the cluster (default: main)")
+    add(
+        "--server",
+        default="127.0.0.1:15001",
+        help="pbs_server as HOST or HOST:PORT, which is only read; empty: none (default: 127.0.0.1:15001)",
+    )
+    add_server_options(parser, "how the adapter authenticates to the server")
+    add("--mode", default="", choices=_MODES, help="mode of the adapter")
+    add("--host", default="", help="address of the daemon's socket")
+    add("--tls-certificate", type=Path, help="TLS certificate and key in one PEM file")
+    add("--admins", help="users with the role admin, separated by commas")
+    add(
+        "--others", default="", choices=_OTHERS, help="which jobs users see; server: as the server's settings"
+    )
+    add("--database", default="", help="URL of the database")
+    add("--slack", default="", help="slack of promises, such as 1h+0.5w; or off")
+    add("--node-rule", default="", choices=_NODE_RULES, help="how `nodes=` is understood")
+    about = "memory per core of jobs that request none, such as 2gb; 0: none"
+    add("--memory-per-core", default="", help=about)
+    about = "walltime of jobs that request none, such as 24h"
+    add("--default-walltime", default="", help=about)
+    add("--policy", type=Path, help="settings that `schedd import` wrote")
+    add(
+        "--accounting",
+        type=Path,
+        metavar="PATH",
+        help="accounting logs, a file or a directory: compare the planning modes on their last "
+        f"{COMPARED_JOBS:,} jobs and write the best one (default: offered if a server on this host has logs)",
+    )
+    about = "ask nothing: take the options, else the proposed values"
+    add("--yes", action="store_true", help=about)
+    about = "overwrite existing files; they are kept as .old"
+    add("--force", action="store_true", help=about)
+
+
+def _init(args: argparse.Namespace) -> int:
+    files = [args.dir / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
+    there = [str(path) for path in files if path.exists() and not _is_packaged_default(path)]
+    if there and not args.force:
+        fail(
+            "config init",
+            f"{' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already; --force overwrites",
+        )
+    if not _NAME.fullmatch(args.cluster):
+        fail("config init", f"--cluster {args.cluster!r}: a name has letters, digits, '.', '_' and '-'")
+    imported = _load_imported_policy(args.policy, args.cluster)
+    at = _server_settings(args.server, args.family, args.auth)
+    seen = _read_server(at)
+    ask = _Prompter(args.yes)
+    mode = ask.choice("pbs-adapter.toml mode", args.mode, "shadow", _MODES)
+    host = ask.text("[server] host", args.host, "127.0.0.1")
+    certificate = args.tls_certificate
+    if host not in ("127.0.0.1", "localhost", "::1") and certificate is None:
+        certificate = Path(ask.plain("Certificate for it, with its key in the same file (PEM)", ""))
+    names = ask.text("[auth] admins", args.admins, "", empty=True)
+    others = ask.choice("[auth] others", args.others, "server", _OTHERS)
+    database = ask.text("[store] url", args.database, "sqlite:////var/lib/schedd/schedd.sqlite")
+    slack = ask.text("[clusters.NAME] slack", args.slack, "1h+0.5w")
+    proposed_rule = imported.get("node_rule", "exact")
+    rule = ask.choice("[clusters.NAME] node_rule", args.node_rule, proposed_rule, _NODE_RULES)
     proposed = _format_memory(seen.mem_per_core) if seen is not None and seen.mem_per_core else "0"
-    memory = ask.text("[clusters.NAME] mem_per_core", memory_per_core, proposed)
-    walltime = ask.text("[clusters.NAME] default_walltime", default_walltime, "24h")
-    if policy is None:
+    memory = ask.text("[clusters.NAME] mem_per_core", args.memory_per_core, proposed)
+    walltime = ask.text("[clusters.NAME] default_walltime", args.default_walltime, "24h")
+    if args.policy is None:
         ask.show_question(_BY_SETTING["[clusters.NAME.site] priority"])
     chosen = _choose_planning_mode(
-        ask, accounting, at, seen.machine if seen is not None else (), policy, slack
+        ask, args.accounting, at, seen.machine if seen is not None else (), args.policy, slack
     )
     token = secrets.token_hex(32)
     try:
         amount = parse_size(memory) if memory != "0" else 0
     except RequestError as error:
-        _exit_with_error(f"--memory-per-core: {error}")
+        fail("config init", f"--memory-per-core: {error}")
     daemon: dict[str, dict[str, Any]] = {
-        "server": {"host": host} | ({"tls_certificate": str(tls_certificate)} if tls_certificate else {}),
+        "server": {"host": host} | ({"tls_certificate": str(certificate)} if certificate else {}),
         "auth": {"admins": [name.strip() for name in names.split(",") if name.strip()], "others": others},
         "store": {"url": database},
     }
     mine = {"slack": slack, "node_rule": rule, "mem_per_core": amount, "default_walltime": walltime, **chosen}
     texts = (
-        "".join(f"{line}\n" for line in _daemon_lines(daemon, token, cluster, mine, imported)),
-        "".join(f"{line}\n" for line in _adapter_lines(cluster, mode, at, host, tls_certificate, files[2])),
+        "".join(f"{line}\n" for line in _daemon_lines(daemon, token, args.cluster, mine, imported)),
+        "".join(f"{line}\n" for line in _adapter_lines(args.cluster, mode, at, host, certificate, files[2])),
         f"{token}\n",
     )
-    _write_files(files, texts, force)
+    _write_files(files, texts, args.force)
     for path in files:
-        typer.echo(f"wrote {path}")
+        print(f"wrote {path}")
     if seen is not None:
-        typer.echo("\nSeen on the server:")
+        print("\nSeen on the server:")
         for remark in seen.remarks():
-            typer.echo(f"  {remark}")
-    typer.echo(_NEXT_STEPS.format(mode=_MODE_REMARKS[mode]))
+            print(f"  {remark}")
+    print(_NEXT_STEPS.format(mode=_MODE_REMARKS[mode]))
+    return 0
 
 
 _NEXT_STEPS = """
@@ -181,14 +186,14 @@ def _choose_planning_mode(
         found = find_accounting_logs()
     files = list_log_files(found) if found is not None else []
     if accounting is not None and not files:
-        _exit_with_error(f"--accounting {accounting}: no such file, or a directory without files")
+        fail("config init", f"--accounting {accounting}: no such file, or a directory without files")
     if not files or found is None:
         return {}
     if accounting is None and not ask.confirm(
         f"Compare the planning modes on the accounting logs in {found}? It takes some minutes"
     ):
-        typer.echo(
-            f"`schedd replay {found} --recommend` compares the planning modes on these logs.", err=True
+        print(
+            f"`schedd replay {found} --recommend` compares the planning modes on these logs.", file=sys.stderr
         )
         return {}
     mode = recommend_planning_mode(files, nodes, policy, slack)
@@ -211,12 +216,10 @@ class _Prompter:
 
     def choice(self, setting: str, said: str, proposed: str, among: tuple[str, ...]) -> str:
         """Prompt for one of several words."""
-        if said and said not in among:
-            _exit_with_error(f"{setting}: {said!r} is none of {', '.join(among)}")
         while not said:
             said = self.text(setting, "", proposed)
             if said not in among:
-                typer.echo(f"  one of {', '.join(among)}")
+                print(f"  one of {', '.join(among)}")
                 said = ""
         return said
 
@@ -230,24 +233,25 @@ class _Prompter:
             said = self._prompt(name, proposed)
             if said in among:
                 return said
-            typer.echo(f"  one of {', '.join(among)}")
+            print(f"  one of {', '.join(among)}")
         return proposed
 
-    def plain(self, question: str, proposed: str, quiet: bool) -> str:
+    def plain(self, question: str, proposed: str) -> str:
         """Prompt for values besides the ten settings."""
-        if quiet:
-            _exit_with_error("an address that others reach needs --tls-certificate")
+        if self._quiet:
+            fail("config init", "an address that others reach needs --tls-certificate")
         return self._prompt(question, proposed)
 
     def show_question(self, one: Decision) -> None:
         if not self._quiet:
-            typer.echo(f"\n{one.question}\n  {one.why}")
+            print(f"\n{one.question}\n  {one.why}")
 
     def _prompt(self, name: str, proposed: str) -> str:
         try:
-            return str(typer.prompt(f"  {name}", default=proposed, show_default=bool(proposed)))
-        except typer.Abort:
-            _exit_with_error("nothing was written")
+            return input(f"  {name} [{proposed}]: " if proposed else f"  {name}: ") or proposed
+        except (EOFError, KeyboardInterrupt):
+            print()
+            fail("config init", "nothing was written")
 
 
 def _is_packaged_default(path: Path) -> bool:
@@ -265,9 +269,9 @@ def _load_imported_policy(policy: Path | None, cluster: str) -> dict[str, Any]:
     try:
         clusters = tomllib.loads(policy.read_text(encoding="utf-8")).get("clusters", {})
     except (OSError, ValueError) as error:
-        _exit_with_error(f"{policy}: {error}")
+        fail("config init", f"{policy}: {error}")
     if len(clusters) != 1:
-        _exit_with_error(f"{policy}: it has no [clusters.{cluster}], as `schedd import` writes it")
+        fail("config init", f"{policy}: it has no [clusters.{cluster}], as `schedd import` writes it")
     return dict(next(iter(clusters.values())))
 
 
@@ -277,7 +281,7 @@ def _server_settings(named: str, family: Family, auth: Auth) -> ServerSettings:
     try:
         return parse_server_address(named, family, auth)
     except ValueError:
-        _exit_with_error(f"--server {named!r}: HOST or HOST:PORT")
+        fail("config init", f"--server {named!r}: HOST or HOST:PORT")
 
 
 def _read_server(server: ServerSettings) -> ServerSummary | None:
@@ -286,7 +290,7 @@ def _read_server(server: ServerSettings) -> ServerSummary | None:
     try:
         return read_server_summary(AdapterSettings(server=server))
     except ServerUnreadableError as error:
-        typer.echo(f"The server is not asked: {error}", err=True)
+        print(f"The server is not asked: {error}", file=sys.stderr)
         return None
 
 
@@ -373,9 +377,9 @@ def _write_files(files: list[Path], texts: tuple[str, ...], force: bool) -> None
                 path.replace(path.with_name(f"{path.name}.old"))
             new.replace(path)
     except (SettingsError, AdapterSettingsError) as error:
-        _exit_with_error("\n".join(line.replace(".toml.new", ".toml") for line in str(error).splitlines()))
+        fail("config init", "\n".join(line.replace(".toml.new", ".toml") for line in str(error).splitlines()))
     except OSError as error:
-        _exit_with_error(f"{error.filename}: {error.strerror}")
+        fail("config init", f"{error.filename}: {error.strerror}")
     finally:
         for path in fresh:
             path.unlink(missing_ok=True)
@@ -396,10 +400,4 @@ def _change_owner(path: Path, owner: str) -> None:
             shutil.chown(path, "root", owner)
             path.chmod(0o640)
     except LookupError:
-        typer.echo(f"There is no user {owner} yet: chown {path.name.removesuffix('.new')} later", err=True)
-
-
-def _exit_with_error(message: str) -> NoReturn:
-    for line in message.splitlines():
-        print(f"schedd config init: {line}", file=sys.stderr)
-    raise typer.Exit(2)
+        print(f"There is no user {owner} yet: chown {path.name.removesuffix('.new')} later", file=sys.stderr)

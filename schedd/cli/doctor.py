@@ -1,49 +1,63 @@
 """``schedd doctor``: look at a site from the settings to the server, and say what to do."""
 
+import argparse
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
-import typer
-
+from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.diagnosis import ADAPTER_SETTINGS, CheckResult, check_adapter_files, check_daemon, check_host
-from schedd.cli.installation import ConfigFile
+from schedd.cli.installation import add_config_option
 
 _CODES: Final = {"good": 0, "warn": 1, "bad": 2}
 
 
-def command(
-    config: Annotated[Path | None, ConfigFile] = None,
-    adapter: Annotated[
-        Path, typer.Option(help="the adapter's settings file, if it runs on this host")
-    ] = ADAPTER_SETTINGS,
-    url: Annotated[
-        str, typer.Option(help="address of the daemon (default: from the client's settings)")
-    ] = "",
-    cluster: Annotated[str, typer.Option(help="check only this cluster")] = "",
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="show only problems")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="the findings as one JSON list")] = False,
-) -> None:
-    """Look at a site from the settings to the server, and say what to do.
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd doctor",
+        description="Look at a site from the settings to the server, and say what to do.",
+        epilog="Looked at are the settings, rights, the port, the database and its disk, the compiled "
+        "kernels, the adapter's settings, and what the daemon says: versions, clocks, the adapter's age, "
+        "whether jobs are started, the server's attributes that matter, open alerts. Nothing is changed. The "
+        "exit status is made for monitoring: 0 all is good, 1 something should be looked at, 2 something "
+        "does not work.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add_config_option(parser)
+    add(
+        "--adapter",
+        type=Path,
+        default=ADAPTER_SETTINGS,
+        help=f"the adapter's settings file, if it runs on this host (default: {ADAPTER_SETTINGS})",
+    )
+    add("--url", default="", help="address of the daemon (default: from the client's settings)")
+    add("--cluster", default="", help="check only this cluster")
+    add("--quiet", "-q", action="store_true", help="show only problems")
+    add("--json", action="store_true", help="the findings as one JSON list")
+    return parser
 
-    Looked at are the settings, rights, the port, the database and its disk, the compiled kernels, the
-    adapter's settings, and what the daemon says: versions, clocks, the adapter's age, whether jobs are
-    started, the server's attributes that matter, open alerts. Nothing is changed. The exit status is made for
-    monitoring: 0 all is good, 1 something should be looked at, 2 something does not work.
-    """
-    found = [*check_host(config), *check_adapter_files(adapter), *check_daemon(url, cluster)]
-    shown = [one for one in found if one.state != "good"] if quiet else found
-    if as_json:
-        typer.echo(json.dumps([asdict(one) for one in shown], ensure_ascii=False))
+
+def run(argv: Sequence[str]) -> int:
+    """Print the findings; 0 if all is good, 1 for warnings, 2 for faults."""
+    args = make_parser().parse_args(argv)
+    found = [
+        *check_host(args.config),
+        *check_adapter_files(args.adapter),
+        *check_daemon(args.url, args.cluster),
+    ]
+    shown = [one for one in found if one.state != "good"] if args.quiet else found
+    if args.json:
+        print(json.dumps([asdict(one) for one in shown], ensure_ascii=False))
     else:
         for one in shown:
-            typer.echo(_format_result(one))
+            print(_format_result(one))
         counts = ", ".join(f"{sum(one.state == state for one in found)} {state}" for state in _CODES)
-        typer.echo(counts)
-    code = max((_CODES[one.state] for one in found), default=0)
-    if code:
-        raise typer.Exit(code)
+        print(counts)
+    return max((_CODES[one.state] for one in found), default=0)
 
 
 def _format_result(one: CheckResult) -> str:

@@ -1,41 +1,58 @@
 """``schedd history``: what happened to a job, or to a node, as the database has it."""
 
+import argparse
 import datetime as dt
+from collections.abc import Sequence
 from operator import itemgetter
-from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from schedd.cli.installation import ConfigFile, DatabaseUrl, database_url, exit_on_error, open_store
+from schedd.cli.arguments import OneLineErrorParser, fail
+from schedd.cli.installation import (
+    add_config_option,
+    add_database_option,
+    database_url,
+    exit_on_error,
+    open_store,
+)
 from schedd.store import Store
 from schedd.store.records import JobHistory
 
 
-def command(
-    job: Annotated[str, typer.Argument(help="the server's id of the job, `123.server`")] = "",
-    node: Annotated[str, typer.Option(help="instead of a job: the name of a node")] = "",
-    cluster: Annotated[str, typer.Option(help="name of the cluster")] = "main",
-    database: Annotated[str, DatabaseUrl] = "",
-    config: Annotated[Path | None, ConfigFile] = None,
-) -> None:
-    """Show the history of a job, ended or not, or of a node.
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd history",
+        description="Show the history of a job, ended or not, or of a node.",
+        epilog="Reads the database directly, with or without a running daemon. The events of a job are kept "
+        "for 30 days by default, its outcome for 400. Times are in this host's time zone.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("job", metavar="JOB", nargs="?", default="", help="the server's id of the job, `123.server`")
+    add("--node", default="", help="instead of a job: the name of a node")
+    add("--cluster", default="main", help="name of the cluster (default: main)")
+    add_database_option(parser)
+    add_config_option(parser)
+    return parser
 
-    Reads the database directly, with or without a running daemon. The events of a job are kept for 30 days by
-    default, its outcome for 400. Times are in this host's time zone.
-    """
-    if bool(job) == bool(node):
-        raise typer.BadParameter("name either a job or a node", param_hint="JOB")
-    with exit_on_error("history"), open_store(database_url(config, database)) as store:
-        found = store.find_cluster(cluster)
-        said = found is not None and (_show_job if job else _show_node)(store, found, job or node)
-    if not said:
-        what = f"job {job}" if job else f"node {node}"
-        typer.echo(f"schedd history: the database knows of no {what} in cluster {cluster}", err=True)
-        raise typer.Exit(1)
+
+def run(argv: Sequence[str]) -> int:
+    """Print the history; 0, 2 for invalid arguments or settings, 1 if the database has none."""
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    if bool(args.job) == bool(args.node):
+        parser.error("name either a job or a node")
+    with exit_on_error("history"), open_store(database_url(args.config, args.database)) as store:
+        found = store.find_cluster(args.cluster)
+        show = _show_job if args.job else _show_node
+        known = found is not None and show(store, found, args.job or args.node)
+    if not known:
+        what = f"job {args.job}" if args.job else f"node {args.node}"
+        fail("history", f"the database knows of no {what} in cluster {args.cluster}", 1)
+    return 0
 
 
 def _show_job(store: Store, cluster: int, job: str) -> bool:

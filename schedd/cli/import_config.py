@@ -1,15 +1,16 @@
 """``schedd import``: the configuration of Maui, pbs_sched or pbs_server in terms of schedd.toml."""
 
+import argparse
 import re
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING
 
-import typer
-
-from schedd.cli.server_facts import Auth, Family
+from schedd.cli.arguments import OneLineErrorParser, fail
+from schedd.cli.server_facts import Auth, Family, add_server_options
 
 if TYPE_CHECKING:
     from schedd.cli.importing.result import ImportResult
@@ -32,47 +33,57 @@ class ConfigFormat(StrEnum):
     QMGR = "qmgr"
 
 
-def command(
-    file: Annotated[
-        Path | None,
-        typer.Argument(
-            help="Maui's maui.cfg, Moab's moab.cfg, or the sched_config of pbs_sched (TORQUE, "
-            "OpenPBS); with the last, resource_group, holidays and dedicated_time in the same "
-            "folder are read, too. Or the output of `qmgr -c 'print server'` and `qmgr -c "
-            "'print sched'` in one file"
-        ),
-    ] = None,
-    server: Annotated[
-        str,
-        typer.Option(help="HOST or HOST:PORT of pbs_server: read its own settings, too, or only those"),
-    ] = "",
-    family: Annotated[Family, typer.Option(help="family of the server")] = "torque",
-    auth: Annotated[Auth, typer.Option(help="how to authenticate to the server")] = "auto",
-    kind: Annotated[
-        ConfigFormat | None, typer.Option("--from", help="format of the file, if it is not recognised")
-    ] = None,
-    cluster: Annotated[str, typer.Option(help="name of the cluster in schedd.toml")] = "main",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="write the settings there, not to standard output")
-    ] = None,
-) -> None:
-    """Translate a configuration into settings of schedd.toml, and report the result for every line.
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd import",
+        description="Translate a configuration into settings of schedd.toml, and report the result for every "
+        "line.",
+        epilog="The settings go to standard output, for schedd.toml. The report goes to standard error: "
+        "first blockers (unsupported and significant), then differences and the affected users, "
+        "translated lines, and irrelevant lines. With --server the attributes of the server, of its "
+        "queues and schedulers are read over its own protocol, and reported in the same way; nothing "
+        "is changed there. Exit status: 0; 2 if the file or the server cannot be read; 3 if there are "
+        "blockers.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "file",
+        metavar="FILE",
+        nargs="?",
+        type=Path,
+        help="Maui's maui.cfg, Moab's moab.cfg, or the sched_config of pbs_sched (TORQUE, OpenPBS); with the "
+        "last, resource_group, holidays and dedicated_time in the same folder are read, too. Or the output "
+        "of `qmgr -c 'print server'` and `qmgr -c 'print sched'` in one file",
+    )
+    about = "HOST or HOST:PORT of pbs_server: read its own settings, too, or only those"
+    add("--server", default="", help=about)
+    add_server_options(parser, "how to authenticate to the server")
+    add(
+        "--from",
+        dest="kind",
+        choices=[kind.value for kind in ConfigFormat],
+        help="format of the file, if it is not recognised",
+    )
+    add("--cluster", default="main", help="name of the cluster in schedd.toml (default: main)")
+    add("--output", "-o", type=Path, help="write the settings there, not to standard output")
+    return parser
 
-    The settings go to standard output, for schedd.toml. The report goes to standard error: first blockers
-    (unsupported and significant), then differences and the affected users, translated lines, and irrelevant
-    lines. With --server the attributes of the server, of its queues and schedulers are read over its own
-    protocol, and reported in the same way; nothing is changed there. Exit status: 0; 2 if the file or the
-    server cannot be read; 3 if there are blockers.
-    """
+
+def run(argv: Sequence[str]) -> int:
+    """Translate; 0, 2 if the file or the server cannot be read, 3 if there are blockers."""
+    args = make_parser().parse_args(argv)
+    file, server, cluster, output = args.file, args.server, args.cluster, args.output
     from schedd.cli.importing.result import Verdict  # noqa: PLC0415  (--help need not wait)
 
     if not _NAME.fullmatch(cluster):
-        _exit_with_error(f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
+        fail("import", f"--cluster {cluster!r}: a name has letters, digits, '.', '_' and '-'")
     if file is None and not server:
-        _exit_with_error("name a file, or a server with --server")
-    done = _import_file(file, kind)
+        fail("import", "name a file, or a server with --server")
+    done = _import_file(file, ConfigFormat(args.kind) if args.kind else None)
     if server:
-        _import_server(server, family, auth, done)
+        _import_server(server, args.family, args.auth, done)
     if any(done.site.get("priority", {}).values()):
         message = "a job goes before others as far as each of them still starts by its promise: see slack"
         done.note(Verdict.DIFFERS, 0, "priorities", message)
@@ -85,17 +96,18 @@ def command(
         try:
             output.write_text(settings, encoding="utf-8")
         except OSError as error:
-            _exit_with_error(f"{output}: {error.strerror}")
+            fail("import", f"{output}: {error.strerror}")
     print("\n".join(done.report()), file=sys.stderr)
     if done.with_verdict(Verdict.BLOCKER):
-        raise typer.Exit(3)
+        return 3
+    return 0
 
 
 def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
-        _exit_with_error(f"{file}: {error.strerror}")
+        fail("import", f"{file}: {error.strerror}")
 
 
 def _detect_format(file: Path, text: str) -> ConfigFormat:
@@ -108,8 +120,10 @@ def _detect_format(file: Path, text: str) -> ConfigFormat:
     if maui == sched:
         maui, sched = file.name.startswith(("maui", "moab")), "sched_config" in file.name
     if maui == sched:
-        _exit_with_error(
-            f"{file}: it looks like no maui.cfg, no sched_config and no output of qmgr; say which with --from"
+        fail(
+            "import",
+            f"{file}: it looks like no maui.cfg, no sched_config and no output of qmgr; "
+            "say which with --from",
         )
     names = {word.upper() for word in re.findall(r"^\s*([A-Za-z]\w*)", text, re.MULTILINE)}
     if maui and (
@@ -156,9 +170,9 @@ def _import_server(named: str, family: Family, auth: Auth, done: "ImportResult")
     try:
         told = read_server_settings(Settings(server=parse_server_address(named, family, auth)))
     except ValueError:
-        _exit_with_error(f"--server {named!r}: HOST or HOST:PORT")
+        fail("import", f"--server {named!r}: HOST or HOST:PORT")
     except ServerUnreadableError as error:
-        _exit_with_error(f"--server {named}: {error}")
+        fail("import", f"--server {named}: {error}")
     done.findings = [one for one in done.findings if one.setting != "qmgr"]
     objects = [ServerObject(one.kind, one.name, one.values) for one in told]
     import_server(objects, done, openpbs=family == "openpbs")
@@ -197,10 +211,5 @@ def _validated_toml(done: "ImportResult", cluster: str) -> str:
         for problem in error.errors(include_url=False):
             where = ".".join(map(str, problem["loc"]))
             print(f"schedd import: {where}: {problem['msg']} (it is {problem['input']!r})", file=sys.stderr)
-        _exit_with_error("the result is not valid in schedd.toml; nothing was written")
+        fail("import", "the result is not valid in schedd.toml; nothing was written")
     return text
-
-
-def _exit_with_error(message: str) -> NoReturn:
-    print(f"schedd import: {message}", file=sys.stderr)
-    raise typer.Exit(2)

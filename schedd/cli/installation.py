@@ -1,5 +1,6 @@
 """The installed daemon's settings and database, for commands that use them directly."""
 
+import argparse
 import os
 import pwd
 from collections.abc import Iterator
@@ -7,16 +8,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-import typer
-
+from schedd.cli.arguments import fail
 from schedd.service.settings.file import Settings, SettingsError, read_settings_file
 from schedd.store import Store, StoreError
 from schedd.store.connections import parse_database_url
 from schedd.store.default_location import default_url
 
 DEFAULT_CONFIG: Final = Path("/etc/schedd/schedd.toml")
-ConfigFile = typer.Option(help=f"settings file (default: $SCHEDD_CONFIG, else {DEFAULT_CONFIG} if it exists)")
-DatabaseUrl = typer.Option(help="URL of the database, or path of a SQLite file (default: from the settings)")
+
+
+def add_config_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--config``."""
+    about = f"settings file (default: $SCHEDD_CONFIG, else {DEFAULT_CONFIG} if it exists)"
+    parser.add_argument("--config", type=Path, help=about)
+
+
+def add_database_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``--database``."""
+    about = "URL of the database, or path of a SQLite file (default: from the settings)"
+    parser.add_argument("--database", default="", help=about)
 
 
 def find_config_file(path: Path | None) -> Path | None:
@@ -32,9 +42,7 @@ def exit_on_error(command: str) -> Iterator[None]:
     try:
         yield
     except (SettingsError, StoreError) as error:
-        for line in str(error).splitlines():
-            typer.echo(f"schedd {command}: {line}", err=True)
-        raise typer.Exit(2 if isinstance(error, SettingsError) else 1) from None
+        fail(command, str(error), 2 if isinstance(error, SettingsError) else 1)
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """``schedd COMMAND …``: finds the command's module and imports only that.
 
 Only the standard library is imported here, so that commands for users start fast. A command's module has
-either ``command``, a function with Typer's annotations, or ``app``, a ``typer.Typer`` with sub-commands, or
-``run``, a function that gets the arguments and returns the exit code.
+``make_parser``, and ``run``, a function that gets the arguments and returns the exit code.
 """
 
 import os
@@ -10,14 +9,11 @@ import select
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from schedd import __version__
-from schedd.cli.arguments import usage_error
+from schedd.cli.arguments import CommandFailedError
 from schedd.feature_list import feature_commands
-
-if TYPE_CHECKING:
-    import typer
 
 _OWN_COMMANDS: Final = {
     "accuracy": ("schedd.cli.user.accuracy", "Show how accurate predicted starts were."),
@@ -117,30 +113,10 @@ def _run_command(argv: Sequence[str] | None) -> int:
     module = import_module(COMMANDS[name][0])
     if name in BARE_COMMANDS:
         return int(module.run(args[1:], f"schedd {name}"))
-    if hasattr(module, "run"):
-        return int(module.run(args[1:]))
-    from schedd.cli.typer_help import asks_for_help, typer_parser  # noqa: PLC0415  (users' commands have none)
-
-    typed = make_typer({name: module})
-    if asks_for_help(args[1:]):
-        print(typer_parser(typed, args).format_help(), end="")
-        return 0
-    return _run_typer(typed, args)
-
-
-def _run_typer(typed: "typer.Typer", args: list[str]) -> int:
-    import typer  # noqa: PLC0415  (commands for users must not pay for it)
-
     try:
-        return int(typed(args=args, prog_name="schedd", standalone_mode=False) or 0)
-    except typer.TyperException as error:  # what Typer would say takes six lines
-        context = getattr(error, "ctx", None)
-        where = context.command_path if context is not None else f"schedd {args[0]}"
-        acts = ", ".join(getattr(context.command, "commands", ())) if context is not None else ""
-        said = error.format_message().rstrip(".")
-        said = f"{said}; there is {acts}" if acts and not said.endswith("?") else said
-        print(usage_error(where, said[0].lower() + said[1:]), file=sys.stderr)
-        return error.exit_code
+        return int(module.run(args[1:]))
+    except CommandFailedError as failed:
+        return failed.code
 
 
 def _help_text() -> str:
@@ -158,24 +134,6 @@ def _help_text() -> str:
             "`schedd COMMAND --help` shows its options; `schedd --version` the version.",
         ]
     )
-
-
-def make_typer(modules: dict[str, Any]) -> "typer.Typer":
-    """A Typer program of these commands."""
-    import typer  # noqa: PLC0415  (commands for users must not pay for it)
-
-    root = typer.Typer(help=_ABOUT, no_args_is_help=True, add_completion=False)
-    root.callback()(_root_callback)
-    for name, module in modules.items():
-        if hasattr(module, "app"):
-            root.add_typer(module.app, name=name)
-        else:
-            root.command(name)(module.command)
-    return root
-
-
-def _root_callback() -> None:
-    """A planning scheduler for PBS-family clusters: every queued job has a planned start."""
 
 
 if __name__ == "__main__":

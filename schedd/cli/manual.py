@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from schedd import __version__
 from schedd.cli.main import BARE_COMMANDS, COMMANDS, VALUES_COMMAND
@@ -21,6 +21,11 @@ def command_parsers() -> dict[str, argparse.ArgumentParser]:
         name: import_module(COMMANDS[name][0]).make_parser(_display_name(name))
         for name in (*BARE_COMMANDS, *admins)
     }
+
+
+def _make_parser(name: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = import_module(COMMANDS[name][0]).make_parser()
+    return parser
 
 
 def _display_name(name: str) -> str:
@@ -281,7 +286,8 @@ _FIRST_ARGUMENT_KINDS: Final = {
 
 def _completion_cases() -> Iterator[str]:
     """A branch for each option whose value is a name, or one of a few words."""
-    for name, parser in command_parsers().items():
+    for name in COMMANDS:
+        parser = _make_parser(name)
         found = [
             action
             for one in (parser, *(act for act, _, _ in _sub_parsers(parser)))
@@ -305,22 +311,8 @@ def render_completion(parser: argparse.ArgumentParser) -> str:
 
 def _completion_words(name: str) -> tuple[list[str], list[str]]:
     """Completions after a command: its actions, and all their options."""
-    module = import_module(COMMANDS[name][0])
-    if hasattr(module, "make_parser"):
-        parser = module.make_parser()
-        acts = [act for act, _, _ in _sub_parsers(parser)]
-        names = [act.prog.rpartition(" ")[2] for act in acts]
-        every = [action for one in (parser, *acts) for action in _actions(one)]
-        return names, sorted({option for action in every for option in action.option_strings})
-    import typer  # noqa: PLC0415  (the commands for users must not pay for it)
-
-    app = getattr(module, "app", None)
-    if app is None:
-        app = typer.Typer(add_completion=False)
-        app.command(name)(module.command)
-    command = typer.main.get_command(app)
-    below: dict[str, Any] = getattr(command, "commands", {})
-    options = [option for one in (command, *below.values()) for option in one.params]
-    texts = [text for option in options for text in option.opts]
-    found = {text for text in texts if text.startswith("-") and not text.endswith("-completion")}
-    return sorted(below), sorted({*found, "--help"})
+    parser = _make_parser(name)
+    acts = [act for act, _, _ in _sub_parsers(parser)]
+    names = [act.prog.rpartition(" ")[2] for act in acts]
+    every = [action for one in (parser, *acts) for action in _actions(one)]
+    return names, sorted({option for action in every for option in action.option_strings})

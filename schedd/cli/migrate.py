@@ -1,17 +1,14 @@
 """``schedd migrate``: bring the database's tables to this program's version, or back to an older one."""
 
+import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
+from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.installation import (
-    ConfigFile,
-    DatabaseUrl,
+    add_config_option,
+    add_database_option,
     database_url,
     exit_on_error,
     invoking_user,
@@ -21,51 +18,60 @@ from schedd.store import AuditRecord, Leadership, Store, StoreError
 from schedd.store.database import Database
 
 
-class Action(StrEnum):
-    """What to do with the tables."""
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd migrate",
+        description="Upgrade the database's tables to this program's version, or downgrade them.",
+        epilog="Stop the daemon first, and keep a copy of the database. A downgrade is refused if the older "
+        "version could not continue from the present data.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        nargs="?",
+        choices=("upgrade", "downgrade", "current"),
+        default="upgrade",
+        help="what to do with the tables: upgrade, downgrade, or current to show their version "
+        "(default: upgrade)",
+    )
+    add_database_option(parser)
+    add_config_option(parser)
+    about = "version to go to: the newest when upgrading; `base` removes all tables"
+    parser.add_argument("--to", default="", help=about)
+    return parser
 
-    UPGRADE = "upgrade"
-    DOWNGRADE = "downgrade"
-    CURRENT = "current"
 
-
-def command(
-    action: Annotated[Action, typer.Argument(help="what to do with the tables")] = Action.UPGRADE,
-    database: Annotated[str, DatabaseUrl] = "",
-    config: Annotated[Path | None, ConfigFile] = None,
-    to: Annotated[
-        str, typer.Option(help="version to go to: the newest when upgrading; `base` removes all tables")
-    ] = "",
-) -> None:
-    """Upgrade the database's tables to this program's version, or downgrade them.
-
-    Stop the daemon first, and keep a copy of the database. A downgrade is refused if the older version could
-    not continue from the present data.
-    """
-    if action is Action.DOWNGRADE and not to:
-        raise typer.BadParameter("give the version, or `base` for an empty database", param_hint="--to")
+def run(argv: Sequence[str]) -> int:
+    """Migrate; 0, 2 for invalid arguments or settings, 1 if the database cannot be migrated."""
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    if args.action == "downgrade" and not args.to:
+        parser.error("argument --to: give the version, or `base` for an empty database")
     with exit_on_error("migrate"):
-        url = database_url(config, database)
+        url = database_url(args.config, args.database)
         with preserving_owner(url):
             opened = Database(url)
             try:
-                _migrate(opened, action, to)
+                _migrate(opened, args.action, args.to)
             finally:
                 opened.close()
+    return 0
 
 
-def _migrate(database: Database, action: Action, to: str) -> None:
+def _migrate(database: Database, action: str, to: str) -> None:
     present, needed = database.versions()
-    if action is Action.CURRENT:
-        typer.echo(f"{database.name}: version {present or 'none'}; this program needs {needed}")
+    if action == "current":
+        print(f"{database.name}: version {present or 'none'}; this program needs {needed}")
         return
     with _exclusive_lease(database, present):
-        before, after = database.migrate(to or "head", back=action is Action.DOWNGRADE)
+        before, after = database.migrate(to or "head", back=action == "downgrade")
     if before == after:
-        typer.echo(f"{database.name}: version {after or 'none'} as before")
+        print(f"{database.name}: version {after or 'none'} as before")
     else:
         change = f"from version {before or 'none'} to {after or 'none'}"
-        typer.echo(f"{database.name}: {change}")
+        print(f"{database.name}: {change}")
         if after == needed:
             Store(database).audit(AuditRecord(int(time.time()), invoking_user(), "migrate", change))
 

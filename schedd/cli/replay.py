@@ -1,11 +1,12 @@
 """``schedd replay``: options and output."""
 
+import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-from rich.console import Console
+from schedd.cli.arguments import OneLineErrorParser, fail, parse_within
 
 if TYPE_CHECKING:
     from schedd.cli.replay_options import SiteRun
@@ -16,271 +17,198 @@ if TYPE_CHECKING:
     from schedd.replay.searches import SearchSchedule
 
 _PICTURES = (".pdf", ".png", ".svg")
-_MACHINE = "The machine"
-_WORKLOAD = "The jobs"
-_OUTPUT = "Output"
 
 
-def command(
-    logs: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="LOG",
-            help="Standard Workload Format (plain or gzip), PBS or TORQUE accounting logs, or a directory of "
-            "accounting logs",
-            show_default=False,
-        ),
-    ] = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--policy",
-            metavar="POLICY",
-            help="conservative (plan every job, fill gaps, repair), backfill-shortest (also gives "
-            "free capacity to the job expected to be shortest), best-gap and best-gap-edf "
-            "(conservative with another placement), tabu (conservative, and search for a better "
-            "plan), fcfs, sjf, edf, easy, aggressive, multi-queue, flexible, easy-sjf-24h …; all: the "
-            "classical five; rivals: the stronger. May be repeated, or several with commas. "
-            " (default: conservative)",
-            show_default=False,
-        ),
-    ] = None,
-    policy_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--policy-file",
-            metavar="FILE",
-            help="a schedd.toml: also replay all settings of its (first) cluster: policy, slack and search. "
-            "Each search is bounded by --moves (or --seconds) instead of search_seconds",
-            show_default=False,
-        ),
-    ] = None,
-    slack: Annotated[
-        str | None,
-        typer.Option(
-            metavar="S",
-            help="what promises of all planning policies leave for moves: seconds (600), a time "
-            "(4h), a share of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise "
-            "holds. Several with commas: a replay of all but conservative for each (default: 0; with "
-            "--recommend 1h+0.5w)",
-            show_default=False,
-        ),
-    ] = None,
-    hold: Annotated[
-        int | None,
-        typer.Option(
-            metavar="S",
-            min=0,
-            help="planning policies: no search or backfilling delays a start within S seconds of its "
-            "publication (publish_hold)  [default: 0; with --recommend 600]",
-            show_default=False,
-        ),
-    ] = None,
-    kind: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            help="tabu: which search instead, see docs/developers/optimisation.md. Several with commas",
-        ),
-    ] = "tabu",
-    every: Annotated[
-        int, typer.Option(metavar="S", help="tabu: simulated seconds between two searches")
-    ] = 300,
-    pause: Annotated[
-        int, typer.Option(metavar="S", help="tabu: and as early as this where room was freed")
-    ] = 30,
-    newcomers: Annotated[
-        int,
-        typer.Option(
-            metavar="S",
-            help="tabu: N seconds after the last search, new jobs, and jobs that fit into capacity "
-            "freed early, are tried in front of others; 0: never",
-        ),
-    ] = 5,
-    patience: Annotated[
-        int,
-        typer.Option(metavar="S", help="tabu: a job that has waited N seconds is hardly moved back any more"),
-    ] = 86_400,
-    lifted: Annotated[int, typer.Option(metavar="K", help="tabu: most jobs that a move lifts")] = 8,
-    parallel: Annotated[
-        int,
-        typer.Option(metavar="N", help="tabu: searches at the same time, from which the best is taken"),
-    ] = 1,
-    weights: Annotated[
-        str,
-        typer.Option(
-            metavar="C=W,…",
-            help="tabu, best-gap: what counts when two plans are compared, such as wait=1,wait_max=2.  "
-            " (default: as in the daemon)",
-            show_default=False,
-        ),
-    ] = "",
-    moves: Annotated[int, typer.Option(metavar="N", help="tabu: moves that one search tries")] = 200,
-    seconds: Annotated[
-        float | None,
-        typer.Option(
-            metavar="S", help="tabu: real seconds of one search instead; no two runs are alike then"
-        ),
-    ] = None,
-    estimates: Annotated[
-        str | None,
-        typer.Option(
-            metavar="exact|user",
-            help="what the planner knows of run times (default: exact; with --recommend user)",
-            show_default=False,
-        ),
-    ] = None,
-    recommend: Annotated[
-        bool,
-        typer.Option(
-            "--recommend",
-            help="compare EASY, the plan alone, shortest-job backfilling and searches on this log, and "
-            "recommend one of the last three",
-        ),
-    ] = False,
-    jobs: Annotated[
-        int | None,
-        typer.Option("--jobs", metavar="N", help="only N jobs that ran", rich_help_panel=_WORKLOAD),
-    ] = None,
-    skip: Annotated[
-        int, typer.Option("--skip", metavar="N", help="pass over the first N", rich_help_panel=_WORKLOAD)
-    ] = 0,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            "--last",
-            metavar="N",
-            help="only the last N jobs that ran, instead of --jobs and --skip",
-            rich_help_panel=_WORKLOAD,
-        ),
-    ] = None,
-    expected_starts: Annotated[
-        bool,
-        typer.Option("--expected-starts", help="measure start estimates, too, in a second run"),
-    ] = False,
-    until: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--until",
-            metavar="T",
-            help="run until T and show the plan there, instead of figures: a second of the log (86400), a "
-            "time from its second 0 on (36h, 2d), or a date in UTC. May be repeated, or several with commas",
-            show_default=False,
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    step: Annotated[
-        str | None,
-        typer.Option(
-            "--step",
-            metavar="S",
-            help="then ask on the standard input how to go on: Enter is a step of S (600, 30m, 2h) or, with "
-            "event, to the next event; a moment runs until then; q ends it",
-            show_default=False,
-            rich_help_panel=_OUTPUT,
-        ),
-    ] = None,
-    kill: Annotated[
-        bool, typer.Option("--kill", help="end jobs at their limit", rich_help_panel=_WORKLOAD)
-    ] = False,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="A malformed line is fatal", rich_help_panel=_WORKLOAD)
-    ] = False,
-    lublin: Annotated[
-        int | None,
-        typer.Option(
-            "--lublin",
-            metavar="JOBS",
-            help="instead of a log: N jobs from the model of Lublin and Feitelson",
-            rich_help_panel=_WORKLOAD,
-        ),
-    ] = None,
-    load: Annotated[
-        float | None,
-        typer.Option(
-            "--load",
-            metavar="SHARE",
-            help="of the model: share of the machine that its jobs need",
-            rich_help_panel=_WORKLOAD,
-        ),
-    ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            "--seed",
-            metavar="S",
-            help="of the model and of searches; nothing else is drawn at random",
-            rich_help_panel=_WORKLOAD,
-        ),
-    ] = 1,
-    procs: Annotated[
-        int | None,
-        typer.Option(
-            "--procs",
-            metavar="P",
-            help="one node of P cpus, memory ignored (default: the log's MaxProcs)",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option("--nodes", metavar="N", help="N equal nodes", rich_help_panel=_MACHINE),
-    ] = None,
-    cpus_per_node: Annotated[
-        int | None,
-        typer.Option("--cpus-per-node", metavar="C", help="with --nodes", rich_help_panel=_MACHINE),
-    ] = None,
-    mem_per_node: Annotated[
-        str | None,
-        typer.Option(
-            "--mem-per-node",
-            metavar="M",
-            help="with --nodes: KiB, or a size such as 8gb. Without it memory is not planned",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = None,
-    machines: Annotated[
-        Path | None,
-        typer.Option(
-            "--machines",
-            metavar="FILE",
-            help="nodes of different shape: between tabs id, cluster, nodes, cpus and KiB per node (see "
-            "docs/reference/trace-formats.md)",
-            rich_help_panel=_MACHINE,
-        ),
-    ] = None,
-    failures: Annotated[
-        Path | None,
-        typer.Option(
-            "--failures",
-            metavar="FILE",
-            help="outages of nodes, one a line: BEGIN END NODE (see docs/reference/trace-formats.md); "
-            "jobs on a node that fails are killed",
-            show_default=False,
-            rich_help_panel=_MACHINE,
-        ),
-    ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="write all results there", rich_help_panel=_OUTPUT),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            "--plot", metavar="FILE", help="draw a picture: png, svg or pdf", rich_help_panel=_OUTPUT
-        ),
-    ] = None,
-    validate: Annotated[
-        bool,
-        typer.Option(
-            "--validate", help="check every invariant after every event; slow", rich_help_panel=_OUTPUT
-        ),
-    ] = False,
-) -> None:
-    """Replay logs through the daemon's own engine, under one policy or several, and compare.
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd replay",
+        description="Replay logs through the daemon's own engine, under one policy or several, and compare.",
+        epilog="Exit status: 0, 2 for input that cannot be replayed, 3 if the engine violated an invariant.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "logs",
+        metavar="LOG",
+        nargs="*",
+        help="Standard Workload Format (plain or gzip), PBS or TORQUE accounting logs, or a directory of "
+        "accounting logs",
+    )
+    add(
+        "--policy",
+        metavar="POLICY",
+        action="append",
+        default=[],
+        help="conservative (plan every job, fill gaps, repair), backfill-shortest (also gives free "
+        "capacity to the job expected to be shortest), best-gap and best-gap-edf (conservative with "
+        "another placement), tabu (conservative, and search for a better plan), fcfs, sjf, edf, easy, "
+        "aggressive, multi-queue, flexible, easy-sjf-24h …; all: the classical five; rivals: the "
+        "stronger. May be repeated, or several with commas. (default: conservative)",
+    )
+    add(
+        "--policy-file",
+        metavar="FILE",
+        type=Path,
+        help="a schedd.toml: also replay all settings of its (first) cluster: policy, slack and search. "
+        "Each search is bounded by --moves (or --seconds) instead of search_seconds",
+    )
+    add(
+        "--slack",
+        metavar="S",
+        help="what promises of all planning policies leave for moves: seconds (600), a time (4h), a share "
+        "of the wait planned at arrival (0.5w), a sum of these (1h+0.5w); off: no promise holds. "
+        "Several with commas: a replay of all but conservative for each (default: 0; with --recommend "
+        "1h+0.5w)",
+    )
+    add(
+        "--hold",
+        metavar="S",
+        type=parse_within(int, 0),
+        help="planning policies: no search or backfilling delays a start within S seconds of its "
+        "publication (publish_hold) (default: 0; with --recommend 600)",
+    )
+    add(
+        "--kind",
+        metavar="KIND",
+        default="tabu",
+        help="tabu: which search instead, see docs/developers/optimisation.md. Several with commas "
+        "(default: tabu)",
+    )
+    add(
+        "--every",
+        metavar="S",
+        type=int,
+        default=300,
+        help="tabu: simulated seconds between two searches (default: 300)",
+    )
+    add(
+        "--pause",
+        metavar="S",
+        type=int,
+        default=30,
+        help="tabu: and as early as this where room was freed (default: 30)",
+    )
+    add(
+        "--newcomers",
+        metavar="S",
+        type=int,
+        default=5,
+        help="tabu: N seconds after the last search, new jobs, and jobs that fit into capacity freed "
+        "early, are tried in front of others; 0: never (default: 5)",
+    )
+    add(
+        "--patience",
+        metavar="S",
+        type=int,
+        default=86400,
+        help="tabu: a job that has waited N seconds is hardly moved back any more (default: 86400)",
+    )
+    add("--lifted", metavar="K", type=int, default=8, help="tabu: most jobs that a move lifts (default: 8)")
+    add(
+        "--parallel",
+        metavar="N",
+        type=int,
+        default=1,
+        help="tabu: searches at the same time, from which the best is taken (default: 1)",
+    )
+    add(
+        "--weights",
+        metavar="C=W,…",
+        default="",
+        help="tabu, best-gap: what counts when two plans are compared, such as wait=1,wait_max=2 (default: "
+        "as in the daemon)",
+    )
+    add(
+        "--moves", metavar="N", type=int, default=200, help="tabu: moves that one search tries (default: 200)"
+    )
+    add(
+        "--seconds",
+        metavar="S",
+        type=float,
+        help="tabu: real seconds of one search instead; no two runs are alike then",
+    )
+    add(
+        "--estimates",
+        choices=("exact", "user"),
+        help="what the planner knows of run times (default: exact; with --recommend user)",
+    )
+    add(
+        "--recommend",
+        action="store_true",
+        help="compare EASY, the plan alone, shortest-job backfilling and searches on this log, and "
+        "recommend one of the last three",
+    )
+    add("--jobs", metavar="N", type=int, help="only N jobs that ran")
+    add("--skip", metavar="N", type=int, default=0, help="pass over the first N (default: 0)")
+    add("--last", metavar="N", type=int, help="only the last N jobs that ran, instead of --jobs and --skip")
+    add("--expected-starts", action="store_true", help="measure start estimates, too, in a second run")
+    add(
+        "--until",
+        metavar="T",
+        action="append",
+        default=[],
+        help="run until T and show the plan there, instead of figures: a second of the log (86400), a time "
+        "from its second 0 on (36h, 2d), or a date in UTC. May be repeated, or several with commas",
+    )
+    add(
+        "--step",
+        metavar="S",
+        help="then ask on the standard input how to go on: Enter is a step of S (600, 30m, 2h) or, with "
+        "event, to the next event; a moment runs until then; q ends it",
+    )
+    add("--kill", action="store_true", help="end jobs at their limit")
+    add("--strict", action="store_true", help="stop at a malformed line")
+    add(
+        "--lublin",
+        metavar="JOBS",
+        type=int,
+        help="instead of a log: N jobs from the model of Lublin and Feitelson",
+    )
+    add("--load", metavar="SHARE", type=float, help="of the model: share of the machine that its jobs need")
+    add(
+        "--seed",
+        metavar="S",
+        type=int,
+        default=1,
+        help="of the model and of searches; nothing else is drawn at random (default: 1)",
+    )
+    add(
+        "--procs",
+        metavar="P",
+        type=int,
+        help="one node of P cpus, memory ignored (default: the log's MaxProcs)",
+    )
+    add("--nodes", metavar="N", type=int, help="N equal nodes")
+    add("--cpus-per-node", metavar="C", type=int, help="with --nodes")
+    add(
+        "--mem-per-node",
+        metavar="M",
+        help="with --nodes: KiB, or a size such as 8gb. Without it memory is not planned",
+    )
+    add(
+        "--machines",
+        metavar="FILE",
+        type=Path,
+        help="nodes of different shape: between tabs id, cluster, nodes, cpus and KiB per node (see "
+        "docs/reference/trace-formats.md)",
+    )
+    add(
+        "--failures",
+        metavar="FILE",
+        type=Path,
+        help="outages of nodes, one a line: BEGIN END NODE (see docs/reference/trace-formats.md); jobs on "
+        "a node that fails are killed",
+    )
+    add("--json", metavar="FILE", type=Path, help="write all results there")
+    add("--plot", metavar="FILE", type=Path, help="draw a picture: png, svg or pdf")
+    add("--validate", action="store_true", help="check every invariant after every event; slow")
+    return parser
 
-    Exit status: 0, 2 for input that cannot be replayed, 3 if the engine violated an invariant.
-    """
+
+def run(argv: Sequence[str]) -> int:
+    """Replay and compare; 0, 2 for input that cannot be replayed, 3 if the engine violated an invariant."""
+    args = make_parser().parse_intermixed_args(argv)
     # Here and not above: `--help` and a mistyped option need not wait for the numeric libraries.
     from schedd.cli.replay_options import (  # noqa: PLC0415
         expand_runs,
@@ -297,92 +225,89 @@ def command(
 
     results: list[ReplayResult] = []
     try:
-        stops = _parse_stop_options(until, step, expected_starts=expected_starts, plot=plot)
-        policies, paths = parse_policies(policy or [], logs or [])
-        _check_outputs(json, plot)
-        estimates = estimates or ("user" if recommend else "exact")
-        if estimates not in ("exact", "user"):
-            raise TraceError(f"--estimates {estimates}: exact or user")
+        stops = _parse_stop_options(args)
+        policies, paths = parse_policies(args.policy, args.logs)
+        _check_outputs(args.json, args.plot)
         wanted = Comparison(
             logs=paths,
             machine=Machine(
-                procs=procs,
-                nodes=nodes,
-                cpus_per_node=cpus_per_node,
-                mem_per_node=parse_kib(mem_per_node),
-                machines=machines,
+                procs=args.procs,
+                nodes=args.nodes,
+                cpus_per_node=args.cpus_per_node,
+                mem_per_node=parse_kib(args.mem_per_node),
+                machines=args.machines,
             ),
-            estimates="user" if estimates == "user" else "exact",
-            jobs=jobs,
-            skip=skip,
-            last=last,
-            kill=kill,
-            strict=strict,
-            generated=lublin,
-            load=load,
-            seed=seed,
-            failures=failures,
+            estimates=args.estimates or ("user" if args.recommend else "exact"),
+            jobs=args.jobs,
+            skip=args.skip,
+            last=args.last,
+            kill=args.kill,
+            strict=args.strict,
+            generated=args.lublin,
+            load=args.load,
+            seed=args.seed,
+            failures=args.failures,
         )
         bounds: dict[str, Any] = {
-            "moves": None if seconds is not None else moves,
-            "seconds": seconds,
-            "seed": seed,
-            "lifted": lifted,
-            "parallel": parallel,
+            "moves": None if args.seconds is not None else args.moves,
+            "seconds": args.seconds,
+            "seed": args.seed,
+            "lifted": args.lifted,
+            "parallel": args.parallel,
         }
-        if expected_starts and seconds is not None and SEARCH_POLICY in policies:
+        if args.expected_starts and args.seconds is not None and SEARCH_POLICY in policies:
             raise TraceError(
                 "--expected-starts runs everything twice, and with --seconds runs differ: give --moves"
             )
-        searches = parse_searches(kind, (every, patience, newcomers, pause), bounds, weights)
-        slacks = parse_slacks(slack or "0")
-        runs = [run for name in policies for run in expand_runs(name, slacks, searches, hold or 0)]
-        site = load_site_run(policy_file, bounds)
-        if recommend:
-            named = bool(policy) or len(paths) < len(logs or ())
-            _check_recommend_options(named, slack, kind, site, stops)
-            if hold is not None and site is not None:
-                raise TraceError("--recommend takes the hold from --policy-file: give it without --hold")
+        searches = parse_searches(
+            args.kind, (args.every, args.patience, args.newcomers, args.pause), bounds, args.weights
+        )
+        slacks = parse_slacks(args.slack or "0")
+        runs = [run for name in policies for run in expand_runs(name, slacks, searches, args.hold or 0)]
+        site = load_site_run(args.policy_file, bounds)
+        if args.recommend:
+            _check_recommend_options(args, bool(args.policy) or len(paths) < len(args.logs), site, stops)
             _recommend_mode(
                 wanted,
                 searches[0],
                 site,
-                (slacks[0] if slack else None, hold),
-                (json, plot),
-                expected_starts=expected_starts,
-                validate=validate,
+                (slacks[0] if args.slack else None, args.hold),
+                (args.json, args.plot),
+                expected_starts=args.expected_starts,
+                validate=args.validate,
             )
-            return
+            return 0
         if stops is not None:
-            runs = [_site_run(site)] if site is not None and not policy else runs
-            if len(runs) > 1 or (site is not None and policy):
+            runs = [_site_run(site)] if site is not None and not args.policy else runs
+            if len(runs) > 1 or (site is not None and args.policy):
                 raise TraceError("--until and --step need a single policy: name one, or only --policy-file")
-            _run_stepped(wanted, runs[0], stops, json, validate=validate, site=site)
-            return
-        _run_replays(wanted, runs, site, results, expected_starts=expected_starts, validate=validate)
+            _run_stepped(wanted, runs[0], stops, args.json, validate=args.validate, site=site)
+            return 0
+        _run_replays(
+            wanted, runs, site, results, expected_starts=args.expected_starts, validate=args.validate
+        )
     except (TraceError, OSError) as error:
-        _exit_with_error(str(error), 2)
+        fail("replay", str(error))
     except ReplayDefectError as defect:
-        _exit_with_error(f"a defect of the engine: {defect}", 3)
+        fail("replay", f"a defect of the engine: {defect}", 3)
     except KeyboardInterrupt:
         if results:
-            _write_results(results, json, plot)
-        _exit_with_error(f"interrupted; {len(results)} complete", 130)
-    _write_results(results, json, plot)
+            _write_results(results, args.json, args.plot)
+        fail("replay", f"interrupted; {len(results)} complete", 130)
+    _write_results(results, args.json, args.plot)
+    return 0
 
 
-def _parse_stop_options(
-    until: list[str] | None, step: str | None, *, expected_starts: bool, plot: Path | None
-) -> "ReplayStops | None":
+def _parse_stop_options(args: argparse.Namespace) -> "ReplayStops | None":
     """Where to stop and show the plan; None: nowhere. Raises TraceError."""
     from schedd.cli.replay_steps import parse_stops  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
-    if until is None and step is None:
+    if not args.until and args.step is None:
         return None
-    if expected_starts or plot is not None:
+    if args.expected_starts or args.plot is not None:
         raise TraceError("--until and --step show the plan at a time: without --expected-starts and --plot")
-    return parse_stops(until or [], step)
+    return parse_stops(args.until, args.step)
 
 
 def _site_run(site: "SiteRun") -> tuple[str, str, dict[str, Any]]:
@@ -427,7 +352,7 @@ def _run_stepped(
 
 
 def _check_recommend_options(
-    named: bool, slack: str | None, kind: str, site: "SiteRun | None", stops: "ReplayStops | None"
+    args: argparse.Namespace, named: bool, site: "SiteRun | None", stops: "ReplayStops | None"
 ) -> None:
     """Raise TraceError for options that have no meaning with --recommend."""
     from schedd.replay.workload import TraceError  # noqa: PLC0415
@@ -436,10 +361,12 @@ def _check_recommend_options(
         raise TraceError("--recommend chooses the policies that it compares: give it without --policy")
     if stops is not None:
         raise TraceError("--recommend runs logs to their ends: give it without --until and --step")
-    if "," in kind or "," in (slack or ""):
+    if "," in args.kind or "," in (args.slack or ""):
         raise TraceError("--recommend makes one comparison: give one --kind and one --slack")
-    if site is not None and slack:
+    if site is not None and args.slack:
         raise TraceError("--recommend takes the slack from --policy-file: give it without --slack")
+    if site is not None and args.hold is not None:
+        raise TraceError("--recommend takes the hold from --policy-file: give it without --hold")
 
 
 def _recommend_mode(
@@ -545,6 +472,8 @@ def _run_replays(
 
 def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
     """The tables on standard output, and the files."""
+    from rich.console import Console  # noqa: PLC0415
+
     from schedd.replay.report import (  # noqa: PLC0415
         coverage_parts_table,
         limits_table,
@@ -580,9 +509,4 @@ def _write_files(results: "list[ReplayResult]", text: str, json: Path | None, pl
 
             save(results, plot)
     except OSError as error:
-        _exit_with_error(str(error), 2)
-
-
-def _exit_with_error(message: str, status: int) -> None:
-    print(f"schedd replay: {message}", file=sys.stderr)
-    raise typer.Exit(status)
+        fail("replay", str(error))

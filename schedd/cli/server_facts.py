@@ -1,9 +1,10 @@
 """What a pbs_server says of itself: what a new site's settings depend on, and all its own settings."""
 
+import argparse
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 # The protocols take a second of processor time to load: only where a server is read.
 if TYPE_CHECKING:
@@ -53,6 +54,13 @@ class ServerSummary:
         if not self.sees_others:
             said.append("users do not see each other's jobs there (query_other_jobs)")
         return said
+
+
+def add_server_options(parser: argparse.ArgumentParser, auth: str) -> None:
+    """Add the family of a server and the authentication to it, which ``auth`` describes."""
+    about = "family of the server (default: torque)"
+    parser.add_argument("--family", choices=get_args(Family), default="torque", help=about)
+    parser.add_argument("--auth", choices=get_args(Auth), default="auto", help=f"{auth} (default: auto)")
 
 
 def parse_server_address(named: str, family: Family, auth: Auth) -> "ServerSettings":

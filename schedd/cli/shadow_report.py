@@ -1,33 +1,52 @@
 """``schedd shadow-report``: the plan compared with the site's present scheduler."""
 
+import argparse
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from schedd.cli.installation import ConfigFile, database_url, exit_on_error, open_store
+from schedd.cli.arguments import OneLineErrorParser, parse_within
+from schedd.cli.installation import add_config_option, database_url, exit_on_error, open_store
 from schedd.service.read.shadow_report import DUE_S, ShadowReport, report_shadow, swf_lines
 from schedd.service.settings.file import SettingsError
 
 
-def command(
-    cluster: Annotated[str, typer.Argument(help="the cluster's name in the settings")] = "main",
-    days: Annotated[float, typer.Option(help="jobs that started in the last N days", min=0)] = 7,
-    log: Annotated[
-        Path | None, typer.Option(help="write these jobs to a log (SWF) for `schedd replay`")
-    ] = None,
-    config: Annotated[Path | None, ConfigFile] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="as JSON; times are seconds")] = False,
-) -> None:
-    """Show the accuracy of the start estimates, and the waits of jobs.
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd shadow-report",
+        description="Show the accuracy of the start estimates, and the waits of jobs.",
+        epilog="For the modes shadow and adviser, in which another scheduler starts the jobs. To see what "
+        "schedd would have done, replay the log that --log writes with `schedd replay`.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add(
+        "cluster",
+        metavar="CLUSTER",
+        nargs="?",
+        default="main",
+        help="the cluster's name in the settings (default: main)",
+    )
+    add(
+        "--days",
+        type=parse_within(float, 0, 36_600),
+        default=7,
+        help="jobs that started in the last N days (default: 7)",
+    )
+    add("--log", type=Path, help="write these jobs to a log (SWF) for `schedd replay`")
+    add_config_option(parser)
+    add("--json", action="store_true", help="as JSON; times are seconds")
+    return parser
 
-    For the modes shadow and adviser, in which another scheduler starts the jobs. To see what schedd would
-    have done, replay the log that --log writes with `schedd replay`.
-    """
-    with exit_on_error("shadow-report"), open_store(database_url(config)) as store:
+
+def run(argv: Sequence[str]) -> int:
+    """Print the report; 0, 2 for invalid settings or an unknown cluster, 1 if the database cannot be used."""
+    args = make_parser().parse_args(argv)
+    cluster, days, log = args.cluster, args.days, args.log
+    with exit_on_error("shadow-report"), open_store(database_url(args.config)) as store:
         number = store.find_cluster(cluster)
         if number is None:
             raise SettingsError(f"the database knows no cluster {cluster!r}")
@@ -37,15 +56,14 @@ def command(
         cpus = store.total_cpus(number)
     if log is not None:
         log.write_text("".join(f"{line}\n" for line in swf_lines(jobs, cpus)), encoding="utf-8")
-    if as_json:
-        typer.echo(json.dumps(asdict(found), indent=2))
-        return
+    if args.json:
+        print(json.dumps(asdict(found), indent=2))
+        return 0
     for line in _report_lines(cluster, days, found):
-        typer.echo(line)
+        print(line)
     if log is not None:
-        typer.echo(
-            f"\nschedd replay {log} --policy fcfs --policy easy --policy conservative --estimates user"
-        )
+        print(f"\nschedd replay {log} --policy fcfs --policy easy --policy conservative --estimates user")
+    return 0
 
 
 def _report_lines(cluster: str, days: float, found: ShadowReport) -> list[str]:

@@ -1,15 +1,16 @@
 """``schedd token``: make, list and revoke tokens."""
 
+import argparse
 import json
+import sys
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Annotated, Final, get_args
+from typing import Final, get_args
 
-import typer
-
+from schedd.cli.arguments import OneLineErrorParser, add_action, fail, parse_within
 from schedd.cli.installation import (
-    ConfigFile,
+    add_config_option,
     database_url,
     exit_on_error,
     invoking_user,
@@ -19,71 +20,103 @@ from schedd.cli.installation import (
 from schedd.service.settings.file import NAME_OF_TOKEN
 from schedd.store import AuditRecord, Role, Store, Token
 
-app = typer.Typer(help="Create, list and revoke the access tokens of portals, adapters and people.")
 _DAY: Final = 86_400
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
-_Config = Annotated[Path | None, ConfigFile]
-_Json = Annotated[bool, typer.Option("--json", help="as JSON; times are seconds since the epoch")]
 
 
-@app.command()
-def create(
-    name: Annotated[
-        str,
-        typer.Argument(help="name of the holder; for role `user`, the login name that owns the jobs"),
-    ],
-    role: Annotated[str, typer.Option(help=f"role of the holder: {', '.join(_ROLES)}")],
-    days: Annotated[
-        int | None, typer.Option(help="days until it expires (default: never)", min=1, max=36_600)
-    ] = None,
-    cluster: Annotated[
-        list[str] | None,
-        typer.Option(help="valid on this cluster only; may be repeated (default: all clusters)"),
-    ] = None,
-    config: _Config = None,
-) -> None:
-    """Make a token of 256 random bits and print it, this once: only its SHA-256 is kept."""
-    if not NAME_OF_TOKEN.fullmatch(name):
-        raise typer.BadParameter("a name has letters, digits, '.', '_', '@' and '-'", param_hint="NAME")
-    chosen = next((one for one in _ROLES if one == role), None)
-    if chosen is None:
-        raise typer.BadParameter(f"no role {role!r}; there is {', '.join(_ROLES)}", param_hint="--role")
-    now = int(time.time())
-    expires = now + days * _DAY if days is not None else None
-    scope = tuple(dict.fromkeys(cluster or ()))
+def make_parser() -> argparse.ArgumentParser:
+    """Its options."""
+    parser = OneLineErrorParser(
+        prog="schedd token",
+        description="Create, list and revoke the access tokens of portals, adapters and people.",
+        allow_abbrev=False,
+    )
+    acts = parser.add_subparsers(dest="act", metavar="ACTION", title="actions", required=True)
+    create = add_action(
+        acts,
+        "create",
+        "Make a token of 256 random bits and print it, this once: only its SHA-256 is kept.",
+        _create,
+    )
+    create.add_argument(
+        "name",
+        metavar="NAME",
+        type=_parse_name,
+        help="name of the holder; for role `user`, the login name that owns the jobs",
+    )
+    create.add_argument("--role", required=True, choices=_ROLES, help="role of the holder")
+    create.add_argument(
+        "--days", type=parse_within(int, 1, 36_600), help="days until it expires (default: never)"
+    )
+    create.add_argument(
+        "--cluster",
+        action="append",
+        default=[],
+        help="valid on this cluster only; may be repeated (default: all clusters)",
+    )
+    listing = add_action(
+        acts,
+        "list",
+        "List the database's tokens, including revoked and expired ones; never the tokens themselves.",
+        _list,
+    )
+    revoke = add_action(
+        acts,
+        "revoke",
+        "Revoke a token by its number, or all of a name; they count no more within 2 seconds.",
+        _revoke,
+    )
+    about = "number in the list, or a name: revokes all tokens of that name"
+    revoke.add_argument("token", metavar="TOKEN", help=about)
+    for one in (create, listing, revoke):
+        add_config_option(one)
+    listing.add_argument("--json", action="store_true", help="as JSON; times are seconds since the epoch")
+    return parser
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run the action; 0, 2 for invalid arguments or settings, 1 if the database cannot be used."""
+    args = make_parser().parse_args(argv)
+    return int(args.command(args))
+
+
+def _parse_name(text: str) -> str:
+    if not NAME_OF_TOKEN.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: a name has letters, digits, '.', '_', '@' and '-'")
+    return text
+
+
+def _create(args: argparse.Namespace) -> int:
+    name, now = args.name, int(time.time())
+    expires = now + args.days * _DAY if args.days is not None else None
+    scope = tuple(dict.fromkeys(args.cluster))
     with exit_on_error("token"):
-        known = load_daemon_settings(config).clusters
+        known = load_daemon_settings(args.config).clusters
     unknown = next((one for one in scope if one not in known), None)
     if unknown is not None:
-        raise typer.BadParameter(
-            f"no cluster {unknown!r}; there is {', '.join(known)}", param_hint="--cluster"
-        )
-    with exit_on_error("token"), open_store(database_url(config), new=True) as store:
-        token = store.add_token(name, chosen, now, expires, scope)
+        fail("token create", f"--cluster: no cluster {unknown!r}; there is {', '.join(known)}")
+    with exit_on_error("token"), open_store(database_url(args.config), new=True) as store:
+        token = store.add_token(name, args.role, now, expires, scope)
         made = next(one for one in reversed(store.tokens()) if one.name == name)
         _audit_token(store, "token create", made)
-    typer.echo(token)
+    print(token)
     until = f"until {_format_date(expires)}" if expires is not None else "until it is revoked"
-    typer.echo(
-        f"token {made.id} of {name}, role {chosen}{_scope_suffix(made)}: counts within 2 seconds, {until}",
-        err=True,
+    print(
+        f"token {made.id} of {name}, role {args.role}{_scope_suffix(made)}: counts within 2 seconds, {until}",
+        file=sys.stderr,
     )
+    return 0
 
 
-@app.command("list")
-def list_(
-    config: _Config = None,
-    as_json: _Json = False,
-) -> None:
-    """List the database's tokens, including revoked and expired ones; never the tokens themselves."""
-    with exit_on_error("token"), open_store(database_url(config)) as store:
+def _list(args: argparse.Namespace) -> int:
+    with exit_on_error("token"), open_store(database_url(args.config)) as store:
         tokens = store.tokens()
     now = int(time.time())
-    if as_json:
+    if args.json:
         fields = ("id", "name", "role", "created", "expires", "revoked", "clusters")
         rows = [{field: getattr(token, field) for field in fields} for token in tokens]
-        typer.echo(json.dumps(rows, indent=2))
-        return
+        print(json.dumps(rows, indent=2))
+        return 0
     lines = [("ID", "NAME", "ROLE", "CLUSTERS", "CREATED", "EXPIRES", "")]
     for token in tokens:
         end = _format_date(token.expires) if token.expires is not None else "never"
@@ -93,19 +126,13 @@ def list_(
         lines.append((str(token.id), token.name, token.role, where, _format_date(token.created), end, state))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    return 0
 
 
-@app.command()
-def revoke(
-    token: Annotated[
-        str, typer.Argument(help="number in the list, or a name: revokes all tokens of that name")
-    ],
-    config: _Config = None,
-) -> None:
-    """Revoke a token by its number, or all of a name; they count no more within 2 seconds."""
-    now = int(time.time())
-    with exit_on_error("token"), open_store(database_url(config)) as store:
+def _revoke(args: argparse.Namespace) -> int:
+    token, now = args.token, int(time.time())
+    with exit_on_error("token"), open_store(database_url(args.config)) as store:
         gone = [
             one
             for one in store.tokens()
@@ -114,10 +141,10 @@ def revoke(
         for one in gone:
             _audit_token(store, "token revoke", one)
     if not gone:
-        typer.echo(f"schedd token: no token {token!r} that counts; `schedd token list` lists them", err=True)
-        raise typer.Exit(1)
+        fail("token", f"no token {token!r} that counts; `schedd token list` lists them", 1)
     for one in gone:
-        typer.echo(f"revoked token {one.id} of {one.name}, role {one.role}{_scope_suffix(one)}")
+        print(f"revoked token {one.id} of {one.name}, role {one.role}{_scope_suffix(one)}")
+    return 0
 
 
 def _audit_token(store: Store, act: str, token: Token) -> None:

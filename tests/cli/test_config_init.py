@@ -1,6 +1,7 @@
 """``schedd config init``: both files of a new site, from options and prompts, with the server's settings."""
 
 import hashlib
+import io
 import re
 import socket
 import subprocess
@@ -10,19 +11,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from schedd.cli.config import app
 from schedd.cli.main import main
 from schedd.cli.planning_mode import planning_modes
 from schedd.service.settings.file import read_settings_file
 from server_adapter.settings import load_settings, read_token
+from tests.cli.run_main import run_main
 
 QUIET = ["--yes", "--server", ""]
 
 
-def init(directory: Path, *arguments: str) -> int:
-    return main(["config", "init", "--dir", str(directory), *arguments])
+def init(directory: Path, *arguments: str) -> object:
+    return run_main(["config", "init", "--dir", str(directory), *arguments])
+
+
+def answer(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
+    """Let the prompts read these lines."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in answers)))
 
 
 @pytest.fixture(scope="module")
@@ -65,29 +70,33 @@ def test_options_create_valid_files_for_both_programs(
     assert "shadow" not in said
 
 
-def test_each_prompt_explains_its_consequences(tmp_path: Path) -> None:
+def test_each_prompt_explains_its_consequences(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Ten prompts, minus those answered by options; an invalid answer is prompted again."""
-    answers = ["sometimes", "shadow", "", "ann", "", "", "4h", "pack", "1gb", "8h"]
-    arguments = ["init", "--dir", str(tmp_path), "--server", "", "--others", "none"]
-    done = CliRunner().invoke(app, arguments, input="\n".join(answers) + "\n")
-    assert done.exit_code == 0, done.output
+    answer(monkeypatch, "sometimes", "shadow", "", "ann", "", "", "4h", "pack", "1gb", "8h")
+    assert init(tmp_path, "--server", "", "--others", "none") == 0
+    output = capsys.readouterr().out
     for words in (
         "What may schedd do on the PBS server?",
         "How much later than planned may a job start?",
         "Which jobs go first?",
         "one of shadow",
     ):
-        assert words in done.output
-    assert "May users see each other's jobs?" not in done.output
+        assert words in output
+    assert "May users see each other's jobs?" not in output
     settings = read_settings_file(tmp_path / "schedd.toml")
     assert settings.auth.others == "none"
     assert settings.clusters["main"].node_rule == "pack"
     assert settings.clusters["main"].default_walltime == 28_800
 
 
-def test_an_aborted_dialogue_writes_nothing(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["init", "--dir", str(tmp_path), "--server", ""], input="shadow\n")
-    assert done.exit_code == 2
+def test_an_aborted_dialogue_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer(monkeypatch, "shadow")
+    assert init(tmp_path, "--server", "") == 2
+    assert capsys.readouterr().err == "schedd config init: nothing was written\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -126,7 +135,7 @@ def test_an_imported_file_is_included(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["--slack", "soon"], "clusters.main.slack: slack 'soon' is not understood"),
         (["--memory-per-core", "much"], "--memory-per-core: "),
-        (["--mode", "boss"], "'boss' is none of shadow, adviser, scheduler"),
+        (["--mode", "boss"], "argument --mode: invalid choice: 'boss' (choose from "),
         (["--cluster", "a b"], "a name has letters"),
         (["--policy", "/nowhere"], "/nowhere: "),
         (["--host", "0.0.0.0"], "needs --tls-certificate"),
@@ -203,7 +212,7 @@ def test_a_planning_mode_is_chosen_on_accounting_logs(
 
 
 def test_accounting_logs_of_a_local_server_are_offered_for_a_comparison(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs = tmp_path / "home" / "server_priv" / "accounting"
     logs.mkdir(parents=True)
@@ -212,15 +221,17 @@ def test_accounting_logs_of_a_local_server_are_offered_for_a_comparison(
     monkeypatch.setenv("PBS_CONF_FILE", str(tmp_path / "pbs.conf"))
     options = ["--mode", "shadow", "--host", "127.0.0.1", "--admins", "", "--others", "all", "--database"]
     options += ["sqlite:///s", "--slack", "1h", "--node-rule", "exact", "--memory-per-core", "0"]
-    arguments = ["init", "--dir", str(tmp_path / "etc"), "--server", server, "--auth", "none", *options]
-    done = CliRunner().invoke(app, [*arguments, "--default-walltime", "1h"], input="y\nfastest\nshortest\n")
-    assert done.exit_code == 0, done.output
-    assert f"on the accounting logs in {logs}" in done.output
-    assert "one of plan, shortest, search" in done.output
+    options += ["--default-walltime", "1h", "--server", server, "--auth", "none"]
+    answer(monkeypatch, "y", "fastest", "shortest")
+    assert init(tmp_path / "etc", *options) == 0
+    output = capsys.readouterr().out
+    assert f"on the accounting logs in {logs}" in output
+    assert "one of plan, shortest, search" in output
     cluster = read_settings_file(tmp_path / "etc" / "schedd.toml").clusters["main"]
     assert (cluster.backfill, cluster.search_every) == ("shortest", 0)
-    done = CliRunner().invoke(app, [*arguments, "--default-walltime", "1h", "--force"], input="n\n")
-    assert f"schedd replay {logs} --recommend" in done.output
+    answer(monkeypatch, "n")
+    assert init(tmp_path / "etc", *options, "--force") == 0
+    assert f"schedd replay {logs} --recommend" in capsys.readouterr().err
     assert "backfill" not in (tmp_path / "etc" / "schedd.toml").read_text()
 
 

@@ -7,8 +7,7 @@ from importlib import import_module
 
 import pytest
 
-from schedd.cli.main import COMMANDS, make_typer
-from schedd.cli.typer_help import typer_parser
+from schedd.cli.main import COMMANDS
 
 _SENTENCE = re.compile(r"[A-Z][a-z-]+,? .*\.", re.DOTALL)
 """A verb, and a full stop at the end."""
@@ -21,15 +20,7 @@ _BARE_DEFAULT = re.compile(r"\((?!default\)|operators\))(?:\d[\d.:a-z]*|[a-z]+)\
 
 def parsers(name: str) -> Iterator[argparse.ArgumentParser]:
     """The parsers of a command and of its actions."""
-    module = import_module(COMMANDS[name][0])
-    if hasattr(module, "make_parser"):
-        yield from _with_actions(module.make_parser())
-        return
-    typed = make_typer({name: module})
-    parser = typer_parser(typed, [name])
-    yield parser
-    for action in _action_names(parser):
-        yield typer_parser(typed, [name, action])
+    yield from _with_actions(import_module(COMMANDS[name][0]).make_parser())
 
 
 def _with_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -43,10 +34,6 @@ def _groups(parser: argparse.ArgumentParser) -> Iterator[argparse._SubParsersAct
     for one in parser._actions:
         if isinstance(one, argparse._SubParsersAction):
             yield one
-
-
-def _action_names(parser: argparse.ArgumentParser) -> list[str]:
-    return [name for group in _groups(parser) for name in group.choices]
 
 
 def faults(parser: argparse.ArgumentParser, *, of_action: bool) -> Iterator[str]:

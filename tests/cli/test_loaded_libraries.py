@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
-UNNEEDED = ("alembic", "bokeh", "httpx2", "jinja2", "mako", "matplotlib", "pymoo", "scipy.linalg", "typer")
+UNNEEDED = ("alembic", "bokeh", "httpx2", "jinja2", "mako", "matplotlib", "pymoo", "scipy.linalg")
 """For pages, migrations, webhooks, sets of alternatives and commands."""
 
 _SCRIPT = """

@@ -18,7 +18,7 @@ _TYPED = re.compile(r"(?:\$ )?(schedd (?!\[-)[^|<>&;]+)")
 """A line that begins with a command, in a block of them."""
 _SENTENCES = frozenset({"answered", "at", "does", "on", "plans"})
 """Second words of the program's own help."""
-_NO_FAULT = ("required", "expected")
+_NO_FAULT = ("required", "expected", "invalid int value: 'N'")
 """A recipe may leave out values to be filled in."""
 
 
@@ -47,15 +47,18 @@ def recipe_error(recipe: str) -> str:
         return ""
     if name not in COMMANDS:
         return f"no command {name}"
-    make = getattr(import_module(COMMANDS[name][0]), "make_parser", None)
+    make = import_module(COMMANDS[name][0]).make_parser
     rest = words[1:]
-    if make is None or any(re.search(r"[…|\[\]]|\.\.\.", word) for word in rest):
+    if any(re.search(r"[…|\[\]]|\.\.\.", word) for word in rest):
         return ""
     said = io.StringIO()
     try:
         parser = make(f"schedd {name}") if inspect.signature(make).parameters else make()
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
-            parser.parse_args(rest)
+            if name == "replay":  # logs and options in any order
+                parser.parse_intermixed_args(rest)
+            else:
+                parser.parse_args(rest)
     except SystemExit as end:
         fault = said.getvalue() if end.code else ""
         return "" if any(word in fault for word in _NO_FAULT) else fault

@@ -16,6 +16,7 @@ from schedd.replay import driver
 from schedd.replay.driver import Progress
 from schedd.replay.prepared import Prepared
 from schedd.replay.result import TIMINGS, ReplayResult
+from tests.cli.run_main import run_main
 
 JOBS = [(0, 100, 3), (1, 100, 4), (2, 50, 1), (3, 10, 4)]
 
@@ -197,7 +198,7 @@ def test_excluded_jobs_are_reported(rows: Rows, log: Path, capsys: pytest.Captur
         ((), "no log"),
         (("none.swf", "--procs", "4"), "none.swf"),
         (("LOG", "--policy", "best"), "no policy 'best'"),
-        (("LOG", "--estimates", "guess"), "exact or user"),
+        (("LOG", "--estimates", "guess"), "--estimates: invalid choice: "),
         (("LOG", "--procs", "0"), "at least 1 processor"),
         (("LOG", "--procs", "4", "--nodes", "2"), "--procs and --nodes"),
         (("LOG", "--nodes", "2"), "--nodes needs --cpus-per-node"),
@@ -227,7 +228,7 @@ def test_excluded_jobs_are_reported(rows: Rows, log: Path, capsys: pytest.Captur
 def test_replay_usage_errors_are_single_lines(
     log: Path, args: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["replay", *(str(log) if arg == "LOG" else arg for arg in args)]) == 2
+    assert run_main(["replay", *(str(log) if arg == "LOG" else arg for arg in args)]) == 2
     said = capsys.readouterr()
     assert words in said.err
     assert said.err.count("\n") == 1

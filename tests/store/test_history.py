@@ -33,6 +33,7 @@ from schedd.wire import (
     ShareFacts,
     Snapshot,
 )
+from tests.cli.run_main import run_main
 from tests.store.conftest import NewDatabase
 from tests.store.event_builders import StoredState, accepted, facts, queued, run, started, write_attributes
 
@@ -345,8 +346,8 @@ def test_history_command_prints_jobs_and_nodes(
     append_events(store, ended(4, "1.srv", 2500, 9))
     record_all(store).close()
 
-    def run_history(*arguments: str) -> tuple[int, str]:
-        code = main(["history", *arguments, "--cluster", "c", "--database", url])
+    def run_history(*arguments: str) -> tuple[object, str]:
+        code = run_main(["history", *arguments, "--cluster", "c", "--database", url])
         out, err = capsys.readouterr()
         return code, out + err
 

@@ -2,23 +2,29 @@
 
 import os
 import pwd
-from contextlib import closing
+from contextlib import closing, redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from schedd.cli.main import make_typer
 from schedd.store import Leadership, Store
 from schedd.store.schema_version import head
+from tests.cli.run_main import run_main
 from tests.store.next_version import FIRST, NEXT, use_next_version
 
 
-def migrate(*args: str, **env: str | None) -> tuple[int, str]:
-    from schedd.cli import migrate as module  # noqa: PLC0415
-
-    done = CliRunner().invoke(make_typer({"migrate": module}), ["migrate", *args], env=env)
-    return done.exit_code, done.output
+def migrate(*args: str, **env: str | None) -> tuple[object, str]:
+    """Return the exit code and the output of the command with these variables of the environment."""
+    output = StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(output), redirect_stderr(output):
+        for name, value in env.items():
+            if value is None:
+                patch.delenv(name, raising=False)
+            else:
+                patch.setenv(name, value)
+        code = run_main(["migrate", *args])
+    return code, output.getvalue()
 
 
 def test_migrate_up_down_and_status(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
