@@ -148,6 +148,18 @@ class PlanContents:
             for chunk in table
         ]
 
+    def only_chunk(self, slot: int) -> tuple[Ints, int, int, Ints] | None:
+        """Return the needs of a unit, the numbers of units and of units per node, and the candidate rows of a
+        job with one chunk; None: it has several. The arrays are the plan's own.
+        """
+        tb = self.slabs.tb
+        shape = int(tb.jobs[at.SHAPE, slot])
+        if int(tb.shapes[shape, at.CHUNKS]) != 1:
+            return None
+        chunk = tb.chunks[int(tb.shapes[shape, at.CHUNK])]
+        first, n = int(chunk[at.SET]), int(chunk[at.SET_LEN])
+        return chunk[at.NEED :], int(chunk[at.COUNT]), int(chunk[at.PER_NODE]), tb.sets[first : first + n]
+
     def chunk_needs(self, slot: int) -> list[list[int]]:
         """Return the needs of a unit of each chunk of a job, by resource column. Unlike ``chunks`` its cost
         does not depend on the number of nodes.
@@ -182,6 +194,10 @@ class PlanContents:
         ``units``: unit of each resource by name (``size``: KiB, ``float``: ``FLOAT_PARTS``).
         """
         return self.shapes.find_unmet_requirement(request, {**NO_UNITS, **units})
+
+    def is_feature(self, name: str) -> bool:
+        """Return whether any node has this feature."""
+        return self.shapes.is_feature(name)
 
     def fits_on_nodes(self, request: Request) -> bool:
         """Return whether ``find_unmet_requirement`` finds nothing, without its words."""

@@ -431,6 +431,13 @@ class Shapes:
                 return never
         return None
 
+    def is_feature(self, name: str) -> bool:
+        """Return whether any node has this feature."""
+        for _, features in self._class_list:  # noqa: SIM110  (no generator: each arrival asks)
+            if name in features:
+                return True
+        return False
+
     def fits_on_nodes(self, request: Request) -> bool:
         """Return whether ``find_unmet_requirement`` finds nothing, without its words."""
         return all(self._fits(chunk, request) for chunk in _merged(request))

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from schedd.dialect import (
     Hold,
@@ -273,16 +274,16 @@ def as_planned_request(
     ``nodes``: names and features to which the job is restricted. ``node_order``: the order of nodes that the
     site prefers for it.
     """
+    changes: dict[str, Any] = {}
     if nodes:
-        chunks = tuple(replace(one, features=(*one.features, *nodes)) for one in request.chunks)
-        request = replace(request, chunks=chunks)
+        changes["chunks"] = tuple([replace(one, features=(*one.features, *nodes)) for one in request.chunks])
     if gates:
-        request = replace(request, passes=open_gates(gates, facts))
+        changes["passes"] = open_gates(gates, facts)
     if node_order:
-        request = replace(request, node_order=node_order)
+        changes["node_order"] = node_order
     if node_sets is not None and request.together is None and request.units > 1:
-        request = replace(request, together=node_sets)
-    return request
+        changes["together"] = node_sets
+    return replace(request, **changes) if changes else request
 
 
 def is_eligible(facts: JobFacts, now: int) -> bool:

@@ -137,6 +137,10 @@ class LimitBook:
     lowered: set[str] = field(default_factory=set)
     """Pools that may be too small for the planned jobs after a change."""
     _known: dict[tuple[object, ...], dict[str, Limit]] = field(default_factory=dict)
+    _last_job: tuple[JobFacts, ParsedRequest, Plan, ResourceTypes] | None = None
+    """The latest job with limits, the plan with their pools, and the types of resources;"""
+    _last_amounts: dict[frozenset[str], dict[str, int]] = field(default_factory=dict)
+    """by its scopes the amounts by pool. An arrival calls ``needs`` several times."""
     _limited: frozenset[str] = frozenset()
     _prefixes: tuple[str, ...] = ()
     """Beginnings of queues with limits."""
@@ -152,6 +156,8 @@ class LimitBook:
             opened=dict(self.opened),
             lowered=set(),
             _known={},
+            _last_job=None,
+            _last_amounts={},
         )
 
     def set_power(self, caps: tuple[Limit, ...], drawn: Drawn) -> bool:
@@ -174,6 +180,7 @@ class LimitBook:
 
     def _changed(self) -> None:
         self._known.clear()
+        self._last_job = None
         self.shared = frozenset(limit.what for limit in self._all if limit.shared)
         self._limited = frozenset(limit.queue for limit in self._all if not limit.scope)
         self._prefixes = tuple(queue[:-1] for queue in self._limited if queue.endswith("*"))
@@ -202,6 +209,11 @@ class LimitBook:
         any_limit = any_limit or bool(scopes) or facts.queue.startswith(self._prefixes)
         if not any_limit and facts.slot_limit is None:
             return {}
+        job, last = (facts, understood, plan, self.types), self._last_job
+        if last is None or any(one is not other for one, other in zip(last, job, strict=True)):
+            self._last_job, self._last_amounts = job, {}
+        elif scopes in self._last_amounts:
+            return self._last_amounts[scopes]
         claim = make_claim(facts, understood, self.shared, self.types, scopes)
         if self.caps:
             request = understood.request
@@ -221,6 +233,7 @@ class LimitBook:
                 self.pools[pool] = limit
                 if limit.during and new:
                     self._open(plan, pool, now, now + _AHEAD)
+        self._last_amounts[scopes] = wanted
         return wanted
 
     def look_ahead(self, plan: Plan, now: int) -> None:
@@ -252,6 +265,7 @@ class LimitBook:
         return found
 
     def forget(self, pools: Iterable[str]) -> None:
+        self._last_job = None
         for pool in pools:
             self.pools.pop(pool, None)
             self.opened.pop(pool, None)

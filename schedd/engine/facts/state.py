@@ -437,6 +437,12 @@ class EngineState(SlotColumns):
         order = node_order(self, facts)
         return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes, order)
 
+    def has_present_request(self, record: JobRecord) -> bool:
+        """Whether the slot of a job has the request that ``planned_request`` returns now: it does unless the job
+        is to be re-evaluated.
+        """
+        return record.slot >= 0 and record.id not in self.to_reevaluate and not self.site_changed
+
     def open_gates(self, facts: JobFacts) -> frozenset[str]:
         return open_gates(self.gates, facts) if self.gates else frozenset()
 

@@ -185,7 +185,12 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
     never = job_refusal(state, record.facts)
     if never is not None:
         return never
-    never = find_uncounted(request, state.uncounted) or state.find_unmet_requirement(request)
+    never = find_uncounted(request, state.uncounted)
+    # The request of its slot has further restrictions.
+    if never is None and not (
+        state.has_present_request(record) and state.plan.fits_on_nodes(state.plan.request(record.slot))
+    ):
+        never = state.find_unmet_requirement(request)
     if never is not None:
         return never
     too_much = state.limits.too_much(state.plan.pool_amounts(record.slot))

@@ -53,19 +53,15 @@ def contiguous_nodes(units: Ints, ranks: Ints, count: int) -> list[int]:
     """
     if int(units.sum()) < count:
         return []
-    last_rank = next(rank for rank in np.unique(ranks).tolist() if int(units[ranks <= rank].sum()) >= count)
-    before = np.flatnonzero((units > 0) & (ranks < last_rank)).tolist()
-    left = count - int(units[ranks < last_rank].sum())
-    at = np.flatnonzero((units > 0) & (ranks == last_rank)).tolist()
-    best, span = at, at[-1] - at[0]
-    last = room = 0
-    for first in range(len(at)):
-        while last < len(at) and room < left:
-            room += int(units[at[last]])
-            last += 1
-        if room < left:
-            break
-        if at[last - 1] - at[first] < span or first == 0:
-            best, span = at[first:last], at[last - 1] - at[first]
-        room -= int(units[at[first]])
-    return sorted([*before, *best])
+    by_rank = np.argsort(ranks, kind="stable")
+    last_rank = ranks[by_rank[np.searchsorted(np.cumsum(units[by_rank]), count)]]
+    lower = ranks < last_rank
+    left = count - int(units[lower].sum())
+    at = np.flatnonzero((units > 0) & (ranks == last_rank))
+    room = np.cumsum(units[at])
+    # By first node: the node with which there is enough room.
+    last = np.searchsorted(room, room - units[at] + left)
+    last = last[last < at.shape[0]]
+    first = int(np.argmin(at[last] - at[: last.shape[0]]))
+    found: list[int] = at[first : last[first] + 1].tolist()
+    return sorted([*np.flatnonzero((units > 0) & lower).tolist(), *found])

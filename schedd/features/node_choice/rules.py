@@ -1,6 +1,7 @@
 """Orders of nodes in the plan, and the arrangement of jobs that were placed."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,12 +13,12 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.node_choice.arrangement import Ints, contiguous_nodes, first_nodes, spread_units
 from schedd.features.node_choice.points import rank_nodes
-from schedd.features.node_choice.settings import NodePreferences
-from schedd.features.node_choice.state import node_choice_settings
+from schedd.features.node_choice.settings import Arrangement, NodePreferences
+from schedd.features.node_choice.state import NodeChoiceState, node_choice_settings
 from schedd.model import Never
 from schedd.plan.columns import CPUS, MEM, SHARE, WHOLE
-from schedd.plan.plan import WorkSpent
-from schedd.plan.records import ChunkNeeds, Take
+from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.records import Take
 from schedd.wire import JobFacts, NodeFacts
 
 _MOST_SPREAD_UNITS: Final = 20_000
@@ -102,52 +103,104 @@ def _text_resources(nodes: Iterable[NodeFacts]) -> set[str]:
 def arrange_job(state: EngineState, record: JobRecord) -> None:
     """Move a job that was placed just now to the preferred nodes among those free at its start."""
     settings = node_choice_settings(state)
-    if settings.arrange == "pack" and all(one.arrange == "pack" for one in settings.partitions.values()):
+    if settings.arranges_nothing:
         return
     preferences = _preferences(state, record.facts)
     plan, slot = state.plan, record.slot
-    chunks = plan.chunks(slot)
-    if preferences.arrange == "pack" or len(chunks) != 1 or plan.request(slot).together is not None:
+    chunk = plan.only_chunk(slot) if preferences.arrange != "pack" else None
+    if chunk is None or plan.request(slot).together is not None:
         return
     start, takes = plan.start(slot), plan.takes(slot)
+    units = _units_at_start(plan, slot, start, takes, *chunk)
+    if units is None:
+        return
+    ranks = _ranks(state, slot, units.rows)
+    chosen = _choose_nodes(preferences.arrange, units, ranks)
+    if units.count == 1 and [units.rows[i] for i in chosen] == [take.row for take in takes]:
+        return  # it is there already
     plan.undo_place(slot)
-    if not _place(state, slot, start, preferences, chunks[0]):
+    if not _place(state, slot, start, preferences.arrange, units, ranks, chosen):
         plan.place_at(slot, start, takes, search_again=False)
 
 
-def _place(
-    state: EngineState, slot: int, start: int, preferences: NodePreferences, chunk: ChunkNeeds
-) -> bool:
-    """Place a job at ``start`` on preferred nodes. Return whether it was placed."""
-    plan = state.plan
-    all_rows = np.sort(np.array(chunk.rows, np.int64))
-    rows = plan.usable_rows(all_rows)
+@dataclass(frozen=True, slots=True)
+class _FreeUnits:
+    """Units of a job that fit on each of its usable rows, (n,), at its start without the job itself.
+
+    ``need``: the needs of a unit. ``free``: free amounts, (resources, n).
+    """
+
+    rows: Ints
+    fit: Ints
+    free: Ints
+    need: Ints
+    count: int
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether the units are spread one by one."""
+        return bool(self.need[SHARE] < WHOLE) and self.count <= _MOST_SPREAD_UNITS
+
+
+def _units_at_start(
+    plan: Plan,
+    slot: int,
+    start: int,
+    takes: Sequence[Take],
+    need: Ints,
+    count: int,
+    per_node: int,
+    candidates: Ints,
+) -> _FreeUnits | None:
+    """Return the units that fit; None: there is too little room."""
+    rows = plan.usable_rows(np.sort(candidates))
     if not rows.shape[0]:
-        return False
+        return None
     free = plan.free_amounts(rows, start, start + int(plan.jobs.durations[slot]))
-    units = _units_that_fit(free, np.array(chunk.need, np.int64), chunk.per_node)
-    if int(units.sum()) < chunk.count:
-        return False
-    ranks = _ranks(state, slot, rows)
-    one_by_one = chunk.need[SHARE] < WHOLE and chunk.count <= _MOST_SPREAD_UNITS
-    if preferences.arrange == "spread" and one_by_one:
-        found = spread_units(units, free[CPUS], chunk.need[CPUS], ranks, chunk.count)
-        if int(found.sum()) < chunk.count:
+    for take in takes:  # it holds the same amounts from its start to its end
+        i = int(np.searchsorted(rows, take.row))
+        if i < rows.shape[0] and rows[i] == take.row:
+            free[:, i] += np.array(take.amounts, np.int64)
+    fit = _units_that_fit(free, need, per_node)
+    return _FreeUnits(rows, fit, free, need, count) if int(fit.sum()) >= count else None
+
+
+def _choose_nodes(arrange: Arrangement, units: _FreeUnits, ranks: Ints) -> list[int]:
+    """Return the indices of the nodes to use; of units that are spread one by one, none is chosen here."""
+    if arrange == "spread" and units.one_by_one:
+        return []
+    if arrange == "contiguous":
+        return contiguous_nodes(units.fit, ranks, units.count)
+    amount = -units.free[CPUS] if arrange == "spread" else units.free[MEM]
+    return first_nodes(units.fit, np.lexsort((units.rows, amount, ranks)).tolist(), units.count)
+
+
+def _place(
+    state: EngineState,
+    slot: int,
+    start: int,
+    arrange: Arrangement,
+    units: _FreeUnits,
+    ranks: Ints,
+    chosen: list[int],
+) -> bool:
+    """Place a job at ``start`` on the chosen nodes. Return whether it was placed."""
+    plan = state.plan
+    if arrange == "spread" and units.one_by_one:
+        found = spread_units(units.fit, units.free[CPUS], int(units.need[CPUS]), ranks, units.count)
+        if int(found.sum()) < units.count:
             return False
+        needs = units.need.tolist()
         takes = [
-            Take(row, 0, k, tuple(k * amount for amount in chunk.need))
-            for row, k in zip(rows.tolist(), found.tolist(), strict=True)
+            Take(row, 0, k, tuple(k * amount for amount in needs))
+            for row, k in zip(units.rows.tolist(), found.tolist(), strict=True)
             if k
         ]
         plan.place_at(slot, start, takes, search_again=False)
         return True
-    if preferences.arrange == "contiguous":
-        chosen = contiguous_nodes(units, ranks, chunk.count)
-    else:
-        amount = -free[CPUS] if preferences.arrange == "spread" else free[MEM]
-        chosen = first_nodes(units, np.lexsort((rows, amount, ranks)).tolist(), chunk.count)
-    others = np.setdiff1d(all_rows, rows[chosen], assume_unique=True)
-    with plan.excluding(others):
+    others = np.ones(units.rows.shape[0], np.bool_)
+    others[chosen] = False
+    with plan.excluding(units.rows[others]):
         try:
             return plan.place_at_start(slot, start, state.now)
         except WorkSpent:  # the job keeps the nodes that it has
@@ -157,15 +210,25 @@ def _place(
 def _units_that_fit(free: Ints, need: Ints, per_node: int) -> Ints:
     """How many units fit on each row, (n,)."""
     units = np.full(free.shape[1], per_node, np.int64)
-    for column in np.flatnonzero(need[: free.shape[0]] > 0).tolist():
-        units = np.minimum(units, np.maximum(free[column], 0) // int(need[column]))
+    for column, amount in enumerate(need[: free.shape[0]].tolist()):
+        if amount > 0:
+            np.minimum(units, np.maximum(free[column], 0) // amount, out=units)
     return units
 
 
 def _ranks(state: EngineState, slot: int, rows: Ints) -> Ints:
     """The ranks of these rows in the order of the job's nodes; all 0 without one."""
-    order = state.plan.node_ranks(state.plan.request(slot).node_order)
+    name = state.plan.request(slot).node_order
+    order = state.plan.node_ranks(name)
     if not order:
         return np.zeros_like(rows)
-    names = state.plan.node_names
-    return np.array([order.get(names[row], 0) for row in rows.tolist()], np.int64)
+    part = state.part(NodeChoiceState)
+    known = part.ranks.get(name)
+    if known is None or known[0] is not order:
+        names = state.plan.node_names
+        ranks = np.zeros(max(names) + 1, np.int64)
+        for row, node in names.items():
+            ranks[row] = order.get(node, 0)
+        known = part.ranks[name] = (order, ranks)
+    found: Ints = known[1][rows]
+    return found

@@ -54,6 +54,12 @@ class NodeChoiceSettings(NodePreferences):
     `[clusters.main.site.node_choice.partitions.gpu]`."""
 
 
+    @property
+    def arranges_nothing(self) -> bool:
+        """Whether the plan's own choice among nodes with equal points is used everywhere."""
+        return self.arrange == "pack" and all(one.arrange == "pack" for one in self.partitions.values())
+
+
 def _check_site(plain: Mapping[str, Any]) -> None:
     """Raise ValueError for the node choice of a partition that does not exist."""
     sets = (plain.get("partitions") or {}).get("sets") or {}

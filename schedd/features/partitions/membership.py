@@ -46,6 +46,7 @@ class PartitionTable:
         self._defaults = {(one.who, one.name): one for one in rules.defaults}
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._of_nodes: dict[tuple[object, ...], Sequence[str]] = {}
+        self._last: tuple[JobFacts | None, tuple[str, ...]] = (None, ())
 
     def __bool__(self) -> bool:
         return bool(self.names)
@@ -81,6 +82,9 @@ class PartitionTable:
         """The partitions in which a job may run, in order of preference; empty: see ``refusal``."""
         if not self.names:
             return ()
+        last = self._last  # other threads use the table, too
+        if last[0] is facts:  # an arrival needs them several times
+            return last[1]
         named = self.named(facts)
         key = (facts.owner, facts.group, facts.account, facts.queue, named)
         found = self._known.get(key)
@@ -88,6 +92,7 @@ class PartitionTable:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             found = self._known[key] = self._find_candidates(facts, named)
+        self._last = (facts, found)
         return found
 
     def _find_candidates(self, facts: JobFacts, named: tuple[str, ...]) -> tuple[str, ...]:

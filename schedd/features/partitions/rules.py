@@ -1,7 +1,8 @@
 """Jobs in partitions: restriction to the nodes, choice among several, refusals."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -25,9 +26,10 @@ from schedd.features.partitions.state import (
     partition_state,
     partition_table,
 )
-from schedd.model import FOREVER, Never
+from schedd.model import FOREVER, Never, Request
 from schedd.plan.columns import PLANNED
 from schedd.plan.plan import WorkSpent
+from schedd.plan.shapes import shape_key
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
 
 _EXAMINED_EVERY_S: Final = 60
@@ -98,6 +100,7 @@ def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restricti
     return _restriction_to(job_partition(known, facts))
 
 
+@cache
 def _restriction_to(name: str) -> Restriction:
     place = f"partition {name}" if name else "the part outside all partitions"
     return Restriction(place, (frozenset({partition_feature(name)}),), "", "name another partition")
@@ -116,6 +119,8 @@ def refuse_large_job(state: EngineState, record: JobRecord) -> Never | None:
     request = record.understood.request
     table = partition_table(state)
     if request is None or not table:
+        return None
+    if state.has_present_request(record) and state.plan.fits_on_nodes(state.plan.request(record.slot)):
         return None
     never = state.find_unmet_requirement(state.planned_request(record.facts, request))
     return _too_large(table, record.facts, never) if never is not None else None
@@ -142,16 +147,77 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
         ready = max(ready, ready_after(state, record.behind))
-    best, least = candidates[0], _NEVER
-    for name in candidates:
-        # Only an earlier start counts, so each search ends at the best start found so far.
-        start = _earliest_start(state, record, name, ready, min(least, state.now + HORIZON))
-        if start < least:
-            best, least = name, start
-        if least <= ready:
-            break
-    _move_to(state, record, best)
+    plan, slot = state.plan, record.slot
+    before = present = _Variant(plan.request(slot), plan.pool_amounts(slot))
+    # A new job has got the request of its first candidate.
+    is_first = record.id not in partition_state(state).chosen and state.has_present_request(record)
+    best, chosen, least = candidates[0], None, _NEVER
+    plan.set_ready(slot, ready)
+    try:
+        for name in candidates:
+            if not plan.is_feature(partition_feature(name)):
+                continue  # it has no nodes
+            first = is_first and name == candidates[0]
+            variant = before if first else _variant(state, record, name)
+            if variant is None or not _may_fit(state, variant):
+                continue
+            present = _fit_slot(state, slot, present, variant)
+            # Only an earlier start counts, so each search ends at the best start found so far.
+            start = plan.probe(slot, state.now, min(least, state.now + HORIZON))
+            start = start if start >= 0 else FOREVER
+            if start < least:
+                best, chosen, least = name, variant, start
+            if least <= ready:
+                break
+    except WorkSpent:
+        _fit_slot(state, slot, present, before)
+        raise
+    choose(state, record.id, best)
+    if chosen is not None:
+        _fit_slot(state, slot, present, chosen)
+    else:
+        _fit_slot(state, slot, present, before)
+        refresh_request(state, record)
+        state.refit(record)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """The request of a job in one partition, and its amounts by pool."""
+
+    request: Request
+    pools: Mapping[str, int]
+
+
+def _variant(state: EngineState, record: JobRecord, name: str) -> _Variant | None:
+    request = record.understood.request
+    if request is None:
+        return None
+    part = partition_state(state)
+    part.trial = record.id, name
+    try:
+        wanted = state.planned_request(record.facts, request)
+        pools = state.pools_for(record.facts, record.understood)
+    finally:
+        part.trial = "", ""
+    avoids = state.plan.request(record.slot).avoids
+    return _Variant(replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted, pools)
+
+
+def _may_fit(state: EngineState, variant: _Variant) -> bool:
+    """Return whether the partition can hold the job within its limits."""
+    return state.limits.too_much(variant.pools) is None and state.plan.fits_on_nodes(variant.request)
+
+
+def _fit_slot(state: EngineState, slot: int, present: _Variant, wanted: _Variant) -> _Variant:
+    """Give the slot of an unplaced job another request and other amounts."""
+    if present is not wanted:
+        if shape_key(present.request) != shape_key(wanted.request):
+            state.plan.set_request(slot, wanted.request)
+        if present.pools != wanted.pools:
+            state.plan.set_pools(slot, wanted.pools, state.now)
+    return wanted
 
 
 def _may_choose(state: EngineState, record: JobRecord, candidates: Sequence[str]) -> bool:
@@ -170,33 +236,16 @@ def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int
 
     ``FOREVER``: none at present; ``_NEVER``: the partition cannot hold the job.
     """
-    request = record.understood.request
-    if request is None:
+    variant = _variant(state, record, name) if state.plan.is_feature(partition_feature(name)) else None
+    if variant is None or not _may_fit(state, variant):
         return _NEVER
-    part = partition_state(state)
-    part.trial = record.id, name
-    try:
-        wanted = replace(
-            state.planned_request(record.facts, request), avoids=state.plan.request(record.slot).avoids
-        )
-        pools = state.pools_for(record.facts, record.understood)
-    finally:
-        part.trial = "", ""
-    if state.limits.too_much(pools) is not None or not state.plan.fits_on_nodes(wanted):
-        return _NEVER
-    slot = state.new_slot(wanted, record.understood.walltime, pools)
+    slot = state.new_slot(variant.request, record.understood.walltime, variant.pools)
     try:
         state.plan.set_ready(slot, ready)
         start = state.plan.probe(slot, state.now, bound)
     finally:
         state.drop_slot(slot)
     return start if start >= 0 else FOREVER
-
-
-def _move_to(state: EngineState, record: JobRecord, name: str) -> None:
-    choose(state, record.id, name)
-    refresh_request(state, record)
-    state.refit(record)
 
 
 def next_examination(state: EngineState) -> int:

@@ -9,7 +9,7 @@ from schedd.dialect.qos import read_qos
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.qos.settings import QosLevel, QosSettings
-from schedd.plan.schema import NAMES, FieldRule, declared
+from schedd.plan.schema import MOMENT, NAMES, FieldRule, declared
 from schedd.wire import JobFacts
 
 WAIT_BOUNDS_S: Final = (60, 300, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400, 172_800, 345_600, 604_800)
@@ -45,6 +45,8 @@ class QosState:
     """By queue and QOS: how long started jobs had waited."""
     counted: dict[str, int] = declared(NAMES, make=dict, carried=True)
     """Running jobs whose wait was counted, each with the start of its run."""
+    last: tuple[tuple[object, ...], str] | None = declared(MOMENT, default=None)
+    """What the QOS of the latest job was derived from, and the QOS. An arrival needs it several times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,16 @@ def qos_of(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     The requested one counts, even if it does not exist or is not open to the job: see ``refusal``.
     """
     settings = qos_settings(known)
+    if not isinstance(known, EngineState):
+        return _find_qos(known, settings, facts)
+    part = known.part(QosState)
+    source = (facts, settings, known.queues.get(facts.queue), known.server)
+    if part.last is None or any(one is not other for one, other in zip(part.last[0], source, strict=True)):
+        part.last = source, _find_qos(known, settings, facts)
+    return part.last[1]
+
+
+def _find_qos(known: EngineState | PlanSnapshot, settings: QosSettings, facts: JobFacts) -> str:
     requested = requested_qos(known, facts)
     if requested and (requested in settings.levels or settings.unknown == "refuse"):
         return requested
