@@ -5,7 +5,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from schedd.model import FOREVER, Never, Node, Request
+from schedd.model import FOREVER, Never, Node, Place, Request
 from schedd.plan.columns import HeldEntries, PlanReadView, SlotColumns, select_entries
 from schedd.plan.job_order import by_start
 from schedd.plan.kernels import layout as at
@@ -159,6 +159,19 @@ class PlanContents:
         chunk = tb.chunks[int(tb.shapes[shape, at.CHUNK])]
         first, n = int(chunk[at.SET]), int(chunk[at.SET_LEN])
         return chunk[at.NEED :], int(chunk[at.COUNT]), int(chunk[at.PER_NODE]), tb.sets[first : first + n]
+
+    def fits_in_slot(self, slot: int) -> bool:
+        """Return whether the nodes could hold the request of a slot when empty and up, as ``fits_on_nodes``
+        of it; its shape has the candidates already. False may also mean that it avoids too many nodes.
+        """
+        tb = self.slabs.tb
+        shape = int(tb.jobs[at.SHAPE, slot])
+        first = int(tb.shapes[shape, at.CHUNK])
+        scatters = self.shapes.requests[shape].place is Place.SCATTER
+        for chunk in tb.chunks[first : first + int(tb.shapes[shape, at.CHUNKS]), : at.NEED].tolist():
+            if chunk[at.SET_LEN] < (chunk[at.COUNT] if scatters else 1):
+                return False
+        return True
 
     def chunk_needs(self, slot: int) -> list[list[int]]:
         """Return the needs of a unit of each chunk of a job, by resource column. Unlike ``chunks`` its cost

@@ -187,9 +187,7 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never 
         return never
     never = find_uncounted(request, state.uncounted)
     # The request of its slot has further restrictions.
-    if never is None and not (
-        state.has_present_request(record) and state.plan.fits_on_nodes(state.plan.request(record.slot))
-    ):
+    if never is None and not (state.has_present_request(record) and state.plan.fits_in_slot(record.slot)):
         never = state.find_unmet_requirement(request)
     if never is not None:
         return never

@@ -53,7 +53,6 @@ class NodeChoiceSettings(NodePreferences):
     """For the jobs of a partition, in place of the above:
     `[clusters.main.site.node_choice.partitions.gpu]`."""
 
-
     @property
     def arranges_nothing(self) -> bool:
         """Whether the plan's own choice among nodes with equal points is used everywhere."""

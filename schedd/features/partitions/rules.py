@@ -120,7 +120,7 @@ def refuse_large_job(state: EngineState, record: JobRecord) -> Never | None:
     table = partition_table(state)
     if request is None or not table:
         return None
-    if state.has_present_request(record) and state.plan.fits_on_nodes(state.plan.request(record.slot)):
+    if state.has_present_request(record) and state.plan.fits_in_slot(record.slot):
         return None
     never = state.find_unmet_requirement(state.planned_request(record.facts, request))
     return _too_large(table, record.facts, never) if never is not None else None
@@ -159,9 +159,11 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
                 continue  # it has no nodes
             first = is_first and name == candidates[0]
             variant = before if first else _variant(state, record, name)
-            if variant is None or not _may_fit(state, variant):
+            if variant is None or state.limits.too_much(variant.pools) is not None:
                 continue
             present = _fit_slot(state, slot, present, variant)
+            if not (plan.fits_in_slot(slot) or plan.fits_on_nodes(variant.request)):
+                continue
             # Only an earlier start counts, so each search ends at the best start found so far.
             start = plan.probe(slot, state.now, min(least, state.now + HORIZON))
             start = start if start >= 0 else FOREVER
@@ -205,11 +207,6 @@ def _variant(state: EngineState, record: JobRecord, name: str) -> _Variant | Non
     return _Variant(replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted, pools)
 
 
-def _may_fit(state: EngineState, variant: _Variant) -> bool:
-    """Return whether the partition can hold the job within its limits."""
-    return state.limits.too_much(variant.pools) is None and state.plan.fits_on_nodes(variant.request)
-
-
 def _fit_slot(state: EngineState, slot: int, present: _Variant, wanted: _Variant) -> _Variant:
     """Give the slot of an unplaced job another request and other amounts."""
     if present is not wanted:
@@ -237,7 +234,9 @@ def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int
     ``FOREVER``: none at present; ``_NEVER``: the partition cannot hold the job.
     """
     variant = _variant(state, record, name) if state.plan.is_feature(partition_feature(name)) else None
-    if variant is None or not _may_fit(state, variant):
+    if variant is None or state.limits.too_much(variant.pools) is not None:
+        return _NEVER
+    if not state.plan.fits_on_nodes(variant.request):
         return _NEVER
     slot = state.new_slot(variant.request, record.understood.walltime, variant.pools)
     try:
