@@ -25,6 +25,7 @@ class Feature(NamedTuple):
 
 
 FEATURES: Final = (
+    Feature("periods", {}),
     Feature("qos", {}),
     Feature("fair_share", {"fair-share": ("command", "Show target and received shares.")}),
     Feature("prediction", {}),

@@ -232,7 +232,7 @@ def _change_policy(state: EngineState, event: PolicyChanged) -> None:
     apply_site_policy(state, event.id)
 
 
-def apply_site_policy(state: EngineState, event: str) -> None:
+def apply_site_policy(state: EngineState, event: str, words: str = "the site's policy was changed") -> None:
     """Plan under the present policy of the site, after a change."""
     state.site_changed = False
     state.ranking.next_at, state.ranking.has_effect, state.ranking.rerank_all = state.now, True, True
@@ -242,7 +242,6 @@ def apply_site_policy(state: EngineState, event: str) -> None:
     state.gather_limits()
     state.plan.spare_scarce(state.site.spare_scarce)
     state.update_request_reader()
-    words = "the site's policy was changed"
     state.note_power()
     nodes.refresh_all_nodes(state)
     for record in list(state.records.values()):

@@ -1,10 +1,11 @@
 """Tables of the site's policy that the file and the engine read alike: windows, reservations, licences."""
 
 from datetime import date, datetime
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from schedd.policy.recurrence import Recurrence
 from schedd.wire.section import Names, Section
 from schedd.wire.times import Whole
 
@@ -17,6 +18,20 @@ def _zoneless(moment: datetime) -> datetime:
     return moment
 
 
+def _checked_window(text: str) -> str:
+    try:
+        return Recurrence.parse(text).text
+    except (ValueError, TypeError) as error:
+        raise ValueError(
+            f"{text}: {error}; write the begin and end of the first window, a rule of RFC 5545 or once, and "
+            "a time zone: 2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin"
+        ) from None
+
+
+WindowText = Annotated[str, AfterValidator(_checked_window)]
+"""A recurring window in one line."""
+VARIABLE_TABLES: Final = ("priority", "classes", "formula", "node_choice", "preemption")
+"""Tables of the site's policy that may be others at certain times."""
 LocalTime = Annotated[datetime, AfterValidator(_zoneless)]
 
 

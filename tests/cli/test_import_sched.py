@@ -288,14 +288,38 @@ def test_without_a_year_in_holidays_it_is_always_prime_time(holidays: str) -> No
     assert finding_text(done, "backfill_prime").startswith("no matter: ")
 
 
-def test_prime_time_options_apply_and_others_are_reported() -> None:
+def test_options_of_non_prime_time_become_a_period_of_the_policy() -> None:
     text = "by_queue: False non_prime\nby_queue: True prime\nsort_queues: true\n"
     always = import_sched(text)
     assert always.site["priority"]["queue"] == 10**9
     assert any(one.line == 1 and one.verdict is Verdict.NO_MATTER for one in always.findings)
     halves = import_sched(text, holidays=PRIME)
-    assert [one.line for one in halves.with_verdict(Verdict.BLOCKER)] == [1]
+    assert not halves.with_verdict(Verdict.BLOCKER)
+    (said,) = (one for one in halves.findings if one.line == 1 and not one.file)
+    assert (said.verdict, said.message[:47]) == (
+        Verdict.TRANSLATED,
+        "in non-prime time: queues are not distinguished",
+    )
+    site = site_policy(ClusterSettings(**settings_in(halves.toml("main"))).site.plain)
+    assert site.weights.queue == 10**9
+    (period,) = site.plain["periods"]["sets"].values()
+    assert period["tables"] == {"priority": {"queue": 0.0}}
+    for hour in range(7 * 24):
+        moment = datetime(2026, 11, 30, 0, 30, tzinfo=ZoneInfo("Europe/Prague")) + timedelta(hours=hour)
+        prime = moment.weekday() < 5 and 6 * 60 <= moment.hour * 60 + moment.minute < 17 * 60 + 30
+        second = int(moment.timestamp())
+        found = [occurrences(Recurrence.parse(text), second, second + 1) for text in period["windows"]]
+        assert any(found) != prime, moment
     assert finding_text(halves, "day[weekday]").startswith("different: ")
+    fixed = import_sched('server_dyn_res: "x !/bin/x" non_prime\nby_queue: True prime\n', holidays=PRIME)
+    assert "licences cannot be others in non-prime time" in finding_text(fixed, "server_dyn_res")
+    share = import_sched("fair_share: True non_prime\nfair_share: False prime\n", holidays=PRIME)
+    assert share.site["priority"].get("fair_share") is None
+    assert share.site["fair_share"]["levels"] == ["user"]
+    assert share.site["periods"]["sets"]["non_prime"]["tables"]["priority"]["fair_share"] > 0
+    unread = import_sched(text, holidays=PRIME + "sunday 1900 0700\n")
+    (blocker,) = unread.with_verdict(Verdict.BLOCKER)
+    assert blocker.message.startswith("prime time would hold at all times: holidays line 4")
     same = import_sched("by_queue: True prime\nby_queue: True non_prime\nsort_queues: true\n", holidays=PRIME)
     assert not same.with_verdict(Verdict.BLOCKER)
 

@@ -7,9 +7,10 @@ holidays (prime time) and dedicated_time.
 import shlex
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Literal
 
 from schedd.cli.importing.preempt_order import methods_of_order
-from schedd.cli.importing.prime_time import has_prime_time
+from schedd.cli.importing.prime_time import has_prime_time, read_prime_time
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.cli.importing.sched_fair_share import FAIR_SHARE_PARTS, translate_fair_share
 from schedd.cli.importing.sched_options import SchedConfig, SchedOption, parse_options
@@ -21,7 +22,10 @@ from schedd.cli.importing.sched_times import (
     translate_prime_option,
     translate_prime_prefix,
 )
+from schedd.policy.recurrence import Recurrence
+from schedd.policy.site_tables import VARIABLE_TABLES
 
+Half = Literal["prime", "non_prime"]
 _Handler = Callable[[SchedOption, SchedConfig], None]
 _FAIR_SHARE = 800_000_000.0  # fair share goes before the keys of the sort
 _REPEATED = SORTS | {"node_sort_key", "ignore_queue", "server_dyn_res", "peer_queue"}
@@ -40,11 +44,29 @@ def import_sched_config(
     ``beside`` has the texts of the companion files by their names; ``now`` is the present local time in
     ``zone``, for dedicated times.
     """
+    now = now or datetime.now()  # noqa: DTZ005  (on the wall clock)
     done = ImportResult()
     said = list(parse_options(text, done))
-    now = now or datetime.now()  # noqa: DTZ005  (on the wall clock)
+    source, others = _translate_half("prime", said, done, beside, now, zone)
+    if others:
+        _translate_other_time(said, others, source)
+    done.findings.sort(key=lambda finding: (finding.file, finding.line))
+    return done
+
+
+def _translate_half(
+    half: Half,
+    said: list[SchedOption],
+    done: ImportResult,
+    beside: Mapping[str, str],
+    now: datetime,
+    zone: str,
+) -> tuple[SchedConfig, list[SchedOption]]:
+    """Translate what holds in prime or in non-prime time. Return it, and the options that say something else
+    of the other time.
+    """
     prime_time = has_prime_time(beside.get("holidays", ""))
-    options, halves = _select_prime_time(said, prime_time, done)
+    options, others = _select_half(half, said, prime_time, done)
     source = SchedConfig(options, beside, now, zone, done)
     translate_by_queue(source)
     share = source.get("fair_share") or SchedOption(0, "fair_share", "false", "all")
@@ -58,25 +80,24 @@ def import_sched_config(
         _HANDLERS.get(option.name, _unknown)(option, source)
     translate_dedicated_times(source)
     prefixed = any(option.name.endswith("primetime_prefix") for option in options)
-    translate_holidays(source, halves or prefixed or source.on("backfill_prime"))
+    translate_holidays(source, bool(others) or prefixed or source.on("backfill_prime"))
     _note_server_settings(source)
-    done.findings.sort(key=lambda finding: (finding.file, finding.line))
-    return done
+    return source, others
 
 
-def _select_prime_time(
-    said: list[SchedOption], prime_time: bool, done: ImportResult
-) -> tuple[list[SchedOption], bool]:
-    """What holds in prime time, and whether something else holds at other times."""
+def _select_half(
+    half: Half, said: list[SchedOption], prime_time: bool, done: ImportResult
+) -> tuple[list[SchedOption], list[SchedOption]]:
+    """What holds in one time, and what says something else of the other time."""
     kept: list[SchedOption] = []
-    other = False
+    others: list[SchedOption] = []
     for option in said:
         if option.prime == "none":
             done.note(Verdict.NO_MATTER, option.line, option.name, "it says that it never holds")
             continue
-        if option.prime != "non_prime":
+        if option.prime in ("all", half):
             later = next(
-                (one for one in reversed(said) if one.name == option.name and one.prime in ("all", "prime")),
+                (one for one in reversed(said) if one.name == option.name and one.prime in ("all", half)),
                 option,
             )
             if option.name in _REPEATED or later is option:
@@ -85,7 +106,7 @@ def _select_prime_time(
                 message = f"line {later.line} says it again, and counts"
                 done.note(Verdict.NO_MATTER, option.line, option.name, message)
             continue
-        same = [one for one in said if one.name == option.name and one.prime != "non_prime"]
+        same = [one for one in said if one.name == option.name and one.prime in ("all", half)]
         if any(one.value.lower() == option.value.lower() for one in same):
             message = f"the same as in prime time, line {same[-1].line}"
             done.note(Verdict.NO_MATTER, option.line, option.name, message)
@@ -93,12 +114,48 @@ def _select_prime_time(
             message = "holidays has no prime time: options of prime time always apply"
             done.note(Verdict.NO_MATTER, option.line, option.name, message)
         else:
-            other = True
-            message = (
-                "the policy is the same at all times: what the file says of prime time holds, also outside it"
-            )
-            done.note(Verdict.BLOCKER, option.line, option.name, message)
-    return kept, other
+            others.append(option)
+    return kept, others
+
+
+def _translate_other_time(said: list[SchedOption], others: list[SchedOption], source: SchedConfig) -> None:
+    """Non-prime time as a period with its own tables of the policy."""
+    done = source.done
+    other = ImportResult()
+    _translate_half("non_prime", said, other, source.beside, source.now, source.zone)
+    differ = {
+        name for name in done.site.keys() | other.site.keys() if done.site.get(name) != other.site.get(name)
+    }
+    if "fair_share" in differ and not (done.site.get("fair_share") and other.site.get("fair_share")):
+        # Use must be recorded at all times; the weight decides when it counts.
+        done.site["fair_share"] = done.site.get("fair_share") or other.site["fair_share"]
+        differ.discard("fair_share")
+    fixed = sorted(differ.difference(VARIABLE_TABLES))
+    tables = {name: other.site[name] for name in VARIABLE_TABLES if name in differ and name in other.site}
+    windows, unread = [], ""
+    try:
+        times = read_prime_time(source.beside.get("holidays", ""))
+        windows = [
+            Recurrence(**{**one, "without": tuple(one.get("without", ()))}, zone=source.zone).text
+            for one in times.windows(prime=False, today=source.now.date())
+        ]
+    except ValueError as error:
+        unread = str(error)
+    if tables and windows:
+        done.table("periods")["sets"] = {"non_prime": {"windows": windows, "tables": tables}}
+        done.site["zone"] = source.zone
+    for option in others:
+        found = [one for one in other.findings if one.line == option.line and not one.file]
+        for one in found:
+            verdict, message = one.verdict, f"in non-prime time: {one.message}"
+            if unread:
+                verdict, message = Verdict.BLOCKER, f"prime time would hold at all times: {unread}"
+            elif verdict is Verdict.TRANSLATED and fixed:
+                verdict = Verdict.BLOCKER
+                message = (
+                    f"{', '.join(fixed)} cannot be others in non-prime time: what holds in prime time counts"
+                )
+            done.note(verdict, option.line, option.name, message)
 
 
 # ---- single options -----------------------------------------------------------------------------

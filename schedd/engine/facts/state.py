@@ -110,6 +110,7 @@ class EngineState(SlotColumns):
     """All that the engine knows. Each field says how it is copied and saved: see ``plan/schema.py``."""
 
     settings: EngineSettings = declared(SHARED)
+    """``settings.site`` is the whole policy of the site, with all its periods; ``site`` the one in force."""
     plan: Plan = declared(FieldRule(lambda plan: plan.fork(), saved=False))
     now: int = declared(NUMBER)
     requests: RequestReader = declared(OWN)
@@ -438,8 +439,8 @@ class EngineState(SlotColumns):
         return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes, order)
 
     def has_present_request(self, record: JobRecord) -> bool:
-        """Whether the slot of a job has the request that ``planned_request`` returns now: it does unless the job
-        is to be re-evaluated.
+        """Whether the slot of a job has the request that ``planned_request`` returns now: so it is unless the
+        job is to be re-evaluated.
         """
         return record.slot >= 0 and record.id not in self.to_reevaluate and not self.site_changed
 

@@ -212,7 +212,11 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
     """The state as readers may see it; to be called between batches, by the thread that owns the state."""
     closed = _closed(state)
     return PlanSnapshot(
-        settings=state.settings,
+        settings=(
+            state.settings
+            if state.site is state.settings.site
+            else state.settings.with_changes(site=state.site)
+        ),
         generation=state.generation,
         as_of=state.now,
         paused=state.paused,

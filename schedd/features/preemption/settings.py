@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from schedd.engine.component.job_hooks import job_labels
 from schedd.policy.access import Access
 from schedd.policy.feature_settings import FeatureSettings
-from schedd.policy.recurrence import Recurrence
+from schedd.policy.site_tables import WindowText
 from schedd.wire.facts import JobFacts, PreemptionMethod
 from schedd.wire.section import Section
 from schedd.wire.times import Seconds, Step
@@ -54,16 +54,6 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
-def _window(text: str) -> str:
-    try:
-        return Recurrence.parse(text).text
-    except (ValueError, TypeError) as error:
-        raise ValueError(
-            f"{text}: {error}; write the begin and end of the first window, a rule of RFC 5545 or once, and "
-            "a time zone: 2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin"
-        ) from None
-
-
 class PreemptionSettings(Section):
     """Preemption: `preemptors` may start in place of running `targets` and `scavengers`, which return to
     their queue or are suspended. See docs/administrators/preemption.md.
@@ -102,7 +92,7 @@ class PreemptionSettings(Section):
     charged: Literal["owner", "preemptor", "nobody"] = "owner"
     """Fair share that is charged with the lost work of a preempted run: of its `owner`, of the owner of the
     `preemptor`, or of `nobody`. Accounts are charged as for every run."""
-    windows: tuple[Annotated[str, AfterValidator(_window)], ...] = ()
+    windows: tuple[WindowText, ...] = ()
     """Times in which preemptions may begin, each as
     `2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin`; none: always."""
 

@@ -1,0 +1,21 @@
+"""What the engine knows of policy periods: the present one, and when it ends."""
+
+from dataclasses import dataclass
+
+from schedd.engine.facts.state import EngineState
+from schedd.plan.schema import NUMBER, declared
+
+
+@dataclass(slots=True)
+class PeriodState:
+    """The component's part of the engine's state."""
+
+    name: str = declared(NUMBER, default="")
+    """The present period; empty: none."""
+    until: int = declared(NUMBER, default=0)
+    """When another one may begin, in seconds since the epoch; 0: the site has no periods."""
+
+
+def period_state(state: EngineState) -> PeriodState:
+    """The component's part of the engine's state."""
+    return state.part(PeriodState)
