@@ -14,6 +14,8 @@ from schedd.api.routes import RouteTable
 from schedd.dashboard.admin_page import redirect_to_admin, render_admin_page
 from schedd.dashboard.pages.admin import parse_form_time
 from schedd.dashboard.viewer import Cluster, Form, Operator
+from schedd.dialect import RequestError
+from schedd.dialect.units import parse_size
 
 _MOST_DIGITS: Final = 9
 
@@ -76,7 +78,21 @@ def _parse_reservation(form: Mapping[str, str]) -> ReservationRequest:
         users=tuple(form.get("users", "").replace(",", " ").split()),
         shorter=60 * _parse_number(form, "shorter"),
         cores=_parse_number(form, "cores"),
+        gpus=_parse_number(form, "gpus"),
+        mem=_parse_memory(form),
+        total=bool(form.get("total")),
     )
+
+
+def _parse_memory(form: Mapping[str, str]) -> int:
+    """Return the KiB in the field ``mem``, as ``qsub -l mem`` takes them, 0 if it is empty. Raises
+    ProblemError.
+    """
+    text = form.get("mem", "").strip()
+    try:
+        return parse_size(text) if text else 0
+    except RequestError as error:
+        raise ProblemError("invalid", f"mem: {error.comment}") from None
 
 
 def _parse_number(form: Mapping[str, str], field: str) -> int:
