@@ -9,6 +9,7 @@ from schedd.engine.checkpoint import CheckpointError
 from schedd.engine.component.job_hooks import (
     deadline_accuracy,
     first_estimates,
+    job_delay_risk,
     job_details,
     job_labels,
     job_refusal,
@@ -109,6 +110,7 @@ __all__ = [
     "find_allocation",
     "first_estimates",
     "improvement_event",
+    "job_delay_risk",
     "job_details",
     "job_displayed_start",
     "job_expected_start",

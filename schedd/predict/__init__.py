@@ -1,6 +1,7 @@
 """Run-time prediction and expected starts, learned from job events. Pure: no I/O and no clock."""
 
 from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_accuracy
+from schedd.predict.delay_risks import DelayRisk, delayed_quantiles
 from schedd.predict.end_forecasts import EndForecast, StartDistribution
 from schedd.predict.learner import Learner
 from schedd.predict.open_jobs import OpenJobs
@@ -35,6 +36,7 @@ __all__ = [
     "AccuracyFigures",
     "CalibratedStart",
     "Correction",
+    "DelayRisk",
     "EndForecast",
     "EstimateKind",
     "EstimateOutcomes",
@@ -57,6 +59,7 @@ __all__ = [
     "WaitBand",
     "classify_estimate",
     "decode_starts",
+    "delayed_quantiles",
     "draw_levels",
     "fastest_speed",
     "is_unchanged",

@@ -23,7 +23,7 @@ from schedd.plan.plan import Plan
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
 from schedd.policy.protocol import Breakdown, OwnerShares
-from schedd.predict import EndForecast, ProbabilityBin
+from schedd.predict import DelayRisk, EndForecast, ProbabilityBin
 from schedd.wire import (
     Event,
     JobDeleted,
@@ -199,6 +199,9 @@ class Component(Generic[_S]):
     """Returns a function from a job's id to the prediction at its submission; None: nothing is predicted."""
     forecast_rounds: Callable[["EngineState"], ForecastRounds | None] | None = None
     """When the expected starts of the state were computed; None: the component computes none."""
+    delay_risk: Callable[["PlanSnapshot", "JobRecord", bool], DelayRisk | None] | None = None
+    """The risk that jobs which arrive later delay a job while it waits or, with True, while it runs; None:
+    none is known. It is part of the expected start and end."""
     first_estimates: Callable[["EngineState", str], Mapping[str, int]] | None = None
     """By kind of estimate: the first expected start of the job with this id."""
     charged_jobs: Callable[["EngineState", "JobRecord"], Sequence[JobFacts] | None] | None = None

@@ -9,7 +9,7 @@ from schedd.engine.component.registry import component_calls, components
 from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.model import Never
 from schedd.policy.limits import label_scope
-from schedd.predict import ProbabilityBin
+from schedd.predict import DelayRisk, ProbabilityBin
 from schedd.wire import JobFacts, ShareFacts
 
 if TYPE_CHECKING:
@@ -55,6 +55,17 @@ def forecast_rounds(state: "EngineState") -> ForecastRounds:
         if found is not None:
             return found
     return ForecastRounds()
+
+
+def job_delay_risk(published: "PlanSnapshot", record: "JobRecord", *, runs: bool) -> DelayRisk | None:
+    """Return the risk that later jobs delay a job while it waits or ``runs``, by the first component that
+    knows one.
+    """
+    for _, call in component_calls("delay_risk"):
+        found: DelayRisk | None = call(published, record, runs)
+        if found is not None:
+            return found
+    return None
 
 
 def first_estimates(state: "EngineState", job: str) -> dict[str, int]:

@@ -13,7 +13,13 @@ from schedd.api.replies import api_answer, documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.features.prediction.background import ExpectedStartWorker
-from schedd.features.prediction.run_times import PastError, RateOn, past_error, predicted_run_time
+from schedd.features.prediction.run_times import (
+    PastError,
+    RateOn,
+    expected_end,
+    past_error,
+    predicted_run_time,
+)
 from schedd.service.clusters import Clusters
 from schedd.service.read.past_jobs import ended_jobs
 
@@ -36,6 +42,11 @@ class RunTimeView(SnapshotAnswer):
     """Seconds that half of such jobs do not exceed,"""
     p90: int | None
     """that 90 % of them do not."""
+    expected_end: int | None
+    """P50 of its end, in seconds since the epoch; of a waiting job, if it starts at its expected start. The
+    risk of being preempted is part of it."""
+    expected_end_by: int | None
+    """P90 of its end."""
     units: float | None
     """The work of each of its processes; null where the job names none."""
     on: tuple[RateOn, ...]
@@ -61,6 +72,7 @@ async def get_run_time(
     record = find_job(cluster.name, published, visibility, job)
     latest = clusters.service(cluster.name, ExpectedStartWorker).latest_forecast
     found = predicted_run_time(published, record, latest.found if latest is not None else None)
+    end = expected_end(published, record, latest.found if latest is not None else None)
     past = None
     if found.units is not None and clusters.durable is not None:
         with database_errors():
@@ -72,6 +84,8 @@ async def get_run_time(
         source=found.source,
         p50=found.p50,
         p90=found.p90,
+        expected_end=end[0] if end is not None else None,
+        expected_end_by=end[1] if end is not None else None,
         units=found.units,
         on=found.on,
         too_short=found.longest is not None and found.longest > record.understood.walltime,

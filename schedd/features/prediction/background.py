@@ -185,9 +185,10 @@ class ExpectedStartWorker:
     def run_near(self) -> NearStarts | None:
         """Run one round for the nearest jobs; see ``run_once``."""
         begun = time.monotonic()
-        given = self._loop.call_between_batches(lambda engine: expected_starts_input(engine.state)).result(
-            _PATIENCE_S
-        )
+        published = self._loop.published
+        given = self._loop.call_between_batches(
+            lambda engine: expected_starts_input(engine.state, published)
+        ).result(_PATIENCE_S)
         if given is None or not _has_queued_jobs(self._loop.published):
             return None
         found = compute_near_starts(given, _NEAREST, self._register_plan)
@@ -210,7 +211,7 @@ class ExpectedStartWorker:
         return name
 
     def _prepare(self, engine: Engine) -> tuple[ExpectedStartsInput, PlanFork, list[RoundFollower]] | None:
-        given = expected_starts_input(engine.state)
+        given = expected_starts_input(engine.state, self._loop.published)
         if given is None:
             return None
         begun = (module.begin_round(engine.state) for module in _following_modules())

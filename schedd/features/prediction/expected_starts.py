@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from schedd.engine.component.job_hooks import job_delay_risk
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.backfilling import backfill_rule_outline, with_expected_run_times
+from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.prediction.state import find_predictor
 from schedd.features.prediction.throughput import AppRates, measured_run_times, with_measured_run_times
 from schedd.model import FOREVER
@@ -17,6 +19,7 @@ from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
 from schedd.predict import (
     CalibratedStart,
+    DelayRisk,
     EstimateKind,
     OpenJobs,
     PlannedSpeeds,
@@ -27,6 +30,7 @@ from schedd.predict import (
     StartSampler,
     classify_estimate,
     decode_starts,
+    delayed_quantiles,
     is_unchanged,
     start_quantiles,
 )
@@ -56,6 +60,8 @@ class ExpectedStartsInput:
     arrays: ArrayEnds | None = None
     outline: BackfillRule | None = None
     """The backfilling rule, without predictions."""
+    published: PlanSnapshot | None = None
+    """What components know of risks; None: no risk is considered."""
 
     # These properties iterate over all jobs; they are computed outside of the engine.
 
@@ -144,8 +150,12 @@ def _events(
         yield StartsExpected(id=f"{name}:{first // _SLICE}", time=as_of, jobs=part, until=until)
 
 
-def expected_starts_input(state: EngineState) -> ExpectedStartsInput | None:
-    """To be called between two batches; None where nothing is predicted."""
+def expected_starts_input(
+    state: EngineState, published: PlanSnapshot | None = None
+) -> ExpectedStartsInput | None:
+    """To be called between two batches; None where nothing is predicted. ``published``: a snapshot with the
+    risks of delays.
+    """
     predictor = find_predictor(state)
     if predictor is None:
         return None
@@ -166,6 +176,7 @@ def expected_starts_input(state: EngineState) -> ExpectedStartsInput | None:
         start_delay=predictor.start_delays.current,
         arrays=_own(state.arrays),
         outline=backfill_rule_outline(state),
+        published=published,
     )
 
 
@@ -250,10 +261,13 @@ def _estimate_starts(
     estimates = []
     starts = {}
     rows = zip(slots.tolist(), found.p50.tolist(), found.p90.tolist(), planned.tolist(), strict=True)
-    for slot, start, late, by_plan in rows:
+    for i, (slot, start, late, by_plan) in enumerate(rows):
         job = ids[slot]
         if min(start, by_plan) < 0 or job not in predictions:
             continue
+        risk = _delay_risk(given, slot)
+        if risk is not None and late >= 0:
+            start, late = _with_risk(sampled[:, i], risk, now, start, late)
         starts[job] = start
         kind, counts, new = estimate_start(given, slot, start, late, by_plan)
         p50 = int(given.expected[slot])
@@ -275,6 +289,19 @@ def estimate_start(
     kind, counts = classify_estimate(given.kinds, job, now, int(given.since[slot]), start)
     new = given.kinds[kind].estimate(now, start, by_plan, late, given.start_delay)
     return kind, counts, cap_at_promise(new, now, int(given.promise[slot]))
+
+
+def _delay_risk(given: ExpectedStartsInput, slot: int) -> DelayRisk | None:
+    record = given.by_slot[slot]
+    if given.published is None or record is None:
+        return None
+    return job_delay_risk(given.published, record, runs=False)
+
+
+def _with_risk(sampled: Ints, risk: DelayRisk, now: int, start: int, late: int) -> tuple[int, int]:
+    """Return P50 and P90 of the (samples,) starts under the risk, no earlier than without it."""
+    half, most = delayed_quantiles(sampled[sampled >= 0], risk, now, now)
+    return max(start, half), max(late, most)
 
 
 def _own(arrays: ArrayEnds | None) -> ArrayEnds | None:

@@ -8,13 +8,16 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.throughput import Work, read_work
-from schedd.engine import JobRecord, PlanSnapshot
+from schedd.engine import JobRecord, Phase, PlanSnapshot, job_delay_risk, job_expected_start
 from schedd.features.prediction.expected_starts import ExpectedStarts
 from schedd.features.prediction.throughput import RatedNode, rate_on, run_time
 from schedd.policy.site import SitePolicy
+from schedd.predict import LEVELS, delayed_quantiles
 from schedd.store.records import JobHistory
 
 _PLAUSIBLE: Final = 1 << 36
+_PARTS: Final = 40
+"""Equally probable run times by which the risk of a preemption is weighed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,28 @@ def predicted_run_time(published: PlanSnapshot, record: JobRecord, found: Expect
         longest=longest,
         on=on,
     )
+
+
+def expected_end(
+    published: PlanSnapshot, record: JobRecord, found: ExpectedStarts | None
+) -> tuple[int, int] | None:
+    """Return P50 and P90 of a job's end, with the risk that it is preempted; of a waiting job, if it starts
+    at its expected start. None: it is not predicted.
+    """
+    prediction = found.predictions.get(record.id) if found is not None else None
+    runs = record.phase is Phase.RUNNING
+    begin = (
+        record.run.started + record.run.suspended_s if runs else job_expected_start(published, record).start
+    )
+    if prediction is None or begin is None:
+        return None
+    risk = job_delay_risk(published, record, runs=True)
+    if risk is None:
+        return begin + prediction.p50, begin + prediction.p90
+    run_s = np.interp((np.arange(_PARTS) + 0.5) / _PARTS, LEVELS, prediction.quantiles)
+    ends = begin + np.rint(run_s).astype(np.int64)
+    half, most = delayed_quantiles(ends, risk, begin, published.as_of if runs else begin)
+    return half, most
 
 
 def _rates_by_kind(published: PlanSnapshot, work: Work, site: SitePolicy) -> Iterable[RateOn]:

@@ -7,6 +7,7 @@ from schedd.engine.component.hook_values import AlertKind
 from schedd.features.preemption.descriptions import block_names, describe_preemption
 from schedd.features.preemption.ended_runs import charged_jobs, count_run, is_being_preempted
 from schedd.features.preemption.following import follow_preemptions, leave_preemption
+from schedd.features.preemption.risks import delay_risk, note_start
 from schedd.features.preemption.rules import (
     apply_settings,
     awaits_preemption,
@@ -45,7 +46,9 @@ COMPONENT: Final = Component(
     goes_last=goes_last,
     requeued_on_purpose=is_being_preempted,
     charged_jobs=charged_jobs,
+    job_holds_resources=note_start,
     run_ended=count_run,
+    delay_risk=delay_risk,
     job_left_plan=leave_preemption,
     job_gone=forget_job,
     time_passed=follow_preemptions,

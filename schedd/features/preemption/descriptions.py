@@ -9,6 +9,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.preemption.candidates import may_be_preempted
 from schedd.features.preemption.ended_runs import has_victim, is_run_of
+from schedd.features.preemption.risks import delay_risk
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PublishedPreemptions, preemption_state
 from schedd.wire import PreemptionMethod
@@ -87,4 +88,12 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
     elif record.id in known.preempted and record.phase is not Phase.RUNNING:
         when = format_moment(known.preempted[record.id])
         found.append(f"it was preempted at {when}, and its work is lost")
+    elif record.phase is Phase.WAITING and (risk := delay_risk(published, record, False)) is not None:
+        wait = max(0, int(published.starts[record.slot]) - published.as_of) if record.slot >= 0 else 0
+        percent = round(100 * risk.chance(wait))
+        if percent > 0:
+            found.append(
+                f"a risk of {percent} % of being displaced by jobs that may preempt it, by "
+                f"{max(1, round(risk.delay / 60))} min each: part of its expected start"
+            )
     return found

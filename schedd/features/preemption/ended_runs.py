@@ -1,17 +1,14 @@
 """Runs that preemptions end: which they are, who is charged for them, and the work that is lost."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.features.preemption.candidates import may_be_preempted
+from schedd.features.preemption.risks import note_run_end
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PreemptionState, Victim, preemption_state
 from schedd.wire import JobFacts
-
-_RATE_HALF_LIFE_S: Final = 7 * 86_400
-"""Past runs count half as much in the rate of preemptions after this time."""
 
 
 def is_being_preempted(state: EngineState, record: JobRecord) -> bool:
@@ -44,15 +41,14 @@ def is_run_of(victim: Victim, record: JobRecord) -> bool:
 def count_run(state: EngineState, record: JobRecord, at: int) -> None:
     """Count a run that ended: the work lost by a preemption, and the rate of preemptions."""
     part, settings = preemption_state(state), state.site.part(PreemptionSettings)
+    part.counted.pop(record.id, None)
     if not may_be_preempted(state, settings, record.facts):
         return
-    seconds = record.run.computed_s(at)
-    kept = 0.5 ** (max(0, at - part.exposed_until) / _RATE_HALF_LIFE_S)
-    part.exposed_runs, part.exposed_s = part.exposed_runs * kept, part.exposed_s * kept + seconds
-    part.exposed_until = max(at, part.exposed_until)
-    if record.id in state.records and is_being_preempted(state, record):  # else it has ended
+    preempted = record.id in state.records and is_being_preempted(state, record)  # else it has ended
+    note_run_end(state, record, at, preempted=preempted)
+    if preempted:
         part.count += 1
-        part.exposed_runs += 1
+        seconds = record.run.computed_s(at)
         checkpointed = _is_checkpointed(part, record)
         part.lost += 0 if checkpointed else sum(share.cpus for share in record.facts.shares) * seconds
 

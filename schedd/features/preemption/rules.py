@@ -35,6 +35,7 @@ from schedd.features.preemption.planning import (
     find_preemption,
     still_needed,
 )
+from schedd.features.preemption.risks import note_displaced
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import (
     PlannedPreemption,
@@ -216,6 +217,7 @@ def _put_into_plan(
     new = plan.starts(gone)
     moved = new != old
     record_moves(state, event, Cause.PRIORITY, words, gone[moved], old[moved], new[moved])
+    note_displaced(state, gone, old, new)
     record_move(state, event, Cause.PRIORITY, words, slot, before, found.start)
 
 
@@ -252,6 +254,7 @@ def _order_if_due(state: EngineState, one: PlannedPreemption, event: str) -> Non
             part.suspending[victim.job] = one.preemptor
         else:
             part.ordered[victim.job] = victim.started
+            part.away[victim.job] = state.now
         if victim.method == "checkpoint":
             part.checkpoints[victim.job] = decision.id
         victims.append(replace(victim, decision=decision.id))
@@ -304,6 +307,7 @@ def _note_refusal(part: PreemptionState, job: str, now: int) -> None:
     part.refused[job] = now
     part.preempted.pop(job, None)
     part.ordered.pop(job, None)
+    part.away.pop(job, None)
     part.suspending.pop(job, None)
 
 
@@ -311,8 +315,8 @@ def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     """Forget a job that is gone from the server."""
     part = preemption_state(state)
     forget_suspension(state, event.job_id)
-    times = (part.waiting, part.tried, part.preempted, part.ordered, part.refused)
-    for known in (*times, part.suspending, part.checkpoints):
+    times = (part.waiting, part.tried, part.preempted, part.ordered, part.refused, part.counted)
+    for known in (*times, part.away, part.suspending, part.checkpoints):
         known.pop(event.job_id, None)
 
 

@@ -137,6 +137,21 @@ class PreemptionState:
     """the seconds that jobs ran which could be preempted, with the same decay, until"""
     exposed_until: int = declared(NUMBER, default=0, carried=True)
     """then."""
+    waited_s: float = declared(NUMBER, default=0.0, carried=True)
+    """Seconds that jobs waited which could be preempted, with the same decay, until ``waits_until``;"""
+    displaced: float = declared(NUMBER, default=0.0, carried=True)
+    """how often preemptors displaced such jobs, and"""
+    displaced_s: float = declared(NUMBER, default=0.0, carried=True)
+    """by how many seconds in all."""
+    returns: float = declared(NUMBER, default=0.0, carried=True)
+    """Preempted jobs that started again, and"""
+    returns_s: float = declared(NUMBER, default=0.0, carried=True)
+    """the seconds from their preemptions until then."""
+    waits_until: int = declared(NUMBER, default=0, carried=True)
+    away: dict[str, int] = declared(NAMES, make=dict, carried=True)
+    """By job that was ordered to return to its queue and has not started again: when."""
+    counted: dict[str, int] = declared(NAMES, make=dict, carried=True)
+    """Running jobs whose wait was counted, each with the start of its run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +167,12 @@ class PublishedPreemptions:
     lost: int
     rate: float
     """Preemptions in a second of running, of the jobs that may be preempted; 0: unknown."""
+    return_delay: int = 0
+    """Mean time from a preemption until the job starts again, in seconds."""
+    displaced_rate: float = 0.0
+    """Displacements by preemptors in a second of waiting, of these jobs; 0: unknown,"""
+    displaced_delay: int = 0
+    """and their mean length in seconds."""
 
     def risk(self, seconds: int) -> float:
         """Return the probability that a run is preempted within this time."""
@@ -169,7 +190,7 @@ def limit_moments(part: PreemptionState, now: int, _: int) -> None:
         job: replace(one, since=min(one.since, now), retry=min(one.retry, now))
         for job, one in part.suspended.items()
     }
-    part.exposed_until = min(part.exposed_until, now)
+    part.exposed_until, part.waits_until = min(part.exposed_until, now), min(part.waits_until, now)
 
 
 def preemption_state(state: EngineState) -> PreemptionState:
@@ -181,7 +202,7 @@ def published_preemptions(state: EngineState) -> PublishedPreemptions:
     """Return a copy for other threads."""
     part = preemption_state(state)
     known = (part.planned, part.preempted, part.refused, part.suspended, part.count, part.exposed_s)
-    if not any(known):
+    if not any((*known, part.waited_s, part.displaced)):
         return _NONE
     by_victim = {victim.job: one for one in part.planned.values() for victim in one.victims}
     return PublishedPreemptions(
@@ -193,6 +214,9 @@ def published_preemptions(state: EngineState) -> PublishedPreemptions:
         part.count,
         part.lost,
         part.exposed_runs / part.exposed_s if part.exposed_s >= LEAST_EXPOSURE_S else 0.0,
+        return_delay=round(part.returns_s / part.returns) if part.returns else 0,
+        displaced_rate=part.displaced / part.waited_s if part.waited_s >= LEAST_EXPOSURE_S else 0.0,
+        displaced_delay=round(part.displaced_s / part.displaced) if part.displaced else 0,
     )
 
 
