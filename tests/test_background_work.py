@@ -31,6 +31,8 @@ CREATES = {
     "start_soon",
     "run_in_executor",
 }
+_WORDS = (*CREATES, "Thread", "Timer", "TaskGroup")
+"""One of these is in the text of each module that has something to find."""
 LOCAL = {
     # Awaited where it is created: nothing goes on alone.
     ("server_adapter/bridge/daemon_client.py", "create_task"),
@@ -46,7 +48,10 @@ def unsupervised() -> Iterator[str]:
             name = path.relative_to(ROOT).as_posix()
             if name in SUPERVISORS or name.startswith(NO_DAEMONS):
                 continue
-            tree = ast.parse(path.read_text())
+            text = path.read_text()
+            if not any(word in text for word in _WORDS):
+                continue
+            tree = ast.parse(text)
             scoped = {
                 id(item.context_expr)
                 for node in ast.walk(tree)

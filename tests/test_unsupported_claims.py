@@ -60,8 +60,8 @@ def claims() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def runtime_strings() -> frozenset[str]:
-    """Every string of the code that plans or reads servers, without docstrings."""
+def runtime_strings() -> str:
+    """Every string of the code that plans or reads servers, without docstrings; separated by NUL."""
     found: set[str] = set()
     for folder in _RUNTIME:
         for file in (ROOT / folder).rglob("*.py"):
@@ -74,7 +74,7 @@ def runtime_strings() -> frozenset[str]:
                 and isinstance(node.value, str)
                 and id(node) not in sentences
             }
-    return frozenset(found)
+    return "\0".join(found)
 
 
 def is_mentioned(name: str) -> bool:
@@ -82,7 +82,7 @@ def is_mentioned(name: str) -> bool:
     word = SEEN_AS.get(name, name.partition("=")[0].strip().strip("$"))
     end = "" if word.endswith("*") else r"(?!\w)"
     pattern = re.compile(r"(?<!\w)" + re.escape(word.rstrip("*")) + end)
-    return any(pattern.search(text) for text in runtime_strings())
+    return pattern.search(runtime_strings()) is not None
 
 
 def test_documented_unsupported_features_do_not_appear_in_the_code() -> None:

@@ -31,7 +31,8 @@ def recipes() -> Iterator[tuple[str, str]]:
                 yield page.name, typed[1].partition("  #")[0].strip()
     for folder in ("schedd", "server_adapter"):
         for file in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(file.read_text())):
+            text = file.read_text()
+            for node in ast.walk(ast.parse(text)) if "`schedd " in text else ():
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     yield from ((str(file.relative_to(ROOT)), found) for found in _RECIPE.findall(node.value))
 

@@ -22,7 +22,10 @@ from schedd.service.settings.file import Settings
 
 def imported_features(path: Path) -> Iterator[str]:
     """The features that a module imports, except for type checkers."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if "schedd.features." not in text:
+        return
+    tree = ast.parse(text)
     typing_only = {
         id(inner)
         for node in ast.walk(tree)
