@@ -29,6 +29,7 @@ from schedd.engine.show.job_view import JobView
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
 from tests.service.planner_harness import StillClock
+from tests.waits import WAIT_S
 
 CHECKS = (
     not_a_server_error,
@@ -187,7 +188,7 @@ def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], examples: 
             case.body["seconds"] = 0.1  # else each request takes the seconds that it names, or ten
         # The invalid part may have been the cluster's name, which is valid now.
         chosen = CHECKS if here and wrong else checks
-        answer = case.call(headers={"Authorization": f"Bearer {token('admin')}"})
+        answer = case.call(headers={"Authorization": f"Bearer {token('admin')}"}, timeout=WAIT_S)
         if answer.status_code == 413:  # refused for its size, before it is parsed
             chosen = CHECKS
         if answer.status_code == 503 and "are sought already" in answer.text:

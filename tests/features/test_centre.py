@@ -65,7 +65,8 @@ class Centre(Cluster):
     """The centre with its server, which preempts at once. After each batch its invariants are checked."""
 
     def __init__(self, site: dict[str, Any]) -> None:
-        self.checks = self.examined = 0
+        self.examined = 0
+        self.checked: set[tuple[str, int | None]] = set()
         self.broken: list[Breach] = []
         self.peaks: Counter[str] = Counter()
         super().__init__(0, site=site, validate=False, slack=1800)
@@ -115,8 +116,11 @@ class Centre(Cluster):
         return [job for job in self.server.jobs.values() if job.shares]
 
     def check_invariants(self) -> None:
-        """No node, limit or reserved core is exceeded now."""
-        self.checks += 1
+        """No node, limit or reserved core is exceeded now. Only starts and ends can change that."""
+        jobs = self.running()
+        if (run := {(job.id, job.started) for job in jobs}) == self.checked:
+            return
+        self.checked = run
         now = self.server.now
         cpus: Counter[str] = Counter()
         gpus: Counter[str] = Counter()
@@ -129,16 +133,22 @@ class Centre(Cluster):
             for one in reservation_records(self.engine.state).values()
             if one.event.start <= now < (one.event.end or now + 1)
         ]
-        for job in self.running():
+        accel = inside = 0
+        for job in jobs:
             user, walltime = job.owner.partition("@")[0], int(job.resources["walltime"])
             size = sum(share.cpus for share in job.shares)
             by_user[user] += size
+            accel += size if self.partition(job) == "accel" else 0
+            inside += size if job.account == "course" else 0
+            each = int(job.resources.get("gres", ":0").partition(":")[2])
             if job.resources.get("qos") == "high":
                 by_high_user[user] += size
             for share in job.shares:
                 cpus[share.node] += share.cpus
-                gpus[share.node] += share.gpus
-                slices[share.node] += int(job.resources.get("gres", ":0").partition(":")[2])
+                if share.gpus:
+                    gpus[share.node] += share.gpus
+                if each:
+                    slices[share.node] += each
             before = [one for one in reservations if (job.started or 0) >= one.event.start]
             for one in before:
                 if not reservation_access(one.event).admits(
@@ -149,12 +159,7 @@ class Centre(Cluster):
         nodes = self.server.nodes
         assert all(amount <= CORES for amount in cpus.values())
         assert all(amount <= nodes[name].gpus for name, amount in gpus.items())
-        assert all(
-            amount <= nodes[name].resources.get("mig_1g10gb", 0) for name, amount in slices.items() if amount
-        )
-        accel = sum(
-            share.cpus for job in self.running() for share in job.shares if self.partition(job) == "accel"
-        )
+        assert all(amount <= nodes[name].resources.get("mig_1g10gb", 0) for name, amount in slices.items())
         assert accel <= 4096
         assert max(by_high_user.values(), default=0) <= 2048
         assert max(by_user.values(), default=0) <= 8192
@@ -163,7 +168,6 @@ class Centre(Cluster):
                 assert outside[one.event.name, name] <= CORES - one.event.cores, (one.event.name, name)
         self.peaks["cpus"] = max(self.peaks["cpus"], sum(cpus.values()))
         self.peaks["accel"] = max(self.peaks["accel"], accel)
-        inside = sum(share.cpus for job in self.running() if job.account == "course" for share in job.shares)
         self.peaks["course"] = max(self.peaks["course"], inside)
         self.peaks["slices"] = max(self.peaks["slices"], sum(slices.values()))
 

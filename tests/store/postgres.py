@@ -79,7 +79,7 @@ class PostgresServer:
                 done = self._run(
                     str(folder / "initdb"),
                     *("--pgdata", str(self._data), "--username", "schedd", "--auth", "trust"),
-                    *("--encoding", "UTF8", "--locale", "C"),
+                    *("--encoding", "UTF8", "--locale", "C", "--no-sync"),
                 )
             except OSError as error:
                 reasons.append(f"{found}: {error}")
