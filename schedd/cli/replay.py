@@ -476,6 +476,7 @@ def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path 
 
     from schedd.replay.report import (  # noqa: PLC0415
         coverage_parts_table,
+        end_estimate_table,
         limits_table,
         promises_table,
         quality_table,
@@ -492,7 +493,8 @@ def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path 
     promises = promises_table(results)
     if promises is not None:
         console.print(promises)
-    for table in (start_estimate_table(results), coverage_parts_table(results)):
+    tables = (start_estimate_table(results), coverage_parts_table(results), end_estimate_table(results))
+    for table in tables:
         if table is not None:
             console.print(table)
     console.print(speed_table(results))

@@ -12,6 +12,7 @@ from schedd.predict.probability_calibration import (
     Correction,
     ProbabilityBin,
     ProbabilityCalibration,
+    ProbabilityOutcome,
     probability_bins,
 )
 from schedd.predict.run_time_predictor import (
@@ -47,6 +48,7 @@ __all__ = [
     "Prediction",
     "ProbabilityBin",
     "ProbabilityCalibration",
+    "ProbabilityOutcome",
     "RunTimePredictor",
     "RunTimes",
     "SampledPlan",

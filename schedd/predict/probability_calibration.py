@@ -35,7 +35,7 @@ BINS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ForecastOutcome:
+class ProbabilityOutcome:
     """A probability as predicted (``raw``) and as corrected when it was published, and whether the job met
     the deadline.
     """
@@ -88,7 +88,7 @@ class ProbabilityCalibration:
     """Forecasts of one kind and their correction; not thread-safe. Times never go back."""
 
     open: dict[str, OpenForecast] = field(default_factory=dict)
-    outcomes: deque[ForecastOutcome] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    outcomes: deque[ProbabilityOutcome] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     count: int = 0
     """Outcomes learned from."""
     correction: Correction = Correction()
@@ -121,7 +121,7 @@ class ProbabilityCalibration:
             if known is None or known.deadline != deadline:
                 continue
             del self.open[job]
-            self.outcomes.append(ForecastOutcome(known.raw, known.probability, known.met))
+            self.outcomes.append(ProbabilityOutcome(known.raw, known.probability, known.met))
             self.count += 1
             counted = True
             if self.count >= _ENOUGH and self.count % _RENEWED == 0:
@@ -156,7 +156,7 @@ class ProbabilityCalibration:
         new = cls(
             outcomes=deque(
                 (
-                    ForecastOutcome(float(raw), float(shown), bool(met))
+                    ProbabilityOutcome(float(raw), float(shown), bool(met))
                     for raw, shown, met in plain["outcomes"]
                 ),
                 _WINDOW,
@@ -171,7 +171,7 @@ class ProbabilityCalibration:
         return new
 
 
-def fit_correction(outcomes: Iterable[ForecastOutcome]) -> Correction:
+def fit_correction(outcomes: Iterable[ProbabilityOutcome]) -> Correction:
     """Return the most probable correction after these outcomes (Newton's method)."""
     known = list(outcomes)
     x: Floats = np.array([_logit(one.raw) for one in known])
@@ -190,7 +190,7 @@ def fit_correction(outcomes: Iterable[ForecastOutcome]) -> Correction:
     return Correction(float(line[0]), float(line[1]))
 
 
-def probability_bins(outcomes: Sequence[ForecastOutcome]) -> tuple[ProbabilityBin, ...]:
+def probability_bins(outcomes: Sequence[ProbabilityOutcome]) -> tuple[ProbabilityBin, ...]:
     """Return predicted and observed shares by tenths of the published probability; empty ones are left
     out.
     """

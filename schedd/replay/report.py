@@ -172,6 +172,28 @@ def coverage_parts_table(results: Sequence[ReplayResult], box: Box = ROUNDED) ->
     return table
 
 
+def end_estimate_table(results: Sequence[ReplayResult], box: Box = ROUNDED) -> Table | None:
+    """Predicted against observed probabilities of ends by a deadline; None without estimates."""
+    rows = [result for result in results if result.accuracy is not None and result.accuracy.expected_ends]
+    if not rows:
+        return None
+    table = _table(box, "log", "policy", "forecast %", "jobs with forecast", "predicted %", "in time %")
+    for result, log, _ in _grouped(rows):
+        assert result.accuracy is not None
+        bins = result.accuracy.expected_ends or ()
+        for at, one in enumerate(bins):
+            table.add_row(
+                log if not at else "",
+                label(result) if not at else "",
+                f"{100 * one.low:.0f} to {100 * one.high:.0f}",
+                f"{one.count:,}",
+                _percent(one.predicted),
+                _percent(one.observed),
+                end_section=at + 1 == len(bins),
+            )
+    return table
+
+
 def modes_table(
     logs: Sequence[ModeResults], ratios: Mapping[str, ModeRatios], chosen: str, box: Box = ROUNDED
 ) -> Table:

@@ -13,16 +13,22 @@ import numpy as np
 
 from schedd.engine import EngineState, JobRecord
 from schedd.engine.place.backfilling import backfill_rule
+from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.predict import (
+    EndForecast,
     JobFeatures,
     Learner,
     PlannedSpeeds,
+    Prediction,
+    ProbabilityBin,
     StartCalibration,
+    StartDistribution,
     StartSampler,
     start_quantiles,
 )
 from schedd.replay.coverage import CoveragePart, by_tenth, by_time, tenths
+from schedd.replay.end_estimates import EndEstimator, planned_nodes
 from schedd.replay.prepared import Prepared
 
 ESTIMATE_TIMES: Final = ("submission", "half", "hour")
@@ -52,6 +58,7 @@ class StartEstimateFigures:
     expected_hour_p90_coverage: float | None = None
     expected_months: tuple[CoveragePart, ...] | None = None
     expected_tenths: tuple[CoveragePart, ...] | None = None
+    expected_ends: tuple[ProbabilityBin, ...] | None = None
     runtime_p90_coverage: float | None = None
     runtime_median_error_s: float | None = None
 
@@ -109,6 +116,7 @@ class StartEstimator:
         self._p50, self._p90, self._planned = (self._asked.copy() for _ in range(3))
         self._run50 = np.zeros(n, np.int64)
         self._run90 = np.zeros(n, np.int64)
+        self._ends = EndEstimator(n)
         self._asks: list[tuple[int, int, int]] = []
         """Pending estimates of submitted jobs as (time, horizon, job), latest first."""
 
@@ -142,6 +150,7 @@ class StartEstimator:
             self._learner.forget(str(i), now)
         else:
             self._learner.record_end(str(i), now)
+        self._ends.record_end(i, now, killed=killed)
 
     def estimate_starts(self, state: EngineState, before: int | None) -> None:
         """Compute all estimates due before ``before``, the next change of the plan (None: all)."""
@@ -155,40 +164,47 @@ class StartEstimator:
             for horizon, i in asked:
                 if i not in starts:
                     continue  # the job waits for another event, or is too hard to plan
-                planned, predicted, late = starts[i]
+                planned, predicted, late, samples, run_time, slot = starts[i]
                 expected = self._kinds[horizon].issue_estimate(str(i), moment, predicted, planned, late)
+                if horizon == 0:
+                    start = StartDistribution.from_samples(moment, samples, expected, FOREVER)
+                    forecast = EndForecast.of_waiting(start, run_time, planned_nodes(state, slot))
+                    self._ends.estimate_end(i, state, forecast)
                 self._asked[horizon, i] = moment
                 self._p50[horizon, i], self._p90[horizon, i] = expected.p50, expected.p90
                 self._planned[horizon, i] = planned
 
     def _starts(
         self, state: EngineState, now: int, asked: Collection[int]
-    ) -> dict[int, tuple[int, int, int]]:
-        """Return planned start, P50 and P90 of these jobs."""
+    ) -> dict[int, tuple[int, int, int, Ints, Prediction, int]]:
+        """Return planned start, P50, P90, sampled starts, predicted run time and slot of these jobs."""
+        predictions = self._learner.renew_predictions(now, planned_speed(state, self._paced))
         ids = SlotIds(state.by_slot)
         scene = StartSampler.from_plan(
             state.plan,
             now,
             state.columns.release,
             ids,
-            self._learner.renew_predictions(now, planned_speed(state, self._paced)),
+            predictions,
             queued=state.queue,
             arrays=state.arrays,
             rule=backfill_rule(state),
         )
         at = [k for k, slot in enumerate(scene.order.tolist()) if int(ids[slot]) in asked]
         slots = scene.order[at]
-        found = start_quantiles(scene.sample_starts(slots.tolist())[:, slots])
+        samples = scene.sample_starts(slots.tolist())[:, slots]
+        found = start_quantiles(samples)
         rows = zip(
             slots.tolist(),
             scene.planned_starts[at].tolist(),
             found.p50.tolist(),
             found.p90.tolist(),
+            samples.T,
             strict=True,
         )
         return {
-            int(ids[slot]): (by_plan, p50, late)
-            for slot, by_plan, p50, late in rows
+            int(ids[slot]): (by_plan, p50, late, starts, predictions[ids[slot]], slot)
+            for slot, by_plan, p50, late, starts in rows
             if min(by_plan, p50) >= 0
         }
 
@@ -226,6 +242,7 @@ class StartEstimator:
             expected_months=by_time(held, submit - self._submit[0], _MONTH),
             expected_tenths=by_tenth(held, users, tenths(users)),
             expected_p50_coverage=_share(start <= p50),
+            expected_ends=self._ends.bins(n // 10),
             expected_error_s=float(error),
             expected_error_ratio=float(error / of_plan) if of_plan > 0 else None,
             expected_sharpness=float(np.median(p90 - submit) / np.median(p50 - submit)),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.predict import Correction, ProbabilityCalibration, probability_bins
-from schedd.predict.probability_calibration import ForecastOutcome
+from schedd.predict.probability_calibration import ProbabilityOutcome
 
 
 def calibrated(true: float, raw: float = 0.9, jobs: int = 400) -> ProbabilityCalibration:
@@ -79,7 +79,8 @@ def test_state_is_saved_and_copied() -> None:
 
 
 def test_bins_have_predicted_and_observed_shares() -> None:
-    outcomes = [ForecastOutcome(0.5, shown, met) for shown, met in ((0.91, True), (0.99, False), (0.3, True))]
+    shares = ((0.91, True), (0.99, False), (0.3, True))
+    outcomes = [ProbabilityOutcome(0.5, shown, met) for shown, met in shares]
     found = probability_bins(outcomes)
     assert [(one.low, one.high, one.count, one.observed) for one in found] == [
         (0.3, 0.4, 1, 1.0),

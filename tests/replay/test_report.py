@@ -16,10 +16,11 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from schedd.predict import ProbabilityBin
 from schedd.replay.coverage import CoveragePart
 from schedd.replay.metrics import measure, series
 from schedd.replay.plot import draw, save
-from schedd.replay.report import coverage_parts_table, quality_table, speed_table, to_json
+from schedd.replay.report import coverage_parts_table, end_estimate_table, quality_table, speed_table, to_json
 from schedd.replay.result import TIMINGS, ReplayResult
 from schedd.replay.start_estimates import StartEstimateFigures
 
@@ -80,6 +81,17 @@ def test_table_names_each_log_once_and_marks_unmeasured_figures() -> None:
     assert quality.count("54.33") == 3
     assert "36.6" in speed
     assert " - " in speed
+
+
+def test_forecasts_of_ends_are_shown_by_tenths() -> None:
+    told = StartEstimateFigures(expected_ends=(ProbabilityBin(0.9, 1.0, 1_000, 0.95, 0.94),))
+    table = end_estimate_table([result(), replace(result(policy="tabu"), accuracy=told)], MARKDOWN)
+    assert table is not None
+    lines = printed(table).strip().splitlines()
+    assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines][2:] == [
+        ["KTH", "tabu", "90 to 100", "1,000", "95.0", "94.0"]
+    ]
+    assert end_estimate_table([result()]) is None
 
 
 def test_coverage_is_shown_by_30_days_and_user_tenth() -> None:

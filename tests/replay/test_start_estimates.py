@@ -50,6 +50,19 @@ def test_start_estimates_beat_walltime_estimates(policy: str) -> None:
     assert accuracy.runtime_median_error_s < 600
 
 
+def test_forecasts_of_ends_are_calibrated() -> None:
+    accuracy = replay(busy(n=400), "conservative", slack=Slack(3600, 0.5), expected_starts=True).accuracy
+    assert accuracy is not None
+    bins = accuracy.expected_ends
+    assert bins is not None
+    counts = [one.count for one in bins]
+    assert sum(counts) == accuracy.expected_jobs
+    gap = sum(one.count * abs(one.predicted - one.observed) for one in bins) / sum(counts)
+    assert gap < 0.1, bins
+    assert bins[-1].observed > 0.85
+    assert bins[0].observed < 0.2
+
+
 def test_estimates_are_counted_by_30_days_and_user_tenth() -> None:
     jobs = busy(n=400)
     month = 30 * 86_400
