@@ -80,7 +80,7 @@ def test_the_evaluation_history_is_paged(busy_cluster: TestClient, clusters: Clu
 
 def test_without_a_database_there_is_no_history(busy_cluster: TestClient) -> None:
     empty: dict[str, object] = {"by_lead": [], "expected": [], "breaches": None}
-    empty |= {"planned_since": None, "expected_since": None}
+    empty |= {"planned_since": None, "expected_since": None, "deadlines": []}
     assert get(busy_cluster, "/accuracy") == {"kept": False, "overall": None, **empty}
 
 

@@ -138,21 +138,33 @@ async def test_partitions_qos_and_deadlines_are_obeyed_and_shown(
             )
             kept = submit(extra={"x": "DEADLINE:24:00:00"})
             late = submit(extra={"x": "DEADLINE:1:10:00"})
+            likely = submit(extra={"x": "DEADLINE:24:00:00@90%"})
             accepted = await view_of(house, f"/jobs/{kept}", lambda one: one["deadline_state"] == "accepted")
             assert accepted["deadline"] == accepted["submitted"] + 86_400
             offered = await view_of(house, f"/jobs/{late}", lambda one: one["earliest_deadline"])
             assert offered["deadline_state"] == "wished"
             async with asyncio.timeout(WAIT_S):
-                for job, words in ((kept, "deadline accepted"), (late, "deadline refused")):
+                for job, words in (
+                    (kept, "deadline accepted"),
+                    (late, "deadline refused"),
+                    (likely, "deadline accepted at 90 % (9"),
+                ):
                     while words not in house.server.job(job).attributes.get("comment", ""):
                         await asyncio.sleep(0.2)
             metrics = await asyncio.to_thread(_read, f"{house.urls[0]}/metrics")
             assert 'schedd_deadlines_total{cluster="main",outcome="accepted"} 1.0' in metrics
+            assert 'schedd_deadline_forecasts_total{cluster="main",outcome="accepted"} 1.0' in metrics
+            forecast = await house.request(f"/jobs/{likely}")
+            assert (forecast["deadline_state"], forecast["deadline_required"]) == ("accepted", 0.9)
+            assert 0.9 <= forecast["deadline_probability"] < 1
+            page = await asyncio.to_thread(_read_page, house.urls[0], f"jobs/{likely}")
+            assert "accepted at 90 % (9" in page
             page = await asyncio.to_thread(_read_page, house.urls[0], f"jobs/{kept}")
             assert '<span class="tag">accepted</span>' in page
             for command, said in (
                 (["showq", "--qos", "gold"], "batch/gold"),
                 (["checkjob", small], "QOS gold"),
+                (["checkjob", likely], "is accepted at 90 % (9"),
                 (["checkjob", kept], "is accepted: only causes that may break a promise delay it"),
                 (["showstart", late], "is refused; the earliest that can be kept is"),
                 (["showq"], "DEADLINE"),
