@@ -25,6 +25,16 @@ def test_failing_node_has_a_higher_rate_and_new_node_the_mean() -> None:
     assert rates["new"] == pytest.approx(mean), "nothing was seen of it"
 
 
+def test_assumed_rate_counts_as_one_failure_until_others_are_seen() -> None:
+    prior = 1 / (365 * DAY)
+    new = failure_rates({"n1": Life(0)}, 0, LONG, prior)
+    assert new["n1"] == pytest.approx(prior)
+    calm = failure_rates({"n1": Life(0, 365 * DAY, 0)}, 0, LONG, prior)
+    assert calm["n1"] == pytest.approx(prior / 3)
+    worse = failure_rates({"n1": Life(0, DAY, 100), "n2": Life(0, DAY, 0)}, 0, LONG, prior)
+    assert worse["n1"] > worse["n2"] > prior
+
+
 def test_rates_are_zero_without_failures() -> None:
     assert failure_rates({"n1": Life(0, DAY, 0), "n2": Life(0)}, 0, LONG) == {"n1": 0.0, "n2": 0.0}
     assert failure_rates({}, 0, LONG) == {}

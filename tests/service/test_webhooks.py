@@ -161,6 +161,8 @@ def test_moved_start_is_posted_with_cause_and_signature(loop: PlanLoop, receiver
         "expected_by": None,
         "promised_start": T + 1000,
         "headline": "Starts now",
+        "deadline_state": "",
+        "deadline_probability": None,
     }
     assert receiver.taken[0]["type"] == "planned_start_moved"
     assert receiver.taken[0]["cluster"] == "main"

@@ -277,13 +277,24 @@ def test_accuracy_reports_a_missing_database(run: Run) -> None:
 def test_accuracy_reports_its_limit_on_estimates(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     part = JsonObject(dict.fromkeys(one.name for one in fields(AccuracyFigures)), count=9)
     told = JsonObject(kind="submission", lead=None, figures=part)
-    found = JsonObject(kept=True, expected=[told], breaches=2, expected_since=None)
+    found = JsonObject(kept=True, expected=[told], breaches=2, expected_since=None, deadlines=[])
     monkeypatch.setattr("schedd.client.Client.accuracy", lambda *_args, **_kwargs: found)
     assert "latest" not in run("accuracy")[1]
     found["expected_since"] = T
     said = "only the latest 100,000 count: those published from Tue 14 Nov 22:13:20 on\n"
     code, out, _ = run("accuracy")
     assert (code, out.endswith(f"{said}broken promises: 2\n")) == (0, True)
+    found["deadlines"] = [
+        JsonObject(jobs="waiting", low=0.9, high=1.0, count=40, predicted=0.953, observed=0.925)
+    ]
+    last = run("accuracy")[1].splitlines()[-1].split("  ")
+    assert [cell.strip() for cell in last if cell] == [
+        "waiting jobs",
+        "90 to 100 %",
+        "40",
+        "95.3 %",
+        "92.5 %",
+    ]
 
 
 def test_accuracy_help_explains_its_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
