@@ -98,9 +98,9 @@ def _check_row(
     for k, t in enumerate(moments.tolist() if opened > state.now else ()):
         if t < opened and not any(start <= t < end for start, end in windows):
             cap[k, 0] += PLENTY
-    for k in np.flatnonzero((free != cap - total).any(axis=1)):
+    for k in np.flatnonzero((free != cap - total).any(axis=1)).tolist():
         raise AssertionError(f"row {row} at {moments[k]}: timeline {free[k]}, held {total[k]}")
-    for k in np.flatnonzero((total > cap).any(axis=1)):
+    for k in np.flatnonzero((total > cap).any(axis=1)).tolist():
         over = total[k] > cap[k]
         guilty = slots[here[k] & planned[slots] & (takes[:, over] > 0).any(axis=1)]
         assert not guilty.size, (
