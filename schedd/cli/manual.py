@@ -36,8 +36,11 @@ def _display_name(name: str) -> str:
 
 
 def reference() -> str:
-    """All commands with their options, as Markdown."""
-    return "\n\n".join(_section(name, parser) for name, parser in command_parsers().items()) + "\n"
+    """All commands with their options, as Markdown: those that use the API, then the others."""
+    asking = command_parsers()
+    own = {f"schedd {name}": _make_parser(name) for name in COMMANDS if name not in asking}
+    sections = [_section(_display_name(name), parser) for name, parser in asking.items()]
+    return "\n\n".join((*sections, *(_section(name, parser) for name, parser in own.items()))) + "\n"
 
 
 def _section(name: str, parser: argparse.ArgumentParser) -> str:
@@ -46,7 +49,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> str:
         f"\n\n`{_usage(act)}`: {about}." + (f"\n\n{_table(rows)}" if rows else "")
         for act, about, rows in _action_sections(parser)
     )
-    head = f"## {_display_name(name)}\n\n{_description(parser)}"
+    head = f"## {name}\n\n{_description(parser)}"
     return f"{head}\n\n```\n{_usage(parser)}\n```\n\n{_table(rows)}{acts}"
 
 
