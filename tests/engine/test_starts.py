@@ -1,11 +1,15 @@
 """Run decisions: times, contents and outcomes."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from schedd.engine import Engine
+from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.state import EngineState
+from schedd.engine.place import placement
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import (
     BatchSkipped,
@@ -686,3 +690,26 @@ def test_a_hook_that_refuses_all_starts_is_an_outage_in_which_one_start_is_tried
     cluster.at(800)
     assert _opened(cluster) == []
     assert len([one for one in cluster.server.jobs.values() if one.state == "R"]) == 20
+
+
+def test_jobs_behind_many_unanswered_starts_are_placed_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(cpus=16, decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    for number in range(16):
+        cluster.submit(f"s{number}", "1:ppn=1", walltime=40)
+    for number in range(40):
+        cluster.submit(f"w{number}", "1:ppn=4", walltime=200 + number)
+    placed: Counter[str] = Counter()
+    place = placement.place_job
+
+    def place_job(state: EngineState, record: JobRecord, event: str, **options: bool) -> None:
+        placed[record.id] += 1
+        place(state, record, event, **options)
+
+    monkeypatch.setattr(placement, "place_job", place_job)
+    cluster.at(90)
+    placed.clear()
+    cluster.at(91)
+    assert [cluster.runs(f"s{number}")[-1] for number in range(16)] == [91] * 16
+    assert len(placed) >= 40
+    assert set(placed.values()) == {1}

@@ -233,23 +233,30 @@ def leave_lost_nodes(state: EngineState, event: str) -> None:
 
 def block_nodes(state: EngineState, record: JobRecord, event: str, words: str) -> bool:
     """A job should have ended long ago: its nodes get no new jobs while it stays. False: they got none."""
-    new = False
-    for share in record.facts.shares:
-        if share.node in state.plan.nodes and record.id not in state.blocked.get(share.node, {}):
-            new = True
-            state.blocked.setdefault(share.node, {})[record.id] = None
-            state.set_nodes([_planned_node(state, share.node)])
-            replan_jobs(state, state.plan.jobs_on_node(share.node), event, Cause.OVERRUN, words)
-    return new
+    names = [
+        share.node
+        for share in record.facts.shares
+        if share.node in state.plan.nodes and record.id not in state.blocked.get(share.node, {})
+    ]
+    if not names:
+        return False
+    for name in names:
+        state.blocked.setdefault(name, {})[record.id] = None
+    state.set_nodes([_planned_node(state, name) for name in dict.fromkeys(names)])
+    replan_jobs(state, state.plan.jobs_on_nodes(names), event, Cause.OVERRUN, words)
+    return True
 
 
 def unblock_nodes(state: EngineState, job_id: str, event: str) -> None:
     """The job no longer blocks any node."""
+    free = []
     for name in [name for name, jobs in state.blocked.items() if job_id in jobs]:
         del state.blocked[name][job_id]
         if not state.blocked[name]:
             del state.blocked[name]
-            refresh_node(state, name, event, f"node {name} is no longer blocked")
+            free.append(name)
+    if free:
+        refresh_nodes(state, free, event, f"{_are(free, 'is', 'are')} no longer blocked")
 
 
 # ---- use ----------------------------------------------------------------------------------------

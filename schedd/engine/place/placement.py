@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
@@ -68,6 +69,28 @@ def replan_displaced(
     new = state.plan.starts(slots)
     moved = new != old
     record_moves(state, event, cause, words, slots[moved], old[moved], new[moved])
+
+
+@dataclass(slots=True)
+class DisplacedJobs:
+    """Planned jobs in conflict with several jobs that move in one step, unplaced until all have moved: their
+    starts by slot, and the reason.
+    """
+
+    starts: dict[int, int] = field(default_factory=dict)
+    words: str = ""
+
+    def add(self, slots: Ints, starts: Ints, words: str) -> None:
+        """Add removed slots with their previous starts."""
+        self.starts |= zip(slots.tolist(), starts.tolist(), strict=True)
+        self.words = self.words or words
+
+    def place_again(self, state: EngineState, event: str, cause: Cause) -> None:
+        """Place them again, in the order of their previous starts."""
+        if self.starts:
+            slots = np.fromiter(self.starts, np.int64, len(self.starts))
+            old = np.fromiter(self.starts.values(), np.int64, len(self.starts))
+            replan_displaced(state, slots, old, event, cause, self.words)
 
 
 def remove(state: EngineState, record: JobRecord) -> int:

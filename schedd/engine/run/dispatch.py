@@ -6,7 +6,7 @@ planned jobs in conflict with it are displaced.
 """
 
 import heapq
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.costs import over_limit
 from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.place.placement import (
+    DisplacedJobs,
     jobs_on_same_rows,
     move_and_displace,
     move_to,
@@ -56,26 +57,6 @@ _NO_ROOM_AGAIN = 5  # seconds after which a due job is tried again if its nodes 
 _ROUNDS = 4
 
 
-@dataclass(slots=True)
-class _Displaced:
-    """Planned jobs in conflict with late jobs, unplaced for now: their starts by slot, and the reason."""
-
-    starts: dict[int, int] = field(default_factory=dict)
-    words: str = ""
-
-    def add(self, slots: Ints, starts: Ints, words: str) -> None:
-        """Add removed slots with their previous starts."""
-        self.starts |= zip(slots.tolist(), starts.tolist(), strict=True)
-        self.words = self.words or words
-
-    def place_again(self, state: EngineState, event: str) -> None:
-        """Place them again, in the order of their previous starts."""
-        if self.starts:
-            slots = np.fromiter(self.starts, np.int64, len(self.starts))
-            old = np.fromiter(self.starts.values(), np.int64, len(self.starts))
-            replan_displaced(state, slots, old, event, Cause.OUTAGE, self.words)
-
-
 def dispatch_by_policy(state: EngineState, event: str) -> None:
     """Start the jobs that the queue policy selects; those not to be dispatched yet return."""
     if state.halted or next_start_attempt(state) > state.now:
@@ -84,7 +65,7 @@ def dispatch_by_policy(state: EngineState, event: str) -> None:
         if _too_many(state) or (is_refused_by_server(state) and state.dispatched):
             state.plan.set_ready(slot, state.now + 1)
         else:
-            _dispatch(state, slot, event, _Displaced())
+            _dispatch(state, slot, event, DisplacedJobs())
         if state.plan.state(slot) == PLANNED:
             state.plan.remove(slot, state.now)
 
@@ -97,7 +78,7 @@ def dispatch_jobs(state: EngineState, event: str) -> None:
         if state.next_due_start() > state.now:
             return
         state.next_due = None
-        displaced = _Displaced()
+        displaced = DisplacedJobs()
         enough = False
         for slot in _due_slots(state):
             enough = _too_many(state) or bool(is_refused_by_server(state) and state.dispatched)
@@ -105,7 +86,7 @@ def dispatch_jobs(state: EngineState, event: str) -> None:
                 break
             if state.plan.state(slot) == PLANNED and state.plan.start(slot) <= state.now:
                 _dispatch(state, slot, event, displaced)
-        displaced.place_again(state, event)
+        displaced.place_again(state, event, Cause.OUTAGE)
         if enough:
             return
 
@@ -125,7 +106,7 @@ def _too_many(state: EngineState) -> bool:
     return 0 < state.settings.start_rate <= state.starts_in_second
 
 
-def _dispatch(state: EngineState, slot: int, event: str, displaced: _Displaced) -> None:
+def _dispatch(state: EngineState, slot: int, event: str, displaced: DisplacedJobs) -> None:
     record = state.by_slot[slot]
     if record is None:
         return
@@ -133,7 +114,7 @@ def _dispatch(state: EngineState, slot: int, event: str, displaced: _Displaced) 
         _try(state, record, event, displaced)
 
 
-def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displaced) -> None:
+def _try(state: EngineState, record: JobRecord, event: str, displaced: DisplacedJobs) -> None:
     slot = record.slot
     if record.id in state.to_reevaluate and reevaluate(state, [record.id]):
         state.next_due = None
@@ -205,7 +186,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: _Displace
 
 
 def _has_room(
-    state: EngineState, record: JobRecord, confined: Confinement | None, event: str, displaced: _Displaced
+    state: EngineState, record: JobRecord, confined: Confinement | None, event: str, displaced: DisplacedJobs
 ) -> bool:
     """Return whether a due job has room now, for its whole walltime.
 

@@ -15,6 +15,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.failing_nodes import note_failure
 from schedd.engine.place.avoided_nodes import failed_on
 from schedd.engine.place.placement import (
+    DisplacedJobs,
     move_and_displace,
     replan_displaced,
     replan_jobs,
@@ -175,7 +176,7 @@ def void_unanswered(state: EngineState, event: str) -> None:
 
     On those nodes they do no harm if the server carried out the decision after all.
     """
-    silent = 0
+    silent, displaced = 0, DisplacedJobs()
     for job_id in list(state.dispatched):
         record = state.records.get(job_id)
         if record is None or record.phase is not Phase.DISPATCHED:
@@ -189,9 +190,10 @@ def void_unanswered(state: EngineState, event: str) -> None:
             _undo_dispatch(state, record)
             if is_unchanged(state, record):
                 record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=0))
-                _retry_in_place(state, record, event, Cause.OUTAGE, _SILENCE)
+                _retry_in_place(state, record, event, Cause.OUTAGE, _SILENCE, displaced)
             else:
                 replan_after_failed_run(state, event, record, Cause.OUTAGE, _SILENCE)
+    displaced.place_again(state, event, Cause.OUTAGE)
     if silent:
         state.alert(event, "unanswered", f"{silent} starts were sent to the adapter and not answered in time")
 
@@ -218,13 +220,21 @@ def _undo_dispatch(state: EngineState, record: JobRecord) -> None:
     state.plan.set_duration(record.slot, record.understood.walltime, state.now)
 
 
-def _retry_in_place(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
+def _retry_in_place(
+    state: EngineState,
+    record: JobRecord,
+    event: str,
+    cause: Cause,
+    words: str,
+    displaced: DisplacedJobs | None = None,
+) -> None:
     """Keep a job's placement, to start it there when it is due and its backoff is over. Under a queue policy,
     where no job keeps a placement, it returns to the queue.
 
     A placement that was lost while the decision was pending (to another job or a reservation, or by a change
     of the node) cannot be kept: then the job is replanned. A placement that ends before the job may start
-    again moves to that time, and displaces planned jobs there.
+    again moves to that time, and displaces planned jobs there. They are added to ``displaced``, or else
+    placed again at once.
     """
     if state.policy is not None:
         replan_after_failed_run(state, event, record, cause, words)
@@ -238,7 +248,10 @@ def _retry_in_place(state: EngineState, record: JobRecord, event: str, cause: Ca
         gone, old = move_and_displace(state, slot, again_at)
         if plan.state(slot) == PLANNED:
             record_move(state, event, cause, words, slot, before, again_at)
-        replan_displaced(state, gone, old, event, cause, words)
+        if displaced is not None:
+            displaced.add(gone, old, words)
+        else:
+            replan_displaced(state, gone, old, event, cause, words)
         if plan.state(slot) != PLANNED or plan.start(slot) != again_at:
             return
     here = np.array([slot], np.int64)
