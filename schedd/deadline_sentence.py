@@ -12,11 +12,9 @@ from typing import NamedTuple, Protocol
 class DeadlineFacts(NamedTuple):
     """What is known of a deadline with a probability, as the API publishes it."""
 
-    state: str
-    """As in `JobView.deadline_state`."""
+    state: str  # as in `JobView.deadline_state`
     required: float
-    probability: float | None
-    """By the latest forecast; None: there is none."""
+    probability: float | None  # by the latest forecast; None: there is none
     earliest: int | None
     """Of a refused deadline: the earliest one with the required probability; None: none has it."""
 

@@ -20,8 +20,7 @@ class Feature(NamedTuple):
 
     name: str
     commands: Mapping[str, tuple[str, str]]
-    needs: tuple[str, ...] = ()
-    """Earlier features of the list without which it does not work."""
+    needs: tuple[str, ...] = ()  # earlier features of the list without which it does not work
 
 
 FEATURES: Final = (

@@ -36,20 +36,15 @@ Certainty = Literal["likely", "any time", "planned", "latest", "now", "due", "ru
 class StartFacts(NamedTuple):
     """What is known of a job's start, as the API publishes it."""
 
-    planned: int | None
-    """The displayed planned start."""
-    state: str = "planned"
-    """As in `JobView.state`."""
+    planned: int | None  # the displayed planned start
+    state: str = "planned"  # as in `JobView.state`
     started: int | None = None
-    expected: int | None = None
-    """P50."""
-    expected_by: int | None = None
-    """P90."""
+    expected: int | None = None  # P50
+    expected_by: int | None = None  # P90
     expected_as_of: int | None = None
     promised: int | None = None
     at_risk: bool = False
-    predicted: bool = True
-    """Whether starts are predicted for its queue."""
+    predicted: bool = True  # whether starts are predicted for its queue
 
 
 class _Prediction(Protocol):
@@ -113,15 +108,11 @@ class StartSentence(NamedTuple):
     """Parts of the sentence; a part that is None is left out."""
 
     certainty: Certainty
-    likely: int | None = None
-    """P50, or the planned start without a forecast."""
-    by: int | None = None
-    """P90."""
-    latest: int | None = None
-    """The promised start."""
+    likely: int | None = None  # P50, or the planned start without a forecast
+    by: int | None = None  # P90
+    latest: int | None = None  # the promised start
     at_risk: bool = False
-    no_forecast: bool = False
-    """Starts are predicted, but no forecast of this one is fresh."""
+    no_forecast: bool = False  # starts are predicted, but no forecast of this one is fresh
 
     def text(self, time: TimeFormat) -> str:
         """Return the sentence, without a full stop; ``time`` writes one time."""

@@ -35,10 +35,8 @@ class NodeEconomics:
     tariff: Ints
     rates: tuple[Rates, ...]
     currency: str
-    failing: Floats
-    """Failures per second; NaN without a history of nodes."""
-    priced: bool
-    """The site has prices."""
+    failing: Floats  # failures per second; NaN without a history of nodes
+    priced: bool  # the site has prices
 
     @classmethod
     def from_economy(

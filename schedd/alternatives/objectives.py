@@ -54,8 +54,7 @@ class ObjectiveMeasure:
 
     objective: Objective
     value: float | None
-    unit: str
-    """`s`, `kWh`, `core-h`, the currency, or `1` for a plain number."""
+    unit: str  # `s`, `kWh`, `core-h`, the currency, or `1` for a plain number
     why: str = ""
 
 

@@ -83,8 +83,7 @@ class ParetoSet:
     worse: int
     stopped: bool
     elapsed_s: float
-    volume: float
-    """Hypervolume of the live plan and ``plans``; see ``hypervolume``."""
+    volume: float  # hypervolume of the live plan and `plans`; see `hypervolume`
 
 
 @dataclass(slots=True)

@@ -25,14 +25,10 @@ _MAX_KNOWN_ADDRESSES = 100  # addresses that are remembered
 class SlotHolder(Protocol):
     """A connection, as far as its place goes."""
 
-    owner: str
-    """The address at its other end; on the UNIX socket the user."""
-    local: bool
-    """It came by the UNIX socket."""
-    trusted: bool
-    """It has shown the token of an adapter, an operator or an admin."""
-    privileged: bool
-    """Opened by root, by the daemon's own user on the UNIX socket, or by the daemon itself."""
+    owner: str  # the address at its other end; on the UNIX socket the user
+    local: bool  # it came by the UNIX socket
+    trusted: bool  # it has shown the token of an adapter, an operator or an admin
+    privileged: bool  # opened by root, by the daemon's own user on the UNIX socket, or by the daemon itself
 
     @property
     def idleness(self) -> int:

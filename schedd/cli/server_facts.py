@@ -33,13 +33,11 @@ class ServerSummary:
     scheduling: bool
     nodes: int
     jobs: int
-    mem_per_core: int
-    """Of the node that has least; 0 where no node says how much it has."""
+    mem_per_core: int  # of the node that has least; 0 where no node says how much it has
     without_walltime: tuple[str, ...]
     """Queues that accept jobs without a walltime: neither they nor the server have a default."""
     sees_others: bool
-    machine: "tuple[NodeFacts, ...]" = ()
-    """The nodes with cpus."""
+    machine: "tuple[NodeFacts, ...]" = ()  # the nodes with cpus
 
     def remarks(self) -> list[str]:
         """What an admin should know before switching, in sentences."""

@@ -35,13 +35,11 @@ class ClusterCard:
     as_of: int
     running: int
     waiting: int
-    stuck: int
-    """Waiting jobs without a planned start."""
+    stuck: int  # waiting jobs without a planned start
     cpus: int
     free: FreeCapacity | None
     faults: tuple[CurrentFault, ...]
-    may_act: bool
-    """Whether the viewer may run the commands that help."""
+    may_act: bool  # whether the viewer may run the commands that help
 
     @property
     def severe(self) -> bool:

@@ -19,8 +19,7 @@ class ComponentHealth:
     name: str
     state: Literal["good", "warn", "bad"]
     words: str
-    page: str = ""
-    """Where more is said of it."""
+    page: str = ""  # where more is said of it
 
 
 def check_components(clusters: Clusters, loop: PlanLoop) -> tuple[ComponentHealth, ...]:

@@ -53,8 +53,7 @@ class PlanCriteria:
     waits: tuple[JobShare, ...]
     slacks: tuple[JobShare, ...]
     """By the time left between planned and promised start; the last are promised, but not planned."""
-    promised: int
-    """Over how many jobs ``slacks`` is."""
+    promised: int  # over how many jobs `slacks` is
 
 
 def plan_criteria(published: PlanSnapshot) -> PlanCriteria:
@@ -129,8 +128,7 @@ class AccuracyReport:
     """What the database knows, or ``why_none``. ``searches`` (newest first) are known without one."""
 
     accuracy: StartAccuracy | None = None
-    expected: EstimateAccuracy | None = None
-    """Both of the period, the queue and the user asked for."""
+    expected: EstimateAccuracy | None = None  # both of the period, the queue and the user asked for
     published: Sequence[PublishedStart] = ()
     breaches: Sequence[PromiseBreach] = ()
     searches: Sequence[SearchRun] = ()

@@ -29,8 +29,7 @@ class Viewer:
 
     bearer: Bearer
     session: DashboardSession | None
-    whole: Bearer | None = None
-    """The same on all clusters, where ``bearer`` is with the role on one."""
+    whole: Bearer | None = None  # the same on all clusters, where `bearer` is with the role on one
 
     def at(self, request: Request, cluster: str) -> "Viewer":
         """With the role on this cluster. Raises UnknownCluster."""

@@ -24,10 +24,7 @@ def read_advres(resources: Mapping[str, str]) -> str:
 
 
 def advres_names(resources: Mapping[str, str]) -> set[str]:
-    """Return the resources that name a reservation.
-
-    Raises RequestError unless all name the same one.
-    """
+    """Return the resources that name a reservation. Raises RequestError unless all name the same one."""
     found = _named(resources)
     wanted = sorted(set(found.values()))
     if len(wanted) > 1:

@@ -12,10 +12,8 @@ class Until(StrEnum):
     SUCCEEDED = "afterok"
     ENDED = "afterany"
     FAILED = "afternotok"
-    OTHER = "other"
-    """An unknown condition, or one without an equivalent here."""
-    UNSUPPORTED = "unsupported"
-    """Sets of jobs with a common start."""
+    OTHER = "other"  # an unknown condition, or one without an equivalent here
+    UNSUPPORTED = "unsupported"  # sets of jobs with a common start
 
 
 _WORDS: Final = {

@@ -57,8 +57,7 @@ class Dialect:
     refused_by_node: frozenset[int]
     refused_by_hook: frozenset[int]
     no_fault: frozenset[int]
-    reports_types: bool
-    """Whether the server reports the types of its resources."""
+    reports_types: bool  # whether the server reports the types of its resources
     is_shrinkable: Callable[[Mapping[str, str]], bool]
     """Whether the scheduler sets the walltime of a job with this resource list."""
 

@@ -9,10 +9,8 @@ class Hold(Enum):
 
     USER = "a user hold"
     OPERATOR = "an operator hold"
-    SYSTEM = "a system hold"
-    """Set by an admin, or by the server for an unmet dependency."""
-    SLOT_LIMIT = "the array's slot limit"
-    """A limit, not a hold: the jobs are planned."""
+    SYSTEM = "a system hold"  # set by an admin, or by the server for an unmet dependency
+    SLOT_LIMIT = "the array's slot limit"  # a limit, not a hold: the jobs are planned
     OTHER = "a hold"
 
 

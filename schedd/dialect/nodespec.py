@@ -39,8 +39,7 @@ class NodeSpecPart:
     host: str = ""
     amounts: dict[str, int] = field(default_factory=dict)
     features: list[frozenset[str]] = field(default_factory=list)
-    given: set[str] = field(default_factory=set)
-    """Names of its explicit ``name=`` conditions."""
+    given: set[str] = field(default_factory=set)  # names of its explicit `name=` conditions
 
     @property
     def cores(self) -> int:

@@ -48,8 +48,7 @@ class Preview:
     running: tuple[ConflictingJob, ...]
     preempted: tuple[PreemptedRun, ...]
     """Running jobs that would be preempted, and are not to be preempted now."""
-    alerts: tuple[str, ...]
-    """Texts of the alerts that would be raised."""
+    alerts: tuple[str, ...]  # texts of the alerts that would be raised
 
 
 def preview(

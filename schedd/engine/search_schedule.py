@@ -24,20 +24,13 @@ _SHARE: Final = 0.1
 class SearchHistory:
     """What searches have looked at. Times are seconds of the caller's clock, which never goes back."""
 
-    whole: float
-    """When the last search of the whole plan ended."""
-    tried: float
-    """When the last search of any kind ended."""
-    change: int = 0
-    """The whole plan was searched up to the change of this number."""
-    frees: int = 0
-    """And as often as this room had come back then."""
-    newest: int = 0
-    """Newcomers were tried up to the change of this number."""
-    tried_frees: int = 0
-    """And as often as this room had come back then."""
-    unfinished: bool = False
-    """The last search of the whole plan ended because it had moved enough jobs."""
+    whole: float  # when the last search of the whole plan ended
+    tried: float  # when the last search of any kind ended
+    change: int = 0  # the whole plan was searched up to the change of this number
+    frees: int = 0  # and as often as this room had come back then
+    newest: int = 0  # newcomers were tried up to the change of this number
+    tried_frees: int = 0  # and as often as this room had come back then
+    unfinished: bool = False  # the last search of the whole plan ended because it had moved enough jobs
 
     def earliest(self, settings: EngineSettings) -> float | None:
         """Before this moment no search is due, whatever happens; None: never."""

@@ -8,10 +8,8 @@ class NodeState(StrEnum):
     """State of a node at the server."""
 
     UP = "up"
-    DRAIN = "drain"
-    """Set offline by an admin: running jobs continue, no job starts."""
-    DOWN = "down"
-    """Not answering: running jobs keep their resources until the server reports otherwise."""
+    DRAIN = "drain"  # set offline by an admin: running jobs continue, no job starts
+    DOWN = "down"  # not answering: running jobs keep their resources until the server reports otherwise
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,9 @@ def _is_met(alternatives: frozenset[str], features: frozenset[str]) -> bool:
 class Place(StrEnum):
     """How the units of a request's chunks may share nodes."""
 
-    PACK = "pack"
-    """All units on one node."""
-    SCATTER = "scatter"
-    """Every unit on a node of its own."""
-    FREE = "free"
-    """Units go wherever they fit; several may share a node."""
+    PACK = "pack"  # all units on one node
+    SCATTER = "scatter"  # every unit on a node of its own
+    FREE = "free"  # units go wherever they fit; several may share a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,7 @@ class NodeSets:
     by: str = ""
     named: tuple[tuple[str, frozenset[str]], ...] = ()
     wait: int | None = 0
-    most: int = 1
-    """Sets that count as one: the job may use nodes of this many together."""
+    most: int = 1  # sets that count as one: the job may use nodes of this many together
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +90,7 @@ class Request:
     as much of it as it reserves of the node; other jobs need some of it.
     """
     together: NodeSets | None = None
-    avoids: frozenset[str] = frozenset()
-    """Names of nodes that are temporarily excluded after failed starts."""
+    avoids: frozenset[str] = frozenset()  # names of nodes that are temporarily excluded after failed starts
     node_order: str = ""
     """Name of the order of preference among nodes with the same start; empty: by scarcity only."""
 

@@ -10,18 +10,12 @@ from schedd.plan.evaluate import Criterion
 class SearchEndReason(StrEnum):
     """Reason for which a search ended."""
 
-    MOVES = "moves"
-    """All moves allowed were tried."""
-    SECONDS = "seconds"
-    """The time limit was reached."""
-    STOPPED = "stopped"
-    """``stop`` was called."""
-    MOVED_ENOUGH = "moved enough"
-    """The limit of moved jobs was reached."""
-    NOTHING_LEFT = "nothing left"
-    """All candidate moves were tried."""
-    NOTHING_TO_DO = "nothing to do"
-    """Fewer than two jobs can be moved."""
+    MOVES = "moves"  # all moves allowed were tried
+    SECONDS = "seconds"  # the time limit was reached
+    STOPPED = "stopped"  # `stop` was called
+    MOVED_ENOUGH = "moved enough"  # the limit of moved jobs was reached
+    NOTHING_LEFT = "nothing left"  # all candidate moves were tried
+    NOTHING_TO_DO = "nothing to do"  # fewer than two jobs can be moved
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,11 +62,9 @@ class HeldEntry(NamedTuple):
     """Resources that a job holds of one row: of a node, or of a pool."""
 
     row: int
-    chunk: int
-    """Chunk of its request that the ``units`` belong to; below 0 for a pool."""
+    chunk: int  # chunk of its request that the `units` belong to; below 0 for a pool
     units: int
-    amounts: list[int]
-    """One per resource column; of a pool the first."""
+    amounts: list[int]  # one per resource column; of a pool the first
 
     @property
     def is_pool(self) -> bool:
@@ -78,8 +76,7 @@ class HeldEntry(NamedTuple):
 class HeldEntries:
     """Resources that several jobs hold: n entries, by job in the requested order. Read-only columns."""
 
-    owner: Ints
-    """(n,) indices in the requested slots."""
+    owner: Ints  # (n,) indices in the requested slots
     _table: Ints
 
     def __len__(self) -> int:

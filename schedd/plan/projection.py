@@ -24,10 +24,8 @@ _RULE_WORK: Final = 20_000  # cost of applying the backfilling rule after an eve
 class Projection:
     """Result of a projection."""
 
-    started: Ints
-    """Start by slot; -1: not started."""
-    now: int
-    """The time that the projection has reached."""
+    started: Ints  # start by slot; -1: not started
+    now: int  # the time that the projection has reached
 
 
 def project_plan(

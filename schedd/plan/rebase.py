@@ -60,10 +60,8 @@ class _Fallback(Enum):
     """Its earliest gap after all others are placed; before, it would take the place of another job, that one
     the place of a third, and so on.
     """
-    IN_TURN = auto()
-    """Its earliest gap at once: the jobs behind it on the same nodes move with it."""
-    NONE = auto()
-    """None: then no job moves."""
+    IN_TURN = auto()  # its earliest gap at once: the jobs behind it on the same nodes move with it
+    NONE = auto()  # none: then no job moves
 
 
 class _Rebasing:

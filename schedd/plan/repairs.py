@@ -31,16 +31,14 @@ class Repairs:
     """Jobs of the present pass, in order; done up to ``_cursor``."""
     _cursor: int = declared(NUMBER, default=0)
     _under_way: bool = declared(NUMBER, default=False)
-    _began_at: int = declared(NUMBER, default=0)
-    """Number of the next freed interval when the pass began."""
+    _began_at: int = declared(NUMBER, default=0)  # number of the next freed interval when the pass began
     _next_untried: int = declared(NUMBER, default=0)
     """Number of the first freed interval for which no immediate start was tried."""
     _untried: Ints = declared(SLOTS, make=lambda: np.zeros(0, np.int64))
     """Jobs still to be tried for an immediate start, by a pass left for the next call,"""
     _untried_since: int = declared(NUMBER, default=0)
     """which examines freed intervals from this number on,"""
-    _untried_flags: int = declared(NUMBER, default=0)
-    """with these search flags."""
+    _untried_flags: int = declared(NUMBER, default=0)  # with these search flags
     _next_by_start: bool = declared(NUMBER, default=False)
     """The last pass was not in the order of starts; with arrays, the next one is."""
     ranks: Ints = declared(FieldRule(np.copy, saved=False), make=lambda: NO_RANKS)

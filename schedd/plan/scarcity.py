@@ -38,10 +38,8 @@ class NodeChoice(NamedTuple):
     largest weight come first.
     """
 
-    spares_scarce: bool
-    """Whether scarce attributes count at all; else only the tightest fit does."""
-    wasted: tuple[tuple[str, int], ...]
-    """Scarce attributes of its nodes that it does not request."""
+    spares_scarce: bool  # whether scarce attributes count at all; else only the tightest fit does
+    wasted: tuple[tuple[str, int], ...]  # scarce attributes of its nodes that it does not request
     spared: tuple[tuple[str, int], ...]
     """Scarce attributes that it does not request and that none of its nodes has."""
 

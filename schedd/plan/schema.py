@@ -41,8 +41,7 @@ class FieldRule:
     arrays: bool = False
     mixed: bool = False
     saved: bool = True
-    kind: type[Any] | None = None
-    """The dataclass with the fields that ``each`` saves."""
+    kind: type[Any] | None = None  # the dataclass with the fields that `each` saves
 
 
 NUMBER: Final = FieldRule()  # a number or a boolean

@@ -23,12 +23,9 @@ LEAST_GAIN: Final = mv.LEAST_GAIN  # minimum gain of a change
 class MoveKind(StrEnum):
     """Ways to propose moves."""
 
-    RANDOM = "random"
-    """Random jobs, in random order (Random Search)."""
-    GAP = "gap"
-    """A random job takes the place of an earlier one, which is then placed again (Gap Search)."""
-    TABU = "tabu"
-    """The same, by expected gain, without recently tried jobs, sometimes sorted (Tabu Search)."""
+    RANDOM = "random"  # random jobs, in random order (Random Search)
+    GAP = "gap"  # a random job takes the place of an earlier one, which is then placed again (Gap Search)
+    TABU = "tabu"  # the same, by expected gain, without recently tried jobs, sometimes sorted (Tabu Search)
 
 
 _KINDS: Final = {MoveKind.RANDOM: pr.RANDOM, MoveKind.GAP: pr.GAP, MoveKind.TABU: pr.TABU}
@@ -39,11 +36,9 @@ class TrialOutcome(IntEnum):
 
     BETTER = mv.BETTER
     NO_BETTER = mv.NO_BETTER
-    TOO_LATE = mv.TOO_LATE
-    """A job would start after its latest start."""
+    TOO_LATE = mv.TOO_LATE  # a job would start after its latest start
     STOPPED = mv.STOPPED
-    FULL = mv.FULL
-    """There was no room for the last trial; now there is."""
+    FULL = mv.FULL  # there was no room for the last trial; now there is
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,22 +13,17 @@ from typing import Protocol, TypeVar
 class Order(StrEnum):
     """Order in which flexible bookings are replanned."""
 
-    EDF = "edf"
-    """Earliest deadline first."""
-    LFF = "lff"
-    """Least flexible first."""
-    BJF = "bjf"
-    """Largest first, by cores times seconds."""
-    FIFO = "fifo"
-    """First requested first."""
+    EDF = "edf"  # earliest deadline first
+    LFF = "lff"  # least flexible first
+    BJF = "bjf"  # largest first, by cores times seconds
+    FIFO = "fifo"  # first requested first
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
     """Properties of a booking that determine its order. Times in seconds."""
 
-    asked: int
-    """Time of the request."""
+    asked: int  # time of the request
     ready: int
     deadline: int
     duration: int

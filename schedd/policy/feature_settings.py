@@ -19,16 +19,12 @@ _S = TypeVar("_S", bound=Section)
 class FeatureSettings:
     """Declaration of one feature's table of settings."""
 
-    table: str
-    """Key in ``[clusters.NAME.site]``."""
+    table: str  # key in `[clusters.NAME.site]`
     model: type[Section]
     """Its settings. All have defaults, which apply where the table is left out, except for ``absent``."""
-    about: str
-    """Description of the table in the reference."""
-    heading: str
-    """Heading of the reference under which the table stands; a new one comes after the others."""
-    absent: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of a site without the table."""
+    about: str  # description of the table in the reference
+    heading: str  # heading of the reference under which the table stands; a new one comes after the others
+    absent: Mapping[str, Any] = field(default_factory=dict)  # settings of a site without the table
     check: Callable[[Mapping[str, Any]], None] | None = None
     """Raises ValueError for other settings of the site, in plain values, that contradict these."""
     tables: Mapping[str, type[Section]] = field(default_factory=dict)

@@ -83,8 +83,7 @@ class Claim:
     project: str = ""
     array: str = ""
     queue: str = ""
-    scopes: frozenset[str] = frozenset()
-    """The labels of the job, each by ``label_scope``."""
+    scopes: frozenset[str] = frozenset()  # the labels of the job, each by `label_scope`
     amounts: Mapping[str, int]
 
 

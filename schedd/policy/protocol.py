@@ -48,8 +48,7 @@ class OwnerShare:
     target: float = 0.0
     effective_usage: float = 0.0
     factor: float = 0.0
-    used: float = 0.0
-    """Charged cpu-seconds, with decay."""
+    used: float = 0.0  # charged cpu-seconds, with decay
 
 
 class OwnerShares(Protocol):
@@ -121,10 +120,8 @@ class Breakdown:
     total: float
     terms: tuple[Term, ...] = ()
     formula: str = ""
-    formula_source: str = ""
-    """The setting that holds the formula."""
-    values: tuple[tuple[str, float], ...] = ()
-    """Of the names in the formula."""
+    formula_source: str = ""  # the setting that holds the formula
+    values: tuple[tuple[str, float], ...] = ()  # of the names in the formula
     texts: tuple[tuple[str, str], ...] = ()
     threshold: float | None = None
     failing: str = ""

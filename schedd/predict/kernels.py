@@ -33,14 +33,10 @@ USER_TEMPLATE: Final = 3  # index of the template of the user
 class Templates(NamedTuple):
     """Table of templates; N entries, a power of two."""
 
-    keys: Ints
-    """(N,); 0: free."""
-    learned: Ints
-    """(N,) number of ends learned."""
-    used: Ints
-    """(N,) serial number of the latest end."""
-    shift: Floats
-    """(N,) logarithmic shift of the high quantiles; only in user templates."""
+    keys: Ints  # (N,); 0: free
+    learned: Ints  # (N,) number of ends learned
+    used: Ints  # (N,) serial number of the latest end
+    shift: Floats  # (N,) logarithmic shift of the high quantiles; only in user templates
     ends: SingleTable
     """(N, ENDS_PER_TEMPLATE) log(run time / walltime); end i is at i modulo ENDS_PER_TEMPLATE."""
 

@@ -20,10 +20,8 @@ class _OpenJob:
 
     prediction: Prediction
     started: int = -1
-    speed: float = 1.0
-    """Speed of the slowest node of the run."""
-    outlived: bool = False
-    """Already counted as a hit or miss, or excluded from counting."""
+    speed: float = 1.0  # speed of the slowest node of the run
+    outlived: bool = False  # already counted as a hit or miss, or excluded from counting
 
 
 class Learner:

@@ -19,12 +19,9 @@ class OpenJobs:
     """Snapshot of the open jobs and their templates; immutable, for any thread."""
 
     ids: tuple[str, ...]
-    initial_predictions: tuple[Prediction, ...] = field(repr=False)
-    """Predictions at submission."""
-    started: tuple[int, ...]
-    """Start of each job, seconds since the epoch; -1: waiting."""
-    speeds: tuple[float, ...]
-    """Speed of the nodes of each running job; 1 for a waiting one."""
+    initial_predictions: tuple[Prediction, ...] = field(repr=False)  # predictions at submission
+    started: tuple[int, ...]  # start of each job, seconds since the epoch; -1: waiting
+    speeds: tuple[float, ...]  # speed of the nodes of each running job; 1 for a waiting one
     now: int
     snapshot: TemplateSnapshot = field(repr=False)
 

@@ -52,8 +52,7 @@ class StartEstimate:
 
     issued_at: int
     expected: CalibratedStart
-    base: float
-    """Logarithm of the wait behind P90."""
+    base: float  # logarithm of the wait behind P90
 
 
 @dataclass(slots=True)
@@ -106,8 +105,7 @@ class StartCalibration:
     estimates: dict[str, StartEstimate] = field(default_factory=dict)
     recent_hits: deque[tuple[bool, bool]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     """For each of the latest outcomes: started by P50, started by P90."""
-    hit_counts: tuple[int, int] = (0, 0)
-    """Numbers of true values in ``recent_hits``."""
+    hit_counts: tuple[int, int] = (0, 0)  # numbers of true values in `recent_hits`
 
     @property
     def outcomes(self) -> int:

@@ -40,8 +40,7 @@ class StartQuantiles:
     """Quantiles of sampled starts in epoch seconds; ``p50``: -1 if most samples have none."""
 
     p50: Ints
-    p90: Ints
-    """-1 if more than a tenth of the samples have no start."""
+    p90: Ints  # -1 if more than a tenth of the samples have no start
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,12 +49,9 @@ class StartSampler:
 
     plan: Plan
     now: int
-    order: Ints
-    """Slots of the waiting jobs in their expected order of start."""
-    median_run_times: Ints
-    """Seconds, by slot."""
-    sampled_run_times: Ints
-    """Seconds, (samples, slots); the planned duration for a job without a prediction."""
+    order: Ints  # slots of the waiting jobs in their expected order of start
+    median_run_times: Ints  # seconds, by slot
+    sampled_run_times: Ints  # seconds, (samples, slots); the planned duration for a job without a prediction
     arrays: ArrayEnds | None = None
     rule: BackfillRule | None = None
 

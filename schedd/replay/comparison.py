@@ -44,8 +44,7 @@ class Machine:
     cpus_per_node: int | None = None
     mem_per_node: int | None = None
     machines: Path | None = None
-    listed: Sequence[NodeFacts] = ()
-    """Nodes as a server lists them, in place of a description."""
+    listed: Sequence[NodeFacts] = ()  # nodes as a server lists them, in place of a description
 
     def site(self) -> ReplaySite | None:
         """Return the nodes, or None if only processors count. Raises TraceError for contradictions."""
@@ -116,8 +115,7 @@ class Comparison:
     generated: int | None = None
     load: float | None = None
     seed: int = 1
-    failures: Path | None = None
-    """File of node outages during each log."""
+    failures: Path | None = None  # file of node outages during each log
 
     def ready(self) -> Iterator[PreparedLog]:
         """Yield the prepared logs. Raises TraceError for unusable logs, OSError for unreadable files."""

@@ -26,10 +26,8 @@ _SECONDS: Final = re.compile(r"-?\d{1,12}")
 class _Clock:
     """Converts times of the file to seconds of the log."""
 
-    log_start: int | None
-    """Epoch second of the log's time 0."""
-    file_start: int | None
-    """Epoch second of the file's time 0; None: it has the log's clock."""
+    log_start: int | None  # epoch second of the log's time 0
+    file_start: int | None  # epoch second of the file's time 0; None: it has the log's clock
 
     def read(self, text: str) -> int:
         """Return a time in the log's seconds. Raises ValueError."""

@@ -65,8 +65,7 @@ class Recommendation:
     mode: str
     reason: str
     ratios: Mapping[str, ModeRatios]
-    settings: Mapping[str, Any]
-    """Settings of ``[clusters.NAME]``."""
+    settings: Mapping[str, Any]  # settings of `[clusters.NAME]`
 
     def as_row(self) -> dict[str, Any]:
         """Return the fields for JSON."""

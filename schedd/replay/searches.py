@@ -98,11 +98,9 @@ class PeriodicSearches:
 
     search: SearchSettings
     seen: SearchHistory
-    last: DueSearch | None = None
-    """The last search, until its result is applied."""
+    last: DueSearch | None = None  # the last search, until its result is applied
     reports: list[SearchReport] = field(default_factory=list)
-    moved: int = 0
-    """How many jobs that result moved."""
+    moved: int = 0  # how many jobs that result moved
 
     def record_outcome(self, outcome: Outcome) -> None:
         """What a call of the engine came to."""

@@ -17,8 +17,7 @@ _S = TypeVar("_S", bound="DaemonService")
 class DaemonService(Protocol):
     """Service of a feature for one cluster."""
 
-    title: str
-    """Name of its task in logs and alerts."""
+    title: str  # name of its task in logs and alerts
     cluster: str
 
     async def follow(self) -> None:

@@ -198,13 +198,10 @@ class RetentionLimits:
     decisions: int = 90 * _DAY
     start_estimates: int = 400 * _DAY
     promises: int = 400 * _DAY
-    jobs: int = 400 * _DAY
-    """After the end of the job; also for the history of nodes."""
-    plan_metrics: int = 90 * _DAY
-    """For plan metrics, reports of searches, and the history of fair shares."""
+    jobs: int = 400 * _DAY  # after the end of the job; also for the history of nodes
+    plan_metrics: int = 90 * _DAY  # for plan metrics, reports of searches, and the history of fair shares
     audit: int = 400 * _DAY
-    tokens: int = 90 * _DAY
-    """After expiry or revocation."""
+    tokens: int = 90 * _DAY  # after expiry or revocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,19 +317,14 @@ class NoticeSubscription:
     """A user's subscription to notices about starts; ``number`` is 0 until it is stored."""
 
     user: str
-    job: str
-    """Empty: all jobs of ``user``."""
-    min_move_s: int | None
-    """Notify if the start moved by more than this."""
-    lead_s: int | None
-    """Notify this long before the start."""
+    job: str  # empty: all jobs of `user`
+    min_move_s: int | None  # notify if the start moved by more than this
+    lead_s: int | None  # notify this long before the start
     channel: Literal["mail", "command"]
-    address: str
-    """Mail address, or name of the command."""
+    address: str  # mail address, or name of the command
     created: int
     number: int = 0
-    on_lost_deadline: bool = False
-    """Notify if the job can no longer end by its deadline."""
+    on_lost_deadline: bool = False  # notify if the job can no longer end by its deadline
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,8 +333,7 @@ class LastNotice:
 
     start: int
     soon: int = -1
-    lost: int = -1
-    """Deadline that was reported as lost; -1 as soon as it can be met again."""
+    lost: int = -1  # deadline that was reported as lost; -1 as soon as it can be met again
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,7 @@ class _Postponed:
     pending: PendingReservation
     again_at: float
     wait: int
-    failures: int
-    """Failed attempts that were due to the reservation itself, not to an outage."""
+    failures: int  # failed attempts that were due to the reservation itself, not to an outage
 
 
 class ReservationConfirmer:

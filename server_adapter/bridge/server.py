@@ -45,12 +45,9 @@ class ObjectSettings:
 class ReadScope(IntEnum):
     """Scope of possible changes since the last reading; a larger scope includes the smaller."""
 
-    ENDS = 1
-    """Ends and starts of jobs."""
-    JOBS = 2
-    """Ends, starts, and arrivals of jobs."""
-    ALL = 3
-    """Everything: nodes, queues, reservations, settings, deleted and altered jobs."""
+    ENDS = 1  # ends and starts of jobs
+    JOBS = 2  # ends, starts, and arrivals of jobs
+    ALL = 3  # everything: nodes, queues, reservations, settings, deleted and altered jobs
 
 
 class Server(Protocol):

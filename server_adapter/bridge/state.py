@@ -17,8 +17,7 @@ class WrittenAttributes:
     start_time: int | None = None
     planned_start: int | None = None
     planned_nodes: str = ""
-    length: bool = False
-    """A run time written by the adapter, for the planning of other schedulers."""
+    length: bool = False  # a run time written by the adapter, for the planning of other schedulers
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,7 @@ class OpenPBSCommand(IntEnum):
     RULESET = 8
     FIRST = 9
     RESERVATION_STARTS = 10
-    RUN_JOB = 11
-    """`qrun` of one job; the job's id follows."""
+    RUN_JOB = 11  # `qrun` of one job; the job's id follows
     QUEUE_STARTED = 12
     MOVED = 13
     ELIGIBLE_TIME_ON = 14

@@ -40,10 +40,7 @@ class _ReplyTurn:
 
 
 class OpenPBSConnection(BatchConnection):
-    """A connection with pipelined requests: the server replies in their order.
-
-    See `BatchConnection`.
-    """
+    """A connection with pipelined requests: the server replies in their order. See `BatchConnection`."""
 
     def __init__(
         self,

@@ -35,10 +35,8 @@ class DemoSubmission:
     attributes: Mapping[str, str] = field(default_factory=dict)
     variables: str = ""
     array: str = ""
-    not_before: int | None = None
-    """Seconds since the epoch."""
-    without_effect: tuple[str, ...] = ()
-    """Its options that have no effect in the demo, such as `-o`."""
+    not_before: int | None = None  # seconds since the epoch
+    without_effect: tuple[str, ...] = ()  # its options that have no effect in the demo, such as `-o`
 
 
 class _RaisingParser(argparse.ArgumentParser):

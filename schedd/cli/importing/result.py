@@ -20,8 +20,7 @@ class Verdict(StrEnum):
     DIFFERS = "different"
     """Approximate, or left out with little effect; the text names the change and its users."""
     TRANSLATED = "translated"
-    NO_MATTER = "no matter"
-    """The planner does this anyway, or has no use for it."""
+    NO_MATTER = "no matter"  # the planner does this anyway, or has no use for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +36,7 @@ class ImportFinding:
     setting: str
     message: str
     file: str = ""
-    example: str = ""
-    """What the line says, where equal findings say different things: a name or a pattern."""
+    example: str = ""  # what the line says, where equal findings say different things: a name or a pattern
 
 
 @dataclass(slots=True)

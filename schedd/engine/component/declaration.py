@@ -253,8 +253,7 @@ class Component(Generic[_S]):
     """Planned jobs that backfilling may not move."""
     use_requested: Callable[["EngineState", "PricedUse"], str] | None = None
     """Called before a component grants a use that costs something: why it cannot be paid; empty: it can."""
-    use_began: Callable[["EngineState", "UseBegan"], None] | None = None
-    """Called when such a use begins."""
+    use_began: Callable[["EngineState", "UseBegan"], None] | None = None  # called when such a use begins
     time_passed: Callable[["EngineState", str], None] | None = None
     """Called at the end of each batch, before anything else: effects of time."""
     before_dispatch: Callable[["EngineState", str], None] | None = None
@@ -271,8 +270,7 @@ class Component(Generic[_S]):
     """Slots of the plan that the component holds: each takes nodes for a time, and is no job."""
     deferred_slots: Callable[["EngineState"], Iterable[int]] | None = None
     """Slots of running jobs that hold their resources only from their start in the plan on."""
-    slot_names: Callable[["EngineState"], Mapping[int, str]] | None = None
-    """By slot: its name for readers."""
+    slot_names: Callable[["EngineState"], Mapping[int, str]] | None = None  # by slot: its name for readers
     slots_named: Callable[["PlanSnapshot", str, str], Sequence[int] | None] | None = None
     """Slots of a caller's object with a name, for a question without it; None: unknown name."""
     node_blocks: Callable[["EngineState"], Iterable[Reserve]] | None = None

@@ -134,9 +134,7 @@ class ForecastRounds:
     Times are seconds since the epoch; -1: never.
     """
 
-    as_of: int = -1
-    """Time of the last round of all expected starts."""
-    near: tuple[int, int] = (-1, -1)
-    """Time of the last round of near starts, and the latest start in it."""
+    as_of: int = -1  # time of the last round of all expected starts
+    near: tuple[int, int] = (-1, -1)  # time of the last round of near starts, and the latest start in it
     held: Mapping[str, tuple[int, float, float]] = field(default_factory=dict)
     """By kind of estimate: number of recent outcomes, and the shares covered by P50 and P90."""

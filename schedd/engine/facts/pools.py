@@ -121,19 +121,14 @@ def power_cap_limits(economy: Economy, nodes: Iterable[NodeFacts]) -> tuple[tupl
 class LimitBook:
     """Limits in force, and the pools of the plan made for them."""
 
-    sources: tuple[tuple[Limit, ...], ...] = ()
-    """Limits by their source: see ``strictest``."""
-    pools: dict[str, Limit] = field(default_factory=dict)
-    """By name of the pool."""
-    caps: tuple[Limit, ...] = ()
-    """Power caps, reduced to the power available to jobs."""
+    sources: tuple[tuple[Limit, ...], ...] = ()  # limits by their source: see `strictest`
+    pools: dict[str, Limit] = field(default_factory=dict)  # by name of the pool
+    caps: tuple[Limit, ...] = ()  # power caps, reduced to the power available to jobs
     drawn: Drawn = Drawn()
-    shared: frozenset[str] = frozenset()
-    """Names of resources of the whole cluster."""
+    shared: frozenset[str] = frozenset()  # names of resources of the whole cluster
     opened: dict[str, int] = field(default_factory=dict)
     """By pool with windows: the end of its calculated windows."""
-    types: ResourceTypes = NO_TYPES
-    """Types of the server's resources."""
+    types: ResourceTypes = NO_TYPES  # types of the server's resources
     lowered: set[str] = field(default_factory=set)
     """Pools that may be too small for the planned jobs after a change."""
     _known: dict[tuple[object, ...], dict[str, Limit]] = field(default_factory=dict)
@@ -142,11 +137,9 @@ class LimitBook:
     _last_amounts: dict[frozenset[str], dict[str, int]] = field(default_factory=dict)
     """by its scopes the amounts by pool. An arrival calls ``needs`` several times."""
     _limited: frozenset[str] = frozenset()
-    _prefixes: tuple[str, ...] = ()
-    """Beginnings of queues with limits."""
+    _prefixes: tuple[str, ...] = ()  # beginnings of queues with limits
     """Queues that have limits; empty: all."""
-    _scopes: frozenset[str] = frozenset()
-    """Scopes that have limits."""
+    _scopes: frozenset[str] = frozenset()  # scopes that have limits
 
     def copy(self) -> "LimitBook":
         """Return a copy for a fork of the plan."""

@@ -17,12 +17,9 @@ from schedd.wire.quick_init import quick_init
 class Phase(StrEnum):
     """Phase of a job in the engine."""
 
-    BLOCKED = "blocked"
-    """May not be planned: held, its queue stopped, set aside, no node can take it."""
-    WAITING = "waiting"
-    """May be planned; is planned unless no node that is up can take it."""
-    DISPATCHED = "dispatched"
-    """A run decision is out; the job holds its place until the outcome is known."""
+    BLOCKED = "blocked"  # may not be planned: held, its queue stopped, set aside, no node can take it
+    WAITING = "waiting"  # may be planned; is planned unless no node that is up can take it
+    DISPATCHED = "dispatched"  # a run decision is out; the job holds its place until the outcome is known
     RUNNING = "running"
 
 

@@ -36,25 +36,18 @@ class SlotColumns:
     promise: Ints = _column(FOREVER)
     bound: Ints = _column(FOREVER)
     """Latest start that the plan may give: the promise or, at risk, the start that it had to give."""
-    published_start: Ints = _column(-1)
-    """The start published last; -1: none."""
+    published_start: Ints = _column(-1)  # the start published last; -1: none
     published_at: Ints = _column(0)
     update_due: Ints = _column(0)
     changed: Ints = _column(0)
-    last_move: Ints = _column(-1)
-    """The number of the change set that last moved the slot's job; -1: none did."""
+    last_move: Ints = _column(-1)  # the number of the change set that last moved the slot's job; -1: none did
     first_change: Ints = _column(0)
     """Number of the next change set when the job got the slot: older ones are about other jobs."""
-    expected: Ints = _column(-1)
-    """Published P50 of the expected start; -1: none."""
-    expected_by: Ints = _column(-1)
-    """Published P90."""
-    rank: Ints = _column(0)
-    """The total of the job's priority when it was last worked out."""
-    waits_since: Ints = _column(0)
-    """Since when the slot's job waits: since it is eligible, or was submitted."""
-    due_by: Ints = _column(FOREVER)
-    """When it should have ended; FOREVER without a deadline."""
+    expected: Ints = _column(-1)  # published P50 of the expected start; -1: none
+    expected_by: Ints = _column(-1)  # published P90
+    rank: Ints = _column(0)  # the total of the job's priority when it was last worked out
+    waits_since: Ints = _column(0)  # since when the slot's job waits: since it is eligible, or was submitted
+    due_by: Ints = _column(FOREVER)  # when it should have ended; FOREVER without a deadline
     bag_end: Ints = _column(0)
     """For a job of an array that belongs to a bag: the reported end of the bag; 0: unknown."""
     array_hash: Ints = _column(0)

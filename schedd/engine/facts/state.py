@@ -131,16 +131,14 @@ class EngineState(SlotColumns):
 
     # ---- jobs -----------------------------------------------------------------------------------
     records: dict[str, JobRecord] = declared(FOUND, make=dict)
-    numbers: JobNumbers = declared(OWN, make=JobNumbers)
-    """Of the same jobs."""
+    numbers: JobNumbers = declared(OWN, make=JobNumbers)  # of the same jobs
     by_slot: list[JobRecord | None] = declared(OWN, make=list)
     slotless: dict[str, JobRecord] = declared(FOUND, make=dict)
     """Jobs that have no slot, since their request was not understood."""
     unexplained: dict[str, None] = declared(KEYS, make=dict)
     """Jobs without a slot and without a published reason."""
     ranking: RankingProgress = declared(OWN, make=RankingProgress)
-    owners: dict[str, int] = declared(NAMES, make=dict)
-    """A number for every owner of a job there was."""
+    owners: dict[str, int] = declared(NAMES, make=dict)  # a number for every owner of a job there was
     chained: dict[str, None] = declared(KEYS, make=dict)
     """Jobs that are planned behind others which they wait for, or will be when these have a start."""
     without_place: dict[str, None] = declared(KEYS, make=dict)
@@ -149,20 +147,16 @@ class EngineState(SlotColumns):
     """Under a queue policy: waiting slots in order of arrival."""
     assumed: set[int] = declared(FieldRule(set, sorted, set), make=set)
     """Slots of jobs with an assumed walltime."""
-    dispatched: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs with an open run decision."""
+    dispatched: dict[str, None] = declared(KEYS, make=dict)  # jobs with an open run decision
     refused_since: int = declared(NUMBER, default=-1)
     """Since when the server has refused all starts in a row for the same reason; -1: it does not."""
-    refused_code: int = declared(NUMBER, default=0)
-    """The common error code of these refusals; -1: an outage."""
-    refused_jobs: dict[str, None] = declared(KEYS, make=dict)
-    """The jobs of these refusals."""
+    refused_code: int = declared(NUMBER, default=0)  # the common error code of these refusals; -1: an outage
+    refused_jobs: dict[str, None] = declared(KEYS, make=dict)  # the jobs of these refusals
     starts_refused: str = declared(NUMBER, default="")
     """Why no start succeeds, as soon as single jobs cannot be the cause; empty otherwise."""
     unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
     """By job: run decisions that are followed no longer, though they may still be carried out."""
-    risks: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs with a promise at risk."""
+    risks: dict[str, None] = declared(KEYS, make=dict)  # jobs with a promise at risk
     ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
     """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""
 
@@ -183,16 +177,14 @@ class EngineState(SlotColumns):
     """Nodes and queues under an admin's planning hold, by kind and name."""
     blocked: dict[str, dict[str, None]] = declared(BLOCKED, make=dict)
     """Nodes that count as blocked, with the jobs that should have ended there long ago."""
-    paused: str = declared(NUMBER, default="")
-    """Why dispatch is paused; empty when it is not."""
+    paused: str = declared(NUMBER, default="")  # why dispatch is paused; empty when it is not
     foreign: str = declared(NUMBER, default="")
     """Evidence of another scheduler that starts jobs; empty if there is none."""
     adapter_mode: Mode | None = declared(NUMBER, default=None)
     """The adapter's mode as last reported; None before the first report."""
     adapter_returned: int = declared(NUMBER, default=-1)
     """Time of the first contact with the adapter after run decisions had expired during an outage."""
-    unexplained_starts: list[int] = declared(LIST, make=list)
-    """Times of recent starts of unknown origin."""
+    unexplained_starts: list[int] = declared(LIST, make=list)  # times of recent starts of unknown origin
     unsure_until: int = declared(NUMBER, default=-1)
     """Jobs started before this may be ours without a record: decisions lost, or of a skipped batch."""
     first_snapshot: int = declared(NUMBER, default=-1)
@@ -235,12 +227,10 @@ class EngineState(SlotColumns):
     """Jobs with a hard cost limit that restricts their placement."""
     cost_check_due: int = declared(NUMBER, default=0)
     """When earlier places are looked for that they can pay for."""
-    tariff: Tariff | None = declared(MOMENT, default=None)
-    """Cache of today's prices of nodes."""
+    tariff: Tariff | None = declared(MOMENT, default=None)  # cache of today's prices of nodes
 
     # ---- work that fails ------------------------------------------------------------------------
-    at_event: str = declared(SHARED, default="")
-    """The id of the event that is being handled."""
+    at_event: str = declared(SHARED, default="")  # the id of the event that is being handled
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
     """Job and step in progress, or the last ones of an aborted call."""
@@ -268,15 +258,12 @@ class EngineState(SlotColumns):
     changes: deque[ChangeSet] = declared(OWN, make=deque)
     changes_kept: int = declared(SHARED, default=0)
     change_number: int = declared(NUMBER, default=0)
-    backfilled: int = declared(NUMBER, default=-1)
-    """Number of the last change set with backfilling; -1: none."""
-    last_backfill: int = declared(NUMBER, default=-1)
-    """When that was;"""
+    backfilled: int = declared(NUMBER, default=-1)  # number of the last change set with backfilling; -1: none
+    last_backfill: int = declared(NUMBER, default=-1)  # when that was;
     backfill_due: int = declared(NUMBER, default=FOREVER)
     """and when it is done again though nothing happens: something happened in the same second."""
     breaches: int = declared(NUMBER, default=0)
-    alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)
-    """Open alerts, by kind and subject."""
+    alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)  # open alerts, by kind and subject
     next_due: int | None = declared(SHARED, default=None)
     """When the first planned job is due; None: to be found again."""
     next_updated: int = declared(FieldRule(lambda _: -1, saved=False), default=-1)

@@ -53,34 +53,28 @@ class PlanSnapshot:
     paused: str
     foreign: str
     halted: str
-    starts_refused: str
-    """Why no start succeeds at present, though jobs are started; empty otherwise."""
+    starts_refused: str  # why no start succeeds at present, though jobs are started; empty otherwise
     mode: Mode
     stale: str
     server: ServerFacts
     plan: PlanReadView
     promise: Ints
-    bound: Ints
-    """By slot: the latest start that the plan may give; at most the promise."""
-    published_start: Ints
-    """Published start of each job: see ``schedd.engine.facts.displayed_start``."""
+    bound: Ints  # by slot: the latest start that the plan may give; at most the promise
+    published_start: Ints  # published start of each job: see `schedd.engine.facts.displayed_start`
     expected: Ints
     expected_by: Ints
-    forecasts: ForecastRounds
-    """When the expected starts were computed, and how well earlier ones came true."""
+    forecasts: ForecastRounds  # when the expected starts were computed, and how well earlier ones came true
     changed: Ints
     last_move: Ints
     first_change: Ints
-    array_hash: Ints
-    """The number of each one's array, as ``schedd.engine.facts.arrays`` gives it; 0: of none."""
+    array_hash: Ints  # the number of each one's array, as `schedd.engine.facts.arrays` gives it; 0: of none
     records: tuple[JobRecord | None, ...]
     slotless: Mapping[str, JobRecord]
     ids: Mapping[str, JobRecord]
     numbers: JobNumbers
     changes: deque[ChangeSet]
     names: Mapping[int, str]
-    nodes: Mapping[str, NodeFacts]
-    """As the server describes them, except that ``closed`` ones are draining."""
+    nodes: Mapping[str, NodeFacts]  # as the server describes them, except that `closed` ones are draining
     closed: Mapping[str, str]
     """Nodes that get no new jobs though the server may have them up, with why: an admin holds their planning,
     a job on them is long past its walltime, or jobs fail on them."""
@@ -88,34 +82,25 @@ class PlanSnapshot:
     node_blocks: tuple[Reserve, ...]
     """Nodes that are kept free, or for some jobs, for a time; each with the present nodes."""
     gates: Mapping[str, Access]
-    node_sets: NodeSets | None
-    """The site's."""
+    node_sets: NodeSets | None  # the site's
     policy_version: int
     holds: tuple[PlanningHeld, ...]
-    parts: Mapping[type[Any], object]
-    """What components publish, by its type: see ``part``."""
-    measured_draws: Mapping[str, Draw]
-    """By node: the watts that were measured."""
-    node_details: Mapping[str, Mapping[str, Any]]
-    """By node and field of its view: what components know of it."""
-    lives: Mapping[str, Life]
-    """By node: how long it was up, and how often it failed."""
+    parts: Mapping[type[Any], object]  # what components publish, by its type: see `part`
+    measured_draws: Mapping[str, Draw]  # by node: the watts that were measured
+    node_details: Mapping[str, Mapping[str, Any]]  # by node and field of its view: what components know of it
+    lives: Mapping[str, Life]  # by node: how long it was up, and how often it failed
     pressures: Mapping[str, float]
     """By licence: copies asked for by waiting jobs and held by running ones, over the copies there are; as at
     the last reckoning of priorities, where these look at licences.
     """
-    copies: Mapping[str, int]
-    """By licence: how many there are."""
+    copies: Mapping[str, int]  # by licence: how many there are
     blocks: Mapping[int, str]
     starting: tuple[str, ...]
     arriving: int
     breaches: int
-    at_risk: int
-    """How many promises are at risk."""
-    alerts: tuple[OpenAlert, ...]
-    """Open alerts."""
-    limits: Mapping[int, Limit]
-    """By row of the pool."""
+    at_risk: int  # how many promises are at risk
+    alerts: tuple[OpenAlert, ...]  # open alerts
+    limits: Mapping[int, Limit]  # by row of the pool
     _use: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
     def pool_use(self, row: int) -> tuple[Ints, Ints]:

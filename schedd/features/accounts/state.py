@@ -27,8 +27,7 @@ class LedgerLine:
     kind: LineKind
     amount: int
     balance: int
-    other: str = ""
-    """Of a transfer: the other account; empty: the amount came from outside, or went there."""
+    other: str = ""  # of a transfer: the other account; empty: the amount came from outside, or went there
     job: str = ""
     owner: str = ""
     start: int = 0
@@ -68,24 +67,20 @@ _RUNS: Final = FieldRule(
 class AccountBook:
     """The component's part of the engine's state. Amounts are in the account's smallest unit."""
 
-    accounts: dict[str, Account] = declared(_ACCOUNTS, make=dict, carried=True, lasting=True)
-    """By name."""
+    accounts: dict[str, Account] = declared(_ACCOUNTS, make=dict, carried=True, lasting=True)  # by name
     holds: dict[str, tuple[str, int]] = declared(_HOLDS, make=dict)
     """By job or booking: its account, and the amount that is held for it."""
-    poor: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs with empty accounts: planned after all others."""
+    poor: dict[str, None] = declared(KEYS, make=dict)  # jobs with empty accounts: planned after all others
     entries: deque[LedgerLine] = declared(_LINES, make=deque, carried=True, lasting=True)
     """Lines that the ledger does not have yet, numbered without gaps."""
-    number: int = declared(NUMBER, default=0, carried=True, lasting=True)
-    """Of the latest line."""
+    number: int = declared(NUMBER, default=0, carried=True, lasting=True)  # of the latest line
     runs: dict[str, tuple[tuple[int, int, int], ...]] = declared(_RUNS, make=dict, carried=True, lasting=True)
     """By job: start, end and charge of its recent runs, so that no run is charged twice."""
     read: int = declared(NUMBER, default=0, carried=True, lasting=True)
     """Runs that ended before were compared with the server's accounting logs."""
     due: dict[str, None] = declared(KEYS, make=dict)
     """Accounts that have more or less than before, ``*`` for all: jobs that wait for them are examined."""
-    held: dict[str, int] = declared(FOUND, make=dict)
-    """By account: the sum of ``holds``."""
+    held: dict[str, int] = declared(FOUND, make=dict)  # by account: the sum of `holds`
 
     def derive(self) -> None:
         """Compute ``held`` from the other fields."""
@@ -148,10 +143,8 @@ class PublishedAccounts:
 
     accounts: Mapping[str, Account]
     held: Mapping[str, int]
-    ledger: tuple[LedgerLine, ...]
-    """Lines that the ledger does not have yet."""
-    read: int
-    """See ``AccountBook.read``."""
+    ledger: tuple[LedgerLine, ...]  # lines that the ledger does not have yet
+    read: int  # see `AccountBook.read`
 
 
 def account_book(state: EngineState) -> AccountBook:

@@ -135,8 +135,7 @@ class _StoredSet:
 
     found: AlternativeSet
     places: tuple[tuple[PlaceFacts, ...], ...]
-    starts: Mapping[str, int]
-    """Planned starts of all movable jobs at that time."""
+    starts: Mapping[str, int]  # planned starts of all movable jobs at that time
 
 
 class PlanAlternatives:

@@ -78,18 +78,15 @@ def begin_round(state: EngineState) -> "DeadlineRound | None":
 class DeadlineRound:
     """Input of a round; read-only."""
 
-    due_by: Ints
-    """By slot."""
+    due_by: Ints  # by slot
     judged: Mapping[str, JudgedDeadline]
     open_waiting: frozenset[str]
     open_running: frozenset[str]
-    corrections: tuple[Correction, Correction]
-    """Of waiting and running jobs."""
+    corrections: tuple[Correction, Correction]  # of waiting and running jobs
     lives: Mapping[str, Life]
     half_life: int
     prior_rate: float
-    last_round: int
-    """Time of the round before."""
+    last_round: int  # time of the round before
 
     def events(
         self, given: ExpectedStartsInput, found: ExpectedStarts, name: str

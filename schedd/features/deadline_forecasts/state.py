@@ -57,14 +57,10 @@ def _calibration() -> Any:
 class DeadlineForecastsState:
     """The component's part of the engine's state."""
 
-    judged: dict[str, JudgedDeadline] = declared(_JUDGED, make=dict, carried=True, lasting=True)
-    """By job."""
-    requested: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs with such a deadline, judged or not."""
-    waiting: ProbabilityCalibration = _calibration()
-    """Of forecasts for waiting jobs."""
-    running: ProbabilityCalibration = _calibration()
-    """Of forecasts for running jobs."""
+    judged: dict[str, JudgedDeadline] = declared(_JUDGED, make=dict, carried=True, lasting=True)  # by job
+    requested: dict[str, None] = declared(KEYS, make=dict)  # jobs with such a deadline, judged or not
+    waiting: ProbabilityCalibration = _calibration()  # of forecasts for waiting jobs
+    running: ProbabilityCalibration = _calibration()  # of forecasts for running jobs
     counts: dict[str, int] = declared(_COUNTS, make=dict, carried=True, lasting=True)
     """Number of deadlines by outcome, since the first start of the engine."""
     published: "PublishedForecasts | None" = declared(MOMENT, default=None)
@@ -84,8 +80,7 @@ class PublishedForecasts:
     requested: AbstractSet[str]
     judged: Mapping[str, JudgedDeadline]
     counts: Mapping[str, int]
-    correction: Correction
-    """Of forecasts for waiting jobs."""
+    correction: Correction  # of forecasts for waiting jobs
     accuracy: Mapping[str, tuple[ProbabilityBin, ...]]
     """By kind of forecast: for `waiting` and for `running` jobs."""
 

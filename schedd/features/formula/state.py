@@ -28,14 +28,10 @@ class FormulaState:
     """By job: its inputs of the terms, after the facts and the request from which they were made."""
     basis: tuple[object, ...] = declared(SHARED, default=())
     """Common inputs of all rows; another value makes all rows invalid."""
-    totals: Mapping[str, float] | None = declared(MOMENT, default=None)
-    """Terms about the whole cluster."""
-    examined: int = declared(NUMBER, default=0)
-    """When values were last compared with the threshold."""
-    left: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs still to be compared with it."""
-    had_threshold: bool = declared(NUMBER, default=False)
-    """Jobs may wait because of a threshold."""
+    totals: Mapping[str, float] | None = declared(MOMENT, default=None)  # terms about the whole cluster
+    examined: int = declared(NUMBER, default=0)  # when values were last compared with the threshold
+    left: dict[str, None] = declared(KEYS, make=dict)  # jobs still to be compared with it
+    had_threshold: bool = declared(NUMBER, default=False)  # jobs may wait because of a threshold
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +39,7 @@ class FormulaInForce:
     """The formula that ranks the jobs."""
 
     terms: FormulaTerms
-    threshold: float | None
-    """Only jobs with a higher value are planned."""
+    threshold: float | None  # only jobs with a higher value are planned
     source: Literal["site", "server"]
 
     @property

@@ -102,25 +102,20 @@ class Circumstances:
     weights: SiteWeights
     labels: Callable[[JobFacts], Mapping[str, str]] = lambda _: {}
     """The labels of a job, such as its QOS: see ``Component.labels``."""
-    points: Callable[[JobFacts], float] = lambda _: 0.0
-    """The priority of a job's QOS."""
-    shares: OwnerShares | None = None
-    """Fair shares of owners; None: there is no fair share."""
-    totals: Mapping[str, float] = field(default_factory=dict)
-    """See ``cluster_totals``."""
+    points: Callable[[JobFacts], float] = lambda _: 0.0  # the priority of a job's QOS
+    shares: OwnerShares | None = None  # fair shares of owners; None: there is no fair share
+    totals: Mapping[str, float] = field(default_factory=dict)  # see `cluster_totals`
 
 
 class JobRow(NamedTuple):
     """What terms take from one job. It stays as long as the job's request and attributes."""
 
     facts: JobFacts
-    owner: Hashable
-    """Key of its owner in the fair shares."""
+    owner: Hashable  # key of its owner in the fair shares
     numbers: tuple[float, ...]
     """When it became eligible (infinite: it is not), its submission, its planned walltime, the latest start
     that meets its deadline (infinite without one); then by ``FormulaTerms.fixed``."""
-    texts: tuple[str, ...]
-    """By ``FormulaTerms.texts``."""
+    texts: tuple[str, ...]  # by `FormulaTerms.texts`
     own: tuple[tuple[str, float], ...]
     """Resources of the job that have the name of a term, and take its place: see ``REPLACEABLE``."""
 

@@ -37,8 +37,7 @@ class LicenceCounts:
     """By licence with a counting program: the maximum age of its count, in seconds."""
     lent: dict[str, int] = declared(_LEASES, make=dict, carried=True, lasting=True)
     """By licence lent by a federation: the number of the latest lease."""
-    old: set[str] = declared(_OLD, make=set, carried=True)
-    """Licences with an alert about an outdated count."""
+    old: set[str] = declared(_OLD, make=set, carried=True)  # licences with an alert about an outdated count
 
     def limits(self) -> tuple[Limit, ...]:
         """Return each count as a limit on the copies in use."""

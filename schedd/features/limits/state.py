@@ -27,22 +27,17 @@ _MEMO: Final = FieldRule(lambda _: {}, saved=False)
 class LimitParser:
     """The component's part of the engine's state."""
 
-    tallies: dict[str, JobTally] = declared(TALLIES, make=dict)
-    """By pool: the jobs that a limit counts."""
-    limits: dict[str, Limit] = declared(LIMITS, make=dict)
-    """By pool: the limit."""
+    tallies: dict[str, JobTally] = declared(TALLIES, make=dict)  # by pool: the jobs that a limit counts
+    limits: dict[str, Limit] = declared(LIMITS, make=dict)  # by pool: the limit
     meters: dict[str, UseMeter] = declared(METERS, make=dict, carried=True, lasting=True)
     """By pool: use over time."""
-    due: dict[str, None] = declared(KEYS, make=dict)
-    """Pools in which there may be room for jobs that wait."""
+    due: dict[str, None] = declared(KEYS, make=dict)  # pools in which there may be room for jobs that wait
     over: dict[str, None] = declared(KEYS, make=dict)
     """Planned jobs that have no room after a change of the limits."""
     again_at: dict[str, int] = declared(NAMES, make=dict)
     """By pool: when enough past use is forgotten for a job that waits."""
-    pools: dict[str, tuple[str, ...]] = declared(FOUND, make=dict)
-    """By job: the pools that have it."""
-    last: dict[str, str] = declared(FOUND, make=dict)
-    """By job beyond a soft limit: the pool."""
+    pools: dict[str, tuple[str, ...]] = declared(FOUND, make=dict)  # by job: the pools that have it
+    last: dict[str, str] = declared(FOUND, make=dict)  # by job beyond a soft limit: the pool
     shown: "PublishedLimits | None" = declared(MOMENT, default=None)
     """What was published last, until it changes."""
     parsed: dict[str, ParsedLimits] = declared(_MEMO, make=dict)
@@ -70,14 +65,10 @@ class LimitParser:
 class PublishedLimits:
     """What other threads may read of the component."""
 
-    limits: tuple[Limit, ...]
-    """The limits of the site that are no pools of the plan."""
-    totals: Mapping[str, int]
-    """By pool: the amount of the jobs that it counts."""
-    meters: Mapping[str, UseMeter]
-    """By pool: use over time."""
-    last: Mapping[str, Limit]
-    """By job: the soft limit beyond which it is."""
+    limits: tuple[Limit, ...]  # the limits of the site that are no pools of the plan
+    totals: Mapping[str, int]  # by pool: the amount of the jobs that it counts
+    meters: Mapping[str, UseMeter]  # by pool: use over time
+    last: Mapping[str, Limit]  # by job: the soft limit beyond which it is
     unsubmitted: frozenset[str] = frozenset()
     """Jobs that wait for room in a limit on submitted jobs, which does not count them."""
 

@@ -18,8 +18,7 @@ class JobTally:
 
     inside: dict[str, int] = field(default_factory=dict)
     outside: dict[str, int] = field(default_factory=dict)
-    total: int = 0
-    """Of the jobs inside."""
+    total: int = 0  # of the jobs inside
 
     def enter(self, job: str, amount: int) -> bool:
         """Count a job with this amount; return whether that makes room."""

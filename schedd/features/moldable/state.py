@@ -12,12 +12,10 @@ class MoldableState:
 
     chosen: dict[str, int] = declared(NAMES, make=dict, carried=True)
     """By job: the walltime in seconds, or the number of the alternative."""
-    examined: int = declared(NUMBER, default=0)
-    """When better choices were last considered."""
+    examined: int = declared(NUMBER, default=0)  # when better choices were last considered
     choice_second: int = declared(NUMBER, default=0)
     """The last second in which a choice was made again for a job that had one, and"""
-    choices: int = declared(NUMBER, default=0)
-    """how many such choices were made in it."""
+    choices: int = declared(NUMBER, default=0)  # how many such choices were made in it
 
 
 def moldable_state(state: EngineState) -> MoldableState:

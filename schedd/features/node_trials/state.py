@@ -37,8 +37,7 @@ _TRIALS: Final = FieldRule(
 class NodeTrials:
     """The component's part of the engine's state."""
 
-    trials: dict[str, NodeTrial] = declared(_TRIALS, make=dict, carried=True, lasting=True)
-    """By node."""
+    trials: dict[str, NodeTrial] = declared(_TRIALS, make=dict, carried=True, lasting=True)  # by node
 
 
 def trial_records(state: EngineState) -> dict[str, NodeTrial]:

@@ -22,14 +22,10 @@ class Notice:
     job: str
     kind: NoticeKind
     start: int
-    before: int = -1
-    """For `moved`: the start in the last notice."""
-    deadline: int = -1
-    """For `lost`: the deadline."""
-    end: int = -1
-    """For `lost`: the planned end."""
-    facts: StartFacts | None = None
-    """The job's start at that time, for the sentence about it."""
+    before: int = -1  # for `moved`: the start in the last notice
+    deadline: int = -1  # for `lost`: the deadline
+    end: int = -1  # for `lost`: the planned end
+    facts: StartFacts | None = None  # the job's start at that time, for the sentence about it
     forecast: DeadlineFacts | None = None
     """For `lost`: the forecast of a deadline with a probability, which is below that probability now."""
 

@@ -34,8 +34,7 @@ class NodePower:
     by: str = ""
     reason: str = ""
     code: int = 0
-    text: str = ""
-    """Output of the last command, or its failure."""
+    text: str = ""  # output of the last command, or its failure
 
     @property
     def expected_down(self) -> bool:
@@ -77,14 +76,11 @@ class PowerState:
     """By kind of node: durations of its latest boots, in seconds."""
     kinds: dict[str, str] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Kind by node, computed on demand since the last change of nodes."""
-    free_since: dict[str, int] = declared(NAMES, make=dict)
-    """By examined node: time since which it is idle."""
+    free_since: dict[str, int] = declared(NAMES, make=dict)  # by examined node: time since which it is idle
     meters: dict[str, Meter] = declared(_METERS, make=dict, carried=True, lasting=True)
     """By node: readings of its power meter."""
-    meters_due: int = declared(NUMBER, default=0, carried=True)
-    """Next time at which readings take effect."""
-    due: int = declared(NUMBER, default=0)
-    """Next time at which nodes are examined for switching."""
+    meters_due: int = declared(NUMBER, default=0, carried=True)  # next time at which readings take effect
+    due: int = declared(NUMBER, default=0)  # next time at which nodes are examined for switching
     would_be_off: tuple[str, ...] = declared(FieldRule(load=tuple), default=())
     """In a dry run: the nodes that would be off."""
     saved_until: int = declared(NUMBER, default=0, carried=True, lasting=True)

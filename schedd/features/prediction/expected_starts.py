@@ -48,8 +48,7 @@ class ExpectedStartsInput:
     now: int
     by_slot: tuple[JobRecord | None, ...]
     apps: AppRates
-    queued: frozenset[int]
-    """Slots of jobs that a queue policy has waiting."""
+    queued: frozenset[int]  # slots of jobs that a queue policy has waiting
     since: Ints
     promise: Ints
     expected: Ints

@@ -50,15 +50,12 @@ def expectation_source(
 class ExpectationSource:
     """Result of the last round of predictions, for questions about further jobs. Any thread may use it."""
 
-    fork: PlanFork
-    """With the plan by walltimes, before the round."""
+    fork: PlanFork  # with the plan by walltimes, before the round
     found: ExpectedStarts
     predict: Callable[[JobFeatures], Prediction | None]
     """Predicts a job's run time; None if that takes too long."""
-    after: tuple[PlanFork, ...]
-    """For each draw of run times, the plan at its end."""
-    medians: PlanFork
-    """With the plan by median predicted run times."""
+    after: tuple[PlanFork, ...]  # for each draw of run times, the plan at its end
+    medians: PlanFork  # with the plan by median predicted run times
 
     @property
     def as_of(self) -> int:

@@ -53,8 +53,7 @@ class RunTime:
     p50: int | None
     p90: int | None
     units: float | None
-    longest: int | None
-    """By its throughput on the planned nodes; ``p50`` is never above the walltime."""
+    longest: int | None  # by its throughput on the planned nodes; `p50` is never above the walltime
     on: tuple[RateOn, ...]
 
 

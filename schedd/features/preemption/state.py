@@ -109,8 +109,7 @@ class PreemptionState:
 
     planned: dict[str, PlannedPreemption] = declared(_PLANNED, make=dict)
     """By preemptor: its preemption that is planned or under way."""
-    waiting: dict[str, None] = declared(KEYS, make=dict)
-    """Jobs that may preempt others and were placed."""
+    waiting: dict[str, None] = declared(KEYS, make=dict)  # jobs that may preempt others and were placed
     tried: dict[str, int] = declared(NAMES, make=dict)
     """By preemptor: when a preemption was last examined for it."""
     preempted: dict[str, int] = declared(NAMES, make=dict, carried=True, lasting=True)
@@ -127,10 +126,8 @@ class PreemptionState:
     """By job: the open decision to checkpoint it. Until its outcome is known, the job may be left on hold."""
     refused: dict[str, int] = declared(NAMES, make=dict, carried=True)
     """By job: when its preemption was refused."""
-    count: int = declared(NUMBER, default=0, carried=True, lasting=True)
-    """Runs that were preempted."""
-    lost: int = declared(NUMBER, default=0, carried=True, lasting=True)
-    """Core-seconds of these runs."""
+    count: int = declared(NUMBER, default=0, carried=True, lasting=True)  # runs that were preempted
+    lost: int = declared(NUMBER, default=0, carried=True, lasting=True)  # Core-seconds of these runs
     exposed_runs: float = declared(NUMBER, default=0.0, carried=True)
     """Preempted runs, past ones decaying by half in a week, and"""
     exposed_s: float = declared(NUMBER, default=0.0, carried=True)

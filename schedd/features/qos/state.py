@@ -54,8 +54,7 @@ class PublishedQos:
     """What other threads may read of the component."""
 
     settings: QosSettings
-    waits: Mapping[tuple[str, str], WaitHistogram]
-    """By queue and QOS."""
+    waits: Mapping[tuple[str, str], WaitHistogram]  # by queue and QOS
 
 
 def publish_qos(state: EngineState) -> PublishedQos:

@@ -37,8 +37,7 @@ _NODES: Final = FieldRule(
 class NodesWithRefusedCores:
     """The component's part of the engine's state."""
 
-    nodes: dict[str, RefusedCores] = declared(_NODES, make=dict, carried=True, lasting=True)
-    """By node."""
+    nodes: dict[str, RefusedCores] = declared(_NODES, make=dict, carried=True, lasting=True)  # by node
 
 
 def refused_cores(state: EngineState) -> dict[str, RefusedCores]:

@@ -25,8 +25,7 @@ class ReservationRecord:
     slot: int
     nodes: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
-    names: frozenset[str] = field(init=False)
-    """The same nodes as a set."""
+    names: frozenset[str] = field(init=False)  # the same nodes as a set
 
     def __post_init__(self) -> None:
         self.names = frozenset(self.nodes)
@@ -122,8 +121,7 @@ class ReservationState:
     """By name."""
     standing_due: int = declared(SHARED, default=0)
     """When the windows of standing reservations are examined next."""
-    named: dict[str, NamedReservation] = declared(_NAMED, make=dict)
-    """By name: what jobs may name."""
+    named: dict[str, NamedReservation] = declared(_NAMED, make=dict)  # by name: what jobs may name
     gone: dict[str, int] = declared(_MOMENTS, make=dict, carried=True, lasting=True)
     """By name: when a reservation that jobs could name ended or was removed."""
 
@@ -134,8 +132,7 @@ class PublishedReservations:
 
     named: Mapping[str, NamedReservation]
     gone: frozenset[str]
-    maintenance: frozenset[str]
-    """Names of reservations without an access list."""
+    maintenance: frozenset[str]  # names of reservations without an access list
 
 
 def publish_reservations(state: EngineState) -> PublishedReservations:

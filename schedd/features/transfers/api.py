@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import structlog
@@ -405,12 +405,6 @@ async def withdraw_transfer(
 
 def transfer_view(published: PlanSnapshot, record: TransferRecord) -> TransferView:
     """A transfer with where its job stands."""
-    if record.tasks:
-        return _array_transfer_view(published, record)
-    job: JobView | None = None
-    if record.server_job and not record.end:
-        found = published_record(published, record.server_job)
-        job = render_job(published, found, _JOB_FIELDS) if found is not None else None
     return TransferView(
         transfer=record.transfer,
         user=record.user,
@@ -418,23 +412,30 @@ def transfer_view(published: PlanSnapshot, record: TransferRecord) -> TransferVi
         since=record.since,
         job=record.server_job,
         release_requested=record.release_requested,
-        state=job.state if job is not None else "",
-        started=job.started if job is not None else None,
-        planned_start=job.planned_start if job is not None else None,
-        planned_end=job.planned_end if job is not None else None,
-        promised_start=job.promised_start if job is not None else None,
-        displayed_start=job.displayed_start if job is not None else None,
-        expected_start=job.expected_start if job is not None else None,
-        expected_by=job.expected_by if job is not None else None,
-        expected_as_of=job.expected_as_of if job is not None else None,
-        predicted=job.predicted if job is not None else False,
-        at_risk=job is not None and job.at_risk is not None,
         end=record.end,
         exit_status=record.exit_status,
         code=record.code,
         text=record.text,
-        tasks=None,
+        **(_array_fields(published, record) if record.tasks else _job_fields(published, record)),
     )
+
+
+def _job_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, Any]:
+    """What the plan has of a single job."""
+    job: JobView | None = None
+    if record.server_job and not record.end:
+        found = published_record(published, record.server_job)
+        job = render_job(published, found, _JOB_FIELDS) if found is not None else None
+    if job is None:
+        return {
+            **dict.fromkeys(_JOB_FIELDS),
+            "state": "",
+            "predicted": False,
+            "at_risk": False,
+            "tasks": None,
+        }
+    known = {name: getattr(job, name) for name in _JOB_FIELDS}
+    return {**known, "at_risk": job.at_risk is not None, "tasks": None}
 
 
 def _array_slots(published: PlanSnapshot, record: TransferRecord) -> Ints:
@@ -443,8 +444,8 @@ def _array_slots(published: PlanSnapshot, record: TransferRecord) -> Ints:
     return np.flatnonzero(own & (published.states != VACANT))
 
 
-def _array_transfer_view(published: PlanSnapshot, record: TransferRecord) -> TransferView:
-    """An array with where its jobs stand; nothing is done for each of them."""
+def _array_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, Any]:
+    """What the plan has of an array; nothing is done for each of its jobs."""
     slots = _array_slots(published, record) if record.server_job and not record.end else np.zeros(0, np.int64)
     states, starts, promises = published.states[slots], published.starts[slots], published.promise[slots]
     runs, waits = states == FIXED, states == PLANNED
@@ -453,31 +454,18 @@ def _array_transfer_view(published: PlanSnapshot, record: TransferRecord) -> Tra
     state: Literal["", "running", "planned", "waiting"] = ""
     if record.server_job and over < record.tasks:
         state = "running" if runs.any() else "planned" if waits.any() else "waiting"
-    return TransferView(
-        transfer=record.transfer,
-        user=record.user,
-        phase=record.phase,
-        since=record.since,
-        job=record.server_job,
-        release_requested=record.release_requested,
-        state=state,
-        started=int(starts[runs].min()) if runs.any() else None,
-        planned_start=int(starts[waits].min()) if waits.any() else None,
-        planned_end=int(ends.max()) if ends.shape[0] else None,
-        promised_start=int(promises.max())
+    return {
+        **dict.fromkeys(_JOB_FIELDS),
+        "state": state,
+        "started": int(starts[runs].min()) if runs.any() else None,
+        "planned_start": int(starts[waits].min()) if waits.any() else None,
+        "planned_end": int(ends.max()) if ends.shape[0] else None,
+        "promised_start": int(promises.max())
         if waits.all() and waits.any() and promises.max() < FOREVER
         else None,
-        displayed_start=None,
-        expected_start=None,
-        expected_by=None,
-        expected_as_of=None,
-        predicted=False,
-        at_risk=False,
-        end=record.end,
-        exit_status=record.exit_status,
-        code=record.code,
-        text=record.text,
-        tasks=ArrayTaskCounts(
+        "predicted": False,
+        "at_risk": False,
+        "tasks": ArrayTaskCounts(
             tasks=record.tasks,
             planned=int(waits.sum()),
             running=int(runs.sum()),
@@ -487,7 +475,7 @@ def _array_transfer_view(published: PlanSnapshot, record: TransferRecord) -> Tra
             last_end=record.last_end or None,
             first_end=record.first_end or (int(ends.min()) if ends.shape[0] else None),
         ),
-    )
+    }
 
 
 def _transfer_reply(

@@ -22,35 +22,24 @@ class TransferRecord:
     since: int
     decision: str = ""
     server_job: str = ""
-    release_requested: bool = False
-    """Its release was asked for: it may have started."""
+    release_requested: bool = False  # its release was asked for: it may have started
     end: Literal["", "ended", "deleted"] = ""
     exit_status: int | None = None
     code: int = 0
-    text: str = ""
-    """Why the last step that was refused was refused; empty when none was."""
-    keep_until: int = 0
-    """Until then it has a place in the plan although it is on hold."""
-    booked: bool = False
-    """It starts in the booking that is made for it, and nowhere else."""
-    booking: str = ""
-    """The user's booking for this job, as if the job named it."""
-    forced: bool = False
-    """Its job is deleted even if it may be running."""
-    tasks: int = 0
-    """Number of jobs of an array; 0: not an array."""
-    first_task: int = 0
-    """The lowest of their indices."""
+    text: str = ""  # why the last step that was refused was refused; empty when none was
+    keep_until: int = 0  # until then it has a place in the plan although it is on hold
+    booked: bool = False  # it starts in the booking that is made for it, and nowhere else
+    booking: str = ""  # the user's booking for this job, as if the job named it
+    forced: bool = False  # its job is deleted even if it may be running
+    tasks: int = 0  # number of jobs of an array; 0: not an array
+    first_task: int = 0  # the lowest of their indices
     tasks_over: str = ""
     """Bit set, in hexadecimal, of the jobs that are over: an end may be reported more than once."""
     tasks_ended: int = 0
-    tasks_failed: int = 0
-    """Ended jobs with an exit status other than 0."""
+    tasks_failed: int = 0  # ended jobs with an exit status other than 0
     tasks_deleted: int = 0
-    last_end: int = 0
-    """When the last of them ended."""
-    first_end: int = 0
-    """When the first of them ended; 0: none has."""
+    last_end: int = 0  # when the last of them ended
+    first_end: int = 0  # when the first of them ended; 0: none has
 
 
 _TRANSFERS: Final = FieldRule(

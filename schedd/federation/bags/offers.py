@@ -31,14 +31,10 @@ class TaskSplit:
 class SharingRule(StrEnum):
     """Sharing rule for bags that can meet their deadline; the clusters' disclosure limits the choice."""
 
-    NONE = "none"
-    """Fewest clusters, largest offers first (OffersWithNoLB)."""
-    OFFERS = "offers"
-    """Proportional to the offers (OffersWithPLB)."""
-    POWER = "power"
-    """Offers of equal size share by total power (OffersWithDPLB)."""
-    LOAD = "load"
-    """As POWER, with power divided by the waiting work (OffersWithDPLBV2)."""
+    NONE = "none"  # fewest clusters, largest offers first (OffersWithNoLB)
+    OFFERS = "offers"  # proportional to the offers (OffersWithPLB)
+    POWER = "power"  # offers of equal size share by total power (OffersWithDPLB)
+    LOAD = "load"  # as POWER, with power divided by the waiting work (OffersWithDPLBV2)
 
 
 def split_tasks(

@@ -37,10 +37,8 @@ class FederationBookingRules:
 
     name: str = "fed"
     policy: RoutingPolicy = RoutingPolicy.PLAN
-    expiry: int = 30
-    """An unconfirmed booking expires at its cluster after this time."""
-    patience: int = 30
-    """Time to wait for an unreachable cluster."""
+    expiry: int = 30  # an unconfirmed booking expires at its cluster after this time
+    patience: int = 30  # time to wait for an unreachable cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,22 +41,15 @@ class CoAllocationRules:
     """Parameters of co-allocations; times in seconds."""
 
     name: str = "fed"
-    limit: int = 60
-    """A component that has not started this long after the common start has failed to start."""
+    limit: int = 60  # a component that has not started this long after the common start has failed to start
     lead: int = 20
     """All holds are released this long before the start. Each cluster then waits for the start by itself."""
-    notice: int = 60
-    """Minimum time between planning and start, for submission and release of the jobs."""
-    expiry: int = 30
-    """An unconfirmed booking expires after this time."""
-    gain: int = 60
-    """A waiting co-allocation moves only if it ends earlier by at least this much."""
-    moves: int = 20
-    """Maximum moves."""
-    max_skew: int = 0
-    """Maximum delay of a component after the common start; 0: only ``limit`` applies."""
-    patience: int = 30
-    """Time to wait for an unreachable cluster before its silence counts as a failure."""
+    notice: int = 60  # minimum time between planning and start, for submission and release of the jobs
+    expiry: int = 30  # an unconfirmed booking expires after this time
+    gain: int = 60  # a waiting co-allocation moves only if it ends earlier by at least this much
+    moves: int = 20  # maximum moves
+    max_skew: int = 0  # maximum delay of a component after the common start; 0: only `limit` applies
+    patience: int = 30  # time to wait for an unreachable cluster before its silence counts as a failure
 
     @property
     def arming(self) -> int:

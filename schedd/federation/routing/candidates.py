@@ -44,10 +44,7 @@ class RoutingContext:
     def candidates(
         self, job: FederationJob, rules: RoutingRules, now: int, without: set[str]
     ) -> Sequence[RoutingCandidate]:
-        """Return the clusters that can start the job by their plans.
-
-        Clusters in ``without`` are excluded.
-        """
+        """Return the clusters that can start the job by their plans. Clusters in ``without`` are excluded."""
         more = (job.submission.get("queues"), job.submission.get("data"))
         key = (job.resources, job.owner, job.clusters, job.priority, job.tasks, str(more))
         if key not in self.known:

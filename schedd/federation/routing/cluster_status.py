@@ -30,8 +30,7 @@ class TransferStatus:
     predicted: bool = False
     at_risk: bool = False
     text: str = ""
-    tasks: Mapping[str, Any] | None = None
-    """Task counts of an array by state."""
+    tasks: Mapping[str, Any] | None = None  # task counts of an array by state
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +90,12 @@ class RoutingRules:
 
     name: str = "fed"
     policy: RoutingPolicy = RoutingPolicy.PLAN
-    patience: int = 30
-    """Wait this long for an answer before the job goes to another cluster."""
-    threshold: int = 600
-    """A waiting job moves only if it ends earlier by at least this much."""
-    moves: int = 2
-    """Maximum moves of one job."""
-    fetch: int = 0
-    """Penalty for each data set that the job names and the cluster does not have."""
-    price_weight: float = 0.0
-    """Penalty in seconds for each unit of the job's cost at a cluster."""
-    licences: tuple[str, ...] = ()
-    """Licence names that count for priorities."""
+    patience: int = 30  # wait this long for an answer before the job goes to another cluster
+    threshold: int = 600  # a waiting job moves only if it ends earlier by at least this much
+    moves: int = 2  # maximum moves of one job
+    fetch: int = 0  # penalty for each data set that the job names and the cluster does not have
+    price_weight: float = 0.0  # penalty in seconds for each unit of the job's cost at a cluster
+    licences: tuple[str, ...] = ()  # licence names that count for priorities
     classes: Mapping[str, str] = field(default_factory=dict)
     """User class by owner, ``gold`` or ``silver``; used for priorities."""
 

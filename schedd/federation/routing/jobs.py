@@ -66,12 +66,9 @@ class FederationJob(FederationItem[TransferAttempt]):
     exit_status: int | None = None
     priority: int = 0
     """Priority among the federation's jobs by deadline, licences and user; fixed at submission."""
-    resources: tuple[tuple[str, str], ...] = ()
-    """Requested resources, sorted by name."""
-    bag: str = ""
-    """Number of the bag; the job is an array of its tasks and stays at its cluster."""
-    booking: str = ""
-    """Number of the job's booking; the job runs at the booking's cluster."""
+    resources: tuple[tuple[str, str], ...] = ()  # requested resources, sorted by name
+    bag: str = ""  # number of the bag; the job is an array of its tasks and stays at its cluster
+    booking: str = ""  # number of the job's booking; the job runs at the booking's cluster
 
     transitions: ClassVar[Transitions] = {
         AttemptHeld: (("submitting",), "held"),

@@ -18,14 +18,10 @@ _HOT_S: Final = 60  # a question of a new job is repeated after every plan chang
 
 @dataclass(slots=True)
 class _OpenQuestion:
-    wanted: int
-    """Time of the last subscription."""
-    new: int
-    """Time of the last subscription by a new job."""
-    at: int = -1
-    """Time of the last answer; -1 without one."""
-    generation: int = -1
-    """Generation of the plan that answered."""
+    wanted: int  # time of the last subscription
+    new: int  # time of the last subscription by a new job
+    at: int = -1  # time of the last answer; -1 without one
+    generation: int = -1  # generation of the plan that answered
 
 
 class PlanOffers:

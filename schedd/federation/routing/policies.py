@@ -29,10 +29,8 @@ class RoutingCandidate:
 class RoutingPolicy(StrEnum):
     """Cluster choice. Every policy is deterministic: ``random`` draws by the job's name."""
 
-    PLAN = "plan"
-    """Earliest end, including handicaps."""
-    LEAST_LOADED = "least-loaded"
-    """Earliest start."""
+    PLAN = "plan"  # earliest end, including handicaps
+    LEAST_LOADED = "least-loaded"  # earliest start
     LOAD = "load"
     """Least waiting work per cpu of speed 1, of the federation's own jobs with equal or higher priority."""
     RANDOM = "random"

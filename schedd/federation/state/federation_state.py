@@ -68,8 +68,7 @@ class ClusterPollResult:
     cpus: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
-    family: str = ""
-    """Server family reported by the cluster's schedd, ``torque`` or ``openpbs``; may be empty."""
+    family: str = ""  # server family reported by the cluster's schedd, `torque` or `openpbs`; may be empty
 
 
 class FederationState:

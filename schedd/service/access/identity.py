@@ -43,8 +43,7 @@ class PendingLogin:
 class IdentityProvider(Protocol):
     """An identity provider."""
 
-    session: int
-    """Duration of a login, in seconds."""
+    session: int  # duration of a login, in seconds
 
     async def begin(self) -> tuple[str, PendingLogin]:
         """Return the login URL for the browser, and the secrets of the login. Raises IdentityError."""

@@ -63,8 +63,7 @@ class _ProviderMetadata:
     token: str
     keys: KeySet
     then: float
-    basic: bool = True
-    """It accepts the client's secret in a header, not only in the form."""
+    basic: bool = True  # it accepts the client's secret in a header, not only in the form
 
 
 class IdTokenVerifier:

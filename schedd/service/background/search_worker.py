@@ -49,8 +49,7 @@ class _SearchStart:
 
     search: DueSearch
     start: SearchInput
-    records: tuple[JobRecord | None, ...]
-    """By slot."""
+    records: tuple[JobRecord | None, ...]  # by slot
     generation: int
 
 

@@ -68,10 +68,8 @@ class TakeoverState:
     promised: PromiseTracker
     decisions: Sequence[Decision]
     last: str
-    lost: LogLost | None = None
-    """Report of missing parts of the log; the first event to handle."""
-    failed: EngineCallFailed | None = None
-    """The engine call that failed during the replay and was skipped."""
+    lost: LogLost | None = None  # report of missing parts of the log; the first event to handle
+    failed: EngineCallFailed | None = None  # the engine call that failed during the replay and was skipped
     anew: bool = False
     """Whether the plan must be rebuilt, because everything after the checkpoint was skipped."""
 

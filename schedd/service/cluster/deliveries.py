@@ -21,8 +21,7 @@ class DeliveryResult:
     duplicates: tuple[str, ...]
     generation: int
     taken: int = 0
-    spent: float = 0.0
-    """Processor time of the planner for it, in seconds."""
+    spent: float = 0.0  # processor time of the planner for it, in seconds
 
 
 @dataclass(slots=True)
@@ -35,10 +34,8 @@ class PendingDelivery:
     duplicates: list[str] = field(default_factory=list)
     taken: int = 0
     spent: float = 0.0
-    failed: bool = False
-    """It was answered with an error; the remaining events are not handled."""
-    came: float = field(default_factory=time.monotonic)
-    """Arrival by the monotonic clock."""
+    failed: bool = False  # it was answered with an error; the remaining events are not handled
+    came: float = field(default_factory=time.monotonic)  # arrival by the monotonic clock
 
 
 @dataclass(frozen=True, slots=True)

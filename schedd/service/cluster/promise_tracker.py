@@ -24,8 +24,7 @@ class PromiseTracker:
 
     _promise: npt.NDArray[np.int64] = field(default_factory=_none)
     _generation: int = 0
-    _owner: dict[int, str] = field(default_factory=dict)
-    """Job that each slot's promise belongs to."""
+    _owner: dict[int, str] = field(default_factory=dict)  # job that each slot's promise belongs to
     _breaches: int = 0
     _last: dict[str, records.Breach] = field(default_factory=dict)
     _risks: dict[str, records.Risk] = field(default_factory=dict)

@@ -57,18 +57,12 @@ class StartMoved:
     cause: str
     words: str
     event: str
-    time: int
-    """When it was decided."""
-    expected_start: int | None = None
-    """P50 by real run times, as published now; null: no estimate."""
-    expected_by: int | None = None
-    """P90."""
-    promised_start: int | None = None
-    """It starts at the latest then, as promised; null: nothing is promised."""
-    headline: str = ""
-    """Its start in one sentence, as published now; times in UTC."""
-    deadline_state: str = ""
-    """`accepted`, `wished`, `at_risk` or `missed`; empty without a deadline."""
+    time: int  # when it was decided
+    expected_start: int | None = None  # P50 by real run times, as published now; null: no estimate
+    expected_by: int | None = None  # P90
+    promised_start: int | None = None  # it starts at the latest then, as promised; null: nothing is promised
+    headline: str = ""  # its start in one sentence, as published now; times in UTC
+    deadline_state: str = ""  # `accepted`, `wished`, `at_risk` or `missed`; empty without a deadline
     deadline_probability: float | None = None
     """Of a deadline with a probability: the probability that the job ends in time, by the latest forecast."""
 

@@ -14,16 +14,11 @@ from schedd.wire import JobFacts
 class Expectation:
     """Expected start of a job. Seconds since the epoch; -1 if unknown."""
 
-    start: int
-    """P50."""
-    by: int
-    """P90."""
-    as_of: int
-    """Time of the plan with predicted run times."""
-    run_time: int
-    """Predicted run time (P50), in seconds."""
-    end: EndForecast | None = None
-    """Distribution of its end; None: unknown."""
+    start: int  # P50
+    by: int  # P90
+    as_of: int  # time of the plan with predicted run times
+    run_time: int  # predicted run time (P50), in seconds
+    end: EndForecast | None = None  # distribution of its end; None: unknown
 
 
 UNKNOWN: Final = Expectation(-1, -1, -1, -1)

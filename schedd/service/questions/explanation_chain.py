@@ -29,10 +29,8 @@ _LINKS: Final = 4
 class StartBarrier:
     """Why a job may not start before a moment."""
 
-    name: str
-    """Name of the obstacle."""
-    words: str
-    """The same as a clause, which may be followed by "before" and a time."""
+    name: str  # name of the obstacle
+    words: str  # the same as a clause, which may be followed by "before" and a time
 
 
 @dataclass(frozen=True, slots=True)

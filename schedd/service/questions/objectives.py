@@ -42,14 +42,10 @@ class NodeCost:
 class JobCost:
     """Cost of a job from its (planned) start to the end of its walltime."""
 
-    cost: float | None
-    """None without prices or without a start."""
-    kwh: float | None
-    """Energy of the job's cores and gpus, without the idle power of its nodes."""
-    loss: float | None
-    """Expected loss in core-hours by node failures; None if failure rates are unknown."""
-    limit: float | None
-    """The owner's cost limit."""
+    cost: float | None  # none without prices or without a start
+    kwh: float | None  # energy of the job's cores and gpus, without the idle power of its nodes
+    loss: float | None  # expected loss in core-hours by node failures; None if failure rates are unknown
+    limit: float | None  # the owner's cost limit
     currency: str
     nodes: tuple[NodeCost, ...]
 

@@ -72,16 +72,12 @@ class WhatIfAnswer:
     notes: tuple[str, ...]
     now: int
     generation: int
-    request: str
-    """The request in canonical form."""
-    windows: tuple[StartWindow, ...] = ()
-    """Possible starts, from the earliest on."""
+    request: str  # the request in canonical form
+    windows: tuple[StartWindow, ...] = ()  # possible starts, from the earliest on
     changes: tuple[SmallerRequest, ...] = ()
-    cheapest: CheapestStart | None = None
-    """The cheapest start that ends in time, if requested and found."""
+    cheapest: CheapestStart | None = None  # the cheapest start that ends in time, if requested and found
     many: tuple[TasksEnd, ...] = ()
-    changes_by: int | None = None
-    """The latest start that ``changes`` allow; None: no changes were requested."""
+    changes_by: int | None = None  # the latest start that `changes` allow; None: no changes were requested
 
 
 class PlanFork:
@@ -430,16 +426,11 @@ class _Trial:
     now: int
     ready: int
     columns: ScoringColumns
-    weights: CriterionWeights | None
-    """Weights for choosing among gaps; None: the first gap."""
-    within: tuple[Tariff, float, str] | None = None
-    """Prices, a hard cost limit, and the currency."""
-    restriction: Restriction | None = None
-    """The nodes and times that the job is restricted to."""
-    scopes: frozenset[str] = frozenset()
-    """The labels of the job, for limits."""
-    node_order: str = ""
-    """The order of nodes that is preferred for the job."""
+    weights: CriterionWeights | None  # weights for choosing among gaps; None: the first gap
+    within: tuple[Tariff, float, str] | None = None  # prices, a hard cost limit, and the currency
+    restriction: Restriction | None = None  # the nodes and times that the job is restricted to
+    scopes: frozenset[str] = frozenset()  # the labels of the job, for limits
+    node_order: str = ""  # the order of nodes that is preferred for the job
 
     def _as_planned(self, request: Request) -> Request:
         nodes = self.restriction.nodes if self.restriction is not None else ()

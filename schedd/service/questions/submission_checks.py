@@ -25,8 +25,7 @@ class QueuedJobs:
 
     jobs: Callable[[], Iterable[JobRecord]] = tuple
     types: ResourceTypes = field(default_factory=ResourceTypes)
-    _claims: list[tuple[Claim, bool]] | None = None
-    """Of each job, and whether it runs."""
+    _claims: list[tuple[Claim, bool]] | None = None  # of each job, and whether it runs
     _amounts: dict[tuple[str, str, str, str, str], int] = field(default_factory=dict)
 
     def amount(self, limit: Limit, queue: str) -> int:

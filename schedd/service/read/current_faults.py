@@ -65,8 +65,7 @@ class JobStartState:
     state: Literal["good", "warn", "bad"]
     words: str
     reason: str = ""
-    remedy: str = ""
-    """The command that helps; empty where an alert names one."""
+    remedy: str = ""  # the command that helps; empty where an alert names one
 
     @property
     def starts(self) -> bool:

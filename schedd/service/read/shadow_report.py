@@ -23,10 +23,8 @@ class ShadowReport:
     """
 
     started: int
-    estimated: int
-    """Jobs with a published start."""
-    due: int
-    """Jobs that started within a minute of their last published start."""
+    estimated: int  # jobs with a published start
+    due: int  # jobs that started within a minute of their last published start
     earlier: int
     later: int
     error_mean: float | None

@@ -18,10 +18,8 @@ class SettingsChanges:
     """``settings`` apply from now on: the new ones, without the changes that need a ``restart``."""
 
     settings: Settings
-    now: tuple[str, ...]
-    """Changes that apply now, in words."""
-    restart: tuple[str, ...]
-    """Names of settings that need a restart."""
+    now: tuple[str, ...]  # changes that apply now, in words
+    restart: tuple[str, ...]  # names of settings that need a restart
 
 
 def compare_settings(old: Settings, new: Settings) -> SettingsChanges:

@@ -88,8 +88,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
 class Decision:
     """A setting without a default that suits every site, with its question and consequences."""
 
-    setting: str
-    """Section and name: ``[clusters.NAME] slack``."""
+    setting: str  # section and name: `[clusters.NAME] slack`
     question: str
     why: str
 

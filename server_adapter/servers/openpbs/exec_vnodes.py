@@ -31,8 +31,7 @@ class _ChunkUnit:
     cpus: int
     mem: int
     gpus: int
-    others: Mapping[str, int]
-    """Amounts of other resources that nodes have."""
+    others: Mapping[str, int]  # amounts of other resources that nodes have
 
 
 @dataclass(slots=True)

@@ -56,10 +56,8 @@ class Hosts:
     node_of: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     """Number of planned nodes of each queue; nodes without a queue under the empty name."""
-    sizes: tuple[Mapping[str, int], ...] = ()
-    """The distinct sizes of vnodes."""
-    types: ResourceTypes = NO_TYPES
-    """Types of the server's resources."""
+    sizes: tuple[Mapping[str, int], ...] = ()  # the distinct sizes of vnodes
+    types: ResourceTypes = NO_TYPES  # types of the server's resources
     gpu_types: frozenset[tuple[str, str]] = frozenset()
     """Resources and values that only some gpus of a host have, such as `gpu_type` and `1g.5gb`."""
 

@@ -83,8 +83,7 @@ class OwnPartition:
 
     partition: str
     scheduling: bool
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    """See ``scheduling_attributes``."""
+    attributes: Mapping[str, str] = field(default_factory=dict)  # see `scheduling_attributes`
 
     def has(self, item: DescribedObject) -> bool:
         """Return whether a queue or vnode belongs to this scheduler."""

@@ -80,8 +80,7 @@ class WritableAttributes:
     comment: bool = True
     start_time: bool = False
     planned: bool = False
-    expected: bool = False
-    """Write the expected start as `start_time` instead of the planned start."""
+    expected: bool = False  # write the expected start as `start_time` instead of the planned start
 
 
 def plan_request(

@@ -60,8 +60,7 @@ class FederatedJobRow:
     job: FederatedJobView
     state: str
     attempt: TransferAttemptView | None
-    facts: StartFacts | None
-    """Its start; None without a cluster that discloses it."""
+    facts: StartFacts | None  # its start; None without a cluster that discloses it
 
 
 def add_pages(app: FastAPI) -> None:
