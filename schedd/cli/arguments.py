@@ -12,11 +12,8 @@ class OneLineErrorParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """As argparse calls it."""
-        self.exit(2, usage_error(self.prog, message) + "\n")
-
-
-def usage_error(command: str, message: str) -> str:
-    return f"{command}: {' '.join(message.split())}; `{command} --help` says what there is"
+        text = " ".join(message.split())
+        self.exit(2, f"{self.prog}: {text}; `{self.prog} --help` says what there is\n")
 
 
 class CommandFailedError(Exception):
