@@ -63,7 +63,9 @@ def _anchors(text: str) -> set[str]:
 
 def broken_links(root: Path) -> Iterator[str]:
     """One sentence per relative link in a Markdown file below `root` whose file or heading is missing."""
-    for page in sorted([*root.glob("*.md"), *root.glob("docs/**/*.md")]):
+    for page in sorted(
+        page for where in ("*.md", "docs/**/*.md", "research/**/*.md") for page in root.glob(where)
+    ):
         text = page.read_text(encoding="utf-8")
         for link in _LINK.findall(_FENCE.sub("", text)):
             if re.match(r"[a-z][a-z0-9+.-]*:", link):
