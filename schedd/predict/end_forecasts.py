@@ -90,14 +90,16 @@ class EndForecast:
     elapsed: int = 0
 
     @classmethod
-    def of_waiting(
+    def for_waiting_job(
         cls, start: StartDistribution, run_time: Prediction, nodes: tuple[str, ...]
     ) -> "EndForecast":
         """Return the forecast of a job that has not started."""
         return cls(start, _equally_probable(run_time, 0), nodes)
 
     @classmethod
-    def of_running(cls, begun: int, now: int, run_time: Prediction, nodes: tuple[str, ...]) -> "EndForecast":
+    def for_running_job(
+        cls, begun: int, now: int, run_time: Prediction, nodes: tuple[str, ...]
+    ) -> "EndForecast":
         """Return the forecast of a job that runs since ``begun``."""
         elapsed = max(now - begun, 0)
         return cls(None, _equally_probable(run_time, elapsed), nodes, begun, elapsed)

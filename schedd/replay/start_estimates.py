@@ -168,7 +168,7 @@ class StartEstimator:
                 expected = self._kinds[horizon].issue_estimate(str(i), moment, predicted, planned, late)
                 if horizon == 0:
                     start = StartDistribution.from_samples(moment, samples, expected, FOREVER)
-                    forecast = EndForecast.of_waiting(start, run_time, planned_nodes(state, slot))
+                    forecast = EndForecast.for_waiting_job(start, run_time, planned_nodes(state, slot))
                     self._ends.estimate_end(i, state, forecast)
                 self._asked[horizon, i] = moment
                 self._p50[horizon, i], self._p90[horizon, i] = expected.p50, expected.p90

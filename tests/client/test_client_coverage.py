@@ -212,6 +212,6 @@ def test_reservation_is_previewed_without_being_created(client: Client) -> None:
 
 def test_without_a_database_there_are_no_estimates(client: Client) -> None:
     empty: dict[str, object] = {"by_lead": [], "expected": [], "breaches": None}
-    empty |= {"planned_since": None, "expected_since": None}
+    empty |= {"planned_since": None, "expected_since": None, "deadlines": []}
     found = client.accuracy(since=0, queue="batch", user="ann")
     assert json_members(found) == {"kept": False, "overall": None, **empty}

@@ -40,8 +40,8 @@ def starts(draw: st.DrawFn) -> StartDistribution:
 def forecasts(draw: st.DrawFn) -> EndForecast:
     run_time = draw(predictions)
     if draw(st.booleans()):
-        return EndForecast.of_running(T - draw(st.integers(0, 600_000)), T, run_time, NODES)
-    return EndForecast.of_waiting(draw(starts()), run_time, NODES)
+        return EndForecast.for_running_job(T - draw(st.integers(0, 600_000)), T, run_time, NODES)
+    return EndForecast.for_waiting_job(draw(starts()), run_time, NODES)
 
 
 @given(forecasts(), st.lists(st.integers(-10_000, 2_000_000), min_size=2, max_size=2), rates, rates)
@@ -105,7 +105,7 @@ def sampled_probability(
 def test_probability_is_that_of_simulated_jobs(rate: float, latest: int) -> None:
     start = StartDistribution(T, T + 1_000, T + 4_000, T + 12_000, latest)
     run_time = prediction(7_200, np.linspace(0.1, 0.9, LEVELS.shape[0]).tolist())
-    forecast = EndForecast.of_waiting(start, run_time, NODES)
+    forecast = EndForecast.for_waiting_job(start, run_time, NODES)
     for deadline in (T + 2_000, T + 6_000, T + 9_000, T + 15_000, T + 60_000):
         wanted = sampled_probability(start, run_time, deadline, rate, 200_000)
         assert forecast.probability(deadline, rate) == pytest.approx(wanted, abs=0.01)
@@ -113,8 +113,8 @@ def test_probability_is_that_of_simulated_jobs(rate: float, latest: int) -> None
 
 def test_no_run_exceeds_its_walltime_and_a_running_job_has_run_already() -> None:
     run_time = prediction(1_000, [1.0] * LEVELS.shape[0])
-    waiting = EndForecast.of_waiting(StartDistribution(T, T, T, T, T + 10), run_time, NODES)
+    waiting = EndForecast.for_waiting_job(StartDistribution(T, T, T, T, T + 10), run_time, NODES)
     assert waiting.probability(T + 1_010, 0) == 1
-    running = EndForecast.of_running(T - 900, T, run_time, NODES)
+    running = EndForecast.for_running_job(T - 900, T, run_time, NODES)
     assert running.probability(T + 100, 0) == 1
     assert running.probability(T + 100, 1e-3) == pytest.approx(exp(-0.1), abs=0.01), "900 s are over"

@@ -222,7 +222,7 @@ class _EndForecasts:
             return None
         if record.phase is Phase.RUNNING:
             nodes = tuple(share.node for share in record.facts.shares)
-            return EndForecast.of_running(record.run.started, given.now, run_time, nodes)
+            return EndForecast.for_running_job(record.run.started, given.now, run_time, nodes)
         starts = np.array([one.starts[slot] for one in found.drawn], np.int64)
         found_starts, by_plan = start_quantiles(starts.reshape(-1, 1)), self._planned.get(slot, -1)
         start, late = int(found_starts.p50[0]), int(found_starts.p90[0])
@@ -232,7 +232,7 @@ class _EndForecasts:
         names = given.plan.node_names
         nodes = tuple(names[take.row] for take in given.plan.takes(slot) if take.row in names)
         spread = StartDistribution.from_samples(given.now, starts, expected, int(given.promise[slot]))
-        return EndForecast.of_waiting(spread, run_time, nodes)
+        return EndForecast.for_waiting_job(spread, run_time, nodes)
 
 
 def _hash(job: str, use: bytes) -> int:

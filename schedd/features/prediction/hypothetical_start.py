@@ -109,7 +109,7 @@ class ExpectationSource:
         if prediction is None or not isinstance(asked.answer, StartKnown):
             return Expectation(expected.p50, expected.p90, self.as_of, -1)
         start = StartDistribution.from_samples(asked.now, samples, expected, promise)
-        end = EndForecast.of_waiting(start, prediction, tuple(asked.answer.placement.nodes))
+        end = EndForecast.for_waiting_job(start, prediction, tuple(asked.answer.placement.nodes))
         return Expectation(expected.p50, expected.p90, self.as_of, prediction.p50, end)
 
     def _starts(
