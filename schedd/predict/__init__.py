@@ -2,6 +2,7 @@
 
 from schedd.predict.accuracy import AccuracyFigures, EstimateOutcomes, measure_accuracy
 from schedd.predict.delay_risks import DelayRisk, delayed_quantiles
+from schedd.predict.delays import NO_DELAY, Delay, RecentDelays
 from schedd.predict.end_forecasts import EndForecast, StartDistribution
 from schedd.predict.learner import Learner
 from schedd.predict.open_jobs import OpenJobs
@@ -25,18 +26,18 @@ from schedd.predict.run_time_predictor import (
 from schedd.predict.run_times import RunTimes
 from schedd.predict.sampling import draw_levels, sample_run_times
 from schedd.predict.start_calibration import CalibratedStart, StartCalibration, WaitBand
-from schedd.predict.start_delays import NO_START_DELAY, StartDelay, StartDelays
 from schedd.predict.start_sampler import SampledPlan, StartQuantiles, StartSampler, start_quantiles
 
 __all__ = [
     "ESTIMATE_KINDS",
     "LEVELS",
-    "NO_START_DELAY",
+    "NO_DELAY",
     "P50_INDEX",
     "P90_INDEX",
     "AccuracyFigures",
     "CalibratedStart",
     "Correction",
+    "Delay",
     "DelayRisk",
     "EndForecast",
     "EstimateKind",
@@ -49,12 +50,11 @@ __all__ = [
     "ProbabilityBin",
     "ProbabilityCalibration",
     "ProbabilityOutcome",
+    "RecentDelays",
     "RunTimePredictor",
     "RunTimes",
     "SampledPlan",
     "StartCalibration",
-    "StartDelay",
-    "StartDelays",
     "StartDistribution",
     "StartQuantiles",
     "StartSampler",

@@ -10,9 +10,9 @@ from operator import index
 from typing import Any, Final, Literal, get_args
 
 from schedd.plan.columns import Ints
+from schedd.predict.delays import LONGEST_DELAY_S, RecentDelays
 from schedd.predict.learner import Learner
 from schedd.predict.start_calibration import CalibratedStart, StartCalibration
-from schedd.predict.start_delays import StartDelays
 
 EstimateKind = Literal["submission", "waiting", "hour"]
 ESTIMATE_KINDS: Final[tuple[EstimateKind, ...]] = get_args(EstimateKind)
@@ -29,31 +29,27 @@ class RunTimePredictor:
         self.calibrations: dict[EstimateKind, StartCalibration] = {
             kind: StartCalibration() for kind in ESTIMATE_KINDS
         }
-        self.start_delays = StartDelays()
+        self.start_delays = RecentDelays()  # from due to started
+        self.end_delays = RecentDelays()  # from an end to its report
         self._due: dict[str, int] = {}  # when each job with an open run decision was due
-        self._latest_end = (-1, -1)  # when the latest end was reported, and when that job ended
         self.as_of = -1  # time of the latest round of all expected starts; -1: none yet
         self.near_as_of = self.near_until = -1
         """Time of the latest round of near starts, and up to which start it went; -1: none yet."""
 
-    def record_dispatch(self, job: str, now: int, due: int) -> None:
-        """Record that a run decision was made for a job that was ``due``.
-
-        A job that is dispatched when an end is reported could have started at that end.
-        """
-        reported, ended = self._latest_end
-        self._due[job] = min(due, ended) if reported == now else due
-
-    def record_reported_end(self, now: int, at: int) -> None:
-        """Record that a job ended at ``at``, reported now, and freed its nodes."""
-        reported, ended = self._latest_end
-        self._latest_end = (now, max(at, ended) if reported == now else at)
+    def record_dispatch(self, job: str, due: int) -> None:
+        """Record that a run decision was made for a job that was ``due``."""
+        self._due[job] = due
 
     def record_start_delay(self, job: str, at: int) -> None:
         """Learn the delay of a dispatched job that started at ``at``; of other jobs none is known."""
         due = self._due.pop(job, None)
         if due is not None:
             self.start_delays.record(at - due)
+
+    def record_end_delay(self, seconds: int) -> None:
+        """Learn the delay of the report of an end; not of one that was reported after an outage."""
+        if seconds <= LONGEST_DELAY_S:
+            self.end_delays.record(seconds)
 
     def withdraw_dispatch(self, job: str) -> None:
         """Forget the run decision of a job that did not start."""
@@ -74,7 +70,7 @@ class RunTimePredictor:
         """Return what was learned, without the open jobs: they are to be listed again."""
         new = RunTimePredictor(Learner(self.learner.run_times))
         new.calibrations = {kind: one.without_estimates() for kind, one in self.calibrations.items()}
-        new.start_delays, new._latest_end = self.start_delays.copy(), self._latest_end
+        new.start_delays, new.end_delays = self.start_delays.copy(), self.end_delays.copy()
         return new
 
     def forget(self, job: str, now: int) -> None:
@@ -103,8 +99,8 @@ class RunTimePredictor:
         """Return an independent copy."""
         new = RunTimePredictor(self.learner.copy())
         new.calibrations = {kind: one.copy() for kind, one in self.calibrations.items()}
-        new.start_delays, new._due = self.start_delays.copy(), dict(self._due)
-        new._latest_end = self._latest_end
+        new.start_delays, new.end_delays = self.start_delays.copy(), self.end_delays.copy()
+        new._due = dict(self._due)
         new.as_of, new.near_as_of, new.near_until = self.as_of, self.near_as_of, self.near_until
         return new
 
@@ -113,7 +109,11 @@ class RunTimePredictor:
         plain, arrays = self.learner.save()
         kinds = {kind: one.save() for kind, one in self.calibrations.items()}
         rounds = {"as_of": self.as_of, "near_as_of": self.near_as_of, "near_until": self.near_until}
-        delays = {"start_delays": self.start_delays.save(), "due": self._due, "latest_end": self._latest_end}
+        delays = {
+            "start_delays": self.start_delays.save(),
+            "end_delays": self.end_delays.save(),
+            "due": self._due,
+        }
         return {"version": _VERSION, "learner": plain, "kinds": kinds, **rounds, **delays}, arrays
 
     @classmethod
@@ -130,10 +130,9 @@ class RunTimePredictor:
             plain[name] for name in ("as_of", "near_as_of", "near_until")
         )
         # Earlier versions save no delays.
-        new.start_delays = StartDelays.load(plain.get("start_delays", ()))
+        new.start_delays = RecentDelays.load(plain.get("start_delays", ()))
+        new.end_delays = RecentDelays.load(plain.get("end_delays", ()))
         new._due = {job: index(due) for job, due in plain.get("due", {}).items()}
-        reported, ended = plain.get("latest_end", (-1, -1))
-        new._latest_end = (index(reported), index(ended))
         return new
 
 

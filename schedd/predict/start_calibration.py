@@ -7,6 +7,10 @@ and Candès 2021). Both are factors on the wait, and are learned apart for short
 jobs start minutes late, the factor of these would move P90 of long waits by days. Until there are enough
 outcomes for a correction, P90 is no earlier than the planned start by walltimes.
 
+P50 is the median of the samples. Where it covers fewer than 48 or more than 56 % of the jobs, it is moved as
+far as these bounds. Jobs that still wait count with their wait so far (Kaplan and Meier 1958): those that
+have started are a biased sample of early ones.
+
 The delay of starts is added to all of these times: no estimate is earlier than a start that was due now.
 """
 
@@ -20,7 +24,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.predict.start_delays import NO_START_DELAY, StartDelay
+from schedd.predict.delays import NO_DELAY, Delay
+from schedd.predict.predictions import Floats
 
 _WINDOW: Final = 300
 _ENOUGH: Final = 20  # outcomes before the first correction
@@ -32,6 +37,11 @@ _STEP: Final = 0.03
 _SHIFT_MOST: Final = 1.0
 """Bound of the sum of small steps. Without it thousands of jobs that wait through one outage, each a miss,
 would move P90 to another century, and as many hits would be needed to move it back (integrator windup)."""
+_P50_BOUNDS: Final = (0.48, 0.56)
+"""P50 is corrected as far as needed to cover this share of the jobs. A correction of smaller errors follows
+chance: on logs it made the median error larger."""
+_P50_MOST: Final = 1.0  # bound of the correction of P50, for jobs that wait through an outage
+_P50_DOUBT: Final = 10  # outcomes with which half of the correction of P50 counts
 _LONGEST_WAIT_S: Final = 10 * 366 * 86_400
 _MISSES: Final = 0.1
 _BAND_ENDS: Final = tuple(log(seconds + _FLOOR) for seconds in (600, 3_600, 6 * 3_600))
@@ -53,6 +63,8 @@ class StartEstimate:
     issued_at: int
     expected: CalibratedStart
     base: float  # logarithm of the wait behind P90
+    p50_base: float | None = None
+    """Logarithm of the wait behind P50; None: from a state that does not have it."""
 
 
 @dataclass(slots=True)
@@ -63,6 +75,7 @@ class WaitBand:
     outcomes: int = 0
     correction: float = 0.0
     shift: float = 0.0
+    p50_errors: deque[float] = field(default_factory=lambda: deque(maxlen=_WINDOW))
 
     def add_error(self, error: float) -> None:
         """Learn from the outcome of an estimate."""
@@ -78,7 +91,7 @@ class WaitBand:
 
     def copy(self) -> "WaitBand":
         """Return an independent copy."""
-        return replace(self, errors=self.errors.copy())
+        return replace(self, errors=self.errors.copy(), p50_errors=self.p50_errors.copy())
 
     def save(self) -> list[Any]:
         """Return the state as JSON values."""
@@ -106,6 +119,8 @@ class StartCalibration:
     recent_hits: deque[tuple[bool, bool]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     """For each of the latest outcomes: started by P50, started by P90."""
     hit_counts: tuple[int, int] = (0, 0)  # numbers of true values in `recent_hits`
+    _p50_corrections: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
+    """Of P50, by band; None: something has changed since they were computed."""
 
     @property
     def outcomes(self) -> int:
@@ -131,15 +146,17 @@ class StartCalibration:
         """
         self.advance_clock(now)
         expected = self.estimate(now, predicted, planned, late)
-        self.record_estimate(job, now, expected, planned, late)
+        self.record_estimate(job, now, expected, planned, late, predicted=predicted)
         return expected
 
     def estimate(
-        self, now: int, predicted: int, planned: int, late: int, delay: StartDelay = NO_START_DELAY
+        self, now: int, predicted: int, planned: int, late: int, delay: Delay = NO_DELAY
     ) -> CalibratedStart:
         """Return the expected start without recording it; ``delay``: of starts of due jobs."""
         due = max(predicted, now)
-        p50 = max(due + delay.p50, now + 1)
+        p50_base = _p50_base(now, predicted, delay)
+        corrected = now + round(exp(p50_base + self._correct_p50(p50_base, now))) - _FLOOR
+        p50 = max(corrected, now + delay.p50, now + 1)
         base = _base(now, planned, late, delay)
         band = self.band(base)
         correction, shift = band.correction, band.shift
@@ -156,10 +173,13 @@ class StartCalibration:
         expected: CalibratedStart,
         planned: int,
         late: int,
-        delay: StartDelay = NO_START_DELAY,
+        delay: Delay = NO_DELAY,
+        predicted: int | None = None,
     ) -> None:
-        """Record an estimate, to learn from its outcome."""
-        self.estimates[job] = StartEstimate(at, expected, _base(at, planned, late, delay))
+        """Record an estimate, to learn from its outcome. P50 is not learned from without ``predicted``."""
+        p50_base = _p50_base(at, predicted, delay) if predicted is not None else None
+        self.estimates[job] = StartEstimate(at, expected, _base(at, planned, late, delay), p50_base)
+        self._p50_corrections = None
         heapq.heappush(self.pending_p90, (expected.p90, job))
 
     def record_start(self, job: str, now: int) -> None:
@@ -169,7 +189,10 @@ class StartCalibration:
         if told is None:
             return
         band = self.band(told.base)
-        band.add_error(log(now - told.issued_at + _FLOOR) - told.base)
+        waited = log(now - told.issued_at + _FLOOR)
+        band.add_error(waited - told.base)
+        if told.p50_base is not None:
+            self.band(told.p50_base).p50_errors.append(waited - told.p50_base)
         if now <= told.expected.p90:
             band.move(-_STEP * _MISSES)
             self._record_outcome((now <= told.expected.p50, True))
@@ -177,6 +200,20 @@ class StartCalibration:
     def band(self, base: float) -> WaitBand:
         """Return the calibration of estimates with such a base."""
         return self.bands[bisect_left(_BAND_ENDS, base)]
+
+    def _correct_p50(self, base: float, now: int) -> float:
+        """Return the correction of the logarithm of a wait."""
+        if self._p50_corrections is None:
+            still: list[list[float]] = [[] for _ in self.bands]
+            for one in self.estimates.values():
+                if one.p50_base is not None:
+                    waited = log(max(now - one.issued_at, 0) + _FLOOR)
+                    still[bisect_left(_BAND_ENDS, one.p50_base)].append(waited - one.p50_base)
+            self._p50_corrections = tuple(
+                _p50_correction(band.p50_errors, waiting)
+                for band, waiting in zip(self.bands, still, strict=True)
+            )
+        return self._p50_corrections[bisect_left(_BAND_ENDS, base)]
 
     def without_estimates(self) -> "StartCalibration":
         return replace(self.copy(), pending_p90=[], estimates={})
@@ -187,6 +224,7 @@ class StartCalibration:
 
     def advance_clock(self, now: int) -> None:
         """Count each estimate with a P90 before ``now`` as a miss."""
+        self._p50_corrections = None
         while self.pending_p90 and self.pending_p90[0][0] < now:
             moment, job = heapq.heappop(self.pending_p90)
             told = self.estimates.get(job)
@@ -204,6 +242,7 @@ class StartCalibration:
             pending_p90=list(self.pending_p90),
             estimates=dict(self.estimates),
             recent_hits=self.recent_hits.copy(),
+            _p50_corrections=None,
         )
 
     def save(self) -> dict[str, Any]:
@@ -216,16 +255,19 @@ class StartCalibration:
             "pending_p90": sorted(self.pending_p90),
             "estimates": estimates,
             "recent_hits": [[p50, p90] for p50, p90 in self.recent_hits],
+            "p50_errors": [list(band.p50_errors) for band in self.bands],
+            "p50_bases": {job: t.p50_base for job, t in self.estimates.items() if t.p50_base is not None},
         }
 
     @classmethod
     def load(cls, plain: Mapping[str, Any]) -> "StartCalibration":
         """Restore from the result of ``save``. Raises KeyError, TypeError or ValueError for other input."""
+        bases = plain.get("p50_bases", {})  # earlier versions save neither bases nor errors of P50
         new = cls(
             tuple(WaitBand.load(band) for band in plain["bands"]),
             [(moment, job) for moment, job in plain["pending_p90"]],
             {
-                job: StartEstimate(at, CalibratedStart(p50, p90), base)
+                job: StartEstimate(at, CalibratedStart(p50, p90), base, bases.get(job))
                 for job, at, p50, p90, base in plain["estimates"]
             },
             deque(((bool(p50), bool(p90)) for p50, p90 in plain["recent_hits"]), _WINDOW),
@@ -234,10 +276,38 @@ class StartCalibration:
         heapq.heapify(new.pending_p90)
         if len(new.bands) != len(_BAND_ENDS) + 1:
             raise ValueError(f"{len(new.bands)} bands of waits, {len(_BAND_ENDS) + 1} are expected")
+        for band, errors in zip(new.bands, plain.get("p50_errors", ((),) * len(new.bands)), strict=True):
+            band.p50_errors.extend(errors)
         return new
 
 
-def _base(now: int, planned: int, late: int, delay: StartDelay) -> float:
+def _p50_correction(started: Sequence[float], waiting: Sequence[float]) -> float:
+    """Return the correction of P50 from the errors of jobs that have started and of jobs that still wait."""
+    known = len(started) + sum(one > 0 for one in waiting)
+    if not known:
+        return 0.0
+    low, high = _censored_quantiles(np.array(started), np.array(waiting), _P50_BOUNDS)
+    part = known / (known + _P50_DOUBT)
+    return min(max(part * (max(low, 0.0) + min(high, 0.0)), -_P50_MOST), _P50_MOST)
+
+
+def _censored_quantiles(seen: Floats, beyond: Floats, levels: Sequence[float]) -> list[float]:
+    """Return quantiles of values of which some are only known to be ``beyond`` a value (Kaplan-Meier); of
+    one beyond all values, 0 or the largest value.
+    """
+    values = np.concatenate((seen, beyond))
+    is_seen = np.arange(values.shape[0]) < seen.shape[0]
+    order = np.lexsort((~is_seen, values))  # at ties, the seen ones come first
+    survival = np.cumprod(1.0 - is_seen[order] / np.arange(values.shape[0], 0, -1))
+    ascending = np.append(values[order], max(0.0, float(values.max())))
+    return [float(ascending[(survival > 1.0 - level + 1e-9).sum()]) for level in levels]
+
+
+def _p50_base(now: int, predicted: int, delay: Delay) -> float:
+    return log(max(predicted - now, 0) + delay.p50 + _FLOOR)
+
+
+def _base(now: int, planned: int, late: int, delay: Delay) -> float:
     least = _FLOOR + delay.p90
     by_plan = log(max(planned - now, 0) + least)
     return (by_plan + log(max(late - now, 0) + least)) / 2 if late >= 0 else by_plan

@@ -52,6 +52,8 @@ class StartSampler:
     order: Ints  # slots of the waiting jobs in their expected order of start
     median_run_times: Ints  # seconds, by slot
     sampled_run_times: Ints  # seconds, (samples, slots); the planned duration for a job without a prediction
+    turnaround: int = 0
+    """Part of the run times of waiting jobs: the delays of their start and of the report of their end."""
     arrays: ArrayEnds | None = None
     rule: BackfillRule | None = None
 
@@ -67,11 +69,15 @@ class StartSampler:
         queued: Collection[int] = (),
         arrays: ArrayEnds | None = None,
         rule: BackfillRule | None = None,
+        start_delay: int = 0,
+        end_delay: int = 0,
     ) -> "StartSampler":
         """Sample the run times of all jobs of ``plan``.
 
         ``ids`` and ``since`` (start of the wait) are by slot. ``queued``: slots that wait under a queue
-        policy without a plan.
+        policy without a plan. A running job holds its nodes until its end is reported, ``end_delay`` seconds
+        after the end; ``predictions`` are of ``end_delay`` seconds ago. A job that waits holds them from the
+        moment at which it is due, ``start_delay`` seconds before it starts.
         """
         jobs = plan.jobs
         order = waiting_slots(plan, since)
@@ -83,15 +89,16 @@ class StartSampler:
         slots = slots[[ids[slot] in predictions for slot in slots.tolist()]]
         known = [predictions[ids[slot]] for slot in slots.tolist()]
         states, starts = jobs.states[slots], jobs.starts[slots]
-        elapsed = np.where(states == PLANNED, 0, np.where(states == UNPLACED, 0, now - starts))
+        elapsed = np.where(states == PLANNED, 0, np.where(states == UNPLACED, 0, now - end_delay - starts))
         draws = max(_MIN_SAMPLES, min(_MAX_SAMPLES, _DECODED_JOBS // max(1, order.shape[0])))
         durations = jobs.durations
         medians, lasts = durations.copy(), np.tile(durations, (draws, 1))
-        longest = durations[slots]
-        medians[slots] = np.minimum(sample_run_times(known, elapsed, MEDIAN)[:, 0], longest)
+        longest, turnaround = durations[slots], start_delay + end_delay
+        held = np.where((states == PLANNED) | (states == UNPLACED), turnaround, end_delay)
+        medians[slots] = np.minimum(sample_run_times(known, elapsed, MEDIAN)[:, 0] + held, longest)
         levels = draw_levels([ids[slot] for slot in slots.tolist()], draws)
-        lasts[:, slots] = np.minimum(sample_run_times(known, elapsed, levels).T, longest)
-        return cls(plan, now, order, medians, lasts, arrays, rule)
+        lasts[:, slots] = np.minimum(sample_run_times(known, elapsed, levels).T + held, longest)
+        return cls(plan, now, order, medians, lasts, turnaround, arrays, rule)
 
     @property
     def planned_starts(self) -> Ints:

@@ -190,7 +190,7 @@ class SubmissionFacts:
 @dataclass(frozen=True, slots=True)
 class ExpectedFacts:
     """Start estimate of a waiting job: ``start`` is the P50, ``by`` the P90, ``planned`` the planned start,
-    ``late`` the P90 before calibration (-1: unknown). Seconds since the epoch.
+    ``predicted`` and ``late`` P50 and P90 before calibration (-1: unknown). Seconds since the epoch.
 
     ``kind`` is the occasion: at ``submission``; ``waiting`` for half of the expected wait; within an ``hour``
     of the start; empty for updates in between.
@@ -202,6 +202,7 @@ class ExpectedFacts:
     planned: int
     kind: Literal["submission", "waiting", "hour", ""] = ""
     late: int = -1
+    predicted: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
 from schedd.predict import (
     CalibratedStart,
+    Delay,
     DelayRisk,
     EstimateKind,
     OpenJobs,
@@ -26,7 +27,6 @@ from schedd.predict import (
     Prediction,
     SampledPlan,
     StartCalibration,
-    StartDelay,
     StartSampler,
     classify_estimate,
     decode_starts,
@@ -55,7 +55,8 @@ class ExpectedStartsInput:
     expected_by: Ints
     open_jobs: OpenJobs
     kinds: Mapping[EstimateKind, StartCalibration]
-    start_delay: StartDelay
+    start_delay: Delay
+    end_delay: Delay
     arrays: ArrayEnds | None = None
     outline: BackfillRule | None = None
     """The backfilling rule, without predictions."""
@@ -121,7 +122,7 @@ class ExpectedStarts:
     """Run times by job; ``measured`` has those with a known throughput, in seconds."""
     measured: Mapping[str, int]
     kinds: Mapping[EstimateKind, StartCalibration] = field(repr=False)
-    start_delay: StartDelay
+    start_delay: Delay
 
     def events(self, name: str) -> Iterator[StartsExpected]:
         """Return the engine's events, at least one, with the time; ``name`` is their ids' prefix."""
@@ -160,6 +161,7 @@ def expected_starts_input(
         return None
     plan = state.plan.fork()
     plan.limit_work(all_of_them=_WORK)
+    end_delay = predictor.end_delays.current
     return ExpectedStartsInput(
         plan=plan,
         now=state.now,
@@ -170,9 +172,10 @@ def expected_starts_input(
         promise=state.promise.copy(),
         expected=state.expected.copy(),
         expected_by=state.expected_by.copy(),
-        open_jobs=predictor.learner.snapshot_open_jobs(state.now),
+        open_jobs=predictor.learner.snapshot_open_jobs(state.now - end_delay.p50),
         kinds={kind: one.copy() for kind, one in predictor.calibrations.items()},
         start_delay=predictor.start_delays.current,
+        end_delay=end_delay,
         arrays=_own(state.arrays),
         outline=backfill_rule_outline(state),
         published=published,
@@ -244,6 +247,8 @@ def _make_sampler(given: ExpectedStartsInput, predictions: Mapping[str, Predicti
         queued=given.queued,
         arrays=given.arrays,
         rule=given.rule,
+        start_delay=given.start_delay.p50,
+        end_delay=given.end_delay.p50,
     )
 
 
@@ -272,7 +277,9 @@ def _estimate_starts(
         p50 = int(given.expected[slot])
         old = CalibratedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not is_unchanged(old, new, now):
-            estimates.append(ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late))
+            estimates.append(
+                ExpectedFacts(job, new.p50, new.p90, by_plan, kind if counts else "", late, start)
+            )
     return starts, tuple(estimates)
 
 

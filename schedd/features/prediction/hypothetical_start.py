@@ -135,7 +135,8 @@ class ExpectationSource:
         lasts = np.full(starts.shape[0], walltime, np.int64)
         if prediction is not None:
             levels = draw_levels([facts.id], starts.shape[0])
-            lasts = np.minimum(sample_run_times([prediction], np.zeros(1, np.int64), levels)[0], walltime)
+            lasts = sample_run_times([prediction], np.zeros(1, np.int64), levels)[0] + scene.turnaround
+            lasts = np.minimum(lasts, walltime)
         for k in np.flatnonzero(starts < 0).tolist():  # it starts after the simulated interval of the draw
             moment = max(now, self.found.drawn[k].now)
             start = self.after[k].earliest_start(facts, moment, int(lasts[k]), instead_of=instead_of)

@@ -68,7 +68,7 @@ def _follow_job(
         return
     if record.phase is Phase.DISPATCHED:
         if before is None or before.phase is not Phase.DISPATCHED:
-            predictor.record_dispatch(job, now, _due_time(state, record))
+            predictor.record_dispatch(job, _due_time(state, record))
     else:
         predictor.withdraw_dispatch(job)
     if ran:
@@ -109,7 +109,7 @@ def record_job_end(state: EngineState, record: JobRecord, at: int, by_itself: bo
         return
     try:
         if record.run.started >= 0:
-            predictor.record_reported_end(state.now, min(at, state.now))
+            predictor.record_end_delay(state.now - at)
         if by_itself:
             predictor.record_end(record.id, state.now, record.run.started + record.run.computed_s(at))
     finally:
@@ -145,6 +145,7 @@ def on_starts_expected(state: EngineState, event: StartsExpected) -> None:
                 facts.planned,
                 facts.late,
                 predictor.start_delays.current,
+                facts.predicted if facts.predicted >= 0 else None,
             )
 
 

@@ -155,6 +155,9 @@ def test_all_interfaces_say_the_same_about_a_start(
     assert (view["planned_start"], view["promised_start"]) == (PLANNED, LATEST)
     expected = (LIKELY // 60, BY // 60, LATEST // 60)
     assert {name: read_sentence(text) for name, text in said.items()} == dict.fromkeys(said, expected)
+    assert BY < PLANNED
+    for name in ("showstart", "job page", "what-if page"):
+        assert "if the jobs ahead use their full walltimes" in " ".join(said[name].split()), name
     cells = re.split(" {2,}", queue_line)[-3:]
     assert tuple(map(read_minute, cells)) == expected, "column LIKELY and those after it"
     same = ("planned_start", "expected_start", "expected_by", "promised_start", "headline")

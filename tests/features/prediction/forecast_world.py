@@ -7,20 +7,60 @@ import heapq
 import random
 from dataclasses import dataclass, field
 from itertools import count
+from math import sqrt
+from statistics import mean, median
 from typing import Any
 
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.engine import Engine, EngineSettings
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
-from schedd.predict import ESTIMATE_KINDS
-from schedd.wire import Event, JobEnded, JobFacts, JobQueued, JobStarted, NodeChanged, NodeFacts, Run
+from schedd.model import FOREVER
+from schedd.wire import (
+    Event,
+    ExpectedFacts,
+    JobEnded,
+    JobFacts,
+    JobQueued,
+    JobStarted,
+    NodeChanged,
+    NodeFacts,
+    Run,
+)
 from server_adapter.emulator import JobOrder
 
-__all__ = ["ForecastWorld"]
+__all__ = ["Coverage", "ForecastWorld"]
 
 _BEGIN = 1_700_000_000
 _CPUS = 16
 _NEAR_S = 600
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Shares of jobs that started by their P50 and by their P90, each of the estimates whose time has passed,
+    and the median of P90 - P50 in seconds.
+    """
+
+    p50: float
+    p50_jobs: int
+    p90: float
+    p90_jobs: int
+    width: int
+
+    @property
+    def p50_holds(self) -> bool:
+        """Whether 45 to 60 % start by their P50, or at most two binomial standard deviations less or more."""
+        return _is_within(self.p50, self.p50_jobs, 0.45, 0.60)
+
+    @property
+    def p90_holds(self) -> bool:
+        """Whether 87 to 95 % start by their P90, or at most two binomial standard deviations less or more."""
+        return _is_within(self.p90, self.p90_jobs, 0.87, 0.95)
+
+
+def _is_within(share: float, jobs: int, low: float, high: float) -> bool:
+    below, above = (2 * sqrt(bound * (1 - bound) / jobs) for bound in (low, high))
+    return low - below <= share <= high + above
 
 
 @dataclass
@@ -39,10 +79,8 @@ class ForecastWorld:
     round_every: int = 900
     now: int = _BEGIN
     started: dict[str, int] = field(default_factory=dict)
-    issued: list[tuple[str, int, str]] = field(default_factory=list)
-    """Estimates that count: kind, P90, job."""
-    near: list[tuple[str, int, str]] = field(default_factory=list)
-    """Those with a P50 within ten minutes."""
+    issued: list[tuple[int, ExpectedFacts]] = field(default_factory=list)
+    """Estimates that count, with their time."""
 
     def __post_init__(self) -> None:
         work = SteadyWorkload(self.nodes, _CPUS, self.waiting, 1)
@@ -93,31 +131,29 @@ class ForecastWorld:
             if rounds:
                 self._forecast()
 
-    def coverage(self, *kinds: str) -> float:
-        """Return the share of decided estimates of these kinds (none: all) whose job started by its P90."""
-        wanted = kinds or ESTIMATE_KINDS
-        return self._coverage([(by, job) for kind, by, job in self.issued if kind in wanted], 100)
+    def coverage(self, *kinds: str) -> Coverage:
+        """Return the coverage of the estimates of these kinds (none: all)."""
+        return self._coverage([one for _, one in self.issued if not kinds or one.kind in kinds])
 
-    def near_coverage(self) -> float:
+    def near_coverage(self) -> Coverage:
         """The same for starts within ten minutes."""
-        return self._coverage([(by, job) for _, by, job in self.near], 20)
+        return self._coverage([one for at, one in self.issued if one.start <= at + _NEAR_S])
 
-    def _coverage(self, estimates: list[tuple[int, str]], least: int) -> float:
-        rows = [(by, self.started.get(job)) for by, job in estimates]
-        decided = [(by, start) for by, start in rows if start is not None or by < self.now]
-        assert len(decided) > least
-        return sum(start is not None and start <= by for by, start in decided) / len(decided)
+    def _coverage(self, estimates: list[ExpectedFacts]) -> Coverage:
+        # Estimates are chosen by their own time, not by the start: the first ones to start are early ones.
+        p50 = [self._started_by(one.start, one) for one in estimates if one.start <= self.now]
+        p90 = [self._started_by(one.by, one) for one in estimates if one.by <= self.now]
+        width = median(one.by - one.start for one in estimates)
+        return Coverage(mean(p50), len(p50), mean(p90), len(p90), round(width))
+
+    def _started_by(self, moment: int, estimate: ExpectedFacts) -> bool:
+        return self.started.get(estimate.job_id, FOREVER) <= moment
 
     def _forecast(self) -> None:
         given = expected_starts_input(self.engine.state)
         if given is not None and self._queued:
             found = compute_expected_starts(given)
-            self.issued += [(one.kind, one.by, one.job_id) for one in found.expected if one.kind]
-            self.near += [
-                (one.kind, one.by, one.job_id)
-                for one in found.expected
-                if one.kind and one.start <= self.now + _NEAR_S
-            ]
+            self.issued += [(self.now, one) for one in found.expected if one.kind]
             for event in found.events(f"round{self.now}"):
                 self._handle([event])
         self._schedule(self.now + self.round_every, "round", None)

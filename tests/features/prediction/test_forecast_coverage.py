@@ -1,18 +1,19 @@
-"""Most jobs start by the 90 % time, on a small cluster and on one that has learned little."""
+"""Half of the jobs start by their P50 and most by their P90."""
 
 from tests.features.prediction.forecast_world import ForecastWorld
 
 
-def test_p90_covers_nine_of_ten_jobs_on_a_small_cluster() -> None:
+def test_forecasts_cover_the_starts_on_a_small_cluster() -> None:
     world = ForecastWorld(nodes=20, waiting=60, start_delay=60, end_delay=120)
-    world.run(hours=8)
-    assert 0.85 <= world.coverage() <= 0.97
-    # 71 % of them, and 18 % of the first ones, before the delay from due to started was part of the estimate.
-    assert world.near_coverage() >= 0.85
+    world.run(hours=24)
+    found = {kind: world.coverage(kind) for kind in ("submission", "waiting", "hour")}
+    # 71 % by P90 before the delay from due to started was part of the estimate.
+    found["near"] = world.near_coverage()
+    assert {kind: one for kind, one in found.items() if not (one.p50_holds and one.p90_holds)} == {}
 
 
 def test_p90_does_not_take_the_first_ends_for_typical_ones() -> None:
     """The first jobs of a full machine to end are its shortest; forecasts from them alone covered 59 %."""
     world = ForecastWorld(nodes=300, waiting=600, start_delay=60, end_delay=120)
     world.run(hours=3)
-    assert 0.85 <= world.coverage() <= 0.97
+    assert world.coverage().p90_holds
