@@ -116,6 +116,15 @@ class SiteWeights(PrioritySettings):
         )
         return any(terms) or bool(self.queue and self.queues) or bool(self.class_ and self.classes)
 
+    @cached_property
+    def weighted_terms(self) -> "tuple[tuple[str, float, TermFinder], ...]":
+        """The terms with a weight: name, weight, and the function that finds the value."""
+        found = [
+            (name, self.class_ if name == "class" else getattr(self, name), find)
+            for name, find in TERMS.items()
+        ]
+        return tuple(one for one in found if one[1])
+
     def breaks_promises(self, job: Applicant) -> bool:
         """Whether the job may displace others beyond their promises."""
         return any(one.breaks_promises and one.takes(job) for one in self.classes.values())
@@ -220,7 +229,8 @@ def _short(job: Applicant, _now: int, shares: Shares, _site: SiteWeights) -> flo
     return short_value(job.walltime, shares.shortest)
 
 
-TERMS: Mapping[str, Callable[[Applicant, int, Shares, SiteWeights], float]] = {
+TermFinder = Callable[[Applicant, int, Shares, "SiteWeights"], float]
+TERMS: Mapping[str, TermFinder] = {
     "queue": _queue,
     "class": _class,
     "qos": _qos,
@@ -246,13 +256,11 @@ def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Brea
         now = job.submitted
     terms = []
     total = 0.0
-    for name, find in TERMS.items():
-        weight = weights.class_ if name == "class" else getattr(weights, name)
-        if weight:
-            value = find(job, now, shares, weights)
-            if name == "qos" and not value:
-                continue  # most sites have none
-            points = weight * value
-            total += points
-            terms.append(Term(name, weight, value, points))
+    for name, weight, find in weights.weighted_terms:
+        value = find(job, now, shares, weights)
+        if name == "qos" and not value:
+            continue  # most sites have none
+        points = weight * value
+        total += points
+        terms.append(Term(name, weight, value, points))
     return Breakdown(float(floor(total + 0.5)), tuple(terms))

@@ -1,6 +1,7 @@
 """Settings of node choice: ``[clusters.NAME.site.node_choice]``."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -53,7 +54,7 @@ class NodeChoiceSettings(NodePreferences):
     """For the jobs of a partition, in place of the above:
     `[clusters.main.site.node_choice.partitions.gpu]`."""
 
-    @property
+    @cached_property
     def arranges_nothing(self) -> bool:
         """Whether the plan's own choice among nodes with equal points is used everywhere."""
         return self.arrange == "pack" and all(one.arrange == "pack" for one in self.partitions.values())

@@ -1,5 +1,6 @@
 """Settings of preemption: ``[clusters.NAME.site.preemption]``."""
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
@@ -38,10 +39,12 @@ class JobSelection(Section):
     def selects(self, known: "EngineState | PlanSnapshot", facts: JobFacts) -> bool:
         if self.qos and job_labels(known, facts).get("qos", "") in self.qos:
             return True
-        access = Access(
-            frozenset(self.users), frozenset(self.groups), frozenset(self.accounts), frozenset(self.queues)
-        )
-        return access.admits(facts.owner, facts.group, facts.account, facts.queue)
+        return self._access.admits(facts.owner, facts.group, facts.account, facts.queue)
+
+    @cached_property
+    def _access(self) -> Access:
+        lists = (self.users, self.groups, self.accounts, self.queues)
+        return Access(*map(frozenset, lists))
 
     @property
     def is_empty(self) -> bool:
