@@ -32,10 +32,10 @@ _PRIORITY: Final = {"priority": {"queue": 1.0, "queues": {_URGENT: 1000}}}
 _SELECTED: Final = {"preemptors": {"queues": [_URGENT]}, "targets": {"queues": [_BATCH]}, "release_time": 1}
 _PLANNED: Final[Mapping[str, Mapping[str, Any]]] = {
     "planned, none": _PRIORITY,
-    "planned": {**_PRIORITY, "preemption": _SELECTED},
+    "planned, protected": {**_PRIORITY, "preemption": {**_SELECTED, "min_run": 600, "rest": 21_600}},
     "planned, unprotected": {**_PRIORITY, "preemption": {**_SELECTED, "min_run": 0, "rest": 0}},
 }
-"""The planner's variants: without preemption, with the default protection of victims, and without any."""
+"""The planner's variants: without preemption, with protection of victims, and without any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,10 +74,10 @@ def _page(found: Sequence[PreemptionFigures], jobs: int) -> str:
         "first, and if the first one cannot start, running jobs are requeued: *latest start* first (OpenPBS "
         "`preempt_sort = min_time_since_start`), or *latest submission* first (Slurm's lowest priority, if "
         "priority is age). Jobs that turn out not to be needed go on. *planned* is schedd with its default "
-        "slack: victims have run for ten minutes, none is preempted twice within 6 h, and no promise of a "
-        "waiting job is broken; *unprotected*: without the first two; *planned, none*: without preemption. "
-        "Waits are from the submission to the start of the last run, in minutes; *at once* is the share of "
-        "urgent jobs that start within a minute."
+        "slack: no promise of a waiting job is broken; *protected*: victims have run for ten minutes, and "
+        "none is preempted twice within 6 h; *unprotected*: without these two; *planned, none*: without "
+        "preemption. Waits are from the submission to the start of the last run, in minutes; *at once* is "
+        "the share of urgent jobs that start within a minute."
     )
     columns = (
         *("log", "rule", "urgent: mean", "95 %", "at once %", "others: mean", "95 %", "slowdown"),

@@ -81,7 +81,7 @@ class PreemptionSettings(Section):
     """A preemptor that can start within this time without a preemption waits."""
     gain: Step = 60
     """A job is preempted only if the preemptor starts at least this much earlier."""
-    min_run: Seconds = 600
+    min_run: Seconds = 0
     """A job is preempted only after it has run for this long."""
     rest: Seconds = 21_600
     """A job that was preempted is not preempted again within this time."""

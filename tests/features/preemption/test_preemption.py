@@ -22,6 +22,7 @@ URGENT = {
     "targets": {"queues": ["batch"]},
     "scavengers": {"queues": ["scavenger"]},
     "release_time": 20,
+    "min_run": 600,
 }
 
 

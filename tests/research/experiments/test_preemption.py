@@ -53,9 +53,9 @@ def test_experiment_compares_waits_and_lost_work(tmp_path: Path) -> None:
     ]
     assert research(words) == 0
     rows = {row["rule"]: row for row in json.loads((out / "preemption-quick.json").read_text())["results"]}
-    assert rows["planned"]["preempted_runs"] > 0
-    assert rows["planned"]["promise_breaches"] == 0
-    assert rows["planned"]["urgent_wait_mean"] < rows["planned, none"]["urgent_wait_mean"]
+    assert rows["planned, protected"]["preempted_runs"] > 0
+    assert rows["planned, protected"]["promise_breaches"] == 0
+    assert rows["planned, protected"]["urgent_wait_mean"] < rows["planned, none"]["urgent_wait_mean"]
     assert rows["EASY, latest start"]["urgent_wait_mean"] < rows["EASY, none"]["urgent_wait_mean"]
     assert rows["planned, none"]["lost_core_hours"] == rows["EASY, none"]["lost_core_hours"] == 0
     assert "python -m research experiment preemption --quick" in (out / "preemption-quick.md").read_text()
