@@ -16,10 +16,8 @@ from schedd.cli.user.showstart import expand_shorthand
 from schedd.client import ClientError
 from schedd.client.answers import Gap
 from schedd.client.json_object import JsonObject
-from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.predict.accuracy import AccuracyFigures
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.clusters import Clusters
 from schedd.wire import (
     ExpectedFacts,
     NodeChanged,
@@ -220,8 +218,7 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
     assert "1 jobs of bob" in run("showq", "-u", "bob")[1]
 
 
-def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop, clusters: Clusters) -> None:
-    clusters.service("main", ExpectedStartWorker).stop()
+def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop) -> None:
     loop.submit([job(f"{i}.srv.site", walltime="3600", nodes="2:ppn=8") for i in (5, 6, 7)]).result(WAIT)
     told = [
         ExpectedFacts(f"{i}.srv.site", T + at, T + at + 600, T + 9000, "submission")
@@ -239,9 +236,8 @@ def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop, clus
 
 
 def test_a_forecast_after_the_promise_is_not_shown(
-    run: Run, loop: PlanLoop, clusters: Clusters, capsys: pytest.CaptureFixture[str]
+    run: Run, loop: PlanLoop, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clusters.service("main", ExpectedStartWorker).stop()  # else its own numbers come, sooner or later
     told = ExpectedFacts("2.srv.site", T + 1800, T + 3000, T + 3600, "submission")
     loop.submit([StartsExpected(id=event_id(), time=T, jobs=(told,))]).result(WAIT)
     said = run("showstart", "2")[1]
