@@ -21,11 +21,13 @@ def count_compiled() -> tuple[int, int]:
     From a full cache only kernels called from outside are loaded: they contain the others. Thread-safe, even
     during compilation. Both are 0 if the kernels came as machine code.
     """
-    modules = [module for name, module in list(sys.modules.items()) if name.startswith(_ROOMS)]
+    # A copy is made at once. A list of the items allocates a tuple for each, and garbage may be collected
+    # between two of them: then another thread may import a module.
+    modules = [module for name, module in sys.modules.copy().items() if name.startswith(_ROOMS)]
     kernels = {
         id(value): bool(value.overloads)
         for module in modules
-        for value in list(vars(module).values())
+        for value in vars(module).copy().values()
         if hasattr(value, "overloads")
     }
     return sum(kernels.values()), len(kernels)

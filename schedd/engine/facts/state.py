@@ -155,7 +155,8 @@ class EngineState(SlotColumns):
     starts_refused: str = declared(NUMBER, default="")
     """Why no start succeeds, as soon as single jobs cannot be the cause; empty otherwise."""
     unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
-    """By job: run decisions that are followed no longer, though they may still be carried out."""
+    """By job: run decisions that are followed no longer, though they may still be carried out, or were, in an
+    event that is still to come."""
     risks: dict[str, None] = declared(KEYS, make=dict)  # jobs with a promise at risk
     ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
     """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""
@@ -483,12 +484,16 @@ class EngineState(SlotColumns):
         record = self.records.get(job_id)
         if record is not None and record.slot >= 0 and record.phase is not Phase.RUNNING:
             self._note_gone(job_id, int(self.promise[record.slot]))
-        self.unresolved.pop(job_id, None)
-        if job_id in self.dispatched and record is not None:
-            # The adapter may carry the decision out all the same, if the job has only left this scheduler. It
-            # holds no nodes: after most deletions there is nothing to start.
+        earlier = self.unresolved.pop(job_id, None)
+        ran = record is not None and record.phase is Phase.RUNNING
+        if record is not None and not ran and record.attempt.decided >= 0:
+            # The adapter may carry the decision out all the same, or has done so in an event that is still to
+            # come, if the job has only left this scheduler. It holds no nodes: after most deletions there is
+            # nothing to start.
             attempt = record.attempt
             self.unresolved[job_id] = UnresolvedStart(attempt.decision, attempt.expires, ())
+        elif earlier is not None and not ran:
+            self.unresolved[job_id] = replace(earlier, shares=())
         if record is not None and record.slot >= 0:
             self.drop_slot(record.slot)
         self.records.pop(job_id, None)

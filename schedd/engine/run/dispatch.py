@@ -55,6 +55,7 @@ _LIMITED_WITHIN = 10
 """A due job that the server holds for its slot limit keeps its placement for this many seconds."""
 _NO_ROOM_AGAIN = 5  # seconds after which a due job is tried again if its nodes are busy contrary to the plan
 _ROUNDS = 4
+_REMEMBERED_S = 6 * 3600  # a start of an earlier decision may be in an event that comes this late
 
 
 def dispatch_by_policy(state: EngineState, event: str) -> None:
@@ -232,9 +233,13 @@ def _unresolved(state: EngineState, job: str) -> list[Take]:
     found: list[Take] = []
     for other, one in list(state.unresolved.items()):
         record = state.records.get(other)
-        if one.until < state.now or (record is not None and record.phase is Phase.RUNNING):
+        if one.until + _REMEMBERED_S < state.now or (record is not None and record.phase is Phase.RUNNING):
             del state.unresolved[other]
-        elif other != job and (record is None or record.phase is not Phase.DISPATCHED):
+        elif (
+            one.until >= state.now
+            and other != job
+            and (record is None or record.phase is not Phase.DISPATCHED)
+        ):
             request = record.understood.request if record is not None else None
             passes = state.open_gates(record.facts) if record is not None else frozenset()
             found += takes_for_shares(state.plan, request, one.shares, passes)

@@ -105,7 +105,8 @@ def retry_refused_jobs(state: EngineState) -> None:
         record = state.records.get(job_id)
         if record is None or record.phase is not Phase.WAITING or record.back_off.until <= state.now:
             continue
-        if job_id in state.unresolved:  # an earlier decision may still be carried out
+        earlier = state.unresolved.get(job_id)
+        if earlier is not None and earlier.until >= state.now:  # it may still be carried out
             continue
         record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now))
         state.store_record(record)
