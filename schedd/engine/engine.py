@@ -24,7 +24,7 @@ from schedd.engine.log import BatchLog, Incident, LoggedBatch
 from schedd.engine.machine.reconcile import accept_loss, request_snapshot_again
 from schedd.engine.rank.promises import restore_promises
 from schedd.engine.recovery import apply_skipped_batches
-from schedd.engine.run.outcomes import note_adapter_contact
+from schedd.engine.run.outcomes import note_adapter_contact, note_event_lag
 from schedd.engine.run.reevaluation import reevaluate_slice
 from schedd.engine.run.start_outages import forget_start_outage
 from schedd.engine.settle import next_wake, settle
@@ -79,6 +79,7 @@ class Engine:
         if state.site_changed and state.starts_step("the site's policy"):
             apply_site_policy(state, first)
         state.at_step = ""
+        note_event_lag(state, events)
         if state.dispatched and events:
             note_adapter_contact(state, events)
         for name, call in component_calls("before_events"):

@@ -16,6 +16,7 @@ from schedd.wire import (
     JobFacts,
     JobQueued,
     JobStarted,
+    NodeChanged,
     Run,
     RunAccepted,
     RunRefused,
@@ -274,6 +275,21 @@ def test_unanswered_decision_is_void_after_its_expiry_and_the_grace() -> None:
     cluster.at(91)
     assert cluster.runs("1") == [0, 91]
     assert cluster.alerts("unanswered") == ["1 starts were sent to the adapter and not answered in time"]
+
+
+def test_a_decision_is_not_void_while_older_events_are_still_being_handled() -> None:
+    """A planner with a backlog handles outcomes minutes after they arrived."""
+    cluster = Cluster(nodes=2, decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.submit("1", "n1:ppn=4", 1000)
+    (run,) = [one for one in cluster.decisions if isinstance(one, Run)]
+    new, node = cluster.server.event_id, cluster.server.nodes["n2"]
+    cluster.server.now = T + 300
+    cluster.engine.handle([NodeChanged(id=new(), time=T + 40, node=replace(node, cpus=5))], T + 300)
+    taken = RunAccepted(id=new(), time=T + 50, decision_id=run.id, job_id="1")
+    cluster.engine.handle([taken], T + 310)
+    assert cluster.record("1").attempt.accepted
+    assert _opened(cluster) == []
 
 
 def test_a_start_that_comes_after_its_decision_was_void_is_still_ours() -> None:

@@ -159,6 +159,12 @@ def _handle_refusal(state: EngineState, event: RunRefused, record: JobRecord) ->
     replan_after_failed_run(state, event.id, record, Cause.REFUSED, words)
 
 
+def note_event_lag(state: EngineState, events: Iterable[Event]) -> None:
+    """Note how far the planner is behind the adapter's events: it handles one batch after another."""
+    newest = max((event.time for event in events if not isinstance(event, _OF_OTHERS)), default=state.now)
+    state.event_lag = max(0, state.now - newest)
+
+
 def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:
     """Note that the adapter sent events; ``back``: its first contact after decisions expired unseen."""
     late = any(
@@ -182,8 +188,8 @@ def void_unanswered(state: EngineState, event: str) -> None:
         if record is None or record.phase is not Phase.DISPATCHED:
             del state.dispatched[job_id]
             continue
-        if state.now <= void_after(state, record):
-            continue
+        if state.now - state.event_lag <= void_after(state, record):
+            continue  # its outcome may be among events that wait to be handled
         silent += 1
         with JobErrorGuard(state, job_id, event):
             record = apply_step(record, Step.VOID)
