@@ -14,7 +14,8 @@ from schedd.plan.kernel_status import count_compiled
 @pytest.fixture
 def imports_at_each_collection() -> Iterator[None]:
     """A module is imported whenever garbage is collected, which is after each allocation."""
-    before, names = gc.get_threshold(), []
+    before = gc.get_threshold()
+    names: list[str] = []
 
     def add_module(phase: str, _: dict[str, Any]) -> None:
         if phase == "start":

@@ -43,8 +43,12 @@ class JobSelection(Section):
 
     @cached_property
     def _access(self) -> Access:
-        lists = (self.users, self.groups, self.accounts, self.queues)
-        return Access(*map(frozenset, lists))
+        return Access(
+            users=frozenset(self.users),
+            groups=frozenset(self.groups),
+            accounts=frozenset(self.accounts),
+            queues=frozenset(self.queues),
+        )
 
     @property
     def is_empty(self) -> bool:
