@@ -12,14 +12,13 @@ from schedd.api.routes import RouteTable
 from schedd.cli.demo.qsub_options import DemoSubmission, SubmissionError, read_submission
 from schedd.cli.demo.state import demo_state, submitting_user
 from schedd.dashboard.menu import MenuPage
-from schedd.dashboard.pages.what_if import WhatIfForm, ask_what_if
+from schedd.dashboard.pages.what_if import WhatIfForm, answer_values, ask_what_if
 from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Form, Reader, Viewer, Visibility
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.start_sentence import hypothetical_start_facts
 
 router = RouteTable(prefix="/{cluster}/submit")
 PAGE: Final = MenuPage("submit", "Submit", lambda viewer, _: viewer.session is not None)
@@ -115,9 +114,7 @@ async def _render(
         done=done,
         unused=unused,
         asked=question,
-        answer=answer,
-        facts=hypothetical_start_facts(answer) if answer is not None else None,
-        job=None,
+        **answer_values(answer, None),
         queues=sorted(cluster.published.queues),
         stopped={},
     )

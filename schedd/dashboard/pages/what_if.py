@@ -154,18 +154,22 @@ async def show_what_if(
         cluster,
         422 if wrong else 200,
         asked=asked,
-        answer=answer,
-        facts=_answer_facts(answer, job) if answer is not None else None,
-        job=job,
         prefilled=asked.request or (_request_text(job) if job is not None else ""),
         compared=compared,
         compared_facts=hypothetical_start_facts(compared) if compared is not None else None,
         steps=[(step, one, hypothetical_start_facts(one)) for step, one in steps],
         wrong=wrong,
-        wish=_wish_words(answer) if answer is not None else "",
+        **answer_values(answer, job),
         queues=sorted(cluster.published.queues),
         stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
     )
+
+
+def answer_values(answer: WhatIfResult | None, job: JobView | None) -> Mapping[str, Any]:
+    """Return the values of the template ``what-if-answer.html`` that follow from the answer."""
+    if answer is None:
+        return {"answer": None, "facts": None, "job": job, "wish": ""}
+    return {"answer": answer, "facts": _answer_facts(answer, job), "job": job, "wish": _wish_words(answer)}
 
 
 def _wish_words(answer: WhatIfResult) -> str:
