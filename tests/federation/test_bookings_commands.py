@@ -190,7 +190,6 @@ def test_command_submits_a_job_into_a_booking(harness: BookingHarness, run: Run,
         (("--federation", "show", "theirs"), 3, "the federation has no booking theirs"),
         (("--federation", "cancel", "none"), 3, "the federation has no booking none"),
         (("--federation", "--cluster", "a", "list"), 2, "clusters are named by --only"),
-        (("--federation", "orders"), 2, "each cluster's own"),
         (("--federation", "--url", "http://127.0.0.1:9", "list"), 4, "no daemon answers"),
     ],
 )

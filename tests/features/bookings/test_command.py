@@ -78,24 +78,6 @@ def test_a_refused_booking_has_offers_that_can_be_accepted(run: Run) -> None:
     assert "has 0 counter-offers" in run("accept", "second", "1")[2]
 
 
-def test_comparing_orders_needs_the_role_operator(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, err = run("orders")
-    assert (code != 0, "role" in out + err) == (True, True), (code, out, err)
-    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
-    assert run("orders")[:2] == (
-        0,
-        "no booking may move, and none was refused lately; the site's order is edf\n",
-    )
-    assert run("add", "a", "-l", "nodes=1:ppn=8", "--for", "60m", "--after", "+1h", "--by", "+9h")[0] == 0
-    lines = run("orders")[1].splitlines()
-    assert lines[0].split() == ["ORDER", "BOOKED", "LOST", "WON", "MOVED", "CORE", "HOURS", "USED", "%"]
-    assert lines[1].split() == ["edf", "(now)", "1", "of", "1", "0", "0", "0", "8.0", "5.6"]
-    assert [line.split()[0] for line in lines[2:5]] == ["lff", "bjf", "fifo"]
-    assert lines[-1].endswith("nothing was changed")
-    found = json.loads(run("--json", "orders")[1])
-    assert (found["order"], len(found["orders"])) == ("edf", 4)
-
-
 def test_booking_moves_are_shown(run: Run) -> None:
     whole = ("-l", "nodes=1:ppn=8", "--for", "60m")
     assert run("add", "a", *whole, "--at", "+2h")[0] == 0

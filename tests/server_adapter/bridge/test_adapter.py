@@ -280,6 +280,8 @@ async def test_the_servers_commands_wake_the_adapter(build: Build, unused_port: 
     house.server.submit(resources={"nodes": "4:ppn=4", "walltime": "60"}, runtime=0.3)
     house.server.submit(resources={"nodes": "4:ppn=4", "walltime": "60"}, runtime=0.3)
     await house.until(house.all_done)
+    # The adapter reports the last start after the server has made it.
+    await house.until(lambda: sum(event.type == "job_started" for event in house.daemon.events) == 2)
     assert SchedulerCommand.TERM in house.server.commands
     house.each_job_ran_where_decided()
 
