@@ -39,11 +39,11 @@ def test_claim_has_the_amounts_that_limits_count() -> None:
     found = make_claim(facts, ParsedRequest(Request(chunks), 60, assumed=False), ("lic",)).amounts
     assert found == {
         "jobs": 1, "lic": 5, "cpus": 10, "nodes": 3, "gpus": 2, "mem": 20, "fpga": 5,
-        "walltime": 60, "cpu_seconds": 600, "node_seconds": 180, "gpu_seconds": 120,
+        "walltime": 60, "planned_walltime": 60, "cpu_seconds": 600, "node_seconds": 180, "gpu_seconds": 120,
     }  # fmt: skip
     held = replace(facts, shares=(ShareFacts("n1", 4), ShareFacts("n2", 2)))
     found = make_claim(held, ParsedRequest(None, 60, assumed=False), ()).amounts
     assert found == {
         "jobs": 1, "cpus": 6, "nodes": 2,
-        "walltime": 60, "cpu_seconds": 360, "node_seconds": 120, "gpu_seconds": 0,
+        "walltime": 60, "planned_walltime": 60, "cpu_seconds": 360, "node_seconds": 120, "gpu_seconds": 0,
     }  # fmt: skip
