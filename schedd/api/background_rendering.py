@@ -20,7 +20,7 @@ from schedd.supervision import run_in_thread
 
 _P = ParamSpec("_P")
 
-_INLINE_MAX_ROWS: Final = 100  # minimum number of rows for which a response is rendered in the background
+_INLINE_MAX_ROWS: Final = 100  # longer lists are rendered in the background
 _RENDER_NICENESS: Final = 10
 _GZIP_LEVEL: Final = 4
 _COMPRESS_MIN_BYTES: Final = 2_000

@@ -137,8 +137,8 @@ class LimitBook:
     _last_amounts: dict[frozenset[str], dict[str, int]] = field(default_factory=dict)
     """by its scopes the amounts by pool. An arrival calls ``needs`` several times."""
     _limited: frozenset[str] = frozenset()
-    _prefixes: tuple[str, ...] = ()  # beginnings of queues with limits
     """Queues that have limits; empty: all."""
+    _prefixes: tuple[str, ...] = ()  # beginnings of queues with limits
     _scopes: frozenset[str] = frozenset()  # scopes that have limits
 
     def copy(self) -> "LimitBook":

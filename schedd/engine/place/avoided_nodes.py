@@ -13,7 +13,8 @@ ELSEWHERE_WITHIN_S: Final = 3600
 """A job avoids nodes only if other nodes allow a start within this time after the end of its backoff."""
 MOST_NODES: Final = 32  # nodes of failed starts that are remembered per job
 ALL_SUSPECT: Final = 4
-"""Up to so many nodes of a failed start are all suspected; otherwise the first, where it begins."""
+"""A failed start makes all its nodes suspect if there are at most this many; else only the first one, where
+the job's script runs."""
 
 
 def failed_on(before: tuple[str, ...], nodes: Iterable[str]) -> tuple[str, ...]:

@@ -193,7 +193,7 @@ class Failover:
 
 
 class DaemonStore:
-    """The daemon's store. After ``open``, ``start_election`` tries to lead while nobody does."""
+    """The daemon's store. After ``open``, ``start_election`` makes it try to lead whenever no daemon leads."""
 
     store: Store
     lead: Leadership
