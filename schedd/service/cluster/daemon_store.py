@@ -193,7 +193,7 @@ class Failover:
 
 
 class DaemonStore:
-    """The daemon's store. After ``open``, ``start_election`` makes it try to lead whenever no daemon leads."""
+    """The daemon's store. After ``open``, ``start_election`` makes it try to lead while no daemon leads."""
 
     store: Store
     lead: Leadership
