@@ -21,6 +21,9 @@ from schedd.store.errors import StoreError
 DEFERRED: Final = "schedd_deferred"
 """Execution option of a transaction that need not be on disk when it is committed."""
 
+SILENT_CLIENT_MS = 3_000
+"""PostgreSQL ends the transaction of a client that is silent for so long: a lost host holds no locks."""
+
 _BUSY_MS = 5_000
 _WAL_PAGES = 4_000  # WAL size at which SQLite checkpoints it into the database file: pages of 4 KiB, 16 MB
 _DEAD_HOST: Final = {
@@ -67,9 +70,10 @@ def create_writer(url: URL, *, statement_s: float = 60.0) -> Engine:
     """Create an engine with one writing connection; PostgreSQL: ``statement_s`` per statement."""
     if url.get_backend_name() == "sqlite":
         return _sqlite(url, "BEGIN IMMEDIATE", pool_size=1, max_overflow=0)
-    # PostgreSQL ends the transaction of a client that is silent, so that a disconnected client does not hold
-    # locks for long.
-    limits = {"statement_timeout": int(statement_s * 1000), "idle_in_transaction_session_timeout": 3_000}
+    limits = {
+        "statement_timeout": int(statement_s * 1000),
+        "idle_in_transaction_session_timeout": SILENT_CLIENT_MS,
+    }
     options = " ".join(f"-c {name}={value}" for name, value in limits.items())
     args = {**_DEAD_HOST, "connect_timeout": 2, "options": options}
     return create_engine(

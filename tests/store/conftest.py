@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from schedd.store import Store
+from schedd.store import Store, connections
 from tests.store.forked_processes import DaemonLauncher, shared_launcher
 from tests.store.postgres import PostgresServer
+from tests.waits import WAIT_S
 
 _NUMBER = count(1)
 
@@ -17,11 +18,14 @@ _NUMBER = count(1)
 def postgres() -> Iterator[PostgresServer]:
     """A running PostgreSQL. Without it the tests fail: their guarantees would be untested."""
     server = PostgresServer()
-    try:
-        server.start()
-        yield server
-    finally:
-        server.close()
+    with pytest.MonkeyPatch.context() as patch:
+        # A test's process may get no processor for seconds in the middle of a transaction.
+        patch.setattr(connections, "SILENT_CLIENT_MS", 1000 * int(WAIT_S))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.close()
 
 
 @pytest.fixture(scope="session")
