@@ -1,7 +1,7 @@
 """Forecast of a job's end: the probability that it ends by a given time.
 
-The end is the start plus the run time; both count as independent. If one of the job's nodes fails while the
-job runs, the run ends too early; nodes fail at a constant rate.
+The end is the start plus the run time, which are taken as independent. If one of the job's nodes fails while
+the job runs, the run ends too early; nodes fail at a constant rate.
 
 The logarithm of the wait has a logistic distribution with one scale before its median and another one after
 it: the P90 after it is the calibrated one, the P10 before it comes from the sampled starts.

@@ -22,7 +22,7 @@ DEFERRED: Final = "schedd_deferred"
 """Execution option of a transaction that need not be on disk when it is committed."""
 
 SILENT_CLIENT_MS = 3_000
-"""PostgreSQL ends the transaction of a client that is silent for so long: a lost host holds no locks."""
+"""PostgreSQL ends a transaction after this silence of its client, so that a lost host holds no locks."""
 
 _BUSY_MS = 5_000
 _WAL_PAGES = 4_000  # WAL size at which SQLite checkpoints it into the database file: pages of 4 KiB, 16 MB
