@@ -9,23 +9,21 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import httpx2
 import pytest
 from hypothesis import settings
 
+from tests.property_examples import examples
 from tests.waits import WAIT_S
 from tests.workers import COMMON_FOLDER, ForkedWorkers
 
 # No deadline: the first example may compile a kernel, and the machine may be busy. The same examples each
 # time, so that results depend only on the change; HYPOTHESIS_PROFILE=explore looks for new ones.
-settings.register_profile("schedd", deadline=None, derandomize=True)
+settings.register_profile("schedd", deadline=None, derandomize=True, max_examples=examples(100))
 settings.register_profile("explore", deadline=None, print_blob=True)
-_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "schedd")
-settings.load_profile(_PROFILE)
-_EXAMPLES_OF_SHORT_RUN = 0.4
-"""Share of the examples that property tests name; the soak runs try all."""
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "schedd"))
 
 # Requests of tests that name no timeout wait as long as other waits: the library's 5 s are too few for a busy
 # machine.
@@ -37,16 +35,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--workers", type=int, default=1, help="processes that run the tests, each file in one")
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let a property test try fewer examples in the short run."""
-    test: Any = getattr(item, "function", None)
-    chosen = getattr(test, "_hypothesis_internal_use_settings", None)
-    if _PROFILE == "schedd" and chosen is not None and not hasattr(test, "shortened"):
-        fewer = max(1, round(_EXAMPLES_OF_SHORT_RUN * chosen.max_examples))
-        test._hypothesis_internal_use_settings = settings(chosen, max_examples=fewer)
-        test.shortened = True  # the function of all its parametrized tests
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,6 +22,7 @@ from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
 from schedd.policy.economy import Draw, Economy, Price
 from schedd.wire import NodeFacts
+from tests.property_examples import examples
 
 AIMS = (Objective.WAIT, Objective.MAKESPAN, Objective.ENERGY, Objective.COST)
 ECONOMY = Economy(
@@ -85,7 +86,7 @@ def pareto_set(grown: GrownPlan) -> ParetoSet:
     return grown.make_search(evaluations=120, seed=1)[1].run()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(0, 1 << 32), moved=st.floats(0, 1))
 def test_every_decoded_chromosome_is_a_valid_plan(
     grown: GrownPlan, pareto_set: ParetoSet, seed: int, moved: float

@@ -36,6 +36,7 @@ from tests.cli.test_serve import (
     run,
     start_daemon,
 )
+from tests.property_examples import examples
 
 SLACK = "slack = 0"
 
@@ -293,7 +294,7 @@ def test_a_large_fast_body_is_accepted(served: ServedDaemon) -> None:
     assert (taken.status_code, len(taken.request.content) > 300_000) == (200, True), taken.text
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck), database=None)
 @given(st.binary(max_size=200) | st.text(max_size=60).map(lambda path: f"GET /{path} HTTP/1.1".encode()))
 def test_daemon_survives_any_bytes_on_the_wire(served: ServedDaemon, said: bytes) -> None:
     with open_connection(served) as channel:

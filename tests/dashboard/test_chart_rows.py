@@ -14,6 +14,7 @@ from schedd.dashboard.plan_columns import MAX_JOBS, PlanViewport, plan_columns
 from schedd.model import NodeSets
 from schedd.store.records import JobHistory
 from schedd.wire import NodeFacts
+from tests.property_examples import examples
 from tests.service.planner_harness import T, job, node, planner
 from tests.waits import WAIT_S
 
@@ -90,7 +91,7 @@ def test_actions_need_exact_node_names(text: str, why: str) -> None:
         select_nodes(NODES, text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.text(alphabet="n0123[]-,*? gpu=r", max_size=30))
 def test_any_filter_text_gives_known_nodes(text: str) -> None:
     found = match_nodes(NODES, text)

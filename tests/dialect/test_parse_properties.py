@@ -20,6 +20,7 @@ from schedd.dialect import (
 )
 from schedd.model import Chunk, Features, Place, Request
 from schedd.wire import ResourceFacts, ResourceTypes
+from tests.property_examples import examples
 
 NODES = ("node1", "node2", "0-3")
 GENERIC = ("scratch", "fpga")
@@ -92,7 +93,7 @@ def resource_key(alternatives: frozenset[str]) -> str:
     return name.removeprefix("!").partition("=")[0] if "=" in name else "vnode"
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(lists, lists, texts)
 def test_any_torque_text_gives_a_request_or_a_request_error(
     resources: dict[str, str], defaults: dict[str, str], extensions: str
@@ -109,7 +110,7 @@ def test_any_torque_text_gives_a_request_or_a_request_error(
         assert not any("\n" in note for note in request.notes)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(lists, lists, texts)
 def test_any_openpbs_text_gives_a_request_or_a_request_error(
     resources: dict[str, str], defaults: dict[str, str], schedselect: str

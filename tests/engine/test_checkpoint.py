@@ -38,6 +38,7 @@ from schedd.plan.schema import NAMES, declared
 from schedd.wire import Decision, Event, ResourceFacts, ShareFacts
 from tests.engine.chaos.lives import Chaos, Ranked, play
 from tests.engine.cluster import Cluster
+from tests.property_examples import examples
 
 
 class Recorded(Chaos):
@@ -61,7 +62,7 @@ class Recorded(Chaos):
         engine.handle = recorded  # type: ignore[assignment, method-assign]
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), before=st.integers(0, 200))
 def test_replay_of_the_log_since_a_checkpoint_makes_the_same_decisions(seed: int, before: int) -> None:
     world = Recorded(before)
@@ -76,7 +77,7 @@ def test_replay_of_the_log_since_a_checkpoint_makes_the_same_decisions(seed: int
     assert [found[i] for i in logged] == expected
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), steps=st.integers(0, 120))
 def test_restored_state_is_saved_as_the_same_bytes(seed: int, steps: int) -> None:
     world = Chaos()
@@ -150,7 +151,7 @@ def _plan(engine: Engine) -> dict[str, list[int]]:
     }
 
 
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(
     seed=st.integers(0, 1 << 32),
     before=st.integers(0, 60),
@@ -165,7 +166,7 @@ def test_interrupted_repair_has_the_same_result_from_a_checkpoint_or_on_a_fork(
         assert world.twin.state.records == world.engine.state.records
 
 
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(8), suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32))
 def test_frozen_state_is_unaffected_by_later_events(seed: int) -> None:
     world = Chaos()

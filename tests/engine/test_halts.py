@@ -13,6 +13,7 @@ from schedd.engine import Engine
 from schedd.service.settings.cluster import ClusterSettings
 from schedd.wire import BatchSkipped, Event, Run
 from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
 
 _DEFAULTS = ClusterSettings.model_validate({}).engine
 """What a site has that sets nothing."""
@@ -240,7 +241,7 @@ def _any_cluster(random: Random) -> ResourceCounted:
     )
 
 
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 1 << 32), rounds=st.integers(1, 12))
 def test_after_halts_no_run_decision_takes_more_than_there_is(seed: int, rounds: int) -> None:
     random = Random(seed)

@@ -19,6 +19,7 @@ from schedd.wire import (
     NodeFacts,
     ShareFacts,
 )
+from tests.property_examples import examples
 
 T = 1_700_000_000
 GIB = 1 << 20
@@ -80,7 +81,7 @@ def test_a_job_of_many_kinds_of_chunks_is_planned(n: int, nodes: int) -> None:
     assert (cluster.start("many"), cluster.start("other")) == (0, 0 if nodes > 1 else 100)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 80), st.integers(1, 5), st.booleans())
 def test_a_job_that_runs_on_one_node_in_many_shares_holds_their_sum(n: int, cpus: int, whole: bool) -> None:
     cluster = Cluster(1, 400)

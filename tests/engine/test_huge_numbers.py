@@ -13,6 +13,7 @@ from schedd.dialect.torque import parse_torque
 from schedd.wire import JobFacts, QueueChanged, ResourceCounted, ServerChanged, ServerFacts
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_windows import HOUR, quota
+from tests.property_examples import examples
 
 LIMITED = {
     "limits": [
@@ -82,7 +83,7 @@ def healthy(cluster: Cluster) -> None:
 
 
 @given(st.tuples(st.just("torque"), requests(TORQUE)) | st.tuples(st.just("openpbs"), requests(OPENPBS)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_request_with_arbitrary_numbers_is_harmless(asked: tuple[str, dict[str, str]]) -> None:
     family, resources = asked
     cluster = site()
@@ -118,7 +119,7 @@ def test_a_number_that_nothing_can_count_is_refused_for_ever_with_the_reason(
 
 
 @given(NUMBERS, NUMBERS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_limits_of_any_size_are_followed(one: str, two: str) -> None:
     """A limit that is larger than can be counted limits nothing."""
     cluster = site()
@@ -151,7 +152,7 @@ def test_limit_with_a_window_on_a_cluster_without_nodes_is_harmless() -> None:
 
 @pytest.mark.parametrize("parse", [parse_torque, parse_openpbs])
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_totals_of_a_parsed_request_fit_into_64_bits(parse: Any, data: st.DataObject) -> None:
     names = TORQUE if parse is parse_torque else OPENPBS
     resources = data.draw(requests(names))

@@ -10,17 +10,18 @@ from schedd.engine.facts import arrivals, reevaluation_queue
 from schedd.engine.run import reevaluation
 from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, ShortestRanked, Strict, play
 from tests.engine.chaos.values import seeds
+from tests.property_examples import examples
 
 KINDS = [Chaos, Ranked, Placed, Strict, Shortest, ShortestRanked]
 
 TestChaos = Chaos.TestCase
 TestRanked = Ranked.TestCase
 TestChaos.settings = TestRanked.settings = settings(
-    max_examples=30, stateful_step_count=30, suppress_health_check=list(HealthCheck)
+    max_examples=examples(30), stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), suppress_health_check=list(HealthCheck))
 @given(seed=seeds, steps=st.integers(1, 150), kind=st.sampled_from(KINDS))
 def test_a_life_among_random_events_breaks_nothing(seed: int, steps: int, kind: type[Chaos]) -> None:
     play(kind(), Random(seed), steps)

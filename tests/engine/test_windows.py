@@ -13,6 +13,7 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.policy.limits import Limit
 from schedd.policy.site import site_policy
 from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -102,7 +103,7 @@ def test_windows_outlive_a_checkpoint() -> None:
     st.integers(1, 23),
     st.integers(0, 23),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_a_quota_is_never_exceeded_in_a_window(
     jobs: list[tuple[int, int, int]], length: int, first: int
 ) -> None:

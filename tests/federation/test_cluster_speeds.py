@@ -30,6 +30,7 @@ from schedd.federation.workers.bag_offers import collect_offers
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from tests.engine.cluster import T
 from tests.federation.simulated_federation import SimulatedFederation
+from tests.property_examples import examples
 
 SPEEDS = dict(zip("abcdefg", (0.25, 0.5, 0.7, 1.0, 1.5, 3.0, 4.0), strict=True))
 
@@ -108,7 +109,7 @@ def test_offer_at_half_speed_ends_later_by_each_wave(simulation: SimulatedFedera
     assert found["b", 60] - found["d", 60] == 480
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(1, 40), st.sampled_from([1, 2, 4]), st.integers(1, 5000))
 def test_offers_equal_a_computation_by_waves(
     simulation: SimulatedFederation, tasks: int, cpus: int, walltime: int

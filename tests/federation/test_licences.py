@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schedd.federation.events import LicenceLeased, decode, encode
 from schedd.federation.licences import ClusterLicenceUse, LicenceGrant, LicencePools, share_copies
+from tests.property_examples import examples
 
 NAMES = ("a", "b", "c")
 COPIES = 10
@@ -113,7 +114,7 @@ def used(sites: dict[str, LicenceSite]) -> Iterator[int]:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_no_licence_copy_is_used_twice(seed: int) -> None:
     chance = random.Random(seed)
     sites = {name: LicenceSite(chance) for name in NAMES}

@@ -18,6 +18,7 @@ from schedd.federation.routing.request_sizes import is_no_larger, request_size
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.wire import JobFacts, JobQueued, NodeFacts
+from tests.property_examples import examples
 
 START = 1_700_000_000
 
@@ -113,7 +114,7 @@ def test_bound_never_exceeds_the_real_start(room: list[tuple[int, int]], nodes: 
 
 
 @given(st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_real_engines_start_no_larger_job_before_a_smaller_equal_job(data: st.DataObject) -> None:
     nodes = tuple(NodeFacts(name=f"n{i}", cpus=4, properties=("fast",) if i % 2 else ()) for i in range(4))
     place = Place(ClusterSpec("a", nodes), "conservative", START, {}, NONE)

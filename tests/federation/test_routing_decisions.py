@@ -28,6 +28,7 @@ from schedd.federation.routing.jobs import FederationJobs, PlanQuestion
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import LEVELS, Backlog
 from tests.federation.cluster_model import RandomCluster
+from tests.property_examples import examples
 
 JOB = {"script": "sleep 1", "resources": {"nodes": "1"}, "cpu_seconds": 100}
 USERS = {"ann@org": {"a": "ann", "b": "ann", "c": "ann1"}}
@@ -101,7 +102,7 @@ class RoutingModel:
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_no_job_runs_twice_and_none_is_lost(seed: int) -> None:
     chance = random.Random(seed)
     ran: Counter[str] = Counter()

@@ -22,6 +22,7 @@ from schedd.wire import SubmissionFacts, TransferRelease, TransferRequest
 from tests.federation.cluster_model import RandomCluster
 from tests.federation.simulated_federation import SimulatedFederation
 from tests.federation.test_routing_decisions import JOB, RULES, RoutingModel
+from tests.property_examples import examples
 
 ON_HOLD = ("submitting", "held", "releasing")
 WHOLE = {"nodes": "2:ppn=4"}
@@ -59,7 +60,7 @@ class ReconcilingModel(RoutingModel):
 
 
 @given(st.integers(0, 1 << 32))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_transfer_stays_held_after_wrong_phase_reports(seed: int) -> None:
     chance = random.Random(seed)
     ran: Counter[str] = Counter()

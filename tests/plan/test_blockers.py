@@ -11,6 +11,7 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan
 from schedd.plan.views import Blockers, PlanBlocker, find_blockers
 from tests.plan.strategies import clusters, requests
+from tests.property_examples import examples
 
 SHORT = st.integers(1, 8)
 JOBS = st.lists(st.tuples(requests(), st.integers(3, 20), st.integers(0, 3)), min_size=3, max_size=14)
@@ -81,7 +82,7 @@ def wishes(draw: st.DrawFn) -> Request:
     return Request(tuple(chunks), place, exclusive=draw(st.sampled_from([False, False, False, True])))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     machines(),
     st.lists(st.tuples(wishes(), st.integers(2, 30), st.integers(0, 3)), min_size=2, max_size=12),
@@ -101,7 +102,7 @@ def test_job_starts_earlier_only_without_all_its_blockers(
         assert found.earliest == ready
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(clusters(4), JOBS, requests(), SHORT)
 def test_blockers_are_found_for_every_kind_of_request(
     cluster: list[Node], jobs: list[Any], request: Request, duration: int
@@ -112,7 +113,7 @@ def test_blockers_are_found_for_every_kind_of_request(
     check(plan, plan.add_job(request, duration, 0), 0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(1, 4), SHORT, st.integers(0, 3)), max_size=8), st.integers(1, 4))
 def test_jobs_that_hold_a_limit_are_its_blockers(jobs: list[tuple[int, int, int]], amount: int) -> None:
     plan = Plan([Node("a", 4), Node("b", 4)], 0)

@@ -11,6 +11,7 @@ from schedd.model import Chunk, Node, NodeSets, Place, Request
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan, Take, WorkSpent
 from tests.plan.mirror import Mirror
+from tests.property_examples import examples
 
 GB = 1 << 20
 _ANYTHING: Any = None
@@ -186,7 +187,7 @@ _NODES = st.lists(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_NODES, st.lists(st.tuples(_SHAPES, _SIZES), min_size=1, max_size=12), st.data())
 def test_mixed_shapes_on_tiny_and_huge_nodes_need_bounded_work(
     nodes: list[Node], jobs: list[Any], data: st.DataObject

@@ -13,6 +13,7 @@ from schedd.plan.plan import NOT_BOUND, Plan
 from tests.plan.mirror import Mirror
 from tests.plan.reference import Reference
 from tests.plan.strategies import DURATIONS, MOMENTS, chunks, clusters, is_mixed, requests
+from tests.property_examples import examples
 
 JOBS = st.lists(st.tuples(requests(sets=True), DURATIONS, MOMENTS), min_size=1, max_size=10)
 
@@ -150,7 +151,7 @@ def rank_in(ranks: list[int], i: int) -> int:
 
 
 @given(clusters(), ONE_KIND, st.booleans(), RANKS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_single_unit_goes_to_the_cheapest_then_tightest_node(
     cluster: list[Node], jobs: list[Any], weighed: bool, ranks: list[int]
 ) -> None:
@@ -172,7 +173,7 @@ def test_single_unit_goes_to_the_cheapest_then_tightest_node(
 
 
 @given(clusters(), ONE_KIND, st.booleans(), RANKS)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_scattered_units_go_to_the_cheapest_nodes(
     cluster: list[Node], jobs: list[Any], weighed: bool, ranks: list[int]
 ) -> None:

@@ -15,6 +15,7 @@ from schedd.plan.kernels import projection as on
 from schedd.plan.plan import Plan
 from schedd.plan.projection import project_plan
 from tests.plan import reference_projection
+from tests.property_examples import examples
 
 MUCH = 1 << 40
 
@@ -78,7 +79,7 @@ def same(
         assert a.free.tolist() == b.free.tolist()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     JOBS,
     st.none() | st.integers(0, 20),
@@ -98,7 +99,7 @@ def test_projection_kernel_matches_the_plan_operations(
     same(plan, lasts, now, work, until)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(JOBS, st.none() | st.integers(0, 20), st.lists(st.integers(0, 2), min_size=18, max_size=18))
 def test_coordinated_arrays_are_ordered_by_their_ends(
     jobs: list[Job], ended: int | None, of: list[int]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from schedd.policy.expressions import FUNCTIONS, MAX_LENGTH, Columns, Expression, FormulaError, parse_formula
 from schedd.policy.expressions.parser import MAX_DEPTH, MAX_NODES
+from tests.property_examples import examples
 
 NAMES = ("ncpus", "walltime", "eligible_time", "x.y", "zero")
 PYTHON_FUNCTIONS: Mapping[str, Any] = {
@@ -104,7 +105,7 @@ rows = st.lists(
 
 
 @given(formulas, rows)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_values_are_those_of_python(text: str, jobs: list[dict[str, float]]) -> None:
     for mine, job in zip(values_of(text, jobs), jobs, strict=True):
         theirs = python_value(text, job)
@@ -115,7 +116,7 @@ def test_values_are_those_of_python(text: str, jobs: list[dict[str, float]]) -> 
 
 
 @given(formulas, rows)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_shares_add_up_to_the_value(text: str, jobs: list[dict[str, float]]) -> None:
     columns = Columns(len(jobs), {name: np.array([job[name] for job in jobs]) for name in NAMES}, {})
     formula = parse_formula(text)
@@ -128,7 +129,7 @@ def test_shares_add_up_to_the_value(text: str, jobs: list[dict[str, float]]) -> 
 
 
 @given(st.text(alphabet="abn019.()+-*/%<>=!,'\" \n&|^[]{}if else and or not in max", max_size=60))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 def test_hostile_text_is_parsed_or_refused_with_its_column(text: str) -> None:
     try:
         found = parse_formula(text)
@@ -142,7 +143,7 @@ def test_hostile_text_is_parsed_or_refused_with_its_column(text: str) -> None:
 
 
 @given(st.text(max_size=200))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         assert isinstance(parse_formula(text), Expression)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from schedd.predict import LEVELS, JobFeatures, Learner, RunTimes, sample_run_times
 from tests.predict.run_time_reference import RunTimeReference
+from tests.property_examples import examples
 
 HOUR = 3600
 ASKS = st.builds(
@@ -19,7 +20,7 @@ ASKS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     st.lists(st.tuples(ASKS, st.integers(1, HOUR)), max_size=70),
     st.lists(st.tuples(ASKS, st.integers(0, HOUR)), max_size=45),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schedd.predict import LEVELS, P50_INDEX, P90_INDEX, JobFeatures, RunTimes
 from tests.predict.run_time_reference import RunTimeReference
+from tests.property_examples import examples
 
 asks = st.builds(
     JobFeatures,
@@ -40,7 +41,7 @@ def learn_jobs(run_times: RunTimes, jobs: list[tuple[JobFeatures, int]]) -> RunT
 
 
 @given(st.lists(st.tuples(asks, st.integers(0, 100_000)), max_size=160))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_predictions_match_the_reference(jobs: list[tuple[JobFeatures, int]]) -> None:
     run_times, oracle = RunTimes(), RunTimeReference()
     for ask, run in jobs:
@@ -62,7 +63,7 @@ def test_calibration_and_shifts_match_the_reference() -> None:
 
 
 @given(st.lists(st.tuples(asks, st.integers(0, 100_000)), max_size=60), asks)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_quantiles_rise_from_a_second_to_the_walltime(
     jobs: list[tuple[JobFeatures, int]], ask: JobFeatures
 ) -> None:

@@ -24,6 +24,7 @@ from schedd.replay.simulation import Simulation
 from schedd.replay.site import ReplaySite, equal_node_site, single_node_site
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts
+from tests.property_examples import examples
 from tests.replay.oracle import Each, Job, promises_held, simulate
 
 POLICIES = ("conservative", *QUEUE_POLICIES)
@@ -153,7 +154,7 @@ _STRETCH = {name: 60 if name.startswith("easy-") else 1 for name in POLICIES}
 
 @pytest.mark.parametrize("policy", POLICIES)
 @given(raw=_JOBS, exact=st.booleans(), lax=st.lists(st.integers(-3, 9), min_size=28, max_size=28))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_random_traces_run_as_in_a_slow_and_obvious_simulator(
     policy: str, raw: list[tuple[int, int, int, int]], exact: bool, lax: list[int]
 ) -> None:
@@ -189,7 +190,7 @@ def _limits(each: Each) -> dict[str, object]:
 
 
 @given(raw=_JOBS, users=st.lists(st.integers(0, 2), min_size=28, max_size=28), most=st.integers(1, 4))
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 def test_user_limits_match_the_reference_simulator(
     raw: list[tuple[int, int, int, int]], users: list[int], most: int
 ) -> None:
@@ -253,7 +254,7 @@ def _peak(jobs: Sequence[Job], schedule: Schedule) -> int:
 
 @pytest.mark.parametrize("policy", OF_EACH_SORT)
 @given(raw=_JOBS)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_several_nodes_are_never_over_committed(policy: str, raw: list[tuple[int, int, int, int]]) -> None:
     at, jobs = 0, []
     for i, (gap, length, procs, spare) in enumerate(raw):
@@ -361,7 +362,7 @@ def test_failed_node_kills_its_jobs_and_starts_none_until_restored(
 
 @pytest.mark.parametrize("policy", OF_EACH_SORT)
 @given(raw=_JOBS, seed=st.integers(0, 99))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_jobs_run_once_and_for_their_time_though_nodes_fail(
     policy: str, raw: list[tuple[int, int, int, int]], seed: int
 ) -> None:

@@ -21,6 +21,7 @@ from schedd.replay.result import TIMINGS, ReplayResult
 from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
 from schedd.replay.site import equal_node_site, single_node_site
 from schedd.replay.workload import Trace, TraceJob, select
+from tests.property_examples import examples
 
 SHORT = SearchSettings(moves=60)
 """Searches that are long enough for their effects and short enough for a test."""
@@ -115,7 +116,7 @@ def of(raw: list[tuple[int, int, int, int]]) -> Prepared:
 
 
 @given(raw=JOBS, slack=st.sampled_from([OFF, NONE, Slack(100), Slack(0, 0.5), Slack(60, 0.25)]))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_searches_respect_estimates_and_slack(raw: list[tuple[int, int, int, int]], slack: Slack) -> None:
     """The promise is computed here from the estimate at arrival, independently of the engine."""
     ready = of(raw)

@@ -31,6 +31,7 @@ from schedd.wire import (
 )
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
+from tests.property_examples import examples
 from tests.service.planner_harness import T, event_id, job, node, planner
 from tests.service.test_explain import SHAPES, WAIT, changed, get_explanation
 
@@ -83,7 +84,7 @@ def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
     return [moment >= ready and free_at(plan, Allocation(record.slot, moment, takes)) for moment in moments]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(random_events(), st.sampled_from([0, 30, 700]))
 def test_chain_covers_every_moment_between_now_and_the_start(events: list[Event], later: int) -> None:
     now = T + later
@@ -136,7 +137,7 @@ def check_link(copy: PlanFork, job_id: str, link: Any) -> None:
         assert one.right is None or link.kind == "queued"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(random_events(), st.data())
 def test_any_later_start_has_a_complete_chain(events: list[Event], data: st.DataObject) -> None:
     """The chain is computed for a start later than the planned one."""

@@ -29,6 +29,7 @@ from schedd.wire import (
 )
 from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
+from tests.property_examples import examples
 from tests.service.planner_harness import T, event_id, job, node, planner
 
 WAIT = 120
@@ -83,7 +84,7 @@ def random_events(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(random_events())
 def test_blockers_are_minimal(
     events: list[Event],

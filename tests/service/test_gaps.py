@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from schedd.service.read.gaps import find_gaps, gaps_on
 from schedd.service.read.plan_lists import bars_in_window
 from schedd.wire import JobQueued, NodeChanged, NodeFacts, PlanningHeld, Reserve
+from tests.property_examples import examples
 from tests.service.planner_harness import GIB, T, event_id, job, node, planner
 
 WAIT = 120
@@ -23,7 +24,7 @@ def random_events(draw: st.DrawFn) -> list[NodeChanged | JobQueued]:
     return events
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(random_events(), st.integers(-100, 8_000), st.integers(1, 20_000))
 def test_free_plus_used_equals_node_capacity_at_every_time(
     events: list[NodeChanged | JobQueued], first: int, length: int
@@ -55,7 +56,7 @@ def test_free_plus_used_equals_node_capacity_at_every_time(
         assert [(step.cpus, step.idle_nodes) for step in total] == ([(free_cpus, idle)] if machines else [])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(random_events(), st.integers(0, 8_000), st.integers(1, 20_000), st.integers(1, 5))
 def test_from_begin_returns_the_first_contiguous_gaps(
     events: list[NodeChanged | JobQueued], first: int, length: int, cpus: int

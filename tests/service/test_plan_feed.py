@@ -7,6 +7,7 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.service.cluster.plan_feed import JobSummary, PlanFeed, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, JobDeleted, JobHeld, JobReleased
+from tests.property_examples import examples
 from tests.service.planner_harness import T, event_id, job, node, planner
 
 WAIT = 120
@@ -59,7 +60,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS, st.integers(1, 4))
 def test_applied_changes_equal_a_full_read(steps: list[list[tuple[str, str]]], every: int) -> None:
     with planner(publish_starts=False) as loop:

@@ -21,6 +21,7 @@ from schedd.wire import (
     ServerChanged,
     ServerFacts,
 )
+from tests.property_examples import examples
 from tests.service.planner_harness import GIB, T, event_id, job, node, planner
 
 WAIT = 120
@@ -86,7 +87,7 @@ def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:
 FEW = st.integers(0, 8)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(1, 6), st.integers(1, 6), FEW, st.integers(1, 8), st.tuples(FEW, FEW, FEW, FEW))
 def test_smaller_requests_are_maximal(
     count: int, cpus: int, mem: int, walltime: int, most: tuple[int, int, int, int]

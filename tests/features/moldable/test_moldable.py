@@ -12,6 +12,7 @@ from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import AccountSet, JobFacts, Run
 from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
 
 
 def submit(cluster: Cluster, job: str, family: str, least: int, most: int, **more: Any) -> None:
@@ -177,7 +178,7 @@ def test_a_what_if_chooses_like_the_plan() -> None:
 GAPS = st.lists(st.tuples(st.integers(1, 1500), st.integers(1, 600)), max_size=5)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(gaps=GAPS, least=st.integers(1, 1500), more=st.integers(1, 3000))
 def test_the_choice_is_that_of_a_plain_search(gaps: list[tuple[int, int]], least: int, more: int) -> None:
     cluster = Cluster()

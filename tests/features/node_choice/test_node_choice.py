@@ -18,6 +18,7 @@ from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import JobFacts, NodeFacts, PolicyChanged, Run
 from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
 
 MIB = 1 << 10
 
@@ -164,7 +165,7 @@ _points = st.dictionaries(st.sampled_from([f"n{i}" for i in range(1, 6)]), st.in
 
 
 @given(_jobs, _points, st.sampled_from(["pack", "spread", "contiguous", "least_memory"]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_jobs_start_when_they_would_without_a_choice_and_get_nodes_with_the_most_points(
     jobs: list[tuple[int, int, int]], points: dict[str, int], arrange: str
 ) -> None:
@@ -196,7 +197,7 @@ _room = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, ma
 
 
 @given(_room, st.integers(1, 6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_contiguous_nodes_have_the_shortest_span(room: list[tuple[int, int]], count: int) -> None:
     units, ranks = (np.array(column, np.int64) for column in zip(*room, strict=True))
     found = contiguous_nodes(units, ranks, count)
@@ -220,7 +221,7 @@ def test_contiguous_nodes_have_the_shortest_span(room: list[tuple[int, int]], co
 
 
 @given(_room, st.integers(1, 6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_spread_units_fit_and_leave_the_fullest_node_as_free_as_possible(
     room: list[tuple[int, int]], count: int
 ) -> None:

@@ -18,6 +18,7 @@ from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import NodeFacts, PolicyChanged, Reserve, Run
 from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
 
 SETS: dict[str, Any] = {
     "gpu": {"properties": ["a100"]},
@@ -431,7 +432,7 @@ def _allowed_nodes(sets: dict[str, Any], named: str, owner: str, group: str) -> 
 
 
 @given(_sets, _jobs)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_each_job_runs_within_one_partition_that_is_open_to_it_or_never(
     sets: dict[str, Any], jobs: list[tuple[str, str, str, int, int]]
 ) -> None:

@@ -14,6 +14,7 @@ from schedd.plan.plan import Plan
 from schedd.plan.projection import project_plan
 from schedd.predict import StartSampler, decode_starts, start_quantiles, waiting_slots
 from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
 
 MUCH = 1 << 40
 
@@ -60,7 +61,7 @@ def with_room(plan: Plan) -> Plan:
     return plan
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(JOBS)
 def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
     jobs: list[tuple[int, int, int, float, int]],
@@ -77,7 +78,7 @@ def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(JOBS, st.integers(0, 3_000), st.sampled_from([0, 600, 5_000]))
 def test_projected_starts_under_a_backfill_rule_match_the_engine(
     jobs: list[tuple[int, int, int, float, int]], patience: int, slack: int
@@ -115,7 +116,7 @@ def test_rule_uses_predictions_of_the_submission_like_the_engine() -> None:
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(JOBS, st.integers(0, 200_000))
 def test_jobs_beyond_the_work_limit_are_decoded_and_projected_starts_stay(
     jobs: list[tuple[int, int, int, float, int]], work: int

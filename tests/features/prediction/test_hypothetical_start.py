@@ -20,6 +20,7 @@ from schedd.service.questions.expectations import (
 )
 from schedd.service.questions.plan_fork import WhatIfAnswer
 from schedd.wire import JobFacts, QueueChanged, QueueFacts
+from tests.property_examples import examples
 from tests.service.planner_harness import T, job, node, planner
 
 WAIT = 120
@@ -60,7 +61,7 @@ def view(loop: PlanLoop, name: str) -> JobView:
     return found
 
 
-@settings(max_examples=16, deadline=None)
+@settings(max_examples=examples(16), deadline=None)
 @given(
     lengths=st.lists(st.integers(600, 7_200), min_size=1, max_size=6),
     cpus=st.integers(1, 4),

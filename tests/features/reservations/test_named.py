@@ -16,6 +16,7 @@ from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import Book, JobFacts, Reserve, Run, RunRefused, Unreserve
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_windows import DAY, HOUR, wall
+from tests.property_examples import examples
 
 
 def reserve(cluster: Cluster, name: str, start: int, end: int | None, *nodes: str, **access: Any) -> None:
@@ -320,7 +321,7 @@ _acts = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(_acts, min_size=3, max_size=25))
 def test_reserved_nodes_run_only_admitted_jobs_and_jobs_run_only_in_the_reservation_they_name(
     acts: list[tuple[Any, ...]],

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.experiments.wait_bound import mean_wait_bound
+from tests.property_examples import examples
 
 Jobs = Sequence[tuple[int, int, int]]
 
@@ -44,7 +45,7 @@ JOBS = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 12), st.integers(1,
 
 
 @given(jobs=JOBS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_no_schedule_is_better_than_the_bound(jobs: Jobs) -> None:
     assert 0 <= bound(jobs, 3) <= best(jobs, 3) + 1e-9
 

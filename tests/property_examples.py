@@ -1,0 +1,15 @@
+"""How many examples a property test tries."""
+
+import os
+from typing import Final
+
+__all__ = ["examples"]
+
+_SHARE_OF_SHORT_RUN: Final = 0.4
+
+
+def examples(full: int) -> int:
+    """Return ``full``, or two fifths of it in the short run, which has no HYPOTHESIS_PROFILE."""
+    if os.environ.get("HYPOTHESIS_PROFILE", "schedd") != "schedd":
+        return full
+    return max(1, round(_SHARE_OF_SHORT_RUN * full))
