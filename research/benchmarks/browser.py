@@ -70,12 +70,14 @@ class Frames:
 @dataclass(frozen=True, slots=True)
 class Paints:
     """Milliseconds. ``first`` by page: until the first paint, nothing being known to the browser before;
-    ``again``: of the same page once more. ``drawn``: until the chart of the plan stands, first and again;
-    ``moved``: the frames while it is moved, by how much of the plan it shows.
+    ``again``: of the same page once more; ``busy``: processor time of the page's main thread until the first
+    paint of the first time. ``drawn``: until the chart of the plan stands, first and again; ``moved``: the
+    frames while it is moved, by how much of the plan it shows.
     """
 
     first: dict[str, float]
     again: dict[str, float]
+    busy: dict[str, float]
     drawn: tuple[float, float]
     moved: dict[str, Frames]
 
@@ -97,6 +99,7 @@ def paints(address: str, pages: Sequence[str], headers: Mapping[str, str]) -> Pa
         return None
     first: dict[str, float] = {}
     again: dict[str, float] = {}
+    busy: dict[str, float] = {}
     drawn: list[float] = []
     arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
     with sync_playwright() as playwright:
@@ -104,18 +107,23 @@ def paints(address: str, pages: Sequence[str], headers: Mapping[str, str]) -> Pa
         for name in pages:
             context = browser.new_context(extra_http_headers=dict(headers))
             page = context.new_page()
+            protocol = context.new_cdp_session(page)
+            protocol.send("Performance.enable", {"timeDomain": "threadTicks"})
             for found in (first, again):
                 begun = time.perf_counter()
-                page.goto(f"{address}/{name}", timeout=_WAIT_MS)
+                page.goto(f"{address}/{name}", timeout=_WAIT_MS, wait_until="commit")
+                found[name] = round(_paint(page))
+                if found is first:
+                    busy[name] = _busy_ms(protocol)
+                page.wait_for_load_state(timeout=_WAIT_MS)
                 if name == "plan":
                     page.wait_for_selector("#plan[data-ready]", timeout=_WAIT_MS)
                     drawn.append(round((time.perf_counter() - begun) * 1e3))
-                found[name] = round(_paint(page))
             context.close()
         page = browser.new_context(extra_http_headers=dict(headers)).new_page()
         moved = {words: _frames(page, f"{address}/plan?{query}") for words, query in _MOVED.items()}
         browser.close()
-    return Paints(first, again, (drawn[0], drawn[1]), moved)
+    return Paints(first, again, busy, (drawn[0], drawn[1]), moved)
 
 
 def _frames(page: Any, address: str) -> Frames:
@@ -124,6 +132,12 @@ def _frames(page: Any, address: str) -> Frames:
     found = page.evaluate(_FRAMES, _COUNT)
     rounded = {name: round(float(found[name]), 1) for name in ("median", "most")}
     return Frames(int(found["bars"]), **rounded, share=round(float(found["share"]), 2))
+
+
+def _busy_ms(protocol: Any) -> float:
+    """Return the processor time of the page's tasks so far."""
+    metrics = protocol.send("Performance.getMetrics")["metrics"]
+    return round(next(one["value"] for one in metrics if one["name"] == "TaskDuration") * 1e3)
 
 
 def _paint(page: Any) -> float:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final
 
 from rich.table import Table
 
@@ -49,11 +49,14 @@ _BARE: Final = ("-c", "pass")
 
 @dataclass(frozen=True, slots=True)
 class PageFigures:
-    """An answer: ``ms`` is the median of nine, ``longest`` the longest; ``size`` and ``packed`` in bytes."""
+    """An answer: ``ms`` is the median of nine, ``longest`` the longest, ``cpu_ms`` the processor time of the
+    daemon for one, with all that it does besides; ``size`` and ``packed`` in bytes.
+    """
 
     name: str
     ms: float
     longest: float
+    cpu_ms: float
     size: int
     packed: int
 
@@ -81,20 +84,20 @@ class FaceResult:
 
 
 def bench_face(load: Load, tell: Callable[[str], None] = lambda _: None) -> FaceResult:
-    """Raises DaemonFailed."""
+    """Raises DaemonFailed; ValueError if no job of the load has to wait."""
     with bench_daemon(load.database, load.keep) as daemon:
         with told(load, daemon, tell) as (site, storm, _):
             storm.settle()
         with closing(daemon.client()) as client:
-            last = client.ask("GET", f"{daemon.cluster}/jobs?state=planned&limit=10000")["jobs"][-1]
+            last = last_planned(client, daemon)
             words = {
                 "job": last["id"],
                 "user": last["owner"].partition("@")[0],
                 "end": str(last["planned_end"] + 1),
             }
             tell("pages")
-            pages = tuple(_page(client, one.format(**words)) for one in _PAGES)
-            data = tuple(_answer(client, name, path.format(**words)) for name, path in _DATA.items())
+            pages = tuple(_page(client, daemon, one.format(**words)) for one in _PAGES)
+            data = tuple(_answer(client, daemon, name, path.format(**words)) for name, path in _DATA.items())
         tell("commands")
         python = _wall([sys.executable, *_BARE], daemon)
         commands = tuple(_command(tuple(part.format(**words) for part in one), daemon) for one in _COMMANDS)
@@ -105,21 +108,37 @@ def bench_face(load: Load, tell: Callable[[str], None] = lambda _: None) -> Face
         return FaceResult(load, site.running, pages, data, statistics.median(python), commands, seen)
 
 
-def _page(client: Client, name: str) -> PageFigures:
-    return _answer(client, f"/{name}", f"/dashboard/main/{name}")
+def last_planned(client: Client, daemon: BenchDaemon) -> dict[str, Any]:
+    """Return the job that is planned last. Raises ValueError if no job waits."""
+    planned: list[dict[str, Any]] = client.ask("GET", f"{daemon.cluster}/jobs?state=planned&limit=10000")[
+        "jobs"
+    ]
+    if not planned:
+        raise ValueError(
+            "all jobs started at once, so there is no plan to show: use more --jobs or fewer --nodes"
+        )
+    return planned[-1]
 
 
-def _answer(client: Client, name: str, path: str) -> PageFigures:
+def _page(client: Client, daemon: BenchDaemon, name: str) -> PageFigures:
+    return _answer(client, daemon, f"/{name}", f"/dashboard/main/{name}")
+
+
+def _answer(client: Client, daemon: BenchDaemon, name: str, path: str) -> PageFigures:
     took: list[float] = []
     body = b""
+    before = daemon.processor_s
     for _ in range(_TIMES):
         begun = time.perf_counter()
         status, body = client.raw("GET", path)
         took.append((time.perf_counter() - begun) * 1e3)
         if status != 200:
             raise DaemonFailed(f"GET {path}: {status} {body[:300].decode(errors='replace')}")
+    cpu_ms = (daemon.processor_s - before) * 1e3 / _TIMES
     size, packed = len(body), len(gzip.compress(body, 4))
-    return PageFigures(name, round(statistics.median(took), 1), round(max(took), 1), size, packed)
+    return PageFigures(
+        name, round(statistics.median(took), 1), round(max(took), 1), round(cpu_ms, 1), size, packed
+    )
 
 
 def _command(words: tuple[str, ...], daemon: BenchDaemon) -> CommandFigures:
@@ -150,7 +169,8 @@ def to_json(result: FaceResult) -> str:
 
 def table_of(result: FaceResult) -> Table:
     """Everything but the load."""
-    found = Table("", "ms", "longest", "kB", "packed", "first paint ms", "again", box=None)
+    heads = ("ms", "longest", "cpu ms", "kB", "packed", "first paint ms", "again", "browser cpu ms")
+    found = Table("", *heads, box=None)
     for column in found.columns[1:]:
         column.justify = "right"
     seen = result.browser
@@ -158,10 +178,12 @@ def table_of(result: FaceResult) -> Table:
         name = one.name.removeprefix("/")
         first = str(seen.first[name]) if seen is not None and name in seen.first else ""
         again = str(seen.again[name]) if seen is not None and name in seen.again else ""
+        busy = str(seen.busy[name]) if seen is not None and name in seen.busy else ""
+        times = (f"{one.ms:.0f}", f"{one.longest:.0f}", f"{one.cpu_ms:.0f}")
         sizes = (f"{one.size / 1e3:,.0f}", f"{one.packed / 1e3:,.0f}")
-        found.add_row(one.name, f"{one.ms:.0f}", f"{one.longest:.0f}", *sizes, first, again)
+        found.add_row(one.name, *times, *sizes, first, again, busy)
     if seen is not None:
-        found.add_row("the plan's chart drawn", "", "", "", "", *map(str, seen.drawn))
+        found.add_row("the plan's chart drawn", "", "", "", "", "", *map(str, seen.drawn))
         for part, frames in seen.moved.items():
             words = f"a frame (median, 95 %): {part}, {frames.bars:,} bars, {frames.share:.0%} drawn"
             found.add_row(words, f"{frames.median:.1f}", f"{frames.most:.1f}")

@@ -1,37 +1,46 @@
 """Alerts that are open."""
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 
 from fastapi import Request, Response
 
 from schedd.api.access import Cluster, User, Visibility
 from schedd.api.problems import READ_PROBLEMS
-from schedd.api.replies import api_answer, documented, reply
+from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
-from schedd.api.views import SnapshotAnswer, snapshot_fields
+from schedd.api.views import AlertView, SnapshotAnswer, snapshot_fields
 from schedd.engine import OpenAlert
 from schedd.service.cluster.open_alerts import FOR_USERS
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.current_faults import SEVERE_KINDS, alert_remedy
 from schedd.service.read.job_visibility import JobVisibility
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["clusters"])
-documented(OpenAlert)
 
 
 @api_answer
 class AlertsView(SnapshotAnswer):
     """Open alerts, oldest first."""
 
-    alerts: tuple[OpenAlert, ...]
+    alerts: tuple[AlertView, ...]
 
 
 @router.get("/alerts", *READ_PROBLEMS, answer=AlertsView)
 async def get_alerts(request: Request, cluster: Cluster, visibility: Visibility, caller: User) -> Response:
-    """Open alerts. A `user` gets only those that concern everybody with a queued job."""
-    everything = caller.may("see all")
-    found = alerts_for(cluster, visibility, everything=everything)
+    """Open alerts, each with the command that helps. A `user` gets only those that concern everybody with a
+    queued job.
+    """
+    found = alert_views(cluster, alerts_for(cluster, visibility, everything=caller.may("see all")))
     published = cluster.published
     return reply(request, AlertsView(alerts=found, **snapshot_fields(published)), published)
+
+
+def alert_views(cluster: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[AlertView, ...]:
+    return tuple(
+        AlertView(**asdict(one), severe=one.kind in SEVERE_KINDS, remedy=alert_remedy(one, cluster.name))
+        for one in alerts
+    )
 
 
 def alerts_for(cluster: PlanLoop, visibility: JobVisibility, *, everything: bool) -> tuple[OpenAlert, ...]:

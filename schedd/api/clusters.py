@@ -15,6 +15,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import ClustersView, ClusterView, DispatchState
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.plan_lists import count_jobs
 
 router = RouteTable(prefix="/v1/clusters", tags=["clusters"], route_class=UnicodeRoute)
@@ -86,6 +87,7 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         breaches=published.breaches,
         at_risk=published.at_risk,
         alerts=len(loop.alerts.current),
+        job_starts=job_start_state(loop),
         heard=loop.adapter_contact.at or None,
         adapter_version=loop.adapter_contact.version,
         adapter_ahead=round(loop.adapter_contact.clock_lead_s, 1)

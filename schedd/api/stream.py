@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from schedd.api.access import Cluster, User, client_address, credential_check, job_visibility
-from schedd.api.alerts import alerts_for
+from schedd.api.alerts import alert_views, alerts_for
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.routes import RouteTable
 from schedd.api.views import PlanUpdate, snapshot_fields
@@ -140,7 +140,7 @@ def _make_event(
     news = PlanUpdate(
         paused=published.paused,
         halted=published.halted,
-        alerts=alerts,
+        alerts=alert_views(cluster, alerts),
         jobs=count_jobs(published),
         changed=tuple(summarise_job(published, record) for record in changed),
         gone=tuple(gone),

@@ -11,6 +11,7 @@ from schedd.engine import Breach, Change, EndedPromise, JobView, OpenAlert, Plan
 from schedd.service.cluster.plan_feed import JobSummary
 from schedd.service.questions.explain import BlockedResource, Blocker, Explanation
 from schedd.service.questions.explanation_chain import ChainJob, ChainLink, JobsAhead
+from schedd.service.read.current_faults import JobStartState
 from schedd.service.read.gaps import CapacityStep, Gap
 from schedd.service.read.plan_lists import Bar, JobCounts, NodeView
 from schedd.wire import Decision, ServerFacts
@@ -51,6 +52,20 @@ class PagedAnswer(SnapshotAnswer):
     """One page of a list."""
 
     next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
+
+
+documented(JobStartState)
+
+
+@documented
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertView(OpenAlert):
+    """An open alert, and what helps."""
+
+    severe: bool
+    """Whether the plan may be wrong, or no jobs are started."""
+    remedy: str
+    """The first command to run; empty where nothing is to be done."""
 
 
 @documented
@@ -94,6 +109,8 @@ class ClusterView:
     """Promises that cannot be kept as planned now, of jobs that wait."""
     alerts: int
     """How many alerts are open."""
+    job_starts: JobStartState
+    """Whether due jobs are started, and the command that helps."""
     heard: int | None
     """Last contact of the adapter; null: none since this daemon leads."""
     adapter_version: str
@@ -229,7 +246,7 @@ class PlanUpdate(SnapshotAnswer):
     """Why an admin stopped starting jobs; empty when none did."""
     halted: str
     """Why no jobs are started, for whatever reason; empty when they are."""
-    alerts: tuple[OpenAlert, ...]
+    alerts: tuple[AlertView, ...]
     """All open alerts that concern the caller."""
     jobs: JobCounts
     changed: tuple[JobSummary, ...]

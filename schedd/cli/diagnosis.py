@@ -19,11 +19,12 @@ from schedd import __version__
 from schedd.api.settings_resources import load_resources
 from schedd.cli.installation import find_config_file, load_daemon_settings
 from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable, find_endpoint
-from schedd.client.answers import ClusterView, OpenAlert
+from schedd.client.answers import AlertView, ClusterView
 from schedd.plan.kernel_status import are_built, cache_dir, loaded_libraries
 from schedd.service.access.identity import IdentityError, IdentityProvider
 from schedd.service.settings.advice import settings_advice
 from schedd.service.settings.file import Settings, SettingsError
+from schedd.start_sentence import format_utc
 from schedd.store import StoreError
 from schedd.store.connections import parse_database_url
 from schedd.store.database import Database
@@ -36,9 +37,6 @@ _KERNELS: Final = Path("/var/cache/schedd/kernels")
 _MAX_CLOCK_DIFFERENCE_S: Final = 2
 _MIN_FREE_BYTES: Final = 1 << 30
 _TIMEOUT_S: Final = 5.0
-_SEVERE_ALERTS: Final = frozenset(
-    {"adapter", "clock", "database", "foreign", "batch_skipped", "planner", "starts_refused"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,31 +306,14 @@ def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
 
 
 def _check_dispatch(one: ClusterView) -> CheckResult:
-    name = one.name
+    name, starts = one.name, one.job_starts
     if one.trouble:
         return CheckResult(
-            "planner",
-            "bad",
-            f"{name}: {one.trouble}",
-            "journalctl -u schedd; docs/administrators/runbook.md",
+            "planner", "bad", f"{name}: {one.trouble}", starts.remedy or "journalctl -u schedd"
         )
-    if one.stale:
-        return CheckResult("starts", "bad", f"{name}: none, since {one.stale}", "see the adapter above")
-    if one.paused:
-        return CheckResult("starts", "warn", f"{name}: none, paused: {one.paused}", "schedd resume")
-    if one.mode != "scheduler":
-        return CheckResult("starts", "good", f"{name}: none, as configured ({one.halted})")
-    if one.halted:
-        return CheckResult(
-            "starts",
-            "bad",
-            f"{name}: none, {one.halted}",
-            "docs/administrators/runbook.md, nothing starts",
-        )
-    if one.starts_refused:
-        remedy = "docs/reference/monitoring.md, Alerts, starts_refused"
-        return CheckResult("starts", "bad", f"{name}: {one.starts_refused}", remedy)
-    return CheckResult("starts", "good", f"{name}: jobs are started when they are due")
+    words = "jobs are started when they are due" if starts.words == "on" else starts.words
+    details = f" ({starts.reason})" if starts.state == "bad" else ""
+    return CheckResult("starts", starts.state, f"{name}: {words}{details}", starts.remedy)
 
 
 def _check_server(one: ClusterView) -> Iterator[CheckResult]:
@@ -359,7 +340,8 @@ def _check_server(one: ClusterView) -> Iterator[CheckResult]:
         yield CheckResult("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")
 
 
-def _convert_alert(name: str, alert: OpenAlert) -> CheckResult:
-    state: CheckState = "bad" if alert.kind in _SEVERE_ALERTS else "warn"
-    remedy = f"docs/reference/monitoring.md, Alerts, {alert.kind}"
-    return CheckResult("alert", state, f"{name}: {alert.text}", remedy)
+def _convert_alert(name: str, alert: AlertView) -> CheckResult:
+    since = "" if " since " in alert.text else f", since {format_utc(alert.since)}"
+    return CheckResult(
+        "alert", "bad" if alert.severe else "warn", f"{name}: {alert.text}{since}", alert.remedy
+    )

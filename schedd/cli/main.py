@@ -62,6 +62,9 @@ COMMANDS: Final = dict(sorted((_OWN_COMMANDS | feature_commands()).items()))
 BARE_COMMANDS: Final = ("checkjob", "showbf", "showplan", "showq", "showstart")
 """Commands for users, which links to this program offer under their own names, too."""
 
+_MEANT: Final = {"status": ["doctor"], "qstat": ["showq"], "alerts": ["doctor"]}
+"""What names from elsewhere are called here."""
+
 VALUES_COMMAND: Final = "__values"  # what the completion script calls for names; no command for people
 
 _ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a planned start."
@@ -106,7 +109,7 @@ def _run_command(argv: Sequence[str] | None) -> int:
     if name not in COMMANDS:
         from difflib import get_close_matches  # noqa: PLC0415  (only a mistyped command pays for it)
 
-        near = get_close_matches(name, COMMANDS, 1)
+        near = _MEANT.get(name) or get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]}?" if near else "`schedd --help` lists the commands"
         print(f"schedd: no command {name!r}; {hint}", file=sys.stderr)
         return 2

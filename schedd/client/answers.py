@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         WhatIfVariantResult,
     )
     from schedd.api.views import (
+        AlertView,
         ClustersView,
         ClusterView,
         DispatchState,
@@ -63,9 +64,6 @@ if TYPE_CHECKING:
         PlanUpdate,
         ReservationView,
         StartHistory,
-    )
-    from schedd.engine.facts.alerts import (
-        OpenAlert,
     )
     from schedd.engine.show.job_view import (
         Change,
@@ -185,6 +183,7 @@ __all__ = [
     "AccountsView",
     "AccuracyFigures",
     "AccuracyView",
+    "AlertView",
     "AlertsView",
     "AlternativeSet",
     "AlternativesView",
@@ -252,7 +251,6 @@ __all__ = [
     "ObjectiveValue",
     "ObjectivesView",
     "OfferedMove",
-    "OpenAlert",
     "PartitionView",
     "PartitionsView",
     "PlanPage",

@@ -10,6 +10,7 @@ from schedd.client.answers import (
     AccountsView,
     AccuracyView,
     AlertsView,
+    AlertView,
     AlternativesView,
     ArrayView,
     Bar,
@@ -38,7 +39,6 @@ from schedd.client.answers import (
     NodePage,
     NodeView,
     ObjectivesView,
-    OpenAlert,
     PartitionsView,
     PartitionView,
     PlanPage,
@@ -329,7 +329,7 @@ class ReadClient:
         """The site's policy in force."""
         return cast("PolicyView", self._get("/policy"))
 
-    def alerts(self) -> Sequence[OpenAlert]:
+    def alerts(self) -> Sequence[AlertView]:
         """Open alerts, oldest first."""
         found: AlertsView = self._get("/alerts")
         return found.alerts

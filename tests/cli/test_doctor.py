@@ -20,6 +20,7 @@ from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
+from schedd.service.read.current_faults import REMEDIES
 from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import JobStarted, ServerChanged, ServerFacts, ShareFacts
@@ -126,12 +127,14 @@ def test_problems_are_reported_with_a_remedy(doctor: Doctor, loop: PlanLoop) -> 
     )
     assert any("resources_default.walltime" in words for words in said)
     assert [state for state, *_ in found["server"]] == ["good", "bad", "warn"]
-    assert found["alert"][0][:2] == ("warn", "main: job 9.x started, but no event had announced it")
+    state, words, do = found["alert"][0]
+    assert (state, do) == ("warn", "")
+    assert re.fullmatch("main: job 9.x started, but no event had announced it, since [0-9: -]+ UTC", words)
     loop.pause("the cooling failed").result(WAIT)
     assert doctor()[1]["starts"][0] == (
         "warn",
-        "main: none, paused: the cooling failed",
-        "schedd resume",
+        "main: paused: the cooling failed",
+        "schedd resume main",
     )
 
 
@@ -177,7 +180,14 @@ def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: Pl
     state, words, do = found["adapter"][0]
     assert (state, "systemctl status pbs-adapter" in do) == ("bad", True)
     assert "main: no contact with the adapter since " in words
+    assert found["starts"][0][0] == "bad"
+    assert "main: stopped, adapter silent (no contact with" in found["starts"][0][1]
+    assert found["starts"][0][2] == REMEDIES["adapter"]
+    loop.alerts.update()
+    alert = next(one for one in doctor()[1]["alert"] if "no contact" in one[1])
+    assert (alert[0], alert[2]) == ("bad", REMEDIES["adapter"])
     loop.record_adapter_request()
+    loop.alerts.update()
     assert doctor()[1]["adapter"][0][0] == "good"
 
 

@@ -40,6 +40,8 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 def test_mistyped_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reply"]) == 2
     assert capsys.readouterr().err == "schedd: no command 'reply'; did you mean replay?\n"
+    assert main(["status"]) == 2
+    assert capsys.readouterr().err.endswith("did you mean doctor?\n")
     assert main(["xyzzy"]) == 2
     assert "schedd --help" in capsys.readouterr().err
 

@@ -60,12 +60,18 @@ SEVERE_KINDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JobStartState:
-    """Whether jobs are started: ``words`` in brief (`stopped, adapter silent`), ``reason`` as a clause."""
+    """Whether due jobs are started."""
 
     state: Literal["good", "warn", "bad"]
+    """`good`: they are, by this scheduler or, as configured, by another one."""
     words: str
+    """In brief: `on`, or `stopped, adapter silent`."""
     reason: str = ""
-    remedy: str = ""  # the command that helps; empty where an alert names one
+    """The same as a clause; empty while jobs are started."""
+    remedy: str = ""
+    """The first command to run; empty while jobs are started."""
+    alert: str = ""
+    """Kind of the open alert with the same cause; empty where no alert opens."""
 
     @property
     def starts(self) -> bool:
@@ -91,29 +97,32 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
     if published.mode != "scheduler":
         return JobStartState("good", f"by another scheduler (mode {published.mode})")
     if loop.failure:
-        return JobStartState("bad", "stopped, planner failed", loop.failure)
+        return _stopped(loop, "stopped, planner failed", loop.failure, "planner")
     if loop.trouble:
-        return JobStartState("bad", "stopped, database unavailable", loop.trouble)
+        return _stopped(loop, "stopped, database unavailable", loop.trouble, "database")
     if loop.silence:
-        return JobStartState("bad", "stopped, adapter silent", loop.silence)
+        return _stopped(loop, "stopped, adapter silent", loop.silence, "adapter")
     if published.paused:
-        return JobStartState(
-            "warn", f"paused: {published.paused}", published.halted, f"schedd resume {loop.name}"
-        )
+        remedy = f"schedd resume {loop.name}"
+        return JobStartState("warn", f"paused: {published.paused}", published.halted, remedy)
     if published.foreign:
-        return JobStartState("bad", "stopped, another scheduler starts jobs", published.foreign)
+        return _stopped(loop, "stopped, another scheduler starts jobs", published.foreign, "foreign")
     if published.stale:
-        return JobStartState("bad", "stopped, server state unknown", published.stale)
+        return _stopped(loop, "stopped, server state unknown", published.stale, "snapshot")
     if published.halted and not published.server.scheduling:
         remedy = "qmgr -c 'set server scheduling = True'"
         return JobStartState("warn", "stopped, the server's scheduling is off", published.halted, remedy)
     if published.halted:
-        return JobStartState("warn", f"stopped, {published.halted}", published.halted)
+        return JobStartState("warn", f"stopped, {published.halted}", published.halted, _DAEMON_LOG)
     if published.starts_refused:
-        return JobStartState("bad", "refused by the server", published.starts_refused)
+        return _stopped(loop, "refused by the server", published.starts_refused, "starts_refused")
     if loop.on_standby:
         return JobStartState("good", "by the leader; this daemon is on standby")
     return JobStartState("good", "on")
+
+
+def _stopped(loop: PlanLoop, words: str, reason: str, alert: str) -> JobStartState:
+    return JobStartState("bad", words, reason, fill_in_remedy(REMEDIES[alert], "", loop.name), alert)
 
 
 def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[CurrentFault, ...]:
@@ -124,22 +133,21 @@ def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[Current
 
 def _dispatch_faults(starts: JobStartState) -> Iterator[CurrentFault]:
     """A pause and a switched-off server attribute open no alert."""
-    if starts.remedy:
+    if not starts.starts and not starts.alert:
         yield CurrentFault("dispatch", "", True, f"Job starts: {starts.words}", None, starts.remedy)
 
 
 def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[CurrentFault]:
     for one in alerts:
-        remedy = REMEDIES.get(one.kind, _DAEMON_LOG)
+        remedy = alert_remedy(one, loop.name)
         if remedy:
-            yield CurrentFault(
-                one.kind,
-                one.about,
-                one.kind in SEVERE_KINDS,
-                one.text,
-                one.since,
-                fill_in_remedy(remedy, one.about, loop.name),
-            )
+            severe = one.kind in SEVERE_KINDS
+            yield CurrentFault(one.kind, one.about, severe, one.text, one.since, remedy)
+
+
+def alert_remedy(alert: OpenAlert, cluster: str) -> str:
+    """Return the first command to run; empty where nothing is to be done."""
+    return fill_in_remedy(REMEDIES.get(alert.kind, _DAEMON_LOG), alert.about, cluster)
 
 
 def fill_in_remedy(remedy: str, about: str, cluster: str) -> str:

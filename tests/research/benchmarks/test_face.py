@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -12,7 +13,8 @@ from rich.console import Console
 from research.benchmarks import face
 from research.benchmarks.browser import Frames, Paints
 from research.benchmarks.command import run
-from research.benchmarks.face import FaceResult, PageFigures, table_of
+from research.benchmarks.daemon import BenchDaemon, Client
+from research.benchmarks.face import FaceResult, PageFigures, last_planned, table_of
 from research.benchmarks.load import Load
 
 
@@ -42,16 +44,30 @@ def test_pages_and_commands_are_measured(
     assert "drawn" not in shown  # nobody could see it: there was no browser
 
 
+def test_a_load_without_a_waiting_job_is_a_clear_error() -> None:
+    client = cast("Client", SimpleNamespace(ask=lambda *_: {"jobs": []}))
+    daemon = cast("BenchDaemon", SimpleNamespace(cluster="/v1/clusters/main"))
+    with pytest.raises(ValueError, match=r"all jobs started at once.*--jobs"):
+        last_planned(client, daemon)
+
+
 def test_what_a_browser_saw_stands_beside_the_pages() -> None:
     moved = {"36 rows": Frames(1_234, 16.7, 33.4, 0.98)}
-    seen = Paints({"plan": 111}, {"plan": 55}, (333, 222), moved)
+    seen = Paints({"plan": 111}, {"plan": 55}, {"plan": 44}, (333, 222), moved)
     result = FaceResult(
-        Load("uniform", 12, 40, 0, 2, 7), 1, (PageFigures("/plan", 7.0, 9.0, 1_000, 500),), (), 12.0, (), seen
+        Load("uniform", 12, 40, 0, 2, 7),
+        1,
+        (PageFigures("/plan", 7.0, 9.0, 5.0, 1_000, 500),),
+        (),
+        12.0,
+        (),
+        seen,
     )
     shown = _printed(result)
     assert "the plan's chart drawn" in shown
     assert all(
-        figure in shown for figure in ("111", "55", "333", "222", "16.7", "33.4", "1,234 bars, 98% drawn")
+        figure in shown
+        for figure in ("111", "55", "44", "333", "222", "16.7", "33.4", "1,234 bars, 98% drawn")
     )
     assert "drawn" not in _printed(replace(result, browser=None))
 
