@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.property_examples import examples
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, widen_product_limits
 from tests.workers import COMMON_FOLDER, ForkedWorkers
 
 # No deadline: the first example may compile a kernel, and the machine may be busy. The same examples each
@@ -112,6 +112,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ranks.get(item.nodeid.partition("::")[0], len(ranks) + (not waits))
 
     items.sort(key=rank_item)
+
+
+def pytest_runtest_setup() -> None:
+    """Modules may have been imported since the last test."""
+    widen_product_limits()
 
 
 _STDERR = pytest.StashKey[TextIO]()

@@ -11,8 +11,8 @@ import pytest
 import structlog
 
 from schedd.supervision import Supervisor, run_in_thread
+from tests.waits import WAIT_S
 
-WAIT = 120
 ROOT = Path(__file__).parent.parent
 SUPERVISORS = {"schedd/supervision.py", "server_adapter/batch/supervision.py"}
 NO_DAEMONS = (
@@ -76,7 +76,7 @@ def test_only_the_supervisor_creates_threads_and_tasks() -> None:
     assert list(unsupervised()) == []
 
 
-def wait_until(condition: object, seconds: float = WAIT) -> None:
+def wait_until(condition: object, seconds: float = WAIT_S) -> None:
     end = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < end
@@ -91,7 +91,7 @@ def test_failed_thread_restarts_and_is_reported(error: BaseException) -> None:
     def work() -> None:
         if errors:
             raise errors.pop()
-        went_on.wait(WAIT)
+        went_on.wait(WAIT_S)
 
     with structlog.testing.capture_logs() as said:
         thread = supervisor.thread("counting", work, cluster="main", needed=True)
@@ -105,7 +105,7 @@ def test_failed_thread_restarts_and_is_reported(error: BaseException) -> None:
     assert (line["event"], line["work"], line["cluster"]) == ("background work failed", "counting", "main")
     assert line["log_level"] == "error"
     went_on.set()
-    thread.join(WAIT)
+    thread.join(WAIT_S)
     assert not thread.is_alive()
 
 
@@ -132,7 +132,7 @@ def test_error_in_the_error_handling_does_not_end_a_thread(monkeypatch: pytest.M
         runs.append(1)
         if len(runs) < 3:
             raise MemoryError
-        end.wait(WAIT)
+        end.wait(WAIT_S)
 
     thread = supervisor.thread("counting", work)
 
@@ -143,7 +143,7 @@ def test_error_in_the_error_handling_does_not_end_a_thread(monkeypatch: pytest.M
     thread.start()
     wait_until(lambda: len(runs) == 3)
     end.set()
-    thread.join(WAIT)
+    thread.join(WAIT_S)
 
 
 def test_thread_can_end_during_its_restart_pause() -> None:
@@ -154,9 +154,9 @@ def test_thread_can_end_during_its_restart_pause() -> None:
     thread.start()
     wait_until(lambda: thread.record.failures >= 4)
     begun = time.monotonic()
-    thread.join(WAIT)
+    thread.join(WAIT_S)
     assert not thread.is_alive()
-    assert time.monotonic() - begun < WAIT / 2
+    assert time.monotonic() - begun < WAIT_S / 2
 
 
 def test_failed_task_restarts_and_cancelled_task_ends() -> None:
@@ -171,13 +171,13 @@ def test_failed_task_restarts_and_cancelled_task_ends() -> None:
             if errors:
                 raise errors.pop()
             working.set()
-            await asyncio.sleep(WAIT)
+            await asyncio.sleep(WAIT_S)
 
         task = supervisor.task("counting", work)
-        await asyncio.wait_for(working.wait(), WAIT)
+        await asyncio.wait_for(working.wait(), WAIT_S)
         assert (runs, task.record.failures) == (4, 3)
         task.cancel()
-        await asyncio.wait_for(task.ended(), WAIT)
+        await asyncio.wait_for(task.ended(), WAIT_S)
         assert task.task.cancelled()
 
     asyncio.run(main())
@@ -199,7 +199,7 @@ def test_error_in_the_error_handling_does_not_end_a_task(monkeypatch: pytest.Mon
             raise MemoryError
 
         monkeypatch.setattr(task.record, "fail", no_memory)
-        await asyncio.wait_for(working.wait(), WAIT)
+        await asyncio.wait_for(working.wait(), WAIT_S)
 
     asyncio.run(main())
 
@@ -211,7 +211,7 @@ def test_errors_in_callbacks_and_foreign_threads_are_recorded() -> None:
     try:
         thread = threading.Thread(target=lambda: 1 / 0)
         thread.start()
-        thread.join(WAIT)
+        thread.join(WAIT_S)
     finally:
         threading.excepthook = before
     assert "ZeroDivisionError" in supervisor.trouble("main")
@@ -226,6 +226,6 @@ def test_errors_in_callbacks_and_foreign_threads_are_recorded() -> None:
 
 
 def test_call_in_a_thread_passes_its_error_to_the_caller() -> None:
-    assert run_in_thread("sum", lambda: 2).result(WAIT) == 2
+    assert run_in_thread("sum", lambda: 2).result(WAIT_S) == 2
     with pytest.raises(ZeroDivisionError):
-        run_in_thread("sum", lambda: 1 / 0).result(WAIT)
+        run_in_thread("sum", lambda: 1 / 0).result(WAIT_S)

@@ -1,5 +1,7 @@
 """No test waits for something that must happen with a deadline that a busy machine misses."""
 
+import importlib
+import operator
 import re
 import subprocess
 import sys
@@ -9,12 +11,14 @@ import httpx2
 import pytest
 
 from tests.conftest import ROOT
-from tests.waits import WAIT_S
+from tests.waits import PRODUCT_LIMITS, WAIT_S, widen_product_limits
 
 _SHORT = r"(?:[1-9]\d?|1[01]\d)(?:\.\d+)?"
+_TENS = r"(?:[1-9]\d|1[01]\d)"
 _WAIT = re.compile(
     rf"asyncio\.timeout\({_SHORT}\)|fail_after\({_SHORT}\)|asyncio\.wait_for\(.*, {_SHORT}\)"
     rf"|\.join\({_SHORT}\)|\.result\({_SHORT}\)|(?:run|communicate)\w*\(.*timeout={_SHORT}[,)]"
+    rf"|monotonic\(\) \+ {_TENS}\b|\.wait\({_TENS}\)|urlopen\(.*timeout={_SHORT}\)"
     r"|mark\.timeout\([1-5]?\d?\d\)(?<!\(0\))"
 )
 """Waits of 1 to 119 s, and tests that may take less time than the default of all tests. A shorter wait is for
@@ -44,6 +48,11 @@ def test_no_wait_has_a_short_deadline() -> None:
         ("found.result(240)", False),
         ("run_program(program, timeout=60)", True),
         ("pytestmark = pytest.mark.timeout(400)", True),
+        ("end = time.monotonic() + 30", True),
+        ("end = time.monotonic() + 1000", False),
+        ("assert started.wait(60)", True),
+        ("stopping.wait(0.1)", False),
+        ("with urlopen(url, timeout=5) as answer:", True),
         ("@pytest.mark.timeout(0)", False),
         ("@pytest.mark.timeout(900)", False),
         ("async with asyncio.timeout(0.1):", False),
@@ -56,6 +65,16 @@ def test_short_waits_are_found(line: str, short: bool) -> None:
 def test_requests_without_a_timeout_wait_as_long_as_other_waits() -> None:
     with httpx2.Client() as client:
         assert client.timeout == httpx2.Timeout(WAIT_S)
+
+
+@pytest.mark.parametrize(
+    ("module", "limit"), [(m, one) for m, some in PRODUCT_LIMITS.items() for one in some]
+)
+def test_product_limits_of_seconds_are_wide_in_tests(module: str, limit: str) -> None:
+    found = importlib.import_module(module)
+    assert operator.attrgetter(limit)(found)  # else a test would set a name that nothing reads
+    widen_product_limits()
+    assert operator.attrgetter(limit)(found) == WAIT_S
 
 
 HANGING_TEST = """

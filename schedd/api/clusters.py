@@ -1,7 +1,5 @@
 """Clusters, and whether their jobs are started."""
 
-from typing import Final
-
 import structlog
 from fastapi import Request, Response
 
@@ -20,7 +18,6 @@ from schedd.service.read.plan_lists import count_jobs
 
 router = RouteTable(prefix="/v1/clusters", tags=["clusters"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PLANNER_TIMEOUT_S: Final = 10.0
 
 
 @router.get("", "no-token", "not-ready", answer=ClustersView)
@@ -57,7 +54,7 @@ async def set_dispatch(cluster: PlanLoop, reason: str, who: str) -> int:
     undone = "starting jobs was not paused" if reason else "starting jobs was not resumed"
     async with audit_act(cluster, who, act, reason):
         generation = await call_planner_or_cancel(
-            cluster, lambda: cluster.pause(reason) if reason else cluster.resume(), _PLANNER_TIMEOUT_S, undone
+            cluster, lambda: cluster.pause(reason) if reason else cluster.resume(), undone
         )
     _log.warning(f"starting jobs was {done}", cluster=cluster.name, by=who, reason=reason)
     return generation

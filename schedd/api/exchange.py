@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Adapter, Cluster
 from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
-from schedd.api.planner_calls import await_planner
+from schedd.api.planner_calls import TIMEOUTS, await_planner
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError
 from schedd.api.replies import reply
 from schedd.api.request_bodies import Delivery, find_out_of_range
@@ -24,7 +24,6 @@ from schedd.wire import Event, Reserve, Snapshot, Unreserve
 router = RouteTable(
     prefix="/v1/clusters/{cluster}", tags=["exchange with the adapter"], route_class=EventsRoute
 )
-_PLANNER_TIMEOUT_S: Final = 25.0
 _RESEND_HINT: Final = "send the same events again: accepted ones are known by their ids"
 _COMMON_PROBLEMS: Final = ACT_PROBLEMS
 
@@ -99,7 +98,7 @@ async def accept_events(
     known = {one.name: _about(one) for one in cluster.published.node_blocks}
     decisions = cluster.decisions
     with decisions.reply_pending(adapter if after else "") as number:
-        handled = await await_planner(cluster.submit(events), _PLANNER_TIMEOUT_S, _RESEND_HINT)
+        handled = await await_planner(cluster.submit(events), TIMEOUTS.events, _RESEND_HINT)
         page = decisions.page_for_reply(adapter, number, after, MAX_DECISIONS_IN_REPLY) if after else None
     for event in _reservation_events(events, handled.duplicates):
         about = _about(event) if isinstance(event, Reserve) else None

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from schedd.api.problems import ProblemError
@@ -14,8 +15,21 @@ from schedd.store import StoreError
 from schedd.wire import Event
 
 _T = TypeVar("_T")
-_FORK_TIMEOUT_S: Final = 0.5
-_SUBMIT_TIMEOUT_S: Final = 10.0
+
+
+@dataclass
+class PlannerTimeouts:
+    """Real seconds that a request waits for the planner's thread. Tests set longer ones."""
+
+    fork: float = 0.5
+    """After this time an older copy of the plan is used."""
+    read: float = 2.0
+    change: float = 10.0
+    events: float = 25.0
+    search: float = 55.0
+
+
+TIMEOUTS: Final = PlannerTimeouts()
 
 
 async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
@@ -25,7 +39,7 @@ async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
     """
     older = cluster.last_fork
     try:
-        return await await_planner(cluster.fork(), _FORK_TIMEOUT_S, "ask again in a moment")
+        return await await_planner(cluster.fork(), TIMEOUTS.fork, "ask again in a moment")
     except ProblemError:
         if older is None:
             raise
@@ -55,13 +69,11 @@ async def submit_events(cluster: PlanLoop, events: Sequence[Event], shown_by: st
     Raises ProblemError, and the planner's error.
     """
     hint = f"it is done as soon as the planner is free; GET {shown_by} to see whether it was"
-    return await await_planner(cluster.submit(events), _SUBMIT_TIMEOUT_S, hint)
+    return await await_planner(cluster.submit(events), TIMEOUTS.change, hint)
 
 
-async def call_planner_or_cancel(
-    cluster: PlanLoop, ask: "Callable[[], Future[_T]]", seconds: float, undone: str
-) -> _T:
-    """Wait for the planner's result, at most ``seconds`` of real time; after a timeout the call is cancelled.
+async def call_planner_or_cancel(cluster: PlanLoop, ask: "Callable[[], Future[_T]]", undone: str) -> _T:
+    """Wait for the planner's result as long as for a change; after a timeout the call is cancelled.
 
     ``undone`` says what was not done. Raises ProblemError, and what the planner raised.
     """
@@ -69,7 +81,7 @@ async def call_planner_or_cancel(
     if why := _no_database(cluster):
         raise ProblemError("not-ready", f"{undone}: {why}", hint=hint, headers={"Retry-After": "5"})
     future = ask()
-    done, _ = await asyncio.wait((asyncio.wrap_future(future),), timeout=seconds)
+    done, _ = await asyncio.wait((asyncio.wrap_future(future),), timeout=TIMEOUTS.change)
     if not done:
         if future.cancel():
             raise ProblemError(

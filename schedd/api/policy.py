@@ -10,7 +10,7 @@ from pydantic import Field
 
 from schedd.api.access import Admin, Cluster, Operator
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import await_planner, submit_events
+from schedd.api.planner_calls import TIMEOUTS, await_planner, submit_events
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS, ProblemError
 from schedd.api.question_runner import run_question
 from schedd.api.replies import api_answer, reply
@@ -31,7 +31,6 @@ from schedd.wire import Event, PolicyChanged
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PLANNER_TIMEOUT_S: Final = 10.0
 _MAX_ENTRIES: Final = 1_000
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
 
@@ -166,7 +165,7 @@ async def _run_preview(
 ) -> tuple[Preview, SearchRun | None]:
     """What ``events`` would do, and what a search with these settings would find after them."""
     engine = await await_planner(
-        cluster.call_between_batches(Engine.fork), _PLANNER_TIMEOUT_S, "ask again in a moment"
+        cluster.call_between_batches(Engine.fork), TIMEOUTS.change, "ask again in a moment"
     )
 
     def on_a_copy() -> tuple[Preview, SearchRun | None]:

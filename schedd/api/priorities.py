@@ -6,7 +6,7 @@ from fastapi import Path, Request, Response
 
 from schedd.api.access import Cluster, Visibility
 from schedd.api.jobs import find_job
-from schedd.api.planner_calls import await_planner
+from schedd.api.planner_calls import TIMEOUTS, await_planner
 from schedd.api.problems import READ_PROBLEMS, ProblemError
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -19,7 +19,6 @@ from schedd.policy.ranks import value_of_rank
 from schedd.service.cluster.plan_loop import PlanLoop
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
-_PLANNER_TIMEOUT_S: Final = 2.0  # timeout in real seconds: these requests need a moment of the planner's time
 _RETRY_HINT: Final = "ask again in a moment"
 
 
@@ -106,7 +105,7 @@ async def fetch_priority(cluster: PlanLoop, job: str) -> PriorityView | None:
     """The priority of the job with this id; None when it is not known. Raises ProblemError."""
     return await await_planner(
         cluster.call_between_batches(lambda engine: _priority_view(engine, job)),
-        _PLANNER_TIMEOUT_S,
+        TIMEOUTS.read,
         _RETRY_HINT,
     )
 

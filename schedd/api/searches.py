@@ -8,7 +8,7 @@ from fastapi import Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import await_planner, database_errors
+from schedd.api.planner_calls import TIMEOUTS, await_planner, database_errors
 from schedd.api.problems import ACT_PROBLEMS, READ_PROBLEMS
 from schedd.api.replies import reply
 from schedd.api.result_views import SearchesView, SearchResult, search_view
@@ -21,7 +21,6 @@ from schedd.service.clusters import Clusters
 router = RouteTable(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _MAX_TIME: Final = 2**62
-_SEARCH_TIMEOUT_S: Final = 55.0
 _HINT: Final = "the search goes on; GET the searches shows its outcome"
 
 
@@ -50,7 +49,7 @@ async def search_now(request: Request, cluster: Cluster, daemon: Daemon, caller:
 
     The answer comes when it is done. No promise is broken by it, and events do not wait for it.
     """
-    run = await await_planner(await start_search(cluster, daemon, caller.name), _SEARCH_TIMEOUT_S, _HINT)
+    run = await await_planner(await start_search(cluster, daemon, caller.name), TIMEOUTS.search, _HINT)
     return reply(request, SearchResult(search_view(run) if run is not None else None))
 
 

@@ -10,8 +10,7 @@ from fastapi import FastAPI
 
 from schedd.api.listening_sockets import listen_tcp
 from schedd.service.cluster.plan_loop import PlanLoop
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 @contextmanager
@@ -33,5 +32,5 @@ def serving(app: FastAPI, clusters: Iterable[PlanLoop], path: Path | None = None
         for loop in clusters:
             loop.feed.signal.notify()
         server.should_exit = True
-        thread.join(WAIT)
+        thread.join(WAIT_S)
         assert not thread.is_alive()

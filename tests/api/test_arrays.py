@@ -1,7 +1,6 @@
 """Job arrays over HTTP: states of their jobs, first and last ends, and ended jobs."""
 
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.api.conftest import EVENTS, token
 from tests.api.served_app import serving
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import StillClock, T
+from tests.waits import wait_until
 
 
 def task(index: int, walltime: int = 3_600, **more: Any) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def test_ended_jobs_count_as_recorded_in_the_database(the_app: FastAPI, tmp_path
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
-        _wait_until(lambda: client.get("/leadz").status_code == 200)
+        wait_until(lambda: client.get("/leadz").status_code == 200)
         send(client, [*TASKS, task(0, id="71[0].server", array="71[].server")])
         share = {"node": "n1", "cpus": 4}
         for number, (name, status) in enumerate(
@@ -102,13 +102,6 @@ def _record_history(kept: DaemonStore) -> None:
     assert cluster is not None
     for _ in kept.store.record_history(cluster):
         pass
-
-
-def _wait_until(holds: Any) -> None:
-    end = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 @pytest.fixture

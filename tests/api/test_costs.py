@@ -26,7 +26,8 @@ from schedd.service.read.pacing import pacing, yield_to_planner
 from schedd.service.settings.file import LimitSettings
 from tests.api.test_responses import MAIN
 from tests.service.planner_harness import job, node, planner
-from tests.service.test_plan_loop import WAIT, busy_planner
+from tests.service.test_plan_loop import busy_planner
+from tests.waits import WAIT_S
 
 
 def test_a_budget_refills_at_its_rate_up_to_ten_seconds() -> None:
@@ -82,7 +83,7 @@ def test_user_over_the_cpu_budget_is_refused_temporarily_without_affecting_other
 
 
 def test_incrementally_rendered_response_is_identical(client: TestClient, loop: PlanLoop) -> None:
-    loop.submit([node("n1"), *(job(f"{i}.s", name=f"x{i}") for i in range(120))]).result(WAIT)
+    loop.submit([node("n1"), *(job(f"{i}.s", name=f"x{i}") for i in range(120))]).result(WAIT_S)
     for more in ("", "&fields=id,why,planned_start,explanation_of", "&fields=id,why", "&state=planned"):
         large = client.get(f"{MAIN}/jobs?limit=1000{more}")
         small = [client.get(f"{MAIN}/jobs?limit=40{more}")]
@@ -123,7 +124,7 @@ def test_readers_yield_while_the_planner_is_busy() -> None:
 
 def test_events_precede_orders_and_orders_run_singly() -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([node("n1")]).result(WAIT_S)
         done: list[str] = []
 
         def note(name: str) -> Any:
@@ -139,7 +140,7 @@ def test_events_precede_orders_and_orders_run_singly() -> None:
                 answer.add_done_callback(note(name))
                 answers.append(answer)
             assert loop.at_work
-        handled = [answer.result(WAIT) for answer in answers]
+        handled = [answer.result(WAIT_S) for answer in answers]
         assert done == ["e1", "e2", "o1", "o2", "o3"]
         generations = [one.generation for one in handled]
         assert generations[0] < generations[1] < generations[4]
@@ -150,5 +151,5 @@ def test_pending_orders_are_refused_at_shutdown() -> None:
     with planner() as loop, busy_planner(loop):
         waiting = [loop.submit([job("1")], order=True), loop.submit([job("2")], order=True)]
         loop._inbox.refuse("the end")
-        assert all("the end" in str(one.exception(WAIT)) for one in waiting)
+        assert all("the end" in str(one.exception(WAIT_S)) for one in waiting)
         assert not loop._inbox

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -17,26 +16,24 @@ from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from tests.service.planner_harness import StillClock, node
-from tests.service.test_plan_loop import WAIT, busy_planner
+from tests.service.test_plan_loop import busy_planner
+from tests.waits import WAIT_S, wait_until
 
 
 def test_hanging_planner_is_not_alive(clusters: Clusters, loop: PlanLoop) -> None:
     assert planners_work(clusters, 0.05)
     with busy_planner(loop):
-        end = time.monotonic() + WAIT
-        while planners_work(clusters, 0.05):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: not planners_work(clusters, 0.05))
         # A long call is not hanging while it is shorter than the watchdog's limit.
         assert planners_work(clusters, 1_000)
-    loop.fork().result(WAIT)
+    loop.fork().result(WAIT_S)
     assert planners_work(clusters, 0.05)
 
 
 def test_stopped_planner_is_not_alive(clusters: Clusters, loop: PlanLoop) -> None:
     loop._planner.handle_batch = None  # type: ignore[method-assign, assignment]
     with pytest.raises(PlannerStopped):
-        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([node("n1")]).result(WAIT_S)
     assert loop.failure
     assert not planners_work(clusters, 1_000)
 
@@ -57,7 +54,7 @@ def test_a_stopping_daemon_is_not_reported_ready(
         async with lifespan(clusters, Callers(Tokens([])), nothing, failed.append)(FastAPI()):
             starting = [task for task in asyncio.all_tasks() if task.get_name() == "start"]
             assert len(starting) == 1
-            assert not (await asyncio.wait(starting, timeout=WAIT))[1]
+            assert not (await asyncio.wait(starting, timeout=WAIT_S))[1]
         assert not failed
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

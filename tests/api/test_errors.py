@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
 from schedd.api.app import create_app
+from schedd.api.planner_calls import TIMEOUTS
 from schedd.api.problems import PROBLEM_KINDS
 from schedd.engine import EngineSettings
 from schedd.service.access.tokens import Bearer
@@ -19,7 +20,8 @@ from schedd.service.questions import open_questions
 from schedd.wire import Event
 from tests.api.conftest import EVENTS, MAX_BODY, token, tokens
 from tests.service.planner_harness import StillClock, T
-from tests.service.test_plan_loop import WAIT, busy_planner
+from tests.service.test_plan_loop import busy_planner
+from tests.waits import WAIT_S
 
 MAIN = "/v1/clusters/main"
 EVENT_TYPES: TypeAdapter[Event] = TypeAdapter(Event)
@@ -245,11 +247,11 @@ def test_body_without_valid_json_is_refused(client: TestClient, body: bytes) -> 
 def test_a_pause_that_times_out_never_takes_effect(
     client: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.api.clusters._PLANNER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(TIMEOUTS, "change", 0.2)
     with busy_planner(loop):
         said = problem(client.post(f"{MAIN}/pause", json={"reason": "x"}), "not-ready")
         assert said["detail"].startswith("starting jobs was not paused: the planner is busy")
-    loop.call_between_batches(lambda _: None).result(WAIT)
+    loop.call_between_batches(lambda _: None).result(WAIT_S)
     assert client.get(MAIN).json()["paused"] == ""
     loop._retries.trouble = "schedd.sqlite: database or disk is full"
     for act, done in (("pause", "paused"), ("resume", "resumed")):
@@ -293,8 +295,8 @@ def test_too_many_pending_events_are_refused(client: TestClient, loop: PlanLoop)
         answer = client.post(f"{MAIN}/events", json={"events": EVENTS})
         assert "send them again later" in problem(answer, "too-much")["detail"]
         assert answer.headers["retry-after"]
-    kept.result(WAIT)
-    assert waiting.result(WAIT).accepted == 1
+    kept.result(WAIT_S)
+    assert waiting.result(WAIT_S).accepted == 1
 
 
 def test_the_readiness_check_reports_another_scheduler_but_not_a_pause(client: TestClient) -> None:

@@ -12,7 +12,8 @@ from schedd.wire import Decision, Run
 from server_adapter.bridge.messages import decode_decisions
 from tests.api.conftest import EVENTS
 from tests.service.planner_harness import T
-from tests.service.test_plan_loop import WAIT, busy_planner
+from tests.service.test_plan_loop import busy_planner
+from tests.waits import WAIT_S
 
 MAIN = "/v1/clusters/main"
 
@@ -332,7 +333,7 @@ def test_reads_continue_while_the_planner_is_busy(busy_cluster: TestClient, loop
         assert again.json() == asked
         other = busy_cluster.post("/v1/clusters/other/what-if", json={"request": "nodes=1:ppn=4"})
         assert other.status_code == 200
-    assert loop.fork().result(WAIT).generation >= asked["generation"]
+    assert loop.fork().result(WAIT_S).generation >= asked["generation"]
 
 
 def test_a_whatif_without_a_fork_is_refused_while_the_planner_is_busy(

@@ -13,7 +13,7 @@ import pytest
 
 from schedd.api.listening_sockets import tls_context
 from schedd.service.settings.file import ServerSettings, SettingsError
-from tests.cli.test_serve import WAIT, _wait_until, run, start_daemon
+from tests.cli.test_serve import _wait_until, run, start_daemon
 from tests.cli.test_serve_safely import (
     log_entries,
     read_until_closed,
@@ -22,6 +22,7 @@ from tests.cli.test_serve_safely import (
     write_settings,
 )
 from tests.store.forked_processes import run_program
+from tests.waits import WAIT_S
 
 
 @pytest.fixture
@@ -46,8 +47,8 @@ def openssl(*words: str | Path, folder: Path | None = None) -> None:
 
 def served_certificate(port: int, trusted: ssl.SSLContext) -> str:
     """Return the certificate of the server at the port, as PEM."""
-    with socket.create_connection(("127.0.0.1", port), WAIT) as plain:
-        plain.settimeout(WAIT)
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as plain:
+        plain.settimeout(WAIT_S)
         with contextlib.closing(trusted.wrap_socket(plain, server_hostname="127.0.0.1")) as channel:
             return ssl.DER_cert_to_PEM_cert(channel.getpeercert(binary_form=True) or b"")
 
@@ -64,7 +65,7 @@ def test_https_uses_a_renewed_certificate_after_a_reload(tmp_path: Path, certifi
             _wait_until(
                 served.process, lambda: client.get(f"https://127.0.0.1:{port}/readyz").status_code == 200
             )
-        with socket.create_connection(("127.0.0.1", port), WAIT) as channel:
+        with socket.create_connection(("127.0.0.1", port), WAIT_S) as channel:
             channel.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             assert b"200" not in read_until_closed(channel)
         assert served_certificate(port, trusted) == (certificate / "cert.pem").read_text()
@@ -127,7 +128,7 @@ def test_an_expired_certificate_is_used_with_a_warning(tmp_path: Path, certifica
     path = write_settings(tmp_path, server=keys)
 
     def check() -> str:
-        done = run_program("schedd.cli.main", "config", "check", "--config", str(path), timeout=WAIT)
+        done = run_program("schedd.cli.main", "config", "check", "--config", str(path), timeout=WAIT_S)
         assert done.returncode == 0
         return done.stdout
 

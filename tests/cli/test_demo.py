@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -24,12 +24,10 @@ from schedd.cli.demo.steady import SteadyWorkload, core_seconds, requested_cores
 from schedd.cli.demo.table import DemoTable, format_span
 from schedd.replay.workload import Trace, TraceError, TraceJob
 from tests.store.forked_processes import start_program
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_until
 
 T = 1_700_000_000
 Found = TypeVar("Found")
-WAIT = 280
-"""Real seconds: kernels may have to be compiled, by a busy machine."""
 
 
 def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str]:
@@ -44,10 +42,10 @@ def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str
     )
 
 
-@pytest.mark.timeout(WAIT)
+@pytest.mark.timeout(WAIT_S)
 def test_demo_shows_planned_starts_and_ends_on_time() -> None:
     process = demo("--exit-after", "8", "--speed", "900")
-    out, err = process.communicate(timeout=WAIT)
+    out, err = process.communicate(timeout=WAIT_S)
     assert (process.returncode, err) == (0, "")
     assert re.search(r"http://127\.0\.0\.1:\d+/docs", out)
     assert len(_check_table(out)) >= 20  # two hours; a busy machine brings fewer of them in that time
@@ -76,7 +74,7 @@ def _check_table(out: str) -> list[str]:
     return queued
 
 
-@pytest.mark.timeout(WAIT)
+@pytest.mark.timeout(WAIT_S)
 @pytest.mark.parametrize(
     ("number", "options", "cluster", "through"),
     [
@@ -102,7 +100,7 @@ def test_demo_takes_jobs_and_a_signal_ends_it_with_its_processes(
     finally:
         process.send_signal(number)
         out, err = _read_rest(process)
-    assert (process.wait(WAIT), err) == (0, "")
+    assert (process.wait(WAIT_S), err) == (0, "")
     _check_table(said + out)
     assert out.rstrip().endswith("Ended.")
     assert not any(Path(f"/proc/{part}").exists() for part in parts)
@@ -157,13 +155,15 @@ def _check_scene(said: str, cluster: str) -> None:
             named = {job["name"]: job for job in jobs}
             return named if any(name.startswith("sweep") for name in named) else {}
 
-        by_name = wait_for(example_jobs)
+        by_name = wait_until(example_jobs)
         assert by_name["check-first"]["why"] == "waiting for a user hold"
         assert by_name["evaluate"]["planned_start"] >= by_name["simulate"]["planned_end"]
         question = {"request": "nodes=1:ppn=4,walltime=10:00:00"}
         assert client.post("/what-if", json=question).json()["cost"] > 0
     with _login(base, token) as browser:
-        assert wait_for(lambda: "to user1@demo.example" in browser.get(f"/dashboard/{cluster}/mailbox").text)
+        assert wait_until(
+            lambda: "to user1@demo.example" in browser.get(f"/dashboard/{cluster}/mailbox").text
+        )
 
 
 def _check_submissions(said: str, cluster: str) -> None:
@@ -171,7 +171,7 @@ def _check_submissions(said: str, cluster: str) -> None:
     base, token = _user_access(said)
     job = _run_printed(r"^  echo .* \\\n(?:.* \\\n)+.*$", said)
     assert re.fullmatch(rf"\d+\.{cluster}", job)
-    known = wait_for(partial(_known_job, base, cluster, job))
+    known = wait_until(partial(_known_job, base, cluster, job))
     assert known["owner"].partition("@")[0] == "user1"
     with _login(base, token) as browser:
         path = f"/dashboard/{cluster}/submit"
@@ -188,7 +188,7 @@ def _check_submissions(said: str, cluster: str) -> None:
         )
         assert sent.status_code == 303
         job = sent.headers["location"].partition("done=")[2]
-        assert wait_for(partial(_known_job, base, cluster, job))["name"] == fields["name"]
+        assert wait_until(partial(_known_job, base, cluster, job))["name"] == fields["name"]
         for wrong in ("#PBS -X", "#PBS -q nowhere"):
             refused = browser.post(
                 path,
@@ -198,15 +198,6 @@ def _check_submissions(said: str, cluster: str) -> None:
             assert 'role="alert"' in refused.text
     nameless = httpx2.post(f"{base}/v1/clusters/{cluster}/submissions", json={"script": "sleep 1"})
     assert nameless.status_code == 401
-
-
-def wait_for(look: Callable[[], Found]) -> Found:
-    """The first true value that ``look`` returns."""
-    until = time.monotonic() + WAIT_S
-    while not (found := look()):
-        assert time.monotonic() < until
-        time.sleep(0.2)
-    return found
 
 
 def _user_access(said: str) -> tuple[str, str]:
@@ -233,7 +224,7 @@ def _check_federation(said: str) -> None:
             one: dict[str, Any] = client.get(f"/jobs/{job}").json()
             return one if one["cluster"] else {}
 
-        found = wait_for(routed)
+        found = wait_until(routed)
         assert found["cluster"] in ("north", "south")
         assert found["owner"] == "user1@demo"
         assert client.get("/clusters").json()["now"] > time.time()
@@ -253,13 +244,13 @@ def _known_job(base: str, cluster: str, job: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.timeout(WAIT)
+@pytest.mark.timeout(WAIT_S)
 def test_demo_plays_a_log(tmp_path: Path) -> None:
     log = tmp_path / "small.swf"
     rows = [f"{i} {i} -1 60 4 -1 -1 4 120 -1 1 1 1 -1 1 -1 -1 -1" for i in range(1, 4)]
     log.write_text("; MaxProcs: 16\n" + "\n".join(rows) + "\n")
     process = demo("--log", str(log), "--speed", "100", "--exit-after", "60")
-    out, err = process.communicate(timeout=WAIT)
+    out, err = process.communicate(timeout=WAIT_S)
     assert (process.returncode, err) == (0, "")
     assert "3 jobs queued, 3 started, 3 ended." in out
 
@@ -279,7 +270,7 @@ def test_demo_plays_a_log(tmp_path: Path) -> None:
 )
 def test_bad_arguments_are_explained(arguments: list[str], said: str) -> None:
     process = demo(*arguments)
-    _, err = process.communicate(timeout=WAIT)
+    _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 2
     assert err.startswith("schedd demo: ")
     assert said in err
@@ -289,7 +280,7 @@ def test_busy_requested_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         process = demo("--port", port)
-        _, err = process.communicate(timeout=WAIT)
+        _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 1
     assert f"cannot listen on 127.0.0.1 port {port}" in err
 

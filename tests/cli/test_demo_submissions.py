@@ -17,6 +17,7 @@ from schedd.cli.demo.qsub_options import read_submission as read
 from schedd.cli.demo.run import _endless_arrivals
 from schedd.cli.demo.steady import SteadyWorkload
 from server_adapter.emulator import JobOrder
+from tests.waits import WAIT_S
 
 SCRIPT = """#!/bin/sh
 #PBS -N from-script -l nodes=1:ppn=2
@@ -126,7 +127,7 @@ def test_the_prefix_of_directives_can_be_chosen() -> None:
 def test_mailbox_keeps_messages_newest_first() -> None:
     mailbox = Mailbox(lambda: 1_000)
     try:
-        with smtplib.SMTP("127.0.0.1", mailbox.port, timeout=10) as relay:
+        with smtplib.SMTP("127.0.0.1", mailbox.port, timeout=WAIT_S) as relay:
             for subject, text in (("first", ".a line with a dot\nand žluť\n"), ("second", "b\n")):
                 message = EmailMessage()
                 message["From"], message["To"], message["Subject"] = "s@demo.example", "ann@x", subject

@@ -25,8 +25,9 @@ from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.wire import JobStarted, ServerChanged, ServerFacts, ShareFacts
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.service.planner_harness import T, event_id, node
+from tests.waits import WAIT_S
 
 Doctor = Callable[..., tuple[int, dict[str, list[tuple[str, str, str]]]]]
 
@@ -70,7 +71,7 @@ def loop(app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
         monkeypatch.setenv("SCHEDD_CONFIG", str(config))
         found = clusters["main"]
         server = ServerFacts(version="6.1.3", defaults={"walltime": "01:00:00"})
-        found.submit([ServerChanged(id=event_id(), time=T, server=server), node("n1")]).result(WAIT)
+        found.submit([ServerChanged(id=event_id(), time=T, server=server), node("n1")]).result(WAIT_S)
         found.record_adapter_request()
         yield found
     clusters.stop()
@@ -116,9 +117,9 @@ def test_valid_site_has_only_good_findings(doctor: Doctor) -> None:
 
 def test_problems_are_reported_with_a_remedy(doctor: Doctor, loop: PlanLoop) -> None:
     server = ServerFacts(version="6.1.3", scheduling=False)
-    loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT)
+    loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT_S)
     share = (ShareFacts("n1", 1),)
-    loop.submit([JobStarted(id=event_id(), time=T, job_id="9.x", shares=share)]).result(WAIT)
+    loop.submit([JobStarted(id=event_id(), time=T, job_id="9.x", shares=share)]).result(WAIT_S)
     code, found = doctor()
     assert code == 2
     said = {words: do for _, words, do in found["server"]}
@@ -130,7 +131,7 @@ def test_problems_are_reported_with_a_remedy(doctor: Doctor, loop: PlanLoop) -> 
     state, words, do = found["alert"][0]
     assert (state, do) == ("warn", "")
     assert re.fullmatch("main: job 9.x started, but no event had announced it, since [0-9: -]+ UTC", words)
-    loop.pause("the cooling failed").result(WAIT)
+    loop.pause("the cooling failed").result(WAIT_S)
     assert doctor()[1]["starts"][0] == (
         "warn",
         "main: paused: the cooling failed",
@@ -164,7 +165,7 @@ def test_adapter_clock_and_version_are_checked(doctor: Doctor, app: FastAPI, loo
 
 def test_server_limits_and_job_visibility_are_reported(doctor: Doctor, loop: PlanLoop) -> None:
     server = ServerFacts(version="6.1.3", open=False, defaults={"walltime": "1"}, limits={"max_running": "9"})
-    loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT)
+    loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT_S)
     code, found = doctor()
     said = [words for _, words, _ in found["server"]]
     assert "main: its limits are max_running = 9" in said

@@ -21,10 +21,9 @@ import pytest
 from schedd.store.database import Database
 from tests.conftest import ROOT
 from tests.store.forked_processes import run_program, start_program
+from tests.waits import WAIT_S
 
 TOKEN = "a-token-for-the-tests-0123456789"
-WAIT = 250
-"""Real seconds: kernels may have to be compiled."""
 MAIN = "/v1/clusters/main"
 
 
@@ -51,7 +50,7 @@ class ServedDaemon:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
-        return self.process.wait(WAIT)
+        return self.process.wait(WAIT_S)
 
 
 def write_configuration(folder: Path, more: str = "") -> Path:
@@ -77,7 +76,7 @@ def start_daemon(folder: Path, path: Path | None = None, **environment: str) -> 
         )
     url = _wait_until(process, lambda: _read_url(log))
     client = httpx2.Client(
-        base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=WAIT, trust_env=False
+        base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=WAIT_S, trust_env=False
     )
     return ServedDaemon(process, url, client, log)
 
@@ -88,7 +87,7 @@ def _read_url(log: Path) -> str:
 
 
 def _wait_until(process: subprocess.Popen[str], ready: Any) -> Any:
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + WAIT_S
     while time.monotonic() < end:
         found = ready()
         if found:
@@ -171,14 +170,14 @@ def test_long_poll_ends_with_a_decision_or_at_shutdown(served: ServedDaemon) -> 
 
     def poll(after: str) -> None:
         with httpx2.Client(
-            base_url=served.url, headers=dict(served.client.headers), timeout=WAIT, trust_env=False
+            base_url=served.url, headers=dict(served.client.headers), timeout=WAIT_S, trust_env=False
         ) as client:
             found.append(client.get(f"{MAIN}/decisions", params={"wait": 60, "after": after}).json())
 
     waiting = threading.Thread(target=poll, args=("",))
     waiting.start()
     served.events(node(1, now), job(1, now))
-    waiting.join(WAIT)
+    waiting.join(WAIT_S)
     assert found[0]["decisions"][0]["type"] == "run"
 
     waiting = threading.Thread(target=poll, args=(found[0]["last"],))
@@ -193,7 +192,7 @@ def test_long_poll_ends_with_a_decision_or_at_shutdown(served: ServedDaemon) -> 
     # The request is pending once the daemon has received it; then the end does not wait for it.
     _wait_until(served.process, received)
     assert served.stop(signal.SIGINT) == 0
-    waiting.join(WAIT)
+    waiting.join(WAIT_S)
     assert found[1]["decisions"] == []
 
 
@@ -209,7 +208,7 @@ def test_the_service_manager_is_notified_about_ready_alive_and_stopping(tmp_path
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(path))
-        manager.settimeout(WAIT)
+        manager.settimeout(WAIT_S)
         served = start_daemon(tmp_path, NOTIFY_SOCKET=str(path), WATCHDOG_USEC="300000")
         try:
             assert manager.recv(4096).decode().splitlines()[0] == "READY=1"
@@ -236,7 +235,7 @@ def _next_notification(manager: socket.socket) -> str:
 
 
 def run(*arguments: str, program: str = "schedd.cli.main") -> subprocess.CompletedProcess[str]:
-    return run_program(program, "serve", *arguments, cwd=ROOT, timeout=WAIT)
+    return run_program(program, "serve", *arguments, cwd=ROOT, timeout=WAIT_S)
 
 
 def test_invalid_settings_are_listed_and_nothing_is_served(tmp_path: Path) -> None:
@@ -344,7 +343,7 @@ def test_a_long_question_does_not_delay_shutdown(served: ServedDaemon) -> None:
     _wait_until(served.process, lambda: _processor_ticks(served.process.pid) - before > 30)
     assert served.stop() == 0
     for one in asking:
-        one.join(WAIT)
+        one.join(WAIT_S)
         assert not one.is_alive()
     assert any("given up" in one for one in answers), [one[:300] for one in answers[-3:]]
 

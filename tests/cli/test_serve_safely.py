@@ -27,7 +27,6 @@ from schedd.store import Store
 from tests.cli.test_serve import (
     MAIN,
     TOKEN,
-    WAIT,
     ServedDaemon,
     _wait_until,
     is_ready,
@@ -37,6 +36,7 @@ from tests.cli.test_serve import (
     start_daemon,
 )
 from tests.property_examples import examples
+from tests.waits import WAIT_S
 
 SLACK = "slack = 0"
 
@@ -209,7 +209,7 @@ def run_command(folder: Path, *words: str) -> tuple[int, str, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=WAIT,
+        timeout=WAIT_S,
         env={**os.environ, "SCHEDD_URL": f"unix:{folder}/socket", "HOME": str(folder)},
     )
     return done.returncode, done.stdout, done.stderr
@@ -241,8 +241,8 @@ def test_root_pauses_and_resumes_from_the_shell_with_audit_entries(
 
 def open_connection(served: ServedDaemon) -> socket.socket:
     address = served.url.removeprefix("http://").split(":")
-    found = socket.create_connection((address[0], int(address[1])), WAIT)
-    found.settimeout(WAIT)
+    found = socket.create_connection((address[0], int(address[1])), WAIT_S)
+    found.settimeout(WAIT_S)
     return found
 
 
@@ -359,7 +359,7 @@ def test_idle_foreign_connections_do_not_block_the_adapter(served: ServedDaemon,
             stranger.bind((f"127.0.0.{2 + number // 10}", 0))
             stranger.connect(("127.0.0.1", port))
         for _ in range(5):
-            with httpx2.Client(base_url=served.url, trust_env=False, timeout=WAIT) as adapter:
+            with httpx2.Client(base_url=served.url, trust_env=False, timeout=WAIT_S) as adapter:
                 headers = {"Authorization": f"Bearer {TOKEN}"}
                 assert adapter.post(f"{MAIN}/events", json={"events": []}, headers=headers).status_code == 200
         assert request_over_socket(folder, "GET", "/readyz")[0] == 200

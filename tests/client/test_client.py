@@ -20,8 +20,9 @@ from schedd.service.warmup import warm_up
 from schedd.store.records import PlanMetricsSample
 from schedd.wire import JobDeleted
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.service.planner_harness import StillClock, T, event_id, job, node
+from tests.waits import WAIT_S
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def clusters() -> Iterator[Clusters]:
 def client(app: FastAPI, clusters: Clusters) -> Iterator[Client]:
     app.state.clusters = clusters
     loop = clusters["main"]
-    loop.submit([node("n1"), node("n2"), *(job(f"{i}.srv") for i in range(1, 6))]).result(WAIT)
+    loop.submit([node("n1"), node("n2"), *(job(f"{i}.srv") for i in range(1, 6))]).result(WAIT_S)
     with serving(app, clusters) as url, Client(Endpoint(url, token("reader"))) as found:
         yield found
 
@@ -125,11 +126,11 @@ def test_plan_changes_are_followed(client: Client, clusters: Clusters) -> None:
     first, kind, _ = next(events)
     assert (kind, bool(first)) == ("reset", True)
     loop = clusters["main"]
-    loop.submit([JobDeleted(id=event_id(), time=T, job_id="1.srv")]).result(WAIT)
+    loop.submit([JobDeleted(id=event_id(), time=T, job_id="1.srv")]).result(WAIT_S)
     last, kind, news = next(events)
     assert (kind, [line.id for line in news.changed]) == ("changes", ["3.srv"])
     events.close()
-    loop.submit([JobDeleted(id=event_id(), time=T, job_id="3.srv")]).result(WAIT)
+    loop.submit([JobDeleted(id=event_id(), time=T, job_id="3.srv")]).result(WAIT_S)
     again = client.follow(job="3.srv", last=last)
     assert list(next(again)[2].gone) == ["3.srv"]
     again.close()

@@ -18,8 +18,9 @@ from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from schedd.wire import Event
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.service.planner_harness import StillClock, T, job, node
+from tests.waits import WAIT_S
 
 SITE: dict[str, Any] = {
     "bookings": {"most": 1},
@@ -145,7 +146,7 @@ def client(app: FastAPI) -> Iterator[Client]:
     clusters.start(warm=False)
     app.state.clusters = clusters
     events: list[Event] = [node("n1"), node("n2"), *(job(f"{i}.srv") for i in range(1, 6))]
-    clusters["main"].submit(events).result(WAIT)
+    clusters["main"].submit(events).result(WAIT_S)
     with serving(app, clusters) as url, Client(Endpoint(url, token("admin"), "main")) as found:
         yield found
     clusters.stop()

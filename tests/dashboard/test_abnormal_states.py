@@ -41,7 +41,7 @@ from schedd.wire import (
     Snapshot,
     StartsExpected,
 )
-from tests.dashboard.conftest import WAIT_MS, DashboardSite, UserWindow, token, tokens
+from tests.dashboard.conftest import DashboardSite, UserWindow, token, tokens
 from tests.service.planner_harness import StillClock, T, event_id, job, node
 from tests.waits import WAIT_S
 
@@ -151,10 +151,10 @@ def test_open_page_reports_a_silent_adapter_without_reload(open_window: Open, si
     page = open_window("reader").open_page("queue")
     expect(page.locator("#pulse")).to_contain_text("Live")
     site.loop.adapter_contact.last -= 61
-    expect(page.locator("#pulse")).to_contain_text("Stale", timeout=WAIT_MS)
+    expect(page.locator("#pulse")).to_contain_text("Stale")
     expect(page.locator("#alerts")).to_contain_text("no contact with an adapter")
     site.loop.record_adapter_request()
-    expect(page.locator("#pulse")).to_contain_text("Live", timeout=WAIT_MS)
+    expect(page.locator("#pulse")).to_contain_text("Live")
 
 
 def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(
@@ -306,7 +306,7 @@ def test_pages_name_missing_data_without_the_database(
 
     lost = "Database unavailable"
     assert [lost in page.text for page in pages("plan-metrics", "admin")] == [False, False]
-    with closing(sqlite3.connect(tmp_path / "main.sqlite", timeout=10)) as database:
+    with closing(sqlite3.connect(tmp_path / "main.sqlite", timeout=WAIT_S)) as database:
         names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for name in names:
             database.execute(f"ALTER TABLE {name} RENAME TO gone_{name}")

@@ -59,7 +59,7 @@ def test_a_what_if_about_a_job_is_prefilled_and_compares_the_altered_job(site: D
 def test_two_requests_are_shown_side_by_side(site: DashboardSite) -> None:
     question = {"nodes": "1", "ppn": "1", "walltime": "2h", "other": "walltime=00:10:00"}
     headers = {"Authorization": f"Bearer {token('admin')}", "Accept": "text/html"}
-    with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers=headers, timeout=60) as client:
+    with httpx2.Client(base_url=f"{site.url}/dashboard/main", headers=headers) as client:
         page = client.get("/what-if", params=question).text
         compared = page.partition('id="compared"')[2].partition("</table>")[0]
         assert "Second request" in compared

@@ -324,7 +324,7 @@ def test_in_a_browser_a_login_from_another_site_leads_to_the_page(
     page = window.open_page("queue")
     page.get_by_role("link", name="Log in with your account").click()
     page.get_by_role("button", name="2", exact=True).click()
-    expect(page).to_have_url(re.compile(r"/dashboard/main/queue$"), timeout=15_000)
+    expect(page).to_have_url(re.compile(r"/dashboard/main/queue$"))
     expect(page.locator("header")).to_contain_text("bob")
     window.wrong.clear()  # what the provider's page did
     page.reload()

@@ -68,9 +68,9 @@ class BookingHarness:
         self.simulation.poll()
         self.simulation.federation.booking_operations.wakeup.set()
 
-    def until(self, reached: Callable[[], bool], seconds: float = 120) -> None:
+    def until(self, reached: Callable[[], bool]) -> None:
         """The thread does its rounds until it is so; its clock goes on meanwhile."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + WAIT_S
         while not reached():
             assert time.monotonic() < end, "it did not come to that"
             self.later(1)

@@ -19,6 +19,7 @@ from schedd.federation.bookings.decisions import LIVE
 from schedd.federation.client import FederationClient
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import ProcessHarness, Program, _says_yes, free_port
+from tests.waits import WAIT_S
 
 FEDERATION, ALICE, CAROL = "the-federations-token-there", "the-token-of-alice", "the-token-of-carol"
 _MARK = re.compile(r"SCHEDD_TRANSFER=fed\.(\d+)\.(\d+)")
@@ -305,7 +306,7 @@ class LiveFederation:
         except ClientError:
             return {}
 
-    async def bookings_as(self, states: Mapping[str, str], seconds: float = 60) -> None:
+    async def bookings_as(self, states: Mapping[str, str], seconds: float = WAIT_S) -> None:
         """Waits until these bookings stand so."""
         found: dict[str, str] = {}
         try:
@@ -329,7 +330,7 @@ class LiveFederation:
                     found.setdefault(number, []).append((name, one["owner"], one["start"]))
         return found
 
-    async def bags_over(self, count: int, seconds: float = 120) -> Sequence[BagView]:
+    async def bags_over(self, count: int, seconds: float = WAIT_S) -> Sequence[BagView]:
         """Return all bags, once this number exists and all are over."""
 
         def request() -> Sequence[BagView]:
@@ -368,7 +369,7 @@ class LiveFederation:
         except ClientError:
             return []
 
-    async def groups_over(self, count: int, seconds: float = 120) -> Sequence[CoAllocationView]:
+    async def groups_over(self, count: int, seconds: float = WAIT_S) -> Sequence[CoAllocationView]:
         """Return all co-allocations, once this number exists and all are over."""
         rows: Sequence[CoAllocationView] = []
         try:
@@ -400,7 +401,7 @@ class LiveFederation:
         except ClientError:
             return []
 
-    async def until_over(self, count: int, seconds: float = 90) -> Sequence[FederatedJobView]:
+    async def until_over(self, count: int, seconds: float = WAIT_S) -> Sequence[FederatedJobView]:
         """Return all jobs, once this number exists and all are over."""
         rows: Sequence[FederatedJobView] = []
         try:

@@ -90,7 +90,7 @@ async def test_bag_tasks_run_once_despite_kills_at_each_step(
                 live.houses["c"].adapter.kill()
                 live.houses["c"].adapter.start()
             await live.restart()
-        rows = await live.bags_over(len(sizes), 200)
+        rows = await live.bags_over(len(sizes))
         assert {row.over for row in rows} == {"ended"}, rows
         ran = live.tasks()
         for row in rows:

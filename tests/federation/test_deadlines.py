@@ -14,9 +14,10 @@ from schedd.federation.settings import FederationSettings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.federation.federation_harness import HERE, JOB, FederationHarness
 from tests.service.planner_harness import StillClock, T, job, node
+from tests.waits import WAIT_S
 
 ASKED = "nodes=1:ppn=4,walltime=1000"
 
@@ -28,7 +29,7 @@ def harness(tmp_path: Path) -> Iterator[FederationHarness]:
     clusters.start(warm=False)
     for name, walltime in (("north", "1000"), ("south", "2000")):
         clusters[name].submit([node(f"{name}1", 4), job("1.s", nodes="1:ppn=4", walltime=walltime)]).result(
-            WAIT
+            WAIT_S
         )
     ours = Tokens([(Bearer("ours", "federation"), hashlib.sha256(b"x").digest())])
     with serving(create_app(clusters, ours), clusters) as url:

@@ -27,7 +27,7 @@ def test_leader_freezes_old_objects_for_garbage_collection(tmp_path: Path) -> No
     )
     leading.start()
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT_S
         while app.state.federation is None:
             assert leading.is_alive()
             assert time.monotonic() < end

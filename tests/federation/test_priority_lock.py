@@ -11,15 +11,7 @@ import pytest
 from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.state.priority_lock import PriorityLock
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, released
-
-_PATIENCE_S = 120.0
-
-
-def _until(waiting: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE_S
-    while not waiting():
-        assert time.monotonic() < end, "nobody came"
-        time.sleep(0.001)
+from tests.waits import WAIT_S, wait_until
 
 
 class LockQueue:
@@ -39,11 +31,11 @@ class LockQueue:
 
         self._threads.append(threading.Thread(target=work, daemon=True))
         self._threads[-1].start()
-        _until(lambda: sum(self.lock.waiting) == before + 1)
+        wait_until(lambda: sum(self.lock.waiting) == before + 1)
 
     def join(self) -> None:
         for thread in self._threads:
-            thread.join(_PATIENCE_S)
+            thread.join(WAIT_S)
             assert not thread.is_alive()
 
 
@@ -89,7 +81,7 @@ def test_lock_is_exclusive_despite_exceptions() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(_PATIENCE_S)
+        thread.join(WAIT_S)
         assert not thread.is_alive()
     assert most == [1]
     assert lock.waiting == (0, 0)
@@ -115,7 +107,7 @@ def test_new_job_does_not_wait_for_the_rebalance(
             order.append(dict(question.resources)["nodes"])
             if len(order) == 1:
                 thread.start()
-                _until(lambda: harness.federation._lock.waiting[0] == 1)
+                wait_until(lambda: harness.federation._lock.waiting[0] == 1)
         return want(plan_offers, question, now, new=new)
 
     monkeypatch.setattr(PlanOffers, "subscribe", note)
@@ -123,7 +115,7 @@ def test_new_job_does_not_wait_for_the_rebalance(
     thread = threading.Thread(target=harness.federation.submit, args=("ann@org", body), daemon=True)
     harness.now += 61
     harness.report("south")
-    thread.join(_PATIENCE_S)
+    thread.join(WAIT_S)
     assert not thread.is_alive()
     assert [one for one in order if one != "request"] == ["1", "1", "2", "2", "3", "3"]  # at both clusters
     assert order.index("request") < order.index("2")

@@ -34,6 +34,7 @@ from server_adapter.torque.credentials import (
     Trqauthd,
 )
 from tests.server_adapter.inventory import JOB_ATTRIBUTES, parse_job
+from tests.waits import WAIT_S
 
 NODES = [NodeSpec("node1"), NodeSpec("node2")]
 ALL_JOBS = StatusRequest(code=RequestCode.STATUS_JOB)
@@ -328,7 +329,7 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
         async with EmulatedServer(NODES) as server:
             for _ in range(10_000):
                 server.submit(resources={"nodes": "1:ppn=2", "walltime": "00:10:00"})
-            async with await connect(server, timeout=30) as connection:
+            async with await connect(server, timeout=WAIT_S) as connection:
                 await connection.describe(ALL_JOBS, JOB_ATTRIBUTES)  # the emulated server warms its cache
                 raw = server.handlers.answer(
                     ALL_JOBS, ClientContext(make_principal(server.cluster, "root", privileged=True))

@@ -8,8 +8,7 @@ import pytest
 from server_adapter.batch import supervision
 from server_adapter.batch.errors import TakenError
 from server_adapter.batch.supervision import TaskSet, work_together
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 @pytest.fixture(autouse=True)
@@ -26,18 +25,18 @@ def test_work_that_raises_starts_again_while_the_other_goes_on(caplog: pytest.Lo
             if errors:
                 raise errors.pop()
             again.set()
-            await asyncio.sleep(WAIT)
+            await asyncio.sleep(WAIT_S)
 
         async def sending() -> None:
             nonlocal other_ended
             try:
-                await asyncio.sleep(WAIT)
+                await asyncio.sleep(WAIT_S)
             finally:
                 other_ended = True
 
         works = {"reading": reading, "sending": sending}
         work = asyncio.ensure_future(work_together(works, (TakenError,), lambda: failed.append(1)))
-        await asyncio.wait_for(again.wait(), WAIT)
+        await asyncio.wait_for(again.wait(), WAIT_S)
         assert (other_ended, len(failed)) == (False, 2)
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -54,7 +53,7 @@ def test_an_error_that_is_to_end_the_adapter_ends_it() -> None:
         raise TakenError("another scheduler")
 
     async def sending() -> None:
-        await asyncio.sleep(WAIT)
+        await asyncio.sleep(WAIT_S)
 
     with pytest.raises(BaseExceptionGroup) as raised:
         asyncio.run(work_together({"a": port_in_use, "b": sending}, (TakenError,), lambda: None))

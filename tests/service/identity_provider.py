@@ -12,6 +12,7 @@ from joserfc import jwt as joserfc_jwt
 
 from schedd.service.access import oidc
 from schedd.service.settings.auth import OidcSettings
+from tests.waits import WAIT_S
 
 __all__ = ["NAMELESS", "NEXT", "NOW", "SIGNS", "IdentityProvider", "running_provider"]
 
@@ -35,7 +36,7 @@ class IdentityProvider:
             def do_GET(self) -> None:
                 provider.asked += 1
                 if provider.silent is not None:
-                    provider.silent.wait(20)
+                    provider.silent.wait(WAIT_S)
                 url = provider.url
                 about = {"issuer": url, "authorization_endpoint": url, "token_endpoint": url}
                 about["jwks_uri"] = f"{url}/keys"

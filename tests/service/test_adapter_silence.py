@@ -4,8 +4,7 @@ import structlog
 
 from schedd.service.cluster.plan_loop import PlanLoop
 from tests.service.planner_harness import job, node, planner
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 def age_last_request(loop: PlanLoop, seconds: float) -> None:
@@ -15,7 +14,7 @@ def age_last_request(loop: PlanLoop, seconds: float) -> None:
 
 def test_plan_is_stale_while_the_adapter_is_silent() -> None:
     with planner() as loop:
-        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT_S)
         loop.record_adapter_request()
         age_last_request(loop, 40)
         assert (loop.published.stale, loop.published.halted) == ("", "")
@@ -48,14 +47,14 @@ def test_snapshot_object_stays_the_same_without_changes() -> None:
         age_last_request(loop, 61)
         first = loop.published
         assert loop.published is first
-        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([node("n1")]).result(WAIT_S)
         assert loop.published is not first
         assert (loop.published.stale, set(loop.published.nodes)) == (first.stale, {"n1"})
 
 
 def test_pause_remains_the_reason_for_no_starts() -> None:
     with planner() as loop:
-        loop.pause("the disks are full").result(WAIT)
+        loop.pause("the disks are full").result(WAIT_S)
         age_last_request(loop, 61)
         assert loop.published.halted == "paused: the disks are full"
 

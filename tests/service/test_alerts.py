@@ -4,13 +4,14 @@ from schedd.engine.facts.alerts import FADES
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobStarted, ShareFacts, Snapshot
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 def submit_incomplete_snapshot(loop: PlanLoop) -> None:
     """Submit a snapshot that the engine rejects."""
-    loop.submit([Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False)]).result(WAIT)
+    loop.submit([Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False)]).result(
+        WAIT_S
+    )
 
 
 def alert_count(loop: PlanLoop, kind: str) -> float:
@@ -36,14 +37,14 @@ def test_open_alerts_include_engine_and_daemon_alerts() -> None:
 
 def test_followers_are_woken_only_by_alert_changes() -> None:
     with planner() as loop:
-        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
         loop.alerts.update()
         rung: list[int] = []
         loop.alerts._changed = lambda: rung.append(len(loop.alerts.current))
         loop.alerts.update()
         assert rung == []
         started = JobStarted(id=event_id(), time=T, job_id="x", shares=(ShareFacts("n1", 1),))
-        loop.submit([started]).result(WAIT)
+        loop.submit([started]).result(WAIT_S)
         loop.alerts.update()
         loop.alerts.update()
         assert rung == [1]

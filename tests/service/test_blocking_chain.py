@@ -33,7 +33,8 @@ from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
 from tests.property_examples import examples
 from tests.service.planner_harness import T, event_id, job, node, planner
-from tests.service.test_explain import SHAPES, WAIT, changed, get_explanation
+from tests.service.test_explain import SHAPES, changed, get_explanation
+from tests.waits import WAIT_S
 
 PRIORITY = {"policy": "priority"}
 
@@ -89,8 +90,8 @@ def could_start(copy: PlanFork, job_id: str, moments: list[int]) -> list[bool]:
 def test_chain_covers_every_moment_between_now_and_the_start(events: list[Event], later: int) -> None:
     now = T + later
     with planner(publish_starts=False) as loop:
-        loop.submit(events).result(WAIT)
-        copy = loop.fork().result(WAIT)
+        loop.submit(events).result(WAIT_S)
+        copy = loop.fork().result(WAIT_S)
     for record in copy.published.ids.values():
         found = explain(copy, record.id, now)
         assert found is not None
@@ -142,8 +143,8 @@ def check_link(copy: PlanFork, job_id: str, link: Any) -> None:
 def test_any_later_start_has_a_complete_chain(events: list[Event], data: st.DataObject) -> None:
     """The chain is computed for a start later than the planned one."""
     with planner(publish_starts=False) as loop:
-        loop.submit(events).result(WAIT)
-        copy = loop.fork().result(WAIT)
+        loop.submit(events).result(WAIT_S)
+        copy = loop.fork().result(WAIT_S)
     planned = [r for r in copy.published.ids.values() if r.slot >= 0 and copy.published.starts[r.slot] > T]
     if not planned:
         return
@@ -164,11 +165,13 @@ def test_any_later_start_has_a_complete_chain(events: list[Event], data: st.Data
 
 def submit_queue(loop: PlanLoop) -> None:
     """Run job 1 on n1 for an hour; jobs 2, 3 and 4 of other users wait ahead of job 5."""
-    loop.submit([node("n1"), node("n2"), job("1.s"), job("9.s", walltime="60")]).result(WAIT)
-    loop.submit([JobStarted(id=event_id(), time=T, job_id="1.s", shares=(ShareFacts("n1", 4),))]).result(WAIT)
+    loop.submit([node("n1"), node("n2"), job("1.s"), job("9.s", walltime="60")]).result(WAIT_S)
+    loop.submit([JobStarted(id=event_id(), time=T, job_id="1.s", shares=(ShareFacts("n1", 4),))]).result(
+        WAIT_S
+    )
     reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n2",), start=T + 60, end=None)
-    loop.submit([reserve, *(job(f"{i}.s", user="bob", walltime="600") for i in (2, 3, 4))]).result(WAIT)
-    loop.submit([job("5.s", user="ann")]).result(WAIT)
+    loop.submit([reserve, *(job(f"{i}.s", user="bob", walltime="600") for i in (2, 3, 4))]).result(WAIT_S)
+    loop.submit([job("5.s", user="ann")]).result(WAIT_S)
 
 
 def test_chain_has_the_running_job_then_earlier_jobs() -> None:
@@ -206,9 +209,9 @@ def test_other_users_jobs_are_shown_as_a_number() -> None:
 def test_earlier_jobs_are_counted_by_right() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         high = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="high", priority=100))
-        loop.submit([node("n1"), high, job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1"), high, job("1"), job("2")]).result(WAIT_S)
         first = get_explanation(loop, "2")
-        loop.submit([job("3", queue="high", walltime="60")]).result(WAIT)
+        loop.submit([job("3", queue="high", walltime="60")]).result(WAIT_S)
         found = get_explanation(loop, "2")
     assert (first.chain[0].kind, first.chain[0].count) == ("running", 1)
     assert found.planned_start is not None
@@ -221,7 +224,7 @@ def test_earlier_jobs_are_counted_by_right() -> None:
 def test_short_gap_is_explained_with_its_end() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T + 500, end=T + 900)
-        loop.submit([node("n1"), reserve, job("1")]).result(WAIT)
+        loop.submit([node("n1"), reserve, job("1")]).result(WAIT_S)
         found = get_explanation(loop, "1")
     (link,) = found.chain
     assert (link.kind, link.name, link.start, link.until) == ("reservation", "repair", T, T + 900)
@@ -282,7 +285,7 @@ def test_job_without_planned_start_has_no_chain(held: bool) -> None:
     with planner(publish_starts=False) as loop:
         loop.submit(
             [node("n1"), changed(job("1"), holds="u" if held else "n", state="H" if held else "Q")]
-        ).result(WAIT)
+        ).result(WAIT_S)
         found: Explanation = get_explanation(loop, "1")
     assert (found.chain, found.ahead) == ((), ())
 

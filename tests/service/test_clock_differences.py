@@ -7,8 +7,7 @@ import pytest
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobQueued
 from tests.service.planner_harness import job, node, planner
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 def clock_alerts(loop: PlanLoop) -> list[str]:
@@ -55,11 +54,11 @@ def test_clock_tolerance_is_a_setting_and_standby_reports_none() -> None:
 
 def test_server_clock_lead_follows_from_future_job_stamps() -> None:
     with planner() as loop:
-        loop.submit([node("n1"), job_with_stamp(1, 30)]).result(WAIT)
+        loop.submit([node("n1"), job_with_stamp(1, 30)]).result(WAIT_S)
         (text,) = clock_alerts(loop)
         words = "the clock of the server's host is 30 s ahead of the adapter's"
         assert text == f"{words}: starts are early or late by as much"
-        loop.submit([job_with_stamp(number, -9) for number in range(2, 22)]).result(WAIT)
+        loop.submit([job_with_stamp(number, -9) for number in range(2, 22)]).result(WAIT_S)
         assert clock_alerts(loop) == []
 
 

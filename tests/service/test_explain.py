@@ -31,8 +31,8 @@ from tests.engine.cluster import Cluster
 from tests.engine.test_windows import quota
 from tests.property_examples import examples
 from tests.service.planner_harness import T, event_id, job, node, planner
+from tests.waits import WAIT_S
 
-WAIT = 120
 SHAPES = ["1:ppn=1", "1:ppn=3", "1:ppn=4", "2:ppn=1", "2:ppn=4", "1:ppn=2+1:ppn=4"]
 
 
@@ -90,8 +90,8 @@ def test_blockers_are_minimal(
     events: list[Event],
 ) -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit(events).result(WAIT)
-        copy = loop.fork().result(WAIT)
+        loop.submit(events).result(WAIT_S)
+        copy = loop.fork().result(WAIT_S)
     for record in copy.published.ids.values():
         found = explain(copy, record.id, T)
         assert found is not None
@@ -116,16 +116,16 @@ def test_blockers_are_minimal(
 
 
 def get_explanation(loop: PlanLoop, job_id: str) -> Explanation:
-    found = explain(loop.fork().result(WAIT), job_id, T)
+    found = explain(loop.fork().result(WAIT_S), job_id, T)
     assert found is not None
     return found
 
 
 def test_explanation_names_holders_ends_and_the_last_move() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
-        loop.submit([node("n1"), node("n2"), job("1", nodes="1:ppn=3", mem="7gb")]).result(WAIT)
+        loop.submit([node("n1"), node("n2"), job("1", nodes="1:ppn=3", mem="7gb")]).result(WAIT_S)
         started = JobStarted(id=event_id(), time=T, job_id="1", shares=(ShareFacts("n1", 3),))
-        loop.submit([started, job("2", walltime="600"), job("3", nodes="2:ppn=1", mem="4gb")]).result(WAIT)
+        loop.submit([started, job("2", walltime="600"), job("3", nodes="2:ppn=1", mem="4gb")]).result(WAIT_S)
         found = get_explanation(loop, "3")
     assert (found.planned_start, found.earliest, found.without) == (T + 3600, T, T + 600)
     first, second = sorted(found.blockers, key=lambda one: one.name)
@@ -143,8 +143,8 @@ def test_explanation_names_holders_ends_and_the_last_move() -> None:
 def test_reservation_and_unavailable_node_are_named() -> None:
     with planner(publish_starts=False) as loop:
         reserve = Reserve(id=event_id(), time=T, name="repair", nodes=("n1",), start=T, end=T + 500)
-        loop.submit([node("n1"), node("n2", state="drain"), reserve]).result(WAIT)
-        loop.submit([job("1"), job("2", nodes="2:ppn=1")]).result(WAIT)
+        loop.submit([node("n1"), node("n2", state="drain"), reserve]).result(WAIT_S)
+        loop.submit([job("1"), job("2", nodes="2:ppn=1")]).result(WAIT_S)
         one, two = get_explanation(loop, "1"), get_explanation(loop, "2")
     assert [(b.kind, b.name, b.until) for b in one.blockers] == [("reservation", "repair", T + 500)]
     assert one.blockers[0].words == "reservation repair keeps free n1 until 2023-11-14 22:21:40 UTC"
@@ -161,7 +161,7 @@ def test_reservation_for_others_and_for_none_are_explained_differently() -> None
         reserve = Reserve(
             id=event_id(), time=T, name="course", nodes=("n1",), start=T, end=T + 500, users=("ann",)
         )
-        loop.submit([node("n1"), reserve, job("1", user="bob")]).result(WAIT)
+        loop.submit([node("n1"), reserve, job("1", user="bob")]).result(WAIT_S)
         found = get_explanation(loop, "1")
     assert [(one.kind, one.name, one.on) for one in found.blockers] == [
         ("reservation", "course", (BlockedResource("n1", ("access",)),))
@@ -177,7 +177,7 @@ def test_explanation_names_the_reservation_that_keeps_cores() -> None:
         )
         loop.submit(
             [node("n1"), quick, job("1"), job("2", nodes="1:ppn=1", naccesspolicy="singlejob")]
-        ).result(WAIT)
+        ).result(WAIT_S)
         one, two = get_explanation(loop, "1"), get_explanation(loop, "2")
     assert (one.planned_start, one.blockers[0].on) == (T + 500, (BlockedResource("n1", ("reserved cpus",)),))
     assert one.blockers[0].words == (
@@ -192,8 +192,8 @@ def test_explanation_names_the_reservation_that_keeps_cores() -> None:
 def test_all_conditions_are_named_with_the_later_start() -> None:
     with planner(publish_starts=False) as loop:
         stopped = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch", started=False))
-        loop.submit([node("n1"), job("1"), stopped]).result(WAIT)
-        loop.submit([JobHeld(id=event_id(), time=T, job_id="1", holds="uo")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), stopped]).result(WAIT_S)
+        loop.submit([JobHeld(id=event_id(), time=T, job_id="1", holds="uo")]).result(WAIT_S)
         found = get_explanation(loop, "1")
     assert [(one.kind, one.name) for one in found.blockers] == [
         ("hold", "a user hold"),
@@ -208,10 +208,10 @@ def test_all_conditions_are_named_with_the_later_start() -> None:
 def test_dependency_is_named_with_its_end() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         dependent = changed(job("2", nodes="1:ppn=1"), state="H", holds="s", depend="afterok:1")
-        loop.submit([node("n1"), node("n2"), job("1"), dependent]).result(WAIT)
+        loop.submit([node("n1"), node("n2"), job("1"), dependent]).result(WAIT_S)
         found = get_explanation(loop, "2")
         never = changed(job("3"), state="H", holds="s", depend="afternotok:1")
-        loop.submit([never]).result(WAIT)
+        loop.submit([never]).result(WAIT_S)
         waiting = get_explanation(loop, "3")
     assert (found.planned_start, found.earliest, found.blockers) == (T + 3600, T + 3600, ())
     assert found.why == "its dependency afterok:1 allows no start before 2023-11-14 23:13:20 UTC"
@@ -222,7 +222,7 @@ def test_dependency_is_named_with_its_end() -> None:
 
 def test_owner_conditions_are_explained() -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node("n1"), changed(job("1"), not_before=T + 900)]).result(WAIT)
+        loop.submit([node("n1"), changed(job("1"), not_before=T + 900)]).result(WAIT_S)
         found = get_explanation(loop, "1")
     assert (found.planned_start, found.earliest, found.blockers) == (T + 900, T + 900, ())
     assert found.why == "its owner allows no start before 2023-11-14 22:28:20 UTC"
@@ -235,12 +235,12 @@ def changed(queued: JobQueued, **facts: object) -> JobQueued:
 
 def test_impossible_jobs_and_queue_policies_are_explained() -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node("n1"), job("1", nodes="1:ppn=9"), job("2", nodes="1:ppn=x")]).result(WAIT)
+        loop.submit([node("n1"), job("1", nodes="1:ppn=9"), job("2", nodes="1:ppn=x")]).result(WAIT_S)
         assert get_explanation(loop, "1").why.startswith("never on this cluster: 9 cpus of a node")
         assert (get_explanation(loop, "2").state, get_explanation(loop, "2").blockers) == ("never", ())
-        assert explain(loop.fork().result(WAIT), "3", T) is None
+        assert explain(loop.fork().result(WAIT_S), "3", T) is None
     with planner(publish_starts=False, policy="fcfs") as loop:
-        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT_S)
         assert [one.kind for one in get_explanation(loop, "2").blockers] == ["policy"]
 
 
@@ -259,7 +259,7 @@ def test_limit_is_named_with_its_users() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         limited = ServerFacts(limits={"max_user_run": "1"})
         change = ServerChanged(id=event_id(), time=T, server=limited)
-        loop.submit([node("n1", 16), change, job("1"), job("2"), job("3", user="bob")]).result(WAIT)
+        loop.submit([node("n1", 16), change, job("1"), job("2"), job("3", user="bob")]).result(WAIT_S)
         found = get_explanation(loop, "2")
     assert [(one.name, [on.name for on in one.on]) for one in found.blockers] == [
         ("1", ["at most 1 job of user ann at once"])

@@ -8,8 +8,7 @@ from schedd.service.read.plan_lists import bars_in_window
 from schedd.wire import JobQueued, NodeChanged, NodeFacts, PlanningHeld, Reserve
 from tests.property_examples import examples
 from tests.service.planner_harness import GIB, T, event_id, job, node, planner
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 @st.composite
@@ -31,7 +30,7 @@ def test_free_plus_used_equals_node_capacity_at_every_time(
 ) -> None:
     begin, end = T + first, T + first + length
     with planner(publish_starts=False) as loop:
-        loop.submit(events).result(WAIT)
+        loop.submit(events).result(WAIT_S)
         published = loop.published
     found = find_gaps(published, begin, end)
     assert list(gaps_on(published, begin, end, published.nodes.keys())) == list(found.gaps)
@@ -63,7 +62,7 @@ def test_from_begin_returns_the_first_contiguous_gaps(
 ) -> None:
     begin, end = T + first, T + first + length
     with planner(publish_starts=False) as loop:
-        loop.submit(events).result(WAIT)
+        loop.submit(events).result(WAIT_S)
         published = loop.published
     expected, reached = [], dict.fromkeys(published.nodes, begin)
     for gap in find_gaps(published, begin, end, cpus=cpus).gaps:
@@ -77,7 +76,7 @@ def test_from_begin_returns_the_first_contiguous_gaps(
 
 def test_gaps_are_listed_by_node_and_continue_at_the_cursor() -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node(f"n{i}") for i in range(5)]).result(WAIT)
+        loop.submit([node(f"n{i}") for i in range(5)]).result(WAIT_S)
         published = loop.published
     seen = []
     cursor: str | None = ""
@@ -93,7 +92,7 @@ def test_reserved_and_blocked_nodes_have_no_gap() -> None:
     with planner(publish_starts=False) as loop:
         reserve = Reserve(id=event_id(), time=T, name="r", nodes=("n1",), start=T + 100, end=T + 200)
         held = PlanningHeld(id=event_id(), time=T, kind="node", name="n2", reason="a fan")
-        loop.submit([node("n1"), node("n2"), reserve, held]).result(WAIT)
+        loop.submit([node("n1"), node("n2"), reserve, held]).result(WAIT_S)
         published = loop.published
     found = find_gaps(published, T, T + 300)
     assert [(gap.node, gap.start - T, gap.end - T) for gap in found.gaps] == [
@@ -108,7 +107,7 @@ def test_reserved_and_blocked_nodes_have_no_gap() -> None:
 
 def test_gaps_with_few_cpus_can_be_left_out() -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node("n1"), job("1", nodes="1:ppn=3", mem="8gb")]).result(WAIT)
+        loop.submit([node("n1"), job("1", nodes="1:ppn=3", mem="8gb")]).result(WAIT_S)
         published = loop.published
     assert [gap.cpus for gap in find_gaps(published, T, T + 9000).gaps] == [1, 4]
     assert [gap.mem for gap in find_gaps(published, T, T + 9000).gaps] == [0, 8 * GIB]

@@ -13,15 +13,13 @@ from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.clusters import new_engine
 from schedd.wire import Run
 from tests.service.planner_harness import T, job, node, planner
-
-WAIT = 120
-"""Real seconds after which a test gives up."""
+from tests.waits import WAIT_S
 
 
 def test_failed_call_is_written_as_an_incident_and_reruns(tmp_path: Path) -> None:
     folder = tmp_path / "incidents"
     with planner(incidents=IncidentFiles(folder, most=2)) as loop:
-        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
 
         def broken(engine: Engine) -> None:
             def fail(*_: object) -> None:
@@ -29,8 +27,8 @@ def test_failed_call_is_written_as_an_incident_and_reruns(tmp_path: Path) -> Non
 
             engine.handle = fail  # type: ignore[assignment, method-assign]
 
-        loop.call_between_batches(broken).result(WAIT)
-        assert loop.submit([job("2")]).result(WAIT).accepted == 1
+        loop.call_between_batches(broken).result(WAIT_S)
+        assert loop.submit([job("2")]).result(WAIT_S).accepted == 1
         assert loop.alive
     (file,) = folder.iterdir()
     assert (file.name, file.stat().st_mode & 0o777) == (f"main-{T}-passed-over.jsonl", 0o600)
@@ -51,8 +49,8 @@ def test_failing_job_writes_an_incident_at_most_every_minute(
 
     monkeypatch.setattr(Plan, "place", fail)
     with planner(incidents=IncidentFiles(tmp_path), end_allowance=0) as loop:
-        loop.submit([node("n1"), job("1", walltime="13")]).result(WAIT)
-        loop.submit([job("2", walltime="13"), job("3")]).result(WAIT)
+        loop.submit([node("n1"), job("1", walltime="13")]).result(WAIT_S)
+        loop.submit([job("2", walltime="13"), job("3")]).result(WAIT_S)
         answers = [job_view(loop.published, number) for number in "123"]
     assert [file.name for file in tmp_path.iterdir()] == [f"main-{T}-quarantine.jsonl"]
     assert [view.answer for view in answers if view is not None] == [

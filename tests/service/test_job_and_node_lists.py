@@ -6,8 +6,7 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.service.read.plan_lists import CursorError, bars_in_window, count_jobs, node_views
 from schedd.wire import JobStarted, ShareFacts
 from tests.service.planner_harness import T, event_id, job, node, planner, views
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +23,9 @@ def published() -> PlanSnapshot:
                 job("5", nodes="1:ppn=99"),
                 job("6", nodes="1:ppn=x"),
             ]
-        ).result(WAIT)
+        ).result(WAIT_S)
         started = JobStarted(id=event_id(), time=T, job_id="1", shares=(ShareFacts("n1", 4),))
-        loop.submit([started]).result(WAIT)
+        loop.submit([started]).result(WAIT_S)
         return loop.published
 
 

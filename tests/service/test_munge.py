@@ -25,6 +25,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings
 from tests.service.planner_harness import StillClock
+from tests.waits import WAIT_S
 
 MAIN = "/v1/clusters/main"
 ME = pwd.getpwuid(os.geteuid()).pw_name
@@ -47,7 +48,7 @@ def munged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         [program, "--foreground", "--force", *files, f"--socket={socket}"], stderr=subprocess.PIPE
     )
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + WAIT_S
         while not socket.exists():
             assert process.poll() is None, process.stderr and process.stderr.read()
             assert time.monotonic() < end

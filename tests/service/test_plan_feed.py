@@ -9,8 +9,8 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Event, JobDeleted, JobHeld, JobReleased
 from tests.property_examples import examples
 from tests.service.planner_harness import T, event_id, job, node, planner
+from tests.waits import WAIT_S
 
-WAIT = 120
 ALL = lambda _id, _owner: True  # noqa: E731
 
 
@@ -64,11 +64,11 @@ STEPS = st.lists(
 @given(STEPS, st.integers(1, 4))
 def test_applied_changes_equal_a_full_read(steps: list[list[tuple[str, str]]], every: int) -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node("n1"), node("n2")]).result(WAIT)
+        loop.submit([node("n1"), node("n2")]).result(WAIT_S)
         known: dict[str, JobSummary] = {}
         generation = loop.published.generation
         for i, step in enumerate(steps):
-            loop.submit([make_event(*one) for one in step]).result(WAIT)
+            loop.submit([make_event(*one) for one in step]).result(WAIT_S)
             if i % every == 0:
                 generation = apply_changes(loop, known, generation)
         apply_changes(loop, known, generation)
@@ -78,11 +78,11 @@ def test_applied_changes_equal_a_full_read(steps: list[list[tuple[str, str]]], e
 def test_late_reader_must_read_everything_again() -> None:
     with planner(publish_starts=False) as loop:
         loop._publisher.feed = PlanFeed(loop.published, most=3)
-        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([node("n1")]).result(WAIT_S)
         first = loop.published.generation
         for name in "abcd":
-            loop.submit([job(name)]).result(WAIT)
-            loop.submit([JobDeleted(id=event_id(), time=T, job_id=name)]).result(WAIT)
+            loop.submit([job(name)]).result(WAIT_S)
+            loop.submit([JobDeleted(id=event_id(), time=T, job_id=name)]).result(WAIT_S)
         assert loop.feed.changes_since(loop.published, first, ALL) is None
         found = loop.feed.changes_since(loop.published, loop.published.generation - 1, ALL)
         assert found is not None
@@ -91,12 +91,12 @@ def test_late_reader_must_read_everything_again() -> None:
 
 def test_only_configured_users_jobs_are_posted() -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([node("n1")]).result(WAIT_S)
         first = loop.published.generation
-        loop.submit([job("1"), job("2", user="bob"), job("3", user="bob", nodes="1:ppn=x")]).result(WAIT)
+        loop.submit([job("1"), job("2", user="bob"), job("3", user="bob", nodes="1:ppn=x")]).result(WAIT_S)
         second = loop.published.generation
         deleted = [JobDeleted(id=event_id(), time=T, job_id=name) for name in "123"]
-        loop.submit(deleted).result(WAIT)
+        loop.submit(deleted).result(WAIT_S)
         found = loop.feed.changes_since(loop.published, second, lambda _, owner: owner.startswith("bob"))
         assert found == ([], ["2", "3"])
         # A job that came and went is reported as removed: a reader may have seen it meanwhile.

@@ -1,7 +1,6 @@
 """The planner's thread: acknowledgement of events, and concurrent calls."""
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -20,9 +19,7 @@ from schedd.store import EventBatch, MemoryJournal
 from schedd.store.errors import DatabaseUnavailable, StatementRejected
 from schedd.wire import Event, JobEnded, JobFacts, JobQueued, Run, RunAccepted, Snapshot
 from tests.service.planner_harness import T, event_id, job, node, planner, views
-
-WAIT = 120
-"""Real seconds after which a test gives up."""
+from tests.waits import WAIT_S, wait_until
 
 
 @contextmanager
@@ -32,22 +29,22 @@ def busy_planner(loop: PlanLoop) -> Iterator[None]:
 
     def work(_: Engine) -> None:
         at_it.set()
-        assert go_on.wait(WAIT)
+        assert go_on.wait(WAIT_S)
 
     done = loop.call_between_batches(work)
-    assert at_it.wait(WAIT)
+    assert at_it.wait(WAIT_S)
     try:
         yield
     finally:
         go_on.set()
-        done.result(WAIT)
+        done.result(WAIT_S)
 
 
 def test_repeated_events_are_handled_once() -> None:
     with planner() as loop:
         events: list[Event] = [node("n1"), job("1"), job("2")]
-        first = loop.submit(events).result(WAIT)
-        again = loop.submit([events[1], job("3"), events[2]]).result(WAIT)
+        first = loop.submit(events).result(WAIT_S)
+        again = loop.submit([events[1], job("3"), events[2]]).result(WAIT_S)
         assert (first.accepted, first.duplicates) == (3, ())
         assert (again.accepted, again.duplicates) == (1, (events[1].id, events[2].id))
         assert {view.id for view in views(loop.published).rows} == {"1", "2", "3"}
@@ -56,13 +53,13 @@ def test_repeated_events_are_handled_once() -> None:
 def test_repeated_event_within_a_delivery_is_a_duplicate() -> None:
     with planner() as loop:
         event = job("1")
-        handled = loop.submit([event, event]).result(WAIT)
+        handled = loop.submit([event, event]).result(WAIT_S)
         assert (handled.accepted, handled.duplicates) == (1, (event.id,))
 
 
 def test_answer_follows_event_publication() -> None:
     with planner() as loop:
-        handled = loop.submit([node("n1"), *(job(str(i)) for i in range(450))]).result(WAIT)
+        handled = loop.submit([node("n1"), *(job(str(i)) for i in range(450))]).result(WAIT_S)
         assert handled.accepted == 451
         assert loop.published.generation >= handled.generation
         assert count_jobs(loop.published).planned + count_jobs(loop.published).starting == 450
@@ -70,7 +67,7 @@ def test_answer_follows_event_publication() -> None:
 
 def test_reading_does_not_wait_for_a_busy_planner() -> None:
     with planner() as loop:
-        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT_S)
         with busy_planner(loop):
             waiting = loop.submit([job("3")])
             published = loop.published
@@ -82,16 +79,16 @@ def test_reading_does_not_wait_for_a_busy_planner() -> None:
             assert [bar.job for bar in bars_in_window(published, T, T + 86_400).rows] == ["1", "2"]
             assert find_gaps(published, T, T + 86_400).gaps
             assert not waiting.done()
-        assert waiting.result(WAIT).accepted == 1
+        assert waiting.result(WAIT_S).accepted == 1
         assert job_view(loop.published, "3") is not None
 
 
 def test_published_snapshot_is_immutable() -> None:
     with planner() as loop:
-        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT_S)
         before = loop.published
         shown = job_view(before, "2")
-        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
+        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT_S)
         assert job_view(before, "2") == shown
         assert job_view(loop.published, "2") != shown
 
@@ -101,40 +98,40 @@ def test_snapshot_is_applied_in_event_order() -> None:
     machine = node("n1").node
     whole = Snapshot(id=event_id(), time=T, jobs=(here,), nodes=(machine,))
     with planner(snapshot_loss=1.0) as loop:
-        loop.submit([node("n1"), job("1"), whole, job("3")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), whole, job("3")]).result(WAIT_S)
         # Job 1 came before the snapshot, which does not know it; job 3 came after.
         assert {view.id for view in views(loop.published).rows} == {"2", "3"}
 
 
 def test_ready_jobs_get_run_decisions_that_outcomes_close() -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
         (run,) = loop.decisions.page_after("").decisions
         assert isinstance(run, Run)
         assert run.job_id == "1"
         accepted = RunAccepted(id=event_id(), time=T, decision_id=run.id, job_id="1")
-        loop.submit([accepted]).result(WAIT)
+        loop.submit([accepted]).result(WAIT_S)
         assert loop.decisions.page_after("").decisions == ()
 
 
 def test_pause_stops_starts_and_resume_continues_them() -> None:
     with planner(publish_starts=False) as loop:
-        loop.pause("the disks are full").result(WAIT)
-        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.pause("the disks are full").result(WAIT_S)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
         assert loop.published.paused == "the disks are full"
         assert loop.decisions.page_after("").decisions == ()
-        loop.resume().result(WAIT)
+        loop.resume().result(WAIT_S)
         assert loop.published.paused == ""
         assert [decision.type for decision in loop.decisions.page_after("").decisions] == ["run"]
 
 
 def test_fork_is_shared_until_the_next_event() -> None:
     with planner() as loop:
-        loop.submit([node("n1")]).result(WAIT)
-        first = loop.fork().result(WAIT)
-        assert loop.fork().result(WAIT) is first
-        loop.submit([job("1")]).result(WAIT)
-        assert loop.fork().result(WAIT) is not first
+        loop.submit([node("n1")]).result(WAIT_S)
+        first = loop.fork().result(WAIT_S)
+        assert loop.fork().result(WAIT_S) is first
+        loop.submit([job("1")]).result(WAIT_S)
+        assert loop.fork().result(WAIT_S) is not first
 
 
 def test_excess_events_are_refused_and_accepted_later() -> None:
@@ -143,13 +140,13 @@ def test_excess_events_are_refused_and_accepted_later() -> None:
             kept = loop.submit([node("n1"), job("1")])
             with pytest.raises(Overloaded, match="2 events wait"):
                 loop.submit([job("2"), job("3")])
-        kept.result(WAIT)
-        assert loop.submit([job("2"), job("3")]).result(WAIT).accepted == 2
+        kept.result(WAIT_S)
+        assert loop.submit([job("2"), job("3")]).result(WAIT_S).accepted == 2
 
 
 def test_stopped_planner_refuses_events() -> None:
     with planner() as loop:
-        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([node("n1")]).result(WAIT_S)
     with pytest.raises(PlannerStopped, match="shutting down"):
         loop.submit([job("1")])
 
@@ -170,7 +167,7 @@ class FailingJournal(MemoryJournal):
 def test_events_are_acknowledged_after_the_journal_stored_them() -> None:
     journal = FailingJournal([DatabaseUnavailable("away"), DatabaseUnavailable("away")])
     with planner(journal) as loop:
-        handled = loop.submit([node("n1"), job("1")]).result(WAIT)
+        handled = loop.submit([node("n1"), job("1")]).result(WAIT_S)
         assert handled.accepted == 2
         assert journal.failures == []
         assert loop.trouble == ""
@@ -179,7 +176,7 @@ def test_events_are_acknowledged_after_the_journal_stored_them() -> None:
 def test_permanently_failing_journal_stops_the_planner_with_a_reason() -> None:
     with planner(FailingJournal([StatementRejected("no")] * 1_000)) as loop:
         with pytest.raises(PlannerStopped):
-            loop.submit([node("n1")]).result(WAIT)
+            loop.submit([node("n1")]).result(WAIT_S)
         assert not loop.alive
         assert "StatementRejected" in loop.failure
         assert "stopped" in loop.published.stale
@@ -191,7 +188,7 @@ def test_planner_without_database_continues_after_an_error_and_requests_a_snapsh
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner(publish_starts=False) as loop:
-        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
         (run,) = loop.decisions.page_after("").decisions
         take, errors = loop._inbox.next_deliveries, [MemoryError()]
 
@@ -202,15 +199,12 @@ def test_planner_without_database_continues_after_an_error_and_requests_a_snapsh
 
         monkeypatch.setattr(loop._inbox, "next_deliveries", failing)
         with pytest.raises(PlannerStopped, match="MemoryError"):
-            loop.submit([job("2")]).result(WAIT)
-        end = time.monotonic() + WAIT
-        while not loop.alive:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+            loop.submit([job("2")]).result(WAIT_S)
+        wait_until(lambda: loop.alive)
         assert loop.pending == 0
         assert run in loop.decisions.page_after("").decisions  # it is still to be carried out
         assert "part of the log" in loop.published.stale  # a snapshot makes up for missed events
-        assert loop.submit([job("3")]).result(WAIT).accepted == 1
+        assert loop.submit([job("3")]).result(WAIT_S).accepted == 1
         assert {"1", "3"} <= set(loop.published.ids)
 
 
@@ -218,7 +212,7 @@ def test_decision_ids_increase_across_restarts() -> None:
     ids = []
     for _ in range(2):
         with planner(publish_starts=False) as loop:
-            loop.submit([node("n1"), job("1")]).result(WAIT)
+            loop.submit([node("n1"), job("1")]).result(WAIT_S)
             ids.append(loop.decisions.page_after("").last)
     assert ids[0] == ids[1]  # the clock was stopped
     assert int(ids[0][1:]) > T
@@ -227,7 +221,7 @@ def test_decision_ids_increase_across_restarts() -> None:
 def test_unreadable_request_affects_only_its_job() -> None:
     with planner() as loop:
         bad = job("1", nodes="1:ppn=many")
-        loop.submit([node("n1"), bad, job("2")]).result(WAIT)
+        loop.submit([node("n1"), bad, job("2")]).result(WAIT_S)
         view = job_view(loop.published, "1")
         assert view is not None
         assert view.answer == "never"
@@ -249,14 +243,14 @@ def test_many_senders_at_once_are_all_answered() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert sum(answer.result(WAIT).accepted for answer in answers) == 160
+        assert sum(answer.result(WAIT_S).accepted for answer in answers) == 160
 
 
 def test_displayed_job_equals_the_sent_job() -> None:
     with planner() as loop:
         sent: JobQueued = job("1", mem="2gb")
         sent = replace(sent, job=replace(sent.job, name="relax", group="chem", priority=7))
-        loop.submit([node("n1"), sent]).result(WAIT)
+        loop.submit([node("n1"), sent]).result(WAIT_S)
         view = job_view(loop.published, "1")
         assert view is not None
         assert (view.name, view.group, view.priority) == ("relax", "chem", 7)
@@ -293,14 +287,14 @@ class BlockingJournal(MemoryJournal):
 
     def sync_events(self) -> None:
         self.asked.set()
-        assert self.go_on.wait(WAIT)
+        assert self.go_on.wait(WAIT_S)
 
 
 def test_events_are_acknowledged_after_sync() -> None:
     journal = BlockingJournal()
     with planner(journal) as loop:
         answer = loop.submit([node("n1"), job("1")])
-        assert journal.asked.wait(WAIT)
+        assert journal.asked.wait(WAIT_S)
         assert not answer.done()
         journal.go_on.set()
-        assert answer.result(WAIT).accepted == 2
+        assert answer.result(WAIT_S).accepted == 2

@@ -1,7 +1,6 @@
 """Log of plan metrics and searches: in memory, and in a database across restarts."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,8 +22,8 @@ from schedd.service.settings.file import StoreSettings
 from schedd.store import StoreError
 from schedd.store.records import PlanMetricsSample, SearchRecord
 from tests.service.planner_harness import T, job, node, planner
+from tests.waits import WAIT_S, wait_until
 
-WAIT = 120
 REPORT = SearchReport(
     kind=next(iter(MoveKind)),
     seed=1,
@@ -106,24 +105,17 @@ def test_unopened_database_is_reported(tmp_path: Path) -> None:
             call()
 
 
-def wait_until(found: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT
-    while not found():
-        assert time.monotonic() < end
-        time.sleep(0.02)
-
-
 def test_sampler_records_metrics_after_plan_changes() -> None:
     metrics_log = MemoryPlanMetricsLog()
     with planner(end_allowance=0) as loop:
         sampler = PlanMetricsSampler(loop, metrics_log, 0.02)
-        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT_S)
         sampler.start()
         wait_until(lambda: bool(metrics_log.metrics(0, 2 * T, 9)))
         (one,) = metrics_log.metrics(0, 2 * T, 9)
         assert (one.time, one.generation, one.jobs) == (T, loop.published.generation, 1)
         assert one.values["wait"] == 3600.0
-        loop.submit([job("3")]).result(WAIT)
+        loop.submit([job("3")]).result(WAIT_S)
         wait_until(lambda: metrics_log.metrics(0, 2 * T, 9)[-1].jobs == 2)
         sampler.end()
         sampler.join()
@@ -133,7 +125,7 @@ def test_sampler_records_metrics_after_plan_changes() -> None:
 def test_sampler_records_nothing_for_an_unchanged_plan_or_on_standby() -> None:
     metrics_log = MemoryPlanMetricsLog()
     with planner() as loop:
-        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
         sampler = PlanMetricsSampler(loop, metrics_log, 60)
         loop.on_standby = True
         sampler.sample()

@@ -16,9 +16,7 @@ from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import JobEnded
 from tests.service.planner_harness import T, event_id, job, node, planner
-
-WAIT = 120
-"""Real seconds after which a test gives up."""
+from tests.waits import WAIT_S, wait_until
 
 
 @contextmanager
@@ -27,9 +25,9 @@ def running_searches(**settings: Any) -> Iterator[tuple[PlanLoop, SearchWorker]]
     with planner(end_allowance=0, publish_starts=False, **settings) as loop:
         searcher = SearchWorker(loop, MemoryPlanMetricsLog())
         searcher.start()
-        loop.submit([node("n1"), job("1")]).result(WAIT)
-        loop.submit([job("2", walltime="36000")]).result(WAIT)
-        loop.submit([job("3", walltime="60")]).result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
+        loop.submit([job("2", walltime="36000")]).result(WAIT_S)
+        loop.submit([job("3", walltime="60")]).result(WAIT_S)
         try:
             yield loop, searcher
         finally:
@@ -51,16 +49,13 @@ def runs(searcher: SearchWorker) -> tuple[SearchRun, ...]:
 
 
 def wait_for_a_run(searcher: SearchWorker) -> None:
-    end = time.monotonic() + WAIT
-    while not runs(searcher):
-        assert time.monotonic() < end, "no search began"
-        time.sleep(0.02)
+    wait_until(lambda: runs(searcher), "no search began")
 
 
 def test_search_moves_a_short_job_first_within_a_long_jobs_promise() -> None:
     with running_searches(slack=300, search_seconds=0.2) as (loop, searcher):
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3600, T + 39600)
-        run = searcher.search_now().result(WAIT)
+        run = searcher.search_now().result(WAIT_S)
         assert run is not None
         assert (run.why, run.taken, run.report.moved) == ("asked for", 2, 2)
         assert run.report.gain > 0
@@ -79,7 +74,7 @@ def test_search_moves_a_short_job_first_within_a_long_jobs_promise() -> None:
 
 def test_search_keeps_promises() -> None:
     with running_searches(slack=59, search_seconds=0.2) as (loop, searcher):
-        run = searcher.search_now().result(WAIT)
+        run = searcher.search_now().result(WAIT_S)
         assert run is not None
         assert (run.taken, run.report.moved) == (0, 0)
         assert effects(loop) == {"taken": 0, "none": 1}
@@ -90,8 +85,8 @@ def test_no_search_with_a_single_queued_job() -> None:
     with planner() as loop:
         searcher = SearchWorker(loop, MemoryPlanMetricsLog())
         searcher.start()
-        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
-        assert searcher.search_now().result(WAIT) is None
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT_S)
+        assert searcher.search_now().result(WAIT_S) is None
         assert runs(searcher) == ()
         searcher.stop()
         with pytest.raises(PlannerStopped):
@@ -115,14 +110,14 @@ def test_changes_during_a_search_trigger_the_next_search(monkeypatch: pytest.Mon
 
         def search_while_a_job_comes(search: PlanSearch) -> None:
             monkeypatch.undo()
-            loop.submit([job("4", walltime="30")]).result(WAIT)
+            loop.submit([job("4", walltime="30")]).result(WAIT_S)
             plain(search)
 
         monkeypatch.setattr(PlanSearch, "search", search_while_a_job_comes)
-        end = time.monotonic() + WAIT
-        while (found := job_view(loop.published, "4")) is None or found.planned_start != T + 3600:
-            assert time.monotonic() < end, "the job that came meanwhile was not tried"
-            time.sleep(0.02)
+        wait_until(
+            lambda: (found := job_view(loop.published, "4")) and found.planned_start == T + 3600,
+            "the job that came meanwhile was not tried",
+        )
         assert runs(searcher)[-1].taken == 2, "the first search found something"
 
 
@@ -131,8 +126,8 @@ def test_search_starts_after_capacity_was_freed() -> None:
         loop,
         searcher,
     ):
-        loop.submit([job("4", walltime="7200"), job("5", walltime="60")]).result(WAIT)
-        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
+        loop.submit([job("4", walltime="7200"), job("5", walltime="60")]).result(WAIT_S)
+        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT_S)
         wait_for_a_run(searcher)
         assert runs(searcher)[0].why == "room was freed"
 
@@ -145,12 +140,9 @@ def test_new_job_is_tried_first_before_the_next_search() -> None:
         assert (run.why, run.taken, run.report.why_ended) == ("jobs came", 2, SearchEndReason.NOTHING_LEFT)
         assert (view(loop, "2").planned_start, view(loop, "3").planned_start) == (T + 3660, T + 3600)
         # This job cannot go first: the attempt has no report.
-        loop.submit([job("4", walltime="36000")]).result(WAIT)
+        loop.submit([job("4", walltime="36000")]).result(WAIT_S)
         newest = searcher._history.newest
-        end = time.monotonic() + WAIT
-        while searcher._history.newest == newest:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_until(lambda: searcher._history.newest != newest)
         time.sleep(1.5)
         assert len(runs(searcher)) == 1
         # The time of the next full search is unchanged.
@@ -160,16 +152,16 @@ def test_new_job_is_tried_first_before_the_next_search() -> None:
 def test_job_that_fits_into_freed_capacity_is_tried_before_the_next_search() -> None:
     how: dict[str, Any] = {"search_every": 3600, "search_pause": 3600, "search_newcomers": 1}
     with planner(slack=36_000, end_allowance=0, publish_starts=False, search_seconds=600, **how) as loop:
-        loop.submit([node("n1"), job("1", nodes="1:ppn=2"), job("2", nodes="1:ppn=2")]).result(WAIT)
-        loop.submit([job("3", walltime="36000"), job("4", nodes="1:ppn=2", walltime="4000")]).result(WAIT)
+        loop.submit([node("n1"), job("1", nodes="1:ppn=2"), job("2", nodes="1:ppn=2")]).result(WAIT_S)
+        loop.submit([job("3", walltime="36000"), job("4", nodes="1:ppn=2", walltime="4000")]).result(WAIT_S)
         assert (view(loop, "3").planned_start, view(loop, "4").planned_start) == (T + 3600, T + 39600)
         searcher = SearchWorker(loop, MemoryPlanMetricsLog())
-        newest = loop.call_between_batches(lambda engine: engine.state.change_number).result(WAIT)
+        newest = loop.call_between_batches(lambda engine: engine.state.change_number).result(WAIT_S)
         searcher._history = replace(searcher._history, newest=newest)
         searcher.start()
         time.sleep(2.5)
         assert runs(searcher) == (), "no job came, no capacity was freed"
-        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT)
+        loop.submit([JobEnded(id=event_id(), time=T, job_id="1")]).result(WAIT_S)
         wait_for_a_run(searcher)
         run = runs(searcher)[0]
         assert (run.why, run.taken, run.report.why_ended) == ("jobs fit", 2, SearchEndReason.NOTHING_LEFT)
@@ -194,12 +186,9 @@ def test_disabled_searches_do_not_start() -> None:
 def test_daemon_stop_ends_a_search() -> None:
     with running_searches(slack=300, search_seconds=600) as (_, searcher):
         answer = searcher.search_now()
-        end = time.monotonic() + WAIT
-        while searcher._search is None:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: searcher._search is not None)
         searcher.stop()
         assert not searcher._thread.is_alive()
-        run = answer.result(WAIT)
+        run = answer.result(WAIT_S)
         assert run is not None
         assert (run.report.why_ended, run.taken) == ("stopped", 0)

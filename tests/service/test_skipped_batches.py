@@ -30,10 +30,7 @@ from schedd.wire import Alert, JobStarted, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
 from tests.engine.server import Server
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
-from tests.waits import WAIT_S
-
-WAIT = 120
-"""Real seconds after which a test gives up."""
+from tests.waits import WAIT_S, wait_until
 
 
 def alert_texts(loop: PlanLoop, kind: str) -> list[str]:
@@ -56,7 +53,7 @@ def view(loop: PlanLoop, number: str) -> JobView:
 def load_kernels() -> None:
     """Load the kernels, so that compilation does not exceed the time limit of a call."""
     with planner() as loop:
-        loop.submit([node("n1", 8), job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1", 8), job("1"), job("2")]).result(WAIT_S)
 
 
 def failing_first(work: Callable[..., Any], *, hangs: bool = False, times: int = 1) -> Callable[..., Any]:
@@ -80,12 +77,12 @@ def test_failing_batch_is_skipped_and_a_snapshot_requested(
     hangs: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with planner(incidents=IncidentFiles(tmp_path), batch_limit=1 if hangs else 30) as loop:
-        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        loop.submit([node("n1", 8), job("1")]).result(WAIT_S)
         monkeypatch.setattr(settle, "dispatch_jobs", failing_first(dispatch_jobs, hangs=hangs))
-        assert loop.submit([job("2")]).result(WAIT).accepted == 1
+        assert loop.submit([job("2")]).result(WAIT_S).accepted == 1
         assert loop.alive
         assert (loop.failure, loop.trouble) == ("", "")
-        loop.submit([job("3")]).result(WAIT)
+        loop.submit([job("3")]).result(WAIT_S)
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
         (told,) = alert_texts(loop, "batch_skipped")
         assert "could not handle batch 2 of events" in told
@@ -104,13 +101,13 @@ def test_own_starts_are_recognised_after_an_error_in_the_replay(
 ) -> None:
     """The rebuilt engine did not start the jobs itself; three foreign starts would stop the cluster."""
     with planner() as loop:
-        loop.submit([node("n1", 16), job("1"), job("2"), job("3")]).result(WAIT)
+        loop.submit([node("n1", 16), job("1"), job("2"), job("3")]).result(WAIT_S)
         runs = [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert len(runs) == 3
-        loop.submit([started_event(run) for run in runs]).result(WAIT)
+        loop.submit([started_event(run) for run in runs]).result(WAIT_S)
         monkeypatch.setattr(dispatch, "reason_to_replan", failing_first(reason_to_replan, times=times))
         monkeypatch.setattr(settle, "extend_overruns", failing_first(extend_overruns))
-        loop.submit([job("4")]).result(WAIT)
+        loop.submit([job("4")]).result(WAIT_S)
         assert len(alert_texts(loop, "batch_skipped")) == 1
         assert loop.published.foreign == ""
         state = loop._planner.engine.state
@@ -120,7 +117,7 @@ def test_own_starts_are_recognised_after_an_error_in_the_replay(
         monkeypatch.undo()
         assert isinstance(loop._clock, StillClock)
         loop._clock.moment += 1_000
-        loop.submit([job("5")]).result(WAIT)
+        loop.submit([job("5")]).result(WAIT_S)
         last = [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)][-1]
         assert (last.job_id, loop.published.halted) == ("5", "")
 
@@ -134,13 +131,13 @@ def test_failing_step_is_skipped_for_a_minute_and_then_repeated(
 ) -> None:
     with planner() as loop:
         assert isinstance(loop._clock, StillClock)
-        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([node("n1")]).result(WAIT_S)
         monkeypatch.setattr(settle, "dispatch_jobs", failing_first(dispatch_jobs))
-        loop.submit([job("0")]).result(WAIT)
-        loop.submit([job("1")]).result(WAIT)
+        loop.submit([job("0")]).result(WAIT_S)
+        loop.submit([job("1")]).result(WAIT_S)
         assert not [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         loop._clock.moment += 61
-        loop.submit([job("2")]).result(WAIT)
+        loop.submit([job("2")]).result(WAIT_S)
         runs = [one for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert [run.job_id for run in runs] == ["1"]
 
@@ -159,9 +156,9 @@ def test_only_the_hanging_job_is_quarantined(hangs: bool, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(placement, "_place_job", fails)
     with planner(batch_limit=1) as loop:
-        loop.submit([node("n1")]).result(WAIT)
-        loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
-        loop.submit([job("1"), job("2"), job("3")]).result(WAIT)  # as in the next snapshot
+        loop.submit([node("n1")]).result(WAIT_S)
+        loop.submit([job("1"), job("2"), job("3")]).result(WAIT_S)
+        loop.submit([job("1"), job("2"), job("3")]).result(WAIT_S)  # as in the next snapshot
         assert answers(loop, "1", "2", "3") == ["start_known", "waiting", "start_known"]
         assert len(alert_texts(loop, "batch_skipped")) == hangs
         assert "an administrator: planning it failed" in view(loop, "2").why
@@ -171,7 +168,7 @@ def test_planner_recovers_from_continuous_failures(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
-        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT_S)
         broken = threading.Event()
         broken.set()
         apply_all = handlers.apply_all
@@ -183,15 +180,12 @@ def test_planner_recovers_from_continuous_failures(
 
         monkeypatch.setattr("schedd.engine.engine.apply_all", fails)
         answer = loop.submit([job("3")])
-        until = time.monotonic() + WAIT
-        while loop._planner._skipper._failures_in_row < 3:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: loop._planner._skipper._failures_in_row >= 3)
         assert "planner could not handle batch" in loop.trouble
         broken.clear()
-        assert answer.result(WAIT).accepted == 1
+        assert answer.result(WAIT_S).accepted == 1
         assert (loop.alive, loop.trouble) == (True, "")
-        loop.submit([job("4")]).result(WAIT)
+        loop.submit([job("4")]).result(WAIT_S)
         assert answers(loop, "1", "2", "3", "4") == ["start_known", "start_known", "", "start_known"]
 
 
@@ -202,17 +196,17 @@ def test_cluster_wide_step_is_retried_with_a_snapshot(
         server = Server(T)
         server.change_node(NodeFacts(name="n1", cpus=4))
         server.change_queue(QueueFacts(name="batch"))
-        loop.submit([server.snapshot()]).result(WAIT)
+        loop.submit([server.snapshot()]).result(WAIT_S)
         monkeypatch.setattr(
             "schedd.features.limits.rules.limits_changed", failing_first(reevaluation.limits_changed)
         )
         changed = server.change_queue(QueueFacts(name="batch", limits={"max_running": "1"}))
-        loop.submit(changed).result(WAIT)
+        loop.submit(changed).result(WAIT_S)
         assert len(alert_texts(loop, "error")) == len(alert_texts(loop, "snapshot")) == 1
         assert loop.published.queues["batch"].limits == {}
-        loop.submit([server.snapshot()]).result(WAIT)
+        loop.submit([server.snapshot()]).result(WAIT_S)
         assert loop.published.queues["batch"].limits == {"max_running": "1"}
-        sources = loop.call_between_batches(lambda e: e.state.limits.sources).result(WAIT)
+        sources = loop.call_between_batches(lambda e: e.state.limits.sources).result(WAIT_S)
         assert [one.amount for limits in sources for one in limits if one.queue == "batch"] == [1]
 
 
@@ -225,25 +219,22 @@ def check_failure_is_reported_until_it_ends(
     """Assert that a failure is reported, planning continues, and the report ends with the failure."""
     with monkeypatch.context() as patched:
         patched.setattr(where, failing_first(lambda *_: None, times=1_000_000))
-        assert loop.submit([job("2")]).result(WAIT).accepted == 1
+        assert loop.submit([job("2")]).result(WAIT_S).accepted == 1
         runs = [one.job_id for one in loop.decisions.page_after("").decisions if isinstance(one, Run)]
         assert runs == ["1", "2"]
-        until = time.monotonic() + WAIT
-        while words not in loop.failing:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        wait_until(lambda: words in loop.failing)
         assert words in loop.published.stale
         loop.alerts.update()
         assert [alert.kind for alert in loop.alerts.current] == ["planner"]
         assert loop.alive
-    loop.submit([job("3", nodes="1:ppn=8")]).result(WAIT)
+    loop.submit([job("3", nodes="1:ppn=8")]).result(WAIT_S)
     assert (loop.alive, loop.failing, loop.published.stale) == (True, "", "")
     assert answers(loop, "1", "2", "3") == ["start_known"] * 3
 
 
 def test_failed_publication_leaves_the_plan_correct(monkeypatch: pytest.MonkeyPatch) -> None:
     with planner() as loop:
-        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        loop.submit([node("n1", 8), job("1")]).result(WAIT_S)
         publish = "schedd.service.cluster.publisher.publish_snapshot"
         check_failure_is_reported_until_it_ends(loop, monkeypatch, publish, "the plan cannot be shown")
 
@@ -252,7 +243,7 @@ def test_engine_is_called_although_next_wake_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
-        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        loop.submit([node("n1", 8), job("1")]).result(WAIT_S)
         where = "schedd.engine.engine.next_wake"
         check_failure_is_reported_until_it_ends(
             loop, monkeypatch, where, "the engine does not know when it is to be called"
@@ -263,11 +254,11 @@ def test_batch_with_failing_results_is_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
-        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        loop.submit([node("n1", 8), job("1")]).result(WAIT_S)
         journal = loop._planner.journal
         monkeypatch.setattr(journal, "commit_decisions", failing_first(journal.commit_decisions))
-        assert loop.submit([job("2")]).result(WAIT).accepted == 1
-        loop.submit([job("3")]).result(WAIT)
+        assert loop.submit([job("2")]).result(WAIT_S).accepted == 1
+        loop.submit([job("3")]).result(WAIT_S)
         assert loop.alive
         assert answers(loop, "1", "2", "3") == ["start_known", "", "start_known"]
         (told,) = alert_texts(loop, "batch_skipped")
@@ -278,11 +269,11 @@ def test_failing_checkpoint_does_not_stop_the_planner(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
-        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        loop.submit([node("n1", 8), job("1")]).result(WAIT_S)
         journal = loop._planner.journal
         monkeypatch.setattr(journal, "maybe_checkpoint", failing_first(journal.maybe_checkpoint, times=2))
-        loop.submit([job("2")]).result(WAIT)
-        loop.submit([job("3")]).result(WAIT)
+        loop.submit([job("2")]).result(WAIT_S)
+        loop.submit([job("3")]).result(WAIT_S)
         assert loop.alive
         assert answers(loop, "1", "2", "3") == ["start_known"] * 3
 
@@ -291,14 +282,14 @@ def test_only_events_that_cannot_be_stored_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner() as loop:
-        loop.submit([node("n1", 8), job("1")]).result(WAIT)
+        loop.submit([node("n1", 8), job("1")]).result(WAIT_S)
         journal = loop._planner.journal
         monkeypatch.setattr(journal, "commit_events", failing_first(journal.commit_events))
         many = [job(str(number)) for number in range(100, 350)]  # more than one batch
         with pytest.raises(EventsNotStorable, match="cannot be stored"):
-            loop.submit(many).result(WAIT)
+            loop.submit(many).result(WAIT_S)
         assert loop.pending == 0
-        assert loop.submit([job("2")]).result(WAIT).accepted == 1
+        assert loop.submit([job("2")]).result(WAIT_S).accepted == 1
         assert loop.alive
         assert answers(loop, "1", "2", "100", "349") == ["start_known", "start_known", "", ""]
 

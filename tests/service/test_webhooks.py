@@ -30,8 +30,8 @@ from schedd.service.notifications.webhooks import SIGNATURE, run_webhook, signat
 from schedd.service.settings.file import LogSettings, SettingsError, WebhookSettings
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from tests.service.planner_harness import T, event_id, job, node, planner
+from tests.waits import WAIT_S
 
-WAIT = 120
 SECRET = b"a-secret-for-the-tests"
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -98,7 +98,7 @@ def receiver() -> Iterator[WebhookReceiver]:
         thread.start()
         yield found
         server.shutdown()
-        thread.join(WAIT)
+        thread.join(WAIT_S)
 
 
 @contextlib.contextmanager
@@ -120,25 +120,25 @@ def running_webhook(loop: PlanLoop, url: str, **settings: Any) -> Iterator[None]
 
     thread = threading.Thread(target=lambda: asyncio.run(told()))
     thread.start()
-    assert looked.wait(WAIT)
+    assert looked.wait(WAIT_S)
     try:
         yield
     finally:
         loop.end_polls()
-        thread.join(WAIT)
+        thread.join(WAIT_S)
         assert not thread.is_alive()
 
 
 @pytest.fixture
 def loop() -> Iterator[PlanLoop]:
     with planner(publish_starts=False, end_allowance=0) as found:
-        found.submit([node("n1"), job("1", walltime="1000"), job("2", user="bob"), job("3")]).result(WAIT)
+        found.submit([node("n1"), job("1", walltime="1000"), job("2", user="bob"), job("3")]).result(WAIT_S)
         yield found
 
 
 def delete(loop: PlanLoop, job_id: str) -> str:
     event = JobDeleted(id=event_id(), time=T, job_id=job_id)
-    loop.submit([event]).result(WAIT)
+    loop.submit([event]).result(WAIT_S)
     return event.id
 
 
@@ -173,7 +173,7 @@ def test_small_moves_are_posted_once_their_sum_exceeds_the_threshold(
     loop: PlanLoop, receiver: WebhookReceiver
 ) -> None:
     short = [job(name, walltime="300") for name in ("a", "b")]
-    loop.submit([JobDeleted(id=event_id(), time=T, job_id="2"), *short, job("2", user="bob")]).result(WAIT)
+    loop.submit([JobDeleted(id=event_id(), time=T, job_id="2"), *short, job("2", user="bob")]).result(WAIT_S)
     with running_webhook(loop, receiver.url, threshold=500, users=("bob",)):
         before = planned_start(loop, "2")
         for name in ("a", "b"):
@@ -193,9 +193,9 @@ def planned_start(loop: PlanLoop, job_id: str) -> int:
 
 def test_lost_or_regained_start_is_reported(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     with running_webhook(loop, receiver.url, threshold=100_000):
-        loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
+        loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT_S)
         assert [(one["job"], one["after"]) for one in receiver.moves(1)] == [("3", None)]
-        loop.submit([JobReleased(id=event_id(), time=T, job_id="3")]).result(WAIT)
+        loop.submit([JobReleased(id=event_id(), time=T, job_id="3")]).result(WAIT_S)
         third = receiver.moves(2)[1]
     assert (third["job"], third["before"], third["after"]) == ("3", None, T + 4600)
 
@@ -322,7 +322,7 @@ def test_webhook_redirect_is_not_followed(loop: PlanLoop, receiver: WebhookRecei
     with running_webhook(loop, receiver.url, threshold=60):
         for number in (1, 2):
             delete(loop, str(number))
-            until = time.monotonic() + WAIT
+            until = time.monotonic() + WAIT_S
             while receiver.refused < number and time.monotonic() < until:
                 time.sleep(0.05)
     assert receiver.paths == ["/hook", "/hook"]
@@ -331,12 +331,12 @@ def test_webhook_redirect_is_not_followed(loop: PlanLoop, receiver: WebhookRecei
 def test_moves_that_cancel_out_are_not_posted(loop: PlanLoop, receiver: WebhookReceiver) -> None:
     receiver.statuses = [503] * 4
     with running_webhook(loop, receiver.url, threshold=60):
-        loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT)
+        loop.submit([JobHeld(id=event_id(), time=T, job_id="3", holds="u")]).result(WAIT_S)
         for _ in range(100):
             if receiver.refused:
                 break
             receiver.came.wait(0.1)
-        loop.submit([JobReleased(id=event_id(), time=T, job_id="3")]).result(WAIT)
+        loop.submit([JobReleased(id=event_id(), time=T, job_id="3")]).result(WAIT_S)
         delete(loop, "2")
         last = receiver.moves(1)[-1]
     assert (last["job"], last["before"], last["after"]) == ("3", T + 4600, T + 1000)

@@ -23,8 +23,7 @@ from schedd.wire import (
 )
 from tests.property_examples import examples
 from tests.service.planner_harness import GIB, T, event_id, job, node, planner
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 def job_facts(resources: dict[str, str]) -> JobFacts:
@@ -32,7 +31,7 @@ def job_facts(resources: dict[str, str]) -> JobFacts:
 
 
 def fork(loop: PlanLoop) -> PlanFork:
-    return loop.fork().result(WAIT)
+    return loop.fork().result(WAIT_S)
 
 
 def answer_start(asked: WhatIfAnswer) -> int | None:
@@ -52,7 +51,7 @@ def test_smallest_sufficient_walltime_and_feature_change_are_suggested() -> None
             job("1", nodes="n1:ppn=4", walltime="1000"),
         ]
         # Planned on n1 from T + 1000 on: what starts before must be over by then.
-        loop.submit([*events, job("3", nodes="n1:ppn=8", walltime="500")]).result(WAIT)
+        loop.submit([*events, job("3", nodes="n1:ppn=8", walltime="500")]).result(WAIT_S)
         wanted = job_facts({"nodes": "1:ppn=4:fast", "walltime": "01:00:00"})
         asked = fork(loop).what_if(wanted, T, changes=True)
         found = {one.change: one for one in asked.changes}
@@ -63,7 +62,7 @@ def test_smallest_sufficient_walltime_and_feature_change_are_suggested() -> None
 
 def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
-        loop.submit([node("n1", 8), node("n2", 8), job("1", nodes="n2:ppn=5", mem="3gb")]).result(WAIT)
+        loop.submit([node("n1", 8), node("n2", 8), job("1", nodes="n2:ppn=5", mem="3gb")]).result(WAIT_S)
         asked = fork(loop).what_if(
             job_facts({"nodes": "2:ppn=4", "mem": "4gb", "walltime": "60"}), T, changes=True
         )
@@ -111,7 +110,7 @@ def test_smaller_requests_are_maximal(
 
 def test_hypothetical_change_replaces_the_queued_job() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
-        loop.submit([node("n1"), job("1", walltime="600"), job("2"), job("3")]).result(WAIT)
+        loop.submit([node("n1"), job("1", walltime="600"), job("2"), job("3")]).result(WAIT_S)
         copy = fork(loop)
         second = copy.published.ids["2"].facts
         assert answer_start(copy.what_if(second, T)) == T + 600 + 2 * 3600
@@ -122,8 +121,8 @@ def test_hypothetical_change_replaces_the_queued_job() -> None:
 
 def test_windows_cover_all_possible_starts() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
-        loop.submit([node("n1", 8), job("1", nodes="1:ppn=6", walltime="600")]).result(WAIT)
-        loop.submit([job("2", nodes="1:ppn=8", walltime="100")]).result(WAIT)
+        loop.submit([node("n1", 8), job("1", nodes="1:ppn=6", walltime="600")]).result(WAIT_S)
+        loop.submit([job("2", nodes="1:ppn=8", walltime="100")]).result(WAIT_S)
         asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=2", "walltime": "200"}), T, most_windows=2)
     assert [(one.first - T) for one in asked.windows] == [0, 700]
     assert asked.windows[0].last == T + 400
@@ -134,7 +133,7 @@ def test_limits_apply_and_smaller_requests_are_suggested() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         limited = ServerFacts(limits={"max_run_res.ncpus": "[u:PBS_GENERIC=6]"})
         change = ServerChanged(id=event_id(), time=T, server=limited)
-        loop.submit([node("n1", 16), change, job("1", user="u")]).result(WAIT)
+        loop.submit([node("n1", 16), change, job("1", user="u")]).result(WAIT_S)
         owned = replace(job_facts({"nodes": "1:ppn=4", "walltime": "60"}), owner="u@login")
         asked = fork(loop).what_if(owned, T, changes=True, most_windows=1)
         assert answer_start(asked) == asked.windows[0].first == T + 3600
@@ -155,12 +154,12 @@ def test_site_placement_is_used_and_explained() -> None:
         policy = PolicyChanged(id=event_id(), time=T, version=1, site=site, by="root")
         events: list[Event] = [policy, node_with_properties("n1", 4), node_with_properties("n2", 4, "fast")]
         events += [job("1", nodes="n2:ppn=4", walltime="100"), job("2", nodes="n1:ppn=4", walltime="50")]
-        loop.submit(events).result(WAIT)
+        loop.submit(events).result(WAIT_S)
         asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=4", "walltime": "100"}), T)
         assert isinstance(asked.answer, StartKnown)
         assert answer_start(asked) == T + 100
         assert [share.node for share in asked.answer.placement.shares] == ["n2"]
-        loop.submit([job("3", nodes="1:ppn=4", walltime="100")]).result(WAIT)
+        loop.submit([job("3", nodes="1:ppn=4", walltime="100")]).result(WAIT_S)
         found = explain(fork(loop), "3", T)
     assert found is not None
     assert found.planned_start == T + 100
@@ -174,7 +173,7 @@ def test_lost_deadline_holds_a_job_under_a_queue_policy() -> None:
     for policy in ("conservative", "fcfs"):
         with planner(publish_starts=False, end_allowance=0, site=site, policy=policy) as loop:
             late = job("1", nodes="1:ppn=4", walltime="100", **{"x.deadline": str(T + 99)})
-            loop.submit([node("n1", 8), late]).result(WAIT)
+            loop.submit([node("n1", 8), late]).result(WAIT_S)
             found = explain(fork(loop), "1", T)
         assert found is not None
         assert [one.kind for one in found.blockers] == ["deadline"]
@@ -184,10 +183,10 @@ def test_job_waits_for_an_insufficient_account() -> None:
     site = {"accounts": {"otherwise": "common"}}
     with planner(publish_starts=False, end_allowance=0, site=site) as loop:
         made = AccountSet(id=event_id(), time=T, name="common", amount=4 * 3600 + 400)
-        loop.submit([node("n1", 8), made]).result(WAIT)
+        loop.submit([node("n1", 8), made]).result(WAIT_S)
         small = {"nodes": "1:ppn=4", "walltime": "01:00:00"}
         assert answer_start(fork(loop).what_if(job_facts(small), T)) == T
-        loop.submit([job("1", nodes="1:ppn=4", walltime="3600")]).result(WAIT)
+        loop.submit([job("1", nodes="1:ppn=4", walltime="3600")]).result(WAIT_S)
         answer = fork(loop).what_if(job_facts(small), T).answer
         assert isinstance(answer, WaitingFor)
         assert (answer.kind, answer.what) == (
@@ -203,9 +202,9 @@ def test_amount_held_for_the_replaced_job_is_available() -> None:
     with planner(publish_starts=False, end_allowance=0, site=site) as loop:
         made = AccountSet(id=event_id(), time=T, name="common", amount=5 * 3600)
         ahead = job("1", nodes="1:ppn=8", walltime="1000")
-        loop.submit([node("n1", 8), ahead]).result(WAIT)
-        loop.submit([made]).result(WAIT)
-        loop.submit([job("2", nodes="1:ppn=2", walltime="3600")]).result(WAIT)
+        loop.submit([node("n1", 8), ahead]).result(WAIT_S)
+        loop.submit([made]).result(WAIT_S)
+        loop.submit([job("2", nodes="1:ppn=2", walltime="3600")]).result(WAIT_S)
         copy = fork(loop)
         wanted = job_facts({"nodes": "1:ppn=2", "walltime": "01:20:00"})
         assert isinstance(copy.what_if(wanted, T).answer, WaitingFor)
@@ -215,7 +214,7 @@ def test_amount_held_for_the_replaced_job_is_available() -> None:
 def test_many_copies_are_placed_singly_without_changing_the_plan() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         events: list[Event] = [node("n1", 8), job("1", nodes="1:ppn=4", walltime="1000")]
-        loop.submit(events).result(WAIT)
+        loop.submit(events).result(WAIT_S)
         copy = fork(loop)
         wanted = job_facts({"nodes": "1:ppn=2", "walltime": "100"})
         asked = copy.what_if(wanted, T, tasks=(1, 2, 3, 20, 21, 24))
@@ -236,7 +235,7 @@ def test_task_counts_beyond_the_work_limit_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
-        loop.submit([node("n1", 2)]).result(WAIT)
+        loop.submit([node("n1", 2)]).result(WAIT_S)
         monkeypatch.setattr("schedd.service.questions.open_questions.QUESTION_WORK", 2_000)
         asked = fork(loop).what_if(job_facts({"nodes": "1:ppn=2", "walltime": "100"}), T, tasks=(1, 5, 5000))
         assert [(one.tasks, one.end - T) for one in asked.many] == [(1, 100), (5, 500)]

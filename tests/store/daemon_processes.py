@@ -17,9 +17,9 @@ from typing import Any, Protocol, Self
 from urllib.parse import urlencode
 
 from tests.store.forked_processes import DaemonLauncher
+from tests.waits import WAIT_S, wait_until
 
 TOKEN = "a-token-for-tests-alone"
-_PATIENCE = 60.0
 
 
 class UnavailableError(Exception):
@@ -47,7 +47,7 @@ class DaemonProcess:
         self.log = folder / f"{name}.log"
         self.port = _free_port()
         self.pid = 0
-        self.patience = 30.0
+        self.patience = WAIT_S
         self.skew = ""
         self.environment: dict[str, str] = {}
         self._connection: http.client.HTTPConnection | None = None
@@ -90,10 +90,7 @@ class DaemonProcess:
         """Kill the process and wait until it is gone."""
         if self.pid:
             self.signal(how)
-            until = time.monotonic() + _PATIENCE
-            while alive(self.pid):
-                assert time.monotonic() < until, f"{how.name} did not end the daemon"
-                time.sleep(0.002)
+            wait_until(lambda: not alive(self.pid), f"{how.name} did not end the daemon", 0.002)
             self.pid = 0
         self.hang_up()
 
@@ -108,7 +105,7 @@ class DaemonProcess:
 
     def await_ready(self, *, leads: bool = True) -> None:
         """Wait until it answers, and with ``leads`` until it leads (`/readyz` needs a valid snapshot)."""
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + WAIT_S
         while True:
             try:
                 self.get("/v1/clusters/main")
@@ -122,8 +119,8 @@ class DaemonProcess:
 
     @staticmethod
     def insist(act: Callable[[], object]) -> None:
-        """Repeat the call until it succeeds, like an adapter. Raises UnavailableError after a minute."""
-        until = time.monotonic() + _PATIENCE
+        """Repeat the call until it succeeds, like an adapter. Raises UnavailableError in the end."""
+        until = time.monotonic() + WAIT_S
         while True:
             try:
                 act()
@@ -166,6 +163,15 @@ class DaemonProcess:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def unavailability(daemon: RequestSender, path: str) -> str:
+    """Return why the daemon does not answer this request; empty if it does."""
+    try:
+        daemon.get(path)
+    except UnavailableError as error:
+        return str(error)
+    return ""
 
 
 def alive(pid: int) -> bool:

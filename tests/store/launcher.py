@@ -47,6 +47,7 @@ from schedd.store.database import Database
 from tests.service.planner_harness import StillClock
 from tests.store.kill_at_statement import die_at
 from tests.store.random_failures import fail_at_random
+from tests.waits import widen_product_limits
 
 WAIT_STATUS: Final = -1
 """Number, in a request, of the descriptor that gets the wait status; others are those of the child."""
@@ -220,6 +221,7 @@ def _prepare() -> None:
     """Do once what each program does before it serves: imports, kernels, models of the API, tables."""
     for name in _LOADED_LATE:
         importlib.import_module(name)
+    widen_product_limits()
     warm_up()
     clusters.warm_up = lambda: None  # type: ignore[attr-defined]
     add_dashboard(create_app(clusters.Clusters({}, StillClock()), Tokens(())))

@@ -19,7 +19,7 @@ from typing import Any
 
 import psycopg
 
-_PATIENCE = 60.0
+from tests.waits import WAIT_S
 
 
 class NoPostgres(Exception):
@@ -119,7 +119,7 @@ class PostgresServer:
                 env={**os.environ, "LC_ALL": "C", "TZ": "UTC"},
                 **self._as,
             )
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + WAIT_S
         while True:
             try:
                 psycopg.connect(self.address("postgres")).close()
@@ -133,7 +133,7 @@ class PostgresServer:
         """Stop it: SIGINT drops its clients, SIGQUIT is as if it crashed."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(_PATIENCE)
+            self._process.wait(WAIT_S)
             self._process = None
 
     def close(self) -> None:

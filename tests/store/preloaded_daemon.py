@@ -12,6 +12,7 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.store.daemon_processes import DaemonProcess
+from tests.waits import WAIT_S
 
 __all__ = ["PreloadedDaemon", "compile_library"]
 
@@ -41,7 +42,7 @@ class PreloadedDaemon(DaemonProcess):
         """Kill the process and wait until it is gone."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(60)
+            self._process.wait(WAIT_S)
         self._process, self.pid = None, 0
         self.hang_up()
 

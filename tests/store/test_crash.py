@@ -24,6 +24,7 @@ from tests.store.cluster_simulation import ClusterSimulation, KnownJob, known_jo
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonProcess, UnavailableError
 from tests.store.forked_processes import DaemonLauncher
+from tests.waits import WAIT_S
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 _CHECKPOINT = float(os.environ.get("SCHEDD_CRASH_CHECKPOINT", "0.2"))
@@ -65,7 +66,7 @@ def kill_repeatedly(daemon: DaemonProcess, simulation: ClusterSimulation, kills:
     daemon.start()
     daemon.await_ready()
     compare_with_known(daemon, simulation, known)
-    until = time.monotonic() + 120
+    until = time.monotonic() + WAIT_S
     while not simulation.counts[
         "promises found again"
     ]:  # on a slow computer all jobs may have started meanwhile

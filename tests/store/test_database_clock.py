@@ -1,8 +1,7 @@
 """The lease when the clock of the database's host is set: `clock_timestamp()` of the server is shadowed."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import psycopg
@@ -11,6 +10,7 @@ import pytest
 from schedd.store import Leadership, NotLeader, Store
 from schedd.store.lease import current_leader
 from tests.store.postgres import PostgresServer
+from tests.waits import wait_until
 
 HOUR = 3_600
 _SHADOW = """
@@ -57,14 +57,6 @@ class TwoDaemons:
 def two_daemons(postgres: PostgresServer) -> Iterator[TwoDaemons]:
     with ExitStack() as stack:
         yield TwoDaemons(postgres, stack)
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    pause = threading.Event()
-    while not true():
-        assert time.monotonic() < end
-        pause.wait(0.02)
 
 
 def seconds_left(store: Store) -> float:

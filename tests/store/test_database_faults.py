@@ -24,13 +24,13 @@ from schedd.store import DurableJournal, Store
 from schedd.store.errors import DiskFull
 from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
-from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError
+from tests.store.daemon_processes import TOKEN, DaemonProcess, UnavailableError, unavailability
 from tests.store.event_builders import queued
 from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.socket_proxy import SocketProxy
 from tests.store.test_crash import check_database, replay_log
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_until
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261121"))
 FOR_HOW_LONG = [0, pytest.param(60, marks=pytest.mark.soak)]
@@ -44,15 +44,7 @@ def failed_writes(daemon: DaemonProcess, seconds: float = 0) -> Iterator[None]:
     It answers reads for ``seconds`` more.
     """
     yield
-    until = time.monotonic() + 60
-    while True:
-        try:
-            daemon.get("/readyz")
-        except UnavailableError as error:
-            if "main:" in str(error):
-                break
-        assert time.monotonic() < until, "the daemon did not notice"
-        time.sleep(0.05)
+    wait_until(lambda: "main:" in unavailability(daemon, "/readyz"), "the daemon did not notice")
     until = time.monotonic() + seconds
     while True:
         assert daemon.get("/v1/clusters/main/jobs")["as_of"]
@@ -110,7 +102,7 @@ def check_and_print(url: str, simulation: ClusterSimulation, daemon: DaemonProce
 
 
 def run_rounds(simulation: ClusterSimulation, daemon: DaemonProcess, times: int) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + WAIT_S
     while times:
         assert time.monotonic() < until
         try:
@@ -121,7 +113,7 @@ def run_rounds(simulation: ClusterSimulation, daemon: DaemonProcess, times: int)
 
 
 def settle_simulation(simulation: ClusterSimulation, daemon: DaemonProcess) -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
         try:
             simulation.settle(daemon)
@@ -213,10 +205,7 @@ def test_idle_leader_reports_that_its_database_is_gone(launcher: DaemonLauncher,
         return "".join(re.findall(r"^schedd_(?:failing|leading)\{.*\} (\d)", lines, re.MULTILINE))
 
     def wait_for_status(found: str) -> None:
-        end = time.monotonic() + 60
-        while failing_and_leading() != found:
-            assert time.monotonic() < end, failing_and_leading()
-            time.sleep(0.1)
+        wait_until(lambda: failing_and_leading() == found, failing_and_leading)
 
     server = PostgresServer()
     server.start()
@@ -255,7 +244,7 @@ def test_daemon_waits_for_a_database_that_starts_later(
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.bind(str(path))
-            manager.settimeout(60)
+            manager.settimeout(WAIT_S)
             daemon.start()
             told = manager.recv(4096).decode().splitlines()
             assert told[0].startswith("STATUS=waiting: postgresql://schedd@/later")
@@ -282,10 +271,7 @@ def test_daemon_waits_for_a_database_that_starts_later(
 
 def test_wait_for_the_database_can_be_stopped(launcher: DaemonLauncher, tmp_path: Path) -> None:
     daemon = DaemonProcess(launcher, tmp_path, f"postgresql://schedd@/none?host={tmp_path}").start()
-    until = time.monotonic() + 60
-    while not daemon.log.exists() or "database unavailable; retrying" not in daemon.log.read_text():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: daemon.log.exists() and "database unavailable; retrying" in daemon.log.read_text())
     daemon.kill(signal.SIGTERM)
     assert "stopped" in daemon.log.read_text()
 

@@ -1,6 +1,5 @@
 """A confined error in only one of the processes: all continue from the same state."""
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,8 +29,8 @@ from schedd.wire import Alert, Decision, JobFacts, NodeFacts
 from tests.engine.server import Server
 from tests.service.planner_harness import StillClock, T, job, node
 from tests.store.test_log_follower import assert_equal_state
+from tests.waits import WAIT_S, wait_until
 
-WAIT = 60
 SETTINGS = EngineSettings(publish_threshold=0, batch_limit=30)
 
 
@@ -60,8 +59,8 @@ def running_leader(store: Store) -> Iterator[tuple[PlanLoop, CallbackJournal]]:
     loop = PlanLoop("c", engine, journal, StillClock())
     loop.start()
     try:
-        loop.submit([node("n1", 8), node("n2", 8)]).result(WAIT)
-        loop.submit([job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1", 8), node("n2", 8)]).result(WAIT_S)
+        loop.submit([job("1"), job("2")]).result(WAIT_S)
         yield loop, journal
     finally:
         loop.stop()
@@ -82,7 +81,7 @@ def failing_placement(number: str, before: Callable[[Any], object] = lambda _: N
 
 
 def live_engine(loop: PlanLoop) -> Engine:
-    return loop.call_between_batches(lambda engine: Engine.restore(engine.fork().checkpoint())).result(WAIT)
+    return loop.call_between_batches(lambda engine: Engine.restore(engine.fork().checkpoint())).result(WAIT_S)
 
 
 def is_quarantined(engine: Engine, number: str) -> bool:
@@ -101,9 +100,9 @@ def test_follower_adopts_the_state_after_a_leader_only_error(
         standby = LogFollower(store, "c", SETTINGS, T)
         with monkeypatch.context() as patch:
             patch.setattr(placement, "_place_job", failing_placement("3"))
-            loop.submit([job("3"), job("4")]).result(WAIT)
+            loop.submit([job("3"), job("4")]).result(WAIT_S)
         assert alert_texts(loop, "quarantine")
-        loop.submit([job("5")]).result(WAIT)
+        loop.submit([job("5")]).result(WAIT_S)
         standby.catch_up()
         restarted = LogFollower(store, "c", SETTINGS, T)
         for found in (standby.engine, restarted.engine):
@@ -122,12 +121,12 @@ def test_standby_adopts_the_state_after_a_leader_error(store: Store, monkeypatch
                 standby.catch_up()
 
             journal.look = follows
-            loop.submit([job("3"), job("4")]).result(WAIT)
+            loop.submit([job("3"), job("4")]).result(WAIT_S)
             journal.look = lambda: None
         assert not is_quarantined(standby.engine, "3")
         assert standby.catch_up()
         assert is_quarantined(standby.engine, "3")
-        loop.submit([job("5")]).result(WAIT)
+        loop.submit([job("5")]).result(WAIT_S)
         standby.catch_up()
         assert_equal_state(standby.engine, live_engine(loop))
 
@@ -138,7 +137,7 @@ def test_standby_recovers_from_its_own_error(
 ) -> None:
     with running_leader(store) as (loop, _):
         standby = LogFollower(store, "c", SETTINGS, T)
-        loop.submit([job("3"), job("4")]).result(WAIT)
+        loop.submit([job("3"), job("4")]).result(WAIT_S)
         with monkeypatch.context() as patch:
             patch.setattr(placement, "_place_job", failing_placement("3"))
             standby.catch_up()
@@ -148,7 +147,7 @@ def test_standby_recovers_from_its_own_error(
             standby.finish_replay(journal)
             journal.close()
         else:
-            loop.submit([job("5")]).result(WAIT)
+            loop.submit([job("5")]).result(WAIT_S)
             standby.catch_up()
         assert not is_quarantined(standby.engine, "3")
         assert_equal_state(standby.engine, live_engine(loop))
@@ -181,12 +180,12 @@ def test_inconsistent_state_after_an_error_is_rebuilt(store: Store, monkeypatch:
     with running_leader(store) as (loop, _):
         with monkeypatch.context() as patch:
             patch.setattr(placement, "_place_job", failing_placement("3", halfway))
-            loop.submit([job("3"), job("4")]).result(WAIT)
+            loop.submit([job("3"), job("4")]).result(WAIT_S)
         (told,) = alert_texts(loop, "batch_skipped")
         assert "a job that is gone waits for a node" in told
         assert "job 3 is set aside and not planned" in told
         assert alert_texts(loop, "snapshot")
-        loop.submit([job("4"), job("5")]).result(WAIT)
+        loop.submit([job("4"), job("5")]).result(WAIT_S)
         assert loop.alive
         assert loop.failure == ""
         found = [job_view(loop.published, number) for number in ("1", "4", "5")]
@@ -198,7 +197,7 @@ def test_missing_stored_state_counts_as_log_loss(store: Store, monkeypatch: pyte
     with running_leader(store) as (loop, journal):
         with monkeypatch.context() as patch:
             patch.setattr(placement, "_place_job", failing_placement("3"))
-            loop.submit([job("3"), job("4")]).result(WAIT)
+            loop.submit([job("3"), job("4")]).result(WAIT_S)
         loop.stop()
         store.save_checkpoint(journal.cluster, store.last_position(journal.cluster), T, b"no checkpoint")
         standby = LogFollower(store, "c", SETTINGS, T)
@@ -233,26 +232,23 @@ def test_unreplayable_log_is_skipped_after_eight_failures(
     server = Server(T)
     try:
         durable.start_election([loop])
-        until = time.monotonic() + WAIT
-        while loop.on_standby:
-            assert time.monotonic() < until
-            time.sleep(0.01)
-        loop.submit([*server.change_node(NodeFacts(name="n1", cpus=8))]).result(WAIT)
+        wait_until(lambda: not loop.on_standby)
+        loop.submit([*server.change_node(NodeFacts(name="n1", cpus=8))]).result(WAIT_S)
         for number in range(40):
             facts = JobFacts(
                 id=f"{number}.s", owner="ann", queue="q", submitted=T, resources={"walltime": "100"}
             )
-            loop.submit(server.submit(facts, 50)).result(WAIT)
+            loop.submit(server.submit(facts, 50)).result(WAIT_S)
         with monkeypatch.context() as patch:
             patch.setattr("schedd.service.cluster.log_follower.call_engine", fails)
             patch.setattr("schedd.service.cluster.planner.call_engine", failing_once(call_engine))
-            loop.submit([*server.hold("39.s")]).result(WAIT)
+            loop.submit([*server.hold("39.s")]).result(WAIT_S)
         assert tries < 30, "the log is gone through again and again"
         assert (loop.alive, loop.failure, loop.trouble) == (True, "", "")
         told = alert_texts(loop, "batch_skipped")
         assert len(told) == 1
         assert "the plan is rebuilt from a snapshot" in told[0]
-        loop.submit([server.snapshot()]).result(WAIT)
+        loop.submit([server.snapshot()]).result(WAIT_S)
         assert len(loop.published.records) >= 40
         assert loop.published.halted == ""
     finally:

@@ -75,7 +75,7 @@ def test_signals_and_waits_are_real(number: signal.Signals) -> None:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.01)
         process.send_signal(number)
-        assert process.wait(60) == -number
+        assert process.wait(WAIT_S) == -number
         assert process.poll() == -number
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)
@@ -84,5 +84,5 @@ def test_signals_and_waits_are_real(number: signal.Signals) -> None:
 @pytest.mark.parametrize("name", ["NUMBA_DISABLE_JIT", "PYTHONOPTIMIZE", "SCHEDD_KERNEL_CACHE", "LD_PRELOAD"])
 def test_program_is_started_if_a_variable_differs_that_is_read_at_import(name: str) -> None:
     process = start_program(PROGRAM, "exit", "0", env={**os.environ, name: ""})
-    assert process.wait(60) == 0
+    assert process.wait(WAIT_S) == 0
     assert not isinstance(process, ForkedProcess)

@@ -1,6 +1,5 @@
 """The history of jobs and nodes outlives the events."""
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -36,6 +35,7 @@ from schedd.wire import (
 from tests.cli.run_main import run_main
 from tests.store.conftest import NewDatabase
 from tests.store.event_builders import StoredState, accepted, facts, queued, run, started, write_attributes
+from tests.waits import wait_until
 
 
 def append_events(store: Store, *events: Event, now: int = 1000) -> EventBatch:
@@ -212,10 +212,12 @@ def test_history_writing_continues_at_the_next_checkpoint(
     monkeypatch.setattr("schedd.store.journal._MAX_TRANSACTIONS", 2)
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([snapshot(1, 1500, *(f"{job}.srv" for job in range(1_300)))], 1000)
-    until = time.monotonic() + 60
-    while last_recorded_event(store) == 0:
+
+    def recorded() -> bool:
         journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000)
-        assert time.monotonic() < until
+        return last_recorded_event(store) > 0
+
+    wait_until(recorded)
     assert owners(store, 1_300) == {"ann"}
     journal.close()
 
@@ -235,9 +237,7 @@ def test_checkpoint_completes_the_history(store: Store) -> None:
     journal = DurableJournal(store, "c", 1000, every=0)
     journal.commit_events([queued(number) for number in range(1_100)], 1000)
     assert last_recorded_event(store) == 0
-    until = time.monotonic() + 60
-    while not journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000):
-        assert time.monotonic() < until
+    wait_until(lambda: journal.maybe_checkpoint(lambda: StoredState([b"state"]), 1000))
     assert last_recorded_event(store) == 1_100
     journal.close()
 

@@ -5,7 +5,6 @@ passes.
 import json
 import os
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -13,12 +12,13 @@ from typing import Any
 
 from tests.store.cluster_simulation import ClusterSimulation
 from tests.store.conftest import NewDatabase
-from tests.store.daemon_processes import DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, unavailability
 from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.test_crash import check_database, replay_log
 from tests.store.test_database_faults import run_rounds, settle_simulation
 from tests.store.test_standby import DaemonPair, leader
+from tests.waits import wait_until
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261123"))
 DAY = 86_400
@@ -35,35 +35,24 @@ def log_lines(daemon: DaemonProcess) -> list[dict[str, Any]]:
 
 
 def wait_for_log(daemon: DaemonProcess, what: str, times: int = 1) -> None:
-    until = time.monotonic() + 60
-    while sum(one["event"] == what for one in log_lines(daemon)) < times:
-        assert time.monotonic() < until, f"the log does not say: {what}"
-        time.sleep(0.05)
+    wait_until(
+        lambda: sum(one["event"] == what for one in log_lines(daemon)) >= times,
+        f"the log does not say: {what}",
+    )
 
 
 def wait_for_clock_alert(daemon: DaemonProcess, words: str) -> None:
     """Wait until a clock alert of the API matches ``words``."""
-    until = time.monotonic() + 60
-    found: list[str] = []
-    while time.monotonic() < until:
-        found = [
-            one["text"] for one in daemon.get("/v1/clusters/main/alerts")["alerts"] if one["kind"] == "clock"
-        ]
-        if any(re.search(words, text) for text in found):
-            return
-        time.sleep(0.05)
-    raise AssertionError(found)
+
+    def clock_alerts() -> list[str]:
+        alerts = daemon.get("/v1/clusters/main/alerts")["alerts"]
+        return [one["text"] for one in alerts if one["kind"] == "clock"]
+
+    wait_until(lambda: any(re.search(words, text) for text in clock_alerts()), clock_alerts)
 
 
 def wait_until_not_ready(daemon: DaemonProcess, words: str) -> None:
-    until = time.monotonic() + 60
-    why = ""
-    while words not in why:
-        assert time.monotonic() < until, why
-        try:
-            daemon.get("/readyz")
-        except UnavailableError as error:
-            why = str(error)
+    wait_until(lambda: words in unavailability(daemon, "/readyz"))
 
 
 def check_contact_and_readiness(simulation: ClusterSimulation, daemon: DaemonProcess) -> None:

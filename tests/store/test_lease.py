@@ -227,7 +227,7 @@ def test_takeover_ends_a_disconnected_leaders_transaction(
     held.commit()
     held.execute("SELECT 1 FROM leases FOR KEY SHARE")
     postgres_daemons.expire_lease()
-    until = time.monotonic() + 30
+    until = time.monotonic() + WAIT_S
     taken, tries = False, 0
     while not taken:
         assert time.monotonic() < until

@@ -15,12 +15,13 @@ import psycopg
 import pytest
 
 from tests.store.cluster_simulation import ClusterSimulation
-from tests.store.daemon_processes import DaemonProcess, UnavailableError
+from tests.store.daemon_processes import DaemonProcess, UnavailableError, unavailability
 from tests.store.forked_processes import DaemonLauncher
 from tests.store.postgres import PostgresServer
 from tests.store.tcp_proxy import TcpProxy
 from tests.store.test_crash import check_database, replay_log
 from tests.store.test_standby import DaemonPair, leader
+from tests.waits import WAIT_S, wait_until
 
 _SEED = int(os.environ.get("SCHEDD_CRASH_SEED", "20261124"))
 _ROUNDS = int(os.environ.get("SCHEDD_PARTITIONS", "10"))
@@ -95,7 +96,7 @@ def partition_leader(
     pair.run_rounds(simulation, 8)
     watched = LeadershipProbe(old)
     wires[holder].cut(*ways, lose=lose)
-    until = time.monotonic() + 60
+    until = time.monotonic() + WAIT_S
     while lease_row(url)[:2] != (other.name, term + 1):
         with suppress(UnavailableError):
             simulation.run_round(old)  # the adapter keeps asking its known daemon
@@ -108,15 +109,10 @@ def partition_leader(
     assert watched.answers
     assert last * 1000 <= lease_row(url)[2], "the old leader said that it leads when the other did"
     wires[holder].mend()
-    until = time.monotonic() + 60
-    while True:
-        try:
-            old.get("/v1/clusters/main/decisions")
-        except UnavailableError as error:
-            if "stands by" in str(error):
-                break
-        assert time.monotonic() < until, "the old leader does not follow"
-        time.sleep(0.02)
+    wait_until(
+        lambda: "stands by" in unavailability(old, "/v1/clusters/main/decisions"),
+        "the old leader does not follow",
+    )
     assert leader(url) == (other.name, term + 1)
     pair.run_rounds(simulation, 4)
 

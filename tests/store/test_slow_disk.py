@@ -104,7 +104,7 @@ def reads_during_event(daemon: DaemonProcess, number: int) -> int:
     """Send an event; return the number of reads answered before its acknowledgement."""
     done = threading.Event()
     beside = DaemonProcess.beside(daemon)
-    beside.patience = 120.0
+    beside.patience = WAIT_S
 
     def send() -> None:
         post(beside, number)

@@ -1,7 +1,6 @@
 """The store writes each record once, on both databases."""
 
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +37,7 @@ from tests.store.event_builders import (
     write_attributes,
 )
 from tests.store.next_version import use_next_version
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_until
 
 
 def append_events(store: Store, cluster: int, *events: Event, now: int = 1000) -> EventBatch:
@@ -292,15 +291,13 @@ def test_checkpoint_is_written_while_the_engine_works(store: Store) -> None:
 
     journal.add_wakeup(1000)
     assert not journal.maybe_checkpoint(lambda: StoredState(parts()), 1000)
-    assert asked.wait(60)
+    assert asked.wait(WAIT_S)
     batch = journal.commit_events([queued(1)], 1001)
     assert batch is not None
     assert not journal.maybe_checkpoint(StoredState, 1001)  # one at a time
     assert store.latest_checkpoint(journal.cluster) is None
     go_on.set()
-    until = time.monotonic() + 60
-    while not journal.maybe_checkpoint(StoredState, 1002):
-        assert time.monotonic() < until
+    wait_until(lambda: journal.maybe_checkpoint(StoredState, 1002))
     assert store.latest_checkpoint(journal.cluster, before=2) == (b"a state", LogPosition(1, 0))
     assert store.recover(journal.cluster, before=2).batches == (batch,)
     journal.close()

@@ -37,14 +37,13 @@ from tests.service.planner_harness import event_id, job, node
 from tests.store.postgres import PostgresServer
 from tests.waits import WAIT_S
 
-WAIT = WAIT_S
 LEASE = 2.0
 NOT_OURS = ("asyncio_", "AnyIO worker thread", "checkpoint", "MainThread", "daemon of the test")
 """Threads of asyncio's and Starlette's pools, which pass errors to their callers; and checkpoint threads."""
 
 
 def wait_until(condition: Callable[[], object], turn: Callable[[], object] = lambda: None) -> None:
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + WAIT_S
     while not condition():
         assert time.monotonic() < end
         turn()
@@ -110,7 +109,7 @@ class SupervisedDaemon:
 
     def stop(self) -> None:
         self._events.call_soon_threadsafe(self._end.set)
-        self._thread.join(WAIT)
+        self._thread.join(WAIT_S)
         assert not self._thread.is_alive()
         self.told.shutdown(socket.SHUT_RDWR)
         self.told.close()
@@ -126,7 +125,7 @@ class SupervisedDaemon:
         return "".join(one.text for one in self.loop.alerts.current if one.kind == "background")
 
     def submit(self, *events: Any) -> None:
-        self.loop.submit(events).result(WAIT)
+        self.loop.submit(events).result(WAIT_S)
 
     # ---- errors from outside ---------------------------------------------------------------------
 
@@ -341,7 +340,7 @@ def test_planner_restarts_from_the_store_after_an_error(
 
         monkeypatch.setattr(one.loop._inbox, "next_deliveries", failing)
         lost = one.loop.submit([job("2")])
-        assert lost.exception(WAIT) is not None  # the adapter sends it again
+        assert lost.exception(WAIT_S) is not None  # the adapter sends it again
         wait_until(lambda: one.loop.alive and one.loop.is_leader)
         one.submit(job("3"))
         assert set(one.loop.published.ids) == {"1", "3"}

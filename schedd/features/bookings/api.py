@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from schedd.api.access import Cluster, User
 from schedd.api.audit import audit_act
 from schedd.api.booking_requests import BookingKey, BookingName, BookingTerms, OptionalTime, OptionChoice
-from schedd.api.planner_calls import await_planner
+from schedd.api.planner_calls import TIMEOUTS, await_planner
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS, ProblemError
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -35,7 +35,6 @@ from schedd.wire import Act, Book, BookingStep, ShareFacts
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["bookings"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "it is done as soon as the planner is free; GET the bookings shows the result"
 _PUT_PROBLEMS: Final = (*ACT_PROBLEMS, "bad-request")
 _ACT_PROBLEMS: Final = (
@@ -274,9 +273,7 @@ async def book_cores(
         act.detail = f"{name}: {body.duration} s for {owner}"
         now = cluster.now()
         event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=caller.name)
-        add_cpu_time(
-            (await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent
-        )
+        add_cpu_time((await await_planner(cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent)
         return _booking_outcome(
             request, cluster, new_booking_key(published_bookings(cluster.published), event)
         )
@@ -350,9 +347,7 @@ async def _act_on_booking(
             option=option,
             by=caller.name,
         )
-        add_cpu_time(
-            (await await_planner(cluster.submit([event], order=True), _PLANNER_TIMEOUT_S, _HINT)).spent
-        )
+        add_cpu_time((await await_planner(cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent)
         answer = _booking_outcome if act == "accept" else _booking_reply
         return answer(request, cluster, booking.name)
 

@@ -8,7 +8,7 @@ from fastapi import Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Cluster, Visibility
-from schedd.api.planner_calls import await_planner, database_errors
+from schedd.api.planner_calls import TIMEOUTS, await_planner, database_errors
 from schedd.api.problems import READ_PROBLEMS
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -23,7 +23,6 @@ from schedd.service.read.job_visibility import JobVisibility
 from schedd.store.records import ShareSample
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
-_PLANNER_TIMEOUT_S: Final = 2.0
 _RETRY_HINT: Final = "ask again in a moment"
 _MAX_TIME: Final = 2**62
 _MAX_SAMPLES: Final = 400
@@ -150,7 +149,7 @@ async def fetch_fair_share(cluster: PlanLoop, visibility: JobVisibility) -> Fair
     """The visible part of the tree of shares. Raises ProblemError."""
     return await await_planner(
         cluster.call_between_batches(lambda engine: _fair_share_view(engine, visibility)),
-        _PLANNER_TIMEOUT_S,
+        TIMEOUTS.read,
         _RETRY_HINT,
     )
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.api.access import Cluster, Federation, Visibility
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import await_planner
+from schedd.api.planner_calls import TIMEOUTS, await_planner
 from schedd.api.problems import (
     ACT_PROBLEMS,
     BODY_PROBLEMS,
@@ -28,9 +28,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import ResourceCounted
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/licences", tags=["jobs"], route_class=UnicodeRoute)
-_PLANNER_TIMEOUT_S: Final = 10.0
 _HINT: Final = "send the same request again: nothing is done twice"
-_READ_TIMEOUT_S: Final = 2.0  # timeout in real seconds of a request that needs a moment of the planner's time
 _READ_HINT: Final = "ask again in a moment"
 _Name = Annotated[
     str,
@@ -95,7 +93,7 @@ class LicenceLeaseView(SnapshotAnswer):
 @router.get("", *READ_PROBLEMS, "invalid", answer=LicencesView)
 async def get_licences(request: Request, cluster: Cluster, visibility: Visibility) -> Response:  # noqa: ARG001  (any role)
     """How many of each licence there are, are held, and are waited for, and how old the count is."""
-    found = await await_planner(cluster.call_between_batches(_licences_view), _READ_TIMEOUT_S, _READ_HINT)
+    found = await await_planner(cluster.call_between_batches(_licences_view), TIMEOUTS.read, _READ_HINT)
     return reply(request, found)
 
 
@@ -158,8 +156,8 @@ async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> Lice
             amount=body.copies,
             number=body.number,
         )
-        await await_planner(cluster.submit([event]), _PLANNER_TIMEOUT_S, _HINT)
-    return await await_planner(cluster.call_between_batches(_read_lease(name)), _PLANNER_TIMEOUT_S, _HINT)
+        await await_planner(cluster.submit([event]), TIMEOUTS.change, _HINT)
+    return await await_planner(cluster.call_between_batches(_read_lease(name)), TIMEOUTS.change, _HINT)
 
 
 def _read_lease(name: str) -> Callable[[Engine], LicenceLeaseView]:

@@ -21,8 +21,9 @@ from schedd.wire import (
     ShareFacts,
 )
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.service.planner_harness import StillClock, T, event_id, job, node
+from tests.waits import WAIT_S
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -77,8 +78,8 @@ def url(app: FastAPI, clusters: Clusters, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.fixture
 def run(url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str]) -> Run:
     """Runs a command: exit code, output, errors. Job 1 runs, 2 is planned, 3 is held, 4 never fits."""
-    loop.submit([node("n1", 8), node("n2", 8), node("n10", 8, state="down")]).result(WAIT)
-    loop.submit([job("1.srv.site", nodes="1:ppn=8", walltime="1000")]).result(WAIT)
+    loop.submit([node("n1", 8), node("n2", 8), node("n10", 8, state="down")]).result(WAIT_S)
+    loop.submit([job("1.srv.site", nodes="1:ppn=8", walltime="1000")]).result(WAIT_S)
     started = JobStarted(id=event_id(), time=T, job_id="1.srv.site", shares=(ShareFacts("n1", 8),))
     held = JobHeld(id=event_id(), time=T, job_id="3.srv.site", holds="u")
     others = [
@@ -86,7 +87,7 @@ def run(url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str]) -> Run:
         job("3.srv.site"),
         job("4.srv.site", nodes="1:ppn=9"),
     ]
-    loop.submit([started, *others, held]).result(WAIT)
+    loop.submit([started, *others, held]).result(WAIT_S)
 
     def run(*args: str) -> tuple[int, str, str]:
         try:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -20,9 +19,9 @@ from schedd.wire import (
     QueueFacts,
 )
 from tests.api.conftest import token
-from tests.api.served_app import WAIT
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import T, event_id, job
+from tests.waits import WAIT_S, wait_until
 
 
 def test_reservations_are_created_shown_and_lifted(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +82,9 @@ def test_accounts_are_created_changed_and_reported(
         "phys     65.00   90.00     0.00  0.00  core-hours  -      ann, bob",
     ]
     rule = {"accounts": {"otherwise": "phys"}}
-    loop.submit([PolicyChanged(id="p", time=T, version=1, site=rule, by="a test")]).result(WAIT)
-    loop.submit([JobEnded(id=event_id(), time=T + 600, job_id="1.srv.site")]).result(WAIT)
-    end = time.monotonic() + WAIT
-    while " charge " not in run("account", "ledger")[1]:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=rule, by="a test")]).result(WAIT_S)
+    loop.submit([JobEnded(id=event_id(), time=T + 600, job_id="1.srv.site")]).result(WAIT_S)
+    wait_until(lambda: " charge " in run("account", "ledger")[1])
     assert re.search(r"phys +transfer +-30.00 +70.00 +chem +our-admin a fav", run("account", "ledger")[1])
     code, out, _ = run("account", "report", "--by", "account,user", "--csv")
     assert out.splitlines() == [
@@ -109,9 +105,9 @@ def test_alternatives_are_searched_shown_and_applied(
         "there are no alternatives yet: schedd alternatives search\n"
     )
     assert run("alternatives", "stop")[1] == "no search is running\n"
-    loop.reconfigure(loop.published.settings.with_changes(slack=10**6, search_every=0)).result(WAIT)
+    loop.reconfigure(loop.published.settings.with_changes(slack=10**6, search_every=0)).result(WAIT_S)
     long = [job(f"l{i}.srv", nodes="1:ppn=8", walltime="9000") for i in range(3)]
-    loop.submit(long + [job(f"s{i}.srv", nodes="1:ppn=8", walltime="2000") for i in range(6)]).result(WAIT)
+    loop.submit(long + [job(f"s{i}.srv", nodes="1:ppn=8", walltime="2000") for i in range(6)]).result(WAIT_S)
     code, out, _ = run(
         "alternatives", "search", "--evaluations", "40", "--weight", "wait=1", "--weight", "wait_max=0.1"
     )
@@ -144,7 +140,7 @@ def test_a_search_runs_and_shows_its_result(
     monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
     assert run("optimise")[1] == "there is nothing to search: fewer than two jobs could be moved\n"
     long = [job(f"l{i}", nodes="1:ppn=8", walltime="9000") for i in range(3)]
-    loop.submit([*long, *(job(f"s{i}", nodes="1:ppn=8", walltime="60") for i in range(6))]).result(WAIT)
+    loop.submit([*long, *(job(f"s{i}", nodes="1:ppn=8", walltime="60") for i in range(6))]).result(WAIT_S)
     code, out, _ = run("optimise")
     assert code == 0
     assert re.search(r"^search +\w+, \d+\.\d s, \d+ moves tried; ", out)
@@ -165,7 +161,7 @@ def test_nodes_and_queues_are_held_and_released(
     run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch"))
-    loop.submit([queue]).result(WAIT)
+    loop.submit([queue]).result(WAIT_S)
     assert run("hold") == (0, "nothing is held\n", "")
     assert run("hold", "-w", "n1")[:2] == (2, "")
     assert run("hold", "-w", "n1", "--reason", "x")[0] == 5

@@ -7,9 +7,9 @@ import pytest
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PolicyChanged
 from tests.api.conftest import token
-from tests.api.served_app import WAIT
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import StillClock, T
+from tests.waits import WAIT_S
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("adapter")
 def test_readings_are_recorded_and_shown_by_node(run: Run, loop: PlanLoop, tmp_path: Path) -> None:
     site = {"power": {"*": {"idle": 100, "core": 5, "off": 8}}}
-    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT)
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT_S)
     assert "no readings yet" in run("power", "--measured")[1]
     readings = tmp_path / "watts"
     readings.write_text("# of the boards\n\nn1 186.5\nlogin1 80\n")
@@ -34,7 +34,7 @@ def test_estimated_power_from_readings_is_shown(
     run: Run, loop: PlanLoop, clock: StillClock, tmp_path: Path
 ) -> None:
     site = {"power": {"*": {"idle": 120, "core": 4.5, "off": 8}}}
-    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT)
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT_S)
     readings = tmp_path / "watts"
     readings.write_text("n1 186\nn2 150\n")  # eight cores of n1 are busy, none of n2
     for _ in range(8):

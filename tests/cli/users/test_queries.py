@@ -28,9 +28,9 @@ from schedd.wire import (
     Reserve,
     StartsExpected,
 )
-from tests.api.served_app import WAIT
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import GIB, T, event_id, job
+from tests.waits import WAIT_S
 
 NO_ACCURACY = "without a database estimates are not kept\n"
 
@@ -82,7 +82,7 @@ def test_showstart_shows_the_earliest_permitted_start(run: Run, loop: PlanLoop) 
     held = replace(behind.job, state="H", holds="s", depend="afterok:5.srv.site")
     late = job("7.srv.site", nodes="1:ppn=1", walltime="60")
     patient = replace(late.job, not_before=T + 500)
-    loop.submit([first, replace(behind, job=held), replace(late, job=patient)]).result(WAIT)
+    loop.submit([first, replace(behind, job=held), replace(late, job=patient)]).result(WAIT_S)
     _, out, _ = run("showstart", "6")
     assert "if          afterok:5.srv.site\n" in out
     told = " ".join(out.split())
@@ -151,7 +151,7 @@ def test_invalid_whatifs_are_refused(run: Run, text: str) -> None:
 
 def test_checkjob_shows_request_blockers_moves_and_risks(run: Run, loop: PlanLoop) -> None:
     loop.submit([Reserve(id=event_id(), time=T, name="repair", nodes=("n2",), start=T, end=T + 5000)]).result(
-        WAIT
+        WAIT_S
     )
     code, out, _ = run("checkjob", "2")
     assert code == 0
@@ -175,7 +175,7 @@ def test_showbf_shows_idle_capacity(run: Run, loop: PlanLoop) -> None:
     assert run("showbf", "-f", "fast") == (2, "", "schedd showbf: no node has the feature fast\n")
     assert run("showbf", "-n", "0")[0] == run("showbf", "-p", "-3")[0] == 2
     fast = NodeFacts(name="n3", cpus=4, mem=8 * GIB, properties=("fast",))
-    loop.submit([NodeChanged(id=event_id(), time=T, node=fast)]).result(WAIT)
+    loop.submit([NodeChanged(id=event_id(), time=T, node=fast)]).result(WAIT_S)
     said = run("showbf", "-p", "4", "-f", "fast")[1].splitlines()
     assert said[0] == "at least 1 node with at least 4 free cpus and the feature fast:"
     assert said[2].split() == ["4", "1", "4", "no", "limit", "n3"]
@@ -219,12 +219,12 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
 
 
 def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop) -> None:
-    loop.submit([job(f"{i}.srv.site", walltime="3600", nodes="2:ppn=8") for i in (5, 6, 7)]).result(WAIT)
+    loop.submit([job(f"{i}.srv.site", walltime="3600", nodes="2:ppn=8") for i in (5, 6, 7)]).result(WAIT_S)
     told = [
         ExpectedFacts(f"{i}.srv.site", T + at, T + at + 600, T + 9000, "submission")
         for i, at in ((5, 4000), (6, 900))
     ]
-    loop.submit([StartsExpected(id=event_id(), time=T, jobs=tuple(told))]).result(WAIT)
+    loop.submit([StartsExpected(id=event_id(), time=T, jobs=tuple(told))]).result(WAIT_S)
 
     def order(*options: str) -> list[str]:
         lines = run("showq", "-i", *options)[1].splitlines()
@@ -239,7 +239,7 @@ def test_a_forecast_after_the_promise_is_not_shown(
     run: Run, loop: PlanLoop, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = ExpectedFacts("2.srv.site", T + 1800, T + 3000, T + 3600, "submission")
-    loop.submit([StartsExpected(id=event_id(), time=T, jobs=(told,))]).result(WAIT)
+    loop.submit([StartsExpected(id=event_id(), time=T, jobs=(told,))]).result(WAIT_S)
     said = run("showstart", "2")[1]
     assert re.search(r"^start +At the latest today 22:30$", said, re.MULTILINE)
     assert re.search(r"^start +At the latest today 22:30$", run("checkjob", "2")[1], re.MULTILINE)
@@ -361,8 +361,8 @@ def test_a_jobs_cost_is_shown(run: Run, loop: PlanLoop) -> None:
         "energy  the site names no watts",
     ]
     site = {"prices": [{"core_hour": 0.5}], "power": {"*": {"idle": 100, "core": 5}}}
-    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT)
-    loop.submit([job("5.srv.site", nodes="1:ppn=8", **{"x.cost_limit": "3"})]).result(WAIT)
+    loop.submit([PolicyChanged(id="p", time=T, version=1, site=site, by="a test")]).result(WAIT_S)
+    loop.submit([job("5.srv.site", nodes="1:ppn=8", **{"x.cost_limit": "3"})]).result(WAIT_S)
     code, out, _ = run("cost", "5")
     assert code == 0
     assert out.splitlines()[2:] == [
@@ -392,7 +392,7 @@ def test_a_jobs_cost_is_shown(run: Run, loop: PlanLoop) -> None:
 
 
 def test_invalid_requests_show_no_cpus_and_walltime(run: Run, loop: PlanLoop) -> None:
-    loop.submit([job("9.srv.site", nodes="1:ppn=0")]).result(WAIT)
+    loop.submit([job("9.srv.site", nodes="1:ppn=0")]).result(WAIT_S)
     (line,) = [line for line in run("showq")[1].splitlines() if line.startswith("9.srv")]
     assert line.split()[3:5] == ["-", "-"]
     assert "?" not in line
@@ -410,7 +410,7 @@ def test_showstart_shows_all_refusals_wishes_arrays_and_destinations(run: Run, l
         QueueFacts(name="long"),
         QueueFacts(name="route", routes=("short", "long")),
     )
-    loop.submit([QueueChanged(id=event_id(), time=T, queue=one) for one in queues]).result(WAIT)
+    loop.submit([QueueChanged(id=event_id(), time=T, queue=one) for one in queues]).result(WAIT_S)
     code, out, _ = run("showstart", "2@1@1:00:00", "-q", "short")
     assert code == 1
     assert "qsub refuses  nodect=2, and queue short has resources_max.nodect = 1\n" in out

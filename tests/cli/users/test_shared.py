@@ -20,9 +20,10 @@ from schedd.wire import (
     ShareFacts,
 )
 from tests.api.conftest import token
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.cli.users.conftest import Run
 from tests.service.planner_harness import StillClock, T, event_id, job, node
+from tests.waits import WAIT_S
 
 NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
 
@@ -41,7 +42,7 @@ NOTHING_KEPT = "without a database nothing is kept of jobs that ended"
 def test_json_output_is_the_daemons_response(
     url: str, loop: PlanLoop, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], fields: set[str]
 ) -> None:
-    loop.submit([node("n1"), job("2")]).result(WAIT)
+    loop.submit([node("n1"), job("2")]).result(WAIT_S)
     assert main([*command, "--json"]) == 0
     assert fields <= set(json.loads(capsys.readouterr().out))
 
@@ -137,7 +138,7 @@ def test_every_command_reports_clock_differences_once(
 
 def test_showq_shows_alerts_that_concern_users(run: Run, loop: PlanLoop) -> None:
     share = (ShareFacts("n1", 1),)
-    loop.submit([JobStarted(id=event_id(), time=T, job_id="9.srv", shares=share)]).result(WAIT)
+    loop.submit([JobStarted(id=event_id(), time=T, job_id="9.srv", shares=share)]).result(WAIT_S)
     assert run("showq")[1].endswith("\njob 9.srv started, but no event had announced it\n")
 
 
@@ -145,7 +146,7 @@ def test_showq_shows_alerts_that_concern_users(run: Run, loop: PlanLoop) -> None
 def test_every_command_reports_that_no_jobs_are_started(
     run: Run, loop: PlanLoop, args: tuple[str, ...]
 ) -> None:
-    loop.pause("the cooling failed").result(WAIT)
+    loop.pause("the cooling failed").result(WAIT_S)
     assert run(*args)[2] == f"schedd {args[0]}: no jobs are started: paused: the cooling failed\n"
 
 
@@ -199,7 +200,7 @@ def test_commands_use_a_unix_socket(
 
 
 def test_a_link_runs_its_command(url: str, loop: PlanLoop, tmp_path: Path) -> None:
-    loop.submit([node("n1"), job("2.srv")]).result(WAIT)
+    loop.submit([node("n1"), job("2.srv")]).result(WAIT_S)
     program = tmp_path / "schedd"
     program.write_text(
         f"#!{sys.executable}\nimport sys\nfrom schedd.cli.main import main\nsys.exit(main())\n"
@@ -218,7 +219,7 @@ def test_a_link_runs_its_command(url: str, loop: PlanLoop, tmp_path: Path) -> No
 
 
 def test_closed_output_is_no_error(url: str, loop: PlanLoop) -> None:
-    loop.submit([node("n1"), *(job(str(i)) for i in range(300))]).result(WAIT)
+    loop.submit([node("n1"), *(job(str(i)) for i in range(300))]).result(WAIT_S)
     pipe = f"{sys.executable} -m schedd.cli.main showq | head -1"
     here = Path(__file__).parents[2]
     shown = subprocess.run(pipe, shell=True, check=True, capture_output=True, text=True, cwd=here)

@@ -24,10 +24,10 @@ from schedd.store import Store
 from schedd.wire import ExpectedFacts, JobDeleted, JobStarted, ShareFacts, StartsExpected, WriteAttributes
 from server_adapter.bridge.job_comments import comment
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT
 from tests.features.notices.test_notices import MailServer, mail_relay, mail_settings, store, subscription
 from tests.service.planner_harness import StillClock, T, event_id, job, node
 from tests.service.test_webhooks import WebhookReceiver, receiver, running_webhook
+from tests.waits import WAIT_S
 
 __all__ = ["mail_relay", "receiver", "store"]
 JOB = "2.srv.site"
@@ -85,20 +85,20 @@ def read_minute(text: str) -> int:
 @pytest.fixture
 def waiting_job(url: str, clusters: Clusters, loop: PlanLoop) -> str:
     """Job 2 waits for two nodes; the promise is its first planned start."""
-    loop.submit([node("n1", 8), node("n2", 8)]).result(WAIT)
+    loop.submit([node("n1", 8), node("n2", 8)]).result(WAIT_S)
     runs = [
         job("1.srv.site", nodes="1:ppn=8", walltime="30000"),
         job("5.srv.site", nodes="1:ppn=8", walltime="60000"),
     ]
-    loop.submit([*runs, job(JOB, user="bob", nodes="2:ppn=8")]).result(WAIT)
+    loop.submit([*runs, job(JOB, user="bob", nodes="2:ppn=8")]).result(WAIT_S)
     loop.submit(
         [
             JobStarted(id=event_id(), time=T, job_id=one.job.id, shares=(ShareFacts(name, 8),))
             for one, name in zip(runs, ("n1", "n2"), strict=True)
         ]
-    ).result(WAIT)
+    ).result(WAIT_S)
     forecast = ExpectedFacts(JOB, LIKELY, BY, PLANNED, "submission")
-    loop.submit([StartsExpected(id=event_id(), time=T, jobs=(forecast,))]).result(WAIT)
+    loop.submit([StartsExpected(id=event_id(), time=T, jobs=(forecast,))]).result(WAIT_S)
     return url
 
 
@@ -115,7 +115,7 @@ def test_all_interfaces_say_the_same_about_a_start(
     notifier.add(replace(subscription(), user="bob", address="bob@example.org"))
     notifier.find_notices()
     with running_webhook(loop, receiver.url, threshold=60):
-        loop.submit([JobDeleted(id=event_id(), time=T, job_id="5.srv.site")]).result(WAIT)
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id="5.srv.site")]).result(WAIT_S)
         (move,) = receiver.moves(1)
     notifier.find_notices()
     notifier.send()
@@ -136,8 +136,10 @@ def test_all_interfaces_say_the_same_about_a_start(
     }
     headers = {"Authorization": f"Bearer {token('admin')}"}
     with (
-        httpx2.Client(base_url=f"{waiting_job}/v1/clusters/main", headers=headers, timeout=WAIT) as api,
-        httpx2.Client(base_url=f"{waiting_job}/dashboard/main", follow_redirects=True, timeout=WAIT) as pages,
+        httpx2.Client(base_url=f"{waiting_job}/v1/clusters/main", headers=headers, timeout=WAIT_S) as api,
+        httpx2.Client(
+            base_url=f"{waiting_job}/dashboard/main", follow_redirects=True, timeout=WAIT_S
+        ) as pages,
     ):
         view = api.get(f"/jobs/{JOB}").json()
         what_if = api.post("/what-if", json={"job": JOB}).json()

@@ -1,6 +1,5 @@
 """Accounts over HTTP: values, permissions and reports."""
 
-import time
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from tests.api.conftest import token, tokens
 from tests.api.test_errors import problem
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import T, event_id
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_until
 
 USER = {"Authorization": f"Bearer {token('user')}"}
 
@@ -103,10 +102,7 @@ def test_only_admins_change_accounts(accounts: TestClient) -> None:
 
 def test_charges_are_listed_and_reported(accounts: TestClient, loop: PlanLoop) -> None:
     start_and_end(loop, "1.server")
-    end = time.monotonic() + 20
-    while len(get(accounts, "/accounts/ledger")["lines"]) < 3:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: len(get(accounts, "/accounts/ledger")["lines"]) >= 3)
     charge, made, _ = get(accounts, "/accounts/ledger")["lines"]
     assert (charge["kind"], charge["account"], charge["job"], charge["owner"]) == (
         *("charge", "ann", "1.server"),

@@ -1,6 +1,5 @@
 """Ledger entries are stored once across restarts; unobserved runs are charged from the server's logs."""
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +18,8 @@ from schedd.service.settings.file import StoreSettings
 from schedd.store.records import LedgerRow
 from schedd.wire import AccountSet, Event, JobEnded, JobStarted, ShareFacts
 from tests.service.planner_harness import StillClock, T, event_id, job, node
+from tests.waits import WAIT_S, wait_until
 
-WAIT = 120
 MOST = 2**62
 
 
@@ -43,7 +42,7 @@ class AccountDaemon:
         self._start()
 
     def submit(self, *events: Event) -> None:
-        self.clusters["main"].submit(list(events)).result(WAIT)
+        self.clusters["main"].submit(list(events)).result(WAIT_S)
 
     def rows(self) -> list[LedgerRow]:
         ledger = self.clusters.service("main", AccountsWorker).ledger
@@ -64,13 +63,6 @@ def daemon(tmp_path: Path) -> Iterator[Callable[..., AccountDaemon]]:
     yield make
     for one in made:
         one.clusters.stop()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def account_event(**more: Any) -> AccountSet:

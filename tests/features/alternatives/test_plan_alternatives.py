@@ -1,7 +1,6 @@
 """Alternative plans of a live cluster: search, comparison, application, and refusal after plan changes."""
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,8 +28,8 @@ from schedd.service.clusters import Clusters
 from schedd.service.settings.file import StoreSettings
 from schedd.wire import JobDeleted
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
+from tests.waits import WAIT_S, wait_until
 
-WAIT = 120
 SITE: dict[str, Any] = {
     "power": {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}},
     "prices": [{"core_hour": 1}],
@@ -43,9 +42,9 @@ def cluster_with_alternatives(**settings: Any) -> Iterator[tuple[PlanLoop, PlanA
     """Run a planner with two busy nodes (n2 thrifty) and a queue of one long job, then short ones."""
     settings = {"slack": 10**6, "search_every": 0, "end_allowance": 0, "site": SITE, **settings}
     with planner(publish_starts=False, **settings) as loop:
-        loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT)
-        loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
-        loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
+        loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT_S)
+        loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT_S)
+        loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT_S)
         yield loop, PlanAlternatives(loop)
 
 
@@ -107,7 +106,7 @@ def test_alternative_is_refused_after_too_many_plan_changes() -> None:
     with cluster_with_alternatives() as (loop, choices):
         found = choices.search(HOW, None, "ann")
         assert choices.drift(1) == 0
-        loop.submit([job("10"), job("11")]).result(WAIT)
+        loop.submit([job("10"), job("11")]).result(WAIT_S)
         assert choices.drift(1) == pytest.approx(2 / 7)
         before = planned_starts(loop)
         with pytest.raises(LivePlanChanged, match="29% of the jobs have come, gone or moved"):
@@ -116,7 +115,7 @@ def test_alternative_is_refused_after_too_many_plan_changes() -> None:
         assert choices.apply(1, 1, "ann", 0.5)[0] > 0
         assert found.plans[0].moves
         # The alternative is now the live plan.
-        loop.submit([JobDeleted(id=event_id(), time=T, job_id="10")]).result(WAIT)
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id="10")]).result(WAIT_S)
 
 
 def test_moves_that_still_hold_are_applied_and_the_others_reported() -> None:
@@ -124,8 +123,8 @@ def test_moves_that_still_hold_are_applied_and_the_others_reported() -> None:
         moves = choices.search(HOW, None, "ann").plans[0].moves
         gone = max(moves, key=lambda one: one.before)
         others = [one for one in moves if one is not gone]
-        loop.submit([job(str(i)) for i in range(10, 16)]).result(WAIT)
-        loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone.job)]).result(WAIT)
+        loop.submit([job(str(i)) for i in range(10, 16)]).result(WAIT_S)
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone.job)]).result(WAIT_S)
         assert choices.drift(1) > 0.5
         done = choices.apply(1, 1, "ann")
         dropped = {one.job: one.why for one in done.dropped}
@@ -143,7 +142,7 @@ def test_moves_that_still_hold_are_applied_and_the_others_reported() -> None:
 def test_applied_plan_omits_ended_jobs() -> None:
     with cluster_with_alternatives() as (loop, choices):
         gone = choices.search(HOW, None, "ann").plans[0].moves[0].job
-        loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone)]).result(WAIT)
+        loop.submit([JobDeleted(id=event_id(), time=T, job_id=gone)]).result(WAIT_S)
         choices.apply(1, 1, "ann", 1.0)
         assert job_view(loop.published, gone) is None
 
@@ -192,14 +191,11 @@ def test_search_for_alternatives_is_exclusive_and_can_be_stopped() -> None:
         long = ParetoSettings(seconds=600.0)
         thread = threading.Thread(target=lambda: found.append(choices.search(long, None, "ann")))
         thread.start()
-        end = time.monotonic() + WAIT
-        while choices._running is None:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: choices._running is not None)
         with pytest.raises(SearchInProgress):
             choices.search(HOW, None, "bob")
         assert choices.stop()
-        thread.join(WAIT)
+        thread.join(WAIT_S)
         assert not thread.is_alive(), "it waited for its time"
         assert found[0].stopped
         assert not choices.stop(), "nothing is under way"
@@ -286,9 +282,9 @@ def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
     first = daemon()
     try:
         loop = first["main"]
-        loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT)
-        loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT)
-        loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT)
+        loop.submit([node("n1"), node("n2", properties=("thrifty",)), job("1"), job("2")]).result(WAIT_S)
+        loop.submit([job("3", nodes="2:ppn=4", walltime="36000")]).result(WAIT_S)
+        loop.submit([job(f"{i}", walltime=f"{i * 600}") for i in range(4, 10)]).result(WAIT_S)
         before = planned_starts(loop)
         found = plan_alternatives(first, "main").search(HOW, None, "ann")
         count, _, _ = plan_alternatives(first, "main").apply(1, found.plans[0].number, "ann", 0.1)

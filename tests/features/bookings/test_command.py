@@ -14,8 +14,9 @@ from schedd.engine import EngineSettings
 from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.service.planner_harness import StillClock, node
+from tests.waits import WAIT_S
 
 Run = Callable[..., tuple[int, str, str]]
 SITE: dict[str, Any] = {"bookings": {"most": 3}}
@@ -35,7 +36,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     app = create_app(clusters, tokens())
     with serving(app, clusters) as url:
         monkeypatch.setenv("SCHEDD_URL", url)
-        clusters["main"].submit([node("n1", 8), node("n2", 8)]).result(WAIT)
+        clusters["main"].submit([node("n1", 8), node("n2", 8)]).result(WAIT_S)
 
         def run(*args: str) -> tuple[int, str, str]:
             try:

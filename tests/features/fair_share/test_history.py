@@ -24,9 +24,10 @@ from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.settings.file import StoreSettings
 from schedd.store.records import ShareSample, StoredShare
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.engine.cluster import Cluster
 from tests.service.planner_harness import StillClock, T, job, node
+from tests.waits import WAIT_S
 
 HOUR = 3600
 SITE = {
@@ -58,7 +59,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Clus
     clusters = Clusters({"main": EngineSettings(site=site_policy(SITE))}, clock, durable=durable)
     clusters.start(warm=False)
     loop = clusters["main"]
-    loop.submit([node("n1", 8), job("1.srv", user="our-user"), job("2.srv", user="eve")]).result(WAIT)
+    loop.submit([node("n1", 8), job("1.srv", user="our-user"), job("2.srv", user="eve")]).result(WAIT_S)
     history = clusters.service("main", ShareHistoryWorker).history
     for hours, received in ((3, 0.2), (2, 0.4), (1, 0.6)):
         history.add(sample(T - hours * HOUR, received))
@@ -192,7 +193,7 @@ def test_page_draws_target_and_received_share_of_the_chosen_place(
     daemon: tuple[str, Clusters, StillClock],
 ) -> None:
     html = {"Accept": "text/html"}
-    with httpx2.Client(base_url=f"{daemon[0]}/dashboard", headers=html, timeout=WAIT) as client:
+    with httpx2.Client(base_url=f"{daemon[0]}/dashboard", headers=html, timeout=WAIT_S) as client:
         client.post("/login", data={"token": token("reader")})
         page = client.get("/main/fair-share", params={"place": "arts/eve", "days": 1}).text
         menu = client.get("/main/queue").text
@@ -223,7 +224,7 @@ def test_one_sample_an_hour_is_recorded(daemon: tuple[str, Clusters, StillClock]
     worker.record_if_due()
     before = recorded()
     clock.moment += HOUR
-    clusters["main"].submit([]).result(WAIT)
+    clusters["main"].submit([]).result(WAIT_S)
     worker.record_if_due()
     clock.moment -= HOUR
     assert recorded() == [T // HOUR, T // HOUR + 1]

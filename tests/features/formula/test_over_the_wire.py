@@ -11,10 +11,10 @@ import pytest
 
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 120
 FORMULA = "base_score + 100 * job_priority + (walltime < 3600) * ncpus / 8 + eligible_time * 1e-9"
 
 

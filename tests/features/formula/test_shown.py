@@ -15,8 +15,9 @@ from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.service.planner_harness import StillClock, job, node
+from tests.waits import WAIT_S
 
 SITE = {"formula": {"expression": "job_priority + walltime / 100 - 1 / (job_priority - 9)", "threshold": -5}}
 
@@ -40,10 +41,10 @@ def url(
         monkeypatch.setenv(name, value)
     time.tzset()
     loop = clusters["main"]
-    loop.submit([node("n1", 8)]).result(WAIT)
+    loop.submit([node("n1", 8)]).result(WAIT_S)
     for name, priority in (("1", 0), ("2", 5), ("3", 9), ("4", -50)):
         arrival = job(f"{name}.srv", nodes="1:ppn=8", walltime="1000")
-        loop.submit([replace(arrival, job=replace(arrival.job, priority=priority))]).result(WAIT)
+        loop.submit([replace(arrival, job=replace(arrival.job, priority=priority))]).result(WAIT_S)
     with structlog.testing.capture_logs(), serving(app, clusters) as found:
         monkeypatch.setenv("SCHEDD_URL", found)
         yield found

@@ -12,7 +12,7 @@ from schedd.features.licences.background import LicencePoller, PollError, read_c
 from schedd.policy.site import site_policy
 from schedd.service.cluster.clock import SystemClock
 from schedd.service.clusters import Clusters
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_until
 
 
 def write_script(path: Path, text: str) -> list[str]:
@@ -45,10 +45,7 @@ def licence_copies(clusters: Clusters) -> dict[str, int]:
 
 
 def wait_for(clusters: Clusters, amount: int) -> None:
-    end = time.monotonic() + 120
-    while licence_copies(clusters) != {"matlab": amount}:
-        assert time.monotonic() < end, licence_copies(clusters)
-        time.sleep(0.01)
+    wait_until(lambda: licence_copies(clusters) == {"matlab": amount}, lambda: licence_copies(clusters))
 
 
 def test_count_is_read_from_the_first_line(tmp_path: Path) -> None:

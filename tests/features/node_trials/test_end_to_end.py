@@ -9,10 +9,10 @@ import pytest
 
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 120
 PAUSE_S = 4
 TRIALS = f"""
 hole_failures = 3

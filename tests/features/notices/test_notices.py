@@ -26,8 +26,7 @@ from schedd.store.records import LastNotice, NoticeSubscription
 from schedd.wire import JobDeleted
 from tests.cli.test_certificates import certify
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 class MailServer:
@@ -76,7 +75,7 @@ def busy_planner() -> Iterator[PlanLoop]:
     """Run a planner where job 1 runs for an hour, followed by job 3 of bob and job 2 of ann."""
     with planner(publish_threshold=0, end_allowance=0) as loop:
         jobs = [job(name, user=user) for name, user in (("1", "bob"), ("3", "bob"), ("2", "ann"))]
-        loop.submit([node("n1"), *jobs]).result(WAIT)
+        loop.submit([node("n1"), *jobs]).result(WAIT_S)
         yield loop
 
 
@@ -87,7 +86,7 @@ def planned_start(loop: PlanLoop, name: str) -> int:
 
 def delete_first_job(loop: PlanLoop) -> None:
     """Delete job 1, so that the others start earlier."""
-    loop.submit([JobDeleted(id=event_id(), time=loop.now(), job_id="1")]).result(WAIT)
+    loop.submit([JobDeleted(id=event_id(), time=loop.now(), job_id="1")]).result(WAIT_S)
 
 
 # ---- the rule ------------------------------------------------------------------------------------
@@ -183,7 +182,7 @@ def test_line_feed_in_a_job_id_cannot_inject_headers(
     with planner(publish_threshold=0, end_allowance=0) as loop:
         strange = "2\nBcc: all@example.org"
         jobs = [job("1", user="bob"), job("4", user="bob"), job(strange), job("3")]
-        loop.submit([node("n1"), *jobs]).result(WAIT)
+        loop.submit([node("n1"), *jobs]).result(WAIT_S)
         notifier = Notifier(loop, mail_settings(relay), lambda: store)
         notifier.add(subscription())
         notifier.find_notices()
@@ -201,7 +200,7 @@ def test_failing_notice_or_job_does_not_delay_others(
     mail_server, relay = mail_relay
     with planner(publish_threshold=0, end_allowance=0) as loop:
         jobs = [job("1", user="bob"), job("5", user="bob"), job("2"), job("3"), job("4")]
-        loop.submit([node("n1"), *jobs]).result(WAIT)
+        loop.submit([node("n1"), *jobs]).result(WAIT_S)
         notifier = Notifier(loop, mail_settings(relay), lambda: store)
         notifier.add(subscription())
         notifier.find_notices()
@@ -238,13 +237,13 @@ def test_lost_deadline_is_mailed_once_across_restarts(
         clock = loop._clock
         assert isinstance(clock, StillClock)
         mine = job("2", user="ann", walltime="100", **{"x.deadline": str(T + 200)})
-        loop.submit([node("n1"), job("1", user="bob"), mine]).result(WAIT)
+        loop.submit([node("n1"), job("1", user="bob"), mine]).result(WAIT_S)
         notifier = Notifier(loop, mail_settings(relay), lambda: store)
         kept = notifier.add(subscription(min_move_s=None, on_lost_deadline=True))
         assert notifier.subscriptions("ann") == [kept]
         notifier.find_notices()
         clock.moment += 101
-        loop.submit([job("3", user="bob")]).result(WAIT)
+        loop.submit([job("3", user="bob")]).result(WAIT_S)
         for _ in range(2):  # the next daemon sends due notices, once
             notifier = Notifier(loop, mail_settings(relay), lambda: store)
             notifier.find_notices()
@@ -299,7 +298,7 @@ def test_hourly_limit_postpones_notices_across_restarts(
         return Notifier(loop, mail_settings(relay, hourly=2), lambda: store, wall=lambda: moment[0])
 
     with busy_planner() as loop:
-        loop.submit([job("4"), job("5")]).result(WAIT)
+        loop.submit([job("4"), job("5")]).result(WAIT_S)
         notifier = make_notifier(loop)
         notifier.add(subscription(lead_s=90_000, min_move_s=None))
         for _ in range(3):
@@ -327,7 +326,7 @@ def test_clock_set_backwards_does_not_extend_the_hourly_limit(
     mail_server, relay = mail_relay
     moment = [float(T)]
     with busy_planner() as loop:
-        loop.submit([job("4")]).result(WAIT)
+        loop.submit([job("4")]).result(WAIT_S)
         notifier = Notifier(loop, mail_settings(relay, hourly=1), lambda: store, wall=lambda: moment[0])
         notifier.add(subscription(lead_s=90_000, min_move_s=None))
         notifier.find_notices()

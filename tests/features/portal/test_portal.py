@@ -33,8 +33,9 @@ from schedd.service.settings.file import AuthSettings
 from schedd.service.warmup import warm_up
 from schedd.wire import JobDeleted, JobStarted, Reserve, ShareFacts
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.service.planner_harness import StillClock, T, event_id, job, node
+from tests.waits import WAIT_S
 
 USER = "our-user"
 HOUR = 3600
@@ -56,9 +57,9 @@ def clusters() -> Iterator[Clusters]:
     east, west = found["east"], found["west"]
     running = JobStarted(id=event_id(), time=T, job_id="1.e", shares=(ShareFacts("n1", 4),))
     own = [job(f"{number}.e", user=USER, nodes="1:ppn=4", walltime="3600") for number in range(1, 4)]
-    east.submit([node("n1", 4), *own, job("9.e", user="bob", nodes="1:ppn=4")]).result(WAIT)
-    east.submit([running]).result(WAIT)
-    west.submit([node("w1", 4), job("1.w", user=USER), job("2.w", user=USER, nodes="1:ppn=9")]).result(WAIT)
+    east.submit([node("n1", 4), *own, job("9.e", user="bob", nodes="1:ppn=4")]).result(WAIT_S)
+    east.submit([running]).result(WAIT_S)
+    west.submit([node("w1", 4), job("1.w", user=USER), job("2.w", user=USER, nodes="1:ppn=9")]).result(WAIT_S)
     yield found
     found.stop()
 
@@ -112,7 +113,7 @@ def test_my_jobs_of_all_clusters_have_all_starts_and_moves(user: TestClient, clu
     assert second["iso"]["planned_start"] == datetime.fromtimestamp(T + HOUR, UTC).strftime("%FT%TZ")
     assert second["iso"]["started"] is None
     assert [one["after"] for one in second["moves"]] == [T + HOUR]
-    clusters["east"].submit([JobDeleted(id=event_id(), time=T, job_id="2.e")]).result(WAIT)
+    clusters["east"].submit([JobDeleted(id=event_id(), time=T, job_id="2.e")]).result(WAIT_S)
     moved = get(user, "/v1/jobs", user="me", moves=5, state="planned", cluster="east")["jobs"]
     assert [(one["id"], len(one["moves"])) for one in moved] == [("3.e", 2)]
     assert (moved[0]["moves"][0]["before"], moved[0]["moves"][0]["after"]) == (T + 2 * HOUR, T + HOUR)
@@ -129,7 +130,7 @@ def test_cursors_stay_valid_while_jobs_move_and_end(user: TestClient, clusters: 
             JobDeleted(id=event_id(), time=T, job_id="2.e"),
             job("4.e", user=USER, nodes="1:ppn=4"),
         ]
-    ).result(WAIT)
+    ).result(WAIT_S)
     second = get(user, "/v1/jobs", user="me", limit=2, cursor=first["next"])
     third = get(user, "/v1/jobs", user="me", limit=2, cursor=second["next"])
     ids = [one["id"] for page in (second, third) for one in page["jobs"]]
@@ -150,7 +151,7 @@ def test_histories_of_several_jobs_are_those_of_each(clusters: Clusters) -> None
     loop = clusters["east"]
     gone = [[JobDeleted(id=event_id(), time=T, job_id=name)] for name in ("1.e", "2.e")]
     for events_ in gone:
-        loop.submit(events_).result(WAIT)
+        loop.submit(events_).result(WAIT_S)
     published = loop.published
     records = [one for one in published.records if one is not None]
     assert records
@@ -205,7 +206,7 @@ def test_the_calendar_has_jobs_arrays_and_reservations(
         reason="pump; fan",
     )
     far = Reserve(id=event_id(), time=T, name="far", nodes=("n1",), start=T + 9_000 * HOUR, end=None)
-    clusters["east"].submit([*parts, soon, far]).result(WAIT)
+    clusters["east"].submit([*parts, soon, far]).result(WAIT_S)
     answer = user.get("/v1/me/calendar.ics")
     assert answer.headers["content-type"] == "text/calendar; charset=utf-8"
     assert all(len(line) <= 75 for line in answer.content.split(b"\r\n"))
@@ -252,7 +253,7 @@ def test_a_calendar_has_the_jobs_that_start_first(user: TestClient, monkeypatch:
 def test_an_array_event_counts_the_subjobs_that_are_left_out(clusters: Clusters) -> None:
     loop = clusters["east"]
     parts = [job(f"7[{i}].e", user=USER, nodes="1:ppn=4", walltime="3600") for i in range(3)]
-    loop.submit([replace(one, job=replace(one.job, array="7[].e")) for one in parts]).result(WAIT)
+    loop.submit([replace(one, job=replace(one.job, array="7[].e")) for one in parts]).result(WAIT_S)
     shown = ClusterEvents("east", T)
     for row in list_records("east", loop.published, ALL_JOBS, owns=lambda _: True):
         if row.record.facts.array:

@@ -19,9 +19,10 @@ from schedd.engine import EngineSettings
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from tests.api.conftest import token, tokens
-from tests.api.served_app import WAIT, serving
+from tests.api.served_app import serving
 from tests.conftest import ROOT
 from tests.service.planner_harness import StillClock, job, node
+from tests.waits import WAIT_S
 
 PAGE = (ROOT / "docs/users/portal.md").read_text()
 EXAMPLES = ROOT / "docs/examples"
@@ -34,7 +35,7 @@ def url() -> Iterator[str]:
     clusters.start(warm=False)
     app: FastAPI = create_app(clusters, tokens())
     jobs = [job(f"{number}.srv", user="our-user", nodes="1:ppn=4") for number in (1, 2)]
-    clusters["main"].submit([node("n1", 4), *jobs]).result(WAIT)
+    clusters["main"].submit([node("n1", 4), *jobs]).result(WAIT_S)
     with serving(app, clusters) as found:
         yield found
     clusters.stop()

@@ -10,10 +10,10 @@ import pytest
 
 from server_adapter.emulator import NodeSpec
 from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 120
 BOOTS = 3.0
 SAVING = """
 [clusters.main.site.power."*"]

@@ -1,6 +1,5 @@
 """A job's predicted run time over HTTP: its source, its value on each type of nodes, past errors."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from tests.api.conftest import EVENTS, token
 from tests.api.served_app import serving
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import StillClock, T
+from tests.waits import wait_until
 
 RATES = {"x.work_units": "12000", "x.work_rate": "epyc/10+old/2"}
 SITE: dict[str, Any] = {"throughput": {"emo": {"epyc": 8.0}}}
@@ -51,10 +51,7 @@ def site(the_app: FastAPI, tmp_path: Path, request: pytest.FixtureRequest) -> It
     clusters.start(warm=False)
     the_app.state.clusters = clusters
     with TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"}) as client:
-        end = time.monotonic() + 30
-        while client.get("/leadz").status_code != 200:
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_until(lambda: client.get("/leadz").status_code == 200)
         assert client.post(f"{MAIN}/events", json={"events": events()}).status_code == 200
         clusters.service("main", ExpectedStartWorker).run_once()
         yield client

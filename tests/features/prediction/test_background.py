@@ -1,7 +1,6 @@
 """Background prediction of starts: when rounds begin, their results, and their end."""
 
 import time
-from collections.abc import Callable
 
 import pytest
 
@@ -20,21 +19,12 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import known_values, measure_fork
 from schedd.wire import JobEnded, JobStarted, ShareFacts
 from tests.service.planner_harness import StillClock, T, job, node, planner
-
-WAIT = 120
-"""Real seconds after which a test gives up."""
-
-
-def wait_until(what: Callable[[], object]) -> None:
-    end = time.monotonic() + WAIT
-    while not what():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
+from tests.waits import WAIT_S, wait_until
 
 
 def fill(loop: PlanLoop) -> None:
-    loop.submit([node("n1"), job("1")]).result(WAIT)
-    loop.submit([job("2"), job("3", user="bob")]).result(WAIT)
+    loop.submit([node("n1"), job("1")]).result(WAIT_S)
+    loop.submit([job("2"), job("3", user="bob")]).result(WAIT_S)
 
 
 def expected_start(loop: PlanLoop, name: str) -> int | None:
@@ -64,7 +54,7 @@ def test_prediction_rounds_start_after_submissions(monkeypatch: pytest.MonkeyPat
         try:
             fill(loop)
             wait_until(lambda: expected_start(loop, "3") is not None)
-            loop.submit([job("4")]).result(WAIT)
+            loop.submit([job("4")]).result(WAIT_S)
             wait_until(lambda: expected_start(loop, "4") is not None)
             rounds = worker._rounds
             time.sleep(0.3)
@@ -82,7 +72,7 @@ def test_no_round_without_prediction_or_queued_jobs() -> None:
         assert worker.run_once() is None
         assert worker.latest_forecast is None
     with planner(predict=True) as loop:
-        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
         assert not ExpectedStartWorker(loop)._due_round(time.monotonic())
 
 
@@ -114,8 +104,8 @@ def test_learned_run_times_are_rebuilt_from_the_log() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         fill(loop)
         ExpectedStartWorker(loop).run_once()
-        calls = loop.call_between_batches(lambda engine: list(engine.log)).result(WAIT)
-        live = loop.call_between_batches(saved_predictor).result(WAIT)
+        calls = loop.call_between_batches(lambda engine: list(engine.log)).result(WAIT_S)
+        live = loop.call_between_batches(saved_predictor).result(WAIT_S)
     for i, call in enumerate(calls):
         for engine in engines:
             engine.handle(call.events, call.now)
@@ -134,19 +124,19 @@ def saved_predictor(engine: Engine) -> object:
 def test_expected_plan_metrics_use_predicted_run_times() -> None:
     """Jobs of ann run a tenth of their walltime, so the expected last end is much earlier."""
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
-        loop.submit([node("n1")]).result(WAIT)
+        loop.submit([node("n1")]).result(WAIT_S)
         for i in range(30):
             at = T - 20_000 + 400 * i
-            loop.submit([job(f"past{i}", walltime="3600")]).result(WAIT)
+            loop.submit([job(f"past{i}", walltime="3600")]).result(WAIT_S)
             share = (ShareFacts("n1", 4),)
-            loop.submit([JobStarted(id=f"s{i}", time=at, job_id=f"past{i}", shares=share)]).result(WAIT)
-            loop.submit([JobEnded(id=f"e{i}", time=at + 360, job_id=f"past{i}")]).result(WAIT)
-        loop.submit([job("1"), job("2"), job("3")]).result(WAIT)
+            loop.submit([JobStarted(id=f"s{i}", time=at, job_id=f"past{i}", shares=share)]).result(WAIT_S)
+            loop.submit([JobEnded(id=f"e{i}", time=at + 360, job_id=f"past{i}")]).result(WAIT_S)
+        loop.submit([job("1"), job("2"), job("3")]).result(WAIT_S)
         worker = ExpectedStartWorker(loop)
         assert worker.run_once() is not None
         assert worker.latest_forecast is not None
         expected_ = known_values(measure_fork(worker.latest_forecast.medians))
-        planned = known_values(measure_fork(loop.fork().result(WAIT)))
+        planned = known_values(measure_fork(loop.fork().result(WAIT_S)))
         assert expected_["makespan"] < 0.3 * planned["makespan"]
         assert expected_["wait"] < 0.3 * planned["wait"]
 
@@ -156,7 +146,7 @@ def test_near_starts_are_refreshed_more_often_and_have_their_own_age(
 ) -> None:
     monkeypatch.setattr(background, "_NEAREST", 2)
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
-        loop.submit([node("n1"), *(job(str(number)) for number in range(1, 6))]).result(WAIT)
+        loop.submit([node("n1"), *(job(str(number)) for number in range(1, 6))]).result(WAIT_S)
         worker = ExpectedStartWorker(loop)
         assert worker._due_round(time.monotonic()) == "all"
         assert worker.run_once() is not None
@@ -166,7 +156,7 @@ def test_near_starts_are_refreshed_more_often_and_have_their_own_age(
         assert worker._due_round(worker._all.ended + 18) == "", "a round of all starts follows soon"
         worker._all.took = 100.0
         clock.moment = T + 100
-        loop.submit([node("n2", state="down")]).result(WAIT)
+        loop.submit([node("n2", state="down")]).result(WAIT_S)
         assert worker._due_round(worker._all.ended + 4.9) == "", "not yet"
         assert worker._due_round(worker._all.ended + 5.1) == "near", "by the cluster's clock"
         near = worker.run_near()
@@ -180,8 +170,8 @@ def test_near_starts_are_refreshed_more_often_and_have_their_own_age(
 def test_a_round_of_near_starts_agrees_with_a_round_of_all() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         jobs = [job(str(number), user=f"u{number % 3}", walltime=str(600 * number)) for number in range(1, 9)]
-        loop.submit([node("n1"), node("n2"), *jobs]).result(WAIT)
-        given = loop.call_between_batches(lambda engine: expected_starts_input(engine.state)).result(WAIT)
+        loop.submit([node("n1"), node("n2"), *jobs]).result(WAIT_S)
+        given = loop.call_between_batches(lambda engine: expected_starts_input(engine.state)).result(WAIT_S)
         assert given is not None
         every = {one.job_id: one for one in compute_expected_starts(given).expected}
         near = {one.job_id: one for one in compute_near_starts(given, 3).expected}

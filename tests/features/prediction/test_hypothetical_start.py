@@ -22,8 +22,7 @@ from schedd.service.questions.plan_fork import WhatIfAnswer
 from schedd.wire import JobFacts, QueueChanged, QueueFacts
 from tests.property_examples import examples
 from tests.service.planner_harness import T, job, node, planner
-
-WAIT = 120
+from tests.waits import WAIT_S
 
 
 def learn_one_minute_runs(loop: PlanLoop, *users: str) -> None:
@@ -38,7 +37,7 @@ def learn_one_minute_runs(loop: PlanLoop, *users: str) -> None:
                 outlook.learner.record_start(f"{user}{i}", T - 10_000 + 61 * i)
                 outlook.learner.record_end(f"{user}{i}", T - 10_000 + 61 * i + 60)
 
-    loop.call_between_batches(teach).result(WAIT)
+    loop.call_between_batches(teach).result(WAIT_S)
 
 
 def hypothetical_job(user: str = "ann", **resources: str) -> JobFacts:
@@ -48,7 +47,7 @@ def hypothetical_job(user: str = "ann", **resources: str) -> JobFacts:
 def run_what_if(
     loop: PlanLoop, latest: ExpectationSource, facts: JobFacts, instead_of: str = ""
 ) -> tuple[WhatIfAnswer, Expectation]:
-    copy = loop.fork().result(WAIT)
+    copy = loop.fork().result(WAIT_S)
     asked = copy.what_if(facts, T, instead_of=instead_of)
     return asked, latest.expect_start(
         facts, asked, hypothetical_promise(copy, asked, facts.queue), instead_of=instead_of
@@ -74,39 +73,39 @@ def test_hypothetical_start_equals_the_start_at_submission(
 ) -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True, backfill=backfill) as loop:
         learn_one_minute_runs(loop, "ann")
-        loop.submit([node("n1"), job("0")]).result(WAIT)
+        loop.submit([node("n1"), job("0")]).result(WAIT_S)
         for i, length in enumerate(lengths):
-            loop.submit([job(str(i + 1), walltime=str(length))]).result(WAIT)
+            loop.submit([job(str(i + 1), walltime=str(length))]).result(WAIT_S)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
         assert worker.latest_forecast is not None
         assert (worker.latest_forecast.found.scene.rule is not None) == (backfill == "shortest")
         resources = {"nodes": f"1:ppn={cpus}", "walltime": str(walltime)}
         asked, found = run_what_if(loop, worker.latest_forecast, hypothetical_job(user, **resources))
-        loop.submit([job("new", user=user, **resources)]).result(WAIT)
+        loop.submit([job("new", user=user, **resources)]).result(WAIT_S)
         worker.run_once()
         new = view(loop, "new")
         assert isinstance(asked.answer, StartKnown)
         assert asked.answer.placement.start == new.planned_start
         assert (found.start, found.by) == (new.expected_start, new.expected_by)
         assert found.as_of == T
-        assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == new.promised_start
+        assert hypothetical_promise(loop.fork().result(WAIT_S), asked, "batch") == new.promised_start
 
 
 def test_hypothetical_job_is_backfilled_like_jobs_with_equal_priority() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True, backfill="shortest") as loop:
         learn_one_minute_runs(loop, "ann")
         queue = QueueFacts(name="batch", priority=100)
-        loop.submit([QueueChanged(id="queue", time=T, queue=queue), node("n1"), job("0")]).result(WAIT)
+        loop.submit([QueueChanged(id="queue", time=T, queue=queue), node("n1"), job("0")]).result(WAIT_S)
         for i, length in enumerate(("7000", "6000", "5000")):
-            loop.submit([job(str(i + 1), user="bob", walltime=length)]).result(WAIT)
+            loop.submit([job(str(i + 1), user="bob", walltime=length)]).result(WAIT_S)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
         assert worker.latest_forecast is not None
         _, found = run_what_if(
             loop, worker.latest_forecast, hypothetical_job(nodes="1:ppn=4", walltime="600")
         )
-        loop.submit([job("new", walltime="600")]).result(WAIT)
+        loop.submit([job("new", walltime="600")]).result(WAIT_S)
         worker.run_once()
         # It is by far the shortest, and goes next.
         assert found.start == view(loop, "new").expected_start == T + 60
@@ -115,7 +114,7 @@ def test_hypothetical_job_is_backfilled_like_jobs_with_equal_priority() -> None:
 def test_predicted_run_times_belong_to_the_requesting_user() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         learn_one_minute_runs(loop, "ann")
-        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT)
+        loop.submit([node("n1"), job("1"), job("2")]).result(WAIT_S)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
         assert worker.latest_forecast is not None
@@ -131,13 +130,15 @@ def test_predicted_run_times_belong_to_the_requesting_user() -> None:
 
 
 def view_facts(loop: PlanLoop, name: str) -> JobFacts:
-    facts: JobFacts = loop.call_between_batches(lambda engine: engine.state.records[name].facts).result(WAIT)
+    facts: JobFacts = loop.call_between_batches(lambda engine: engine.state.records[name].facts).result(
+        WAIT_S
+    )
     return facts
 
 
 def test_expectations_for_immediate_impossible_and_unpredicted_jobs() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
-        loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT)
+        loop.submit([node("n1"), node("n2"), job("1")]).result(WAIT_S)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
         assert worker.latest_forecast is not None
@@ -145,12 +146,12 @@ def test_expectations_for_immediate_impossible_and_unpredicted_jobs() -> None:
         assert (found.start, found.by) == (T, T)
         asked, found = run_what_if(loop, worker.latest_forecast, hypothetical_job(nodes="1:ppn=5"))
         assert found == UNKNOWN
-        assert hypothetical_promise(loop.fork().result(WAIT), asked, "batch") == FOREVER
+        assert hypothetical_promise(loop.fork().result(WAIT_S), asked, "batch") == FOREVER
 
 
 def test_walltime_replaces_an_unavailable_prediction() -> None:
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
-        loop.submit([node("n1"), job("1")]).result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
         worker = ExpectedStartWorker(loop)
         worker.run_once()
         assert worker.latest_forecast is not None
@@ -162,8 +163,8 @@ def test_walltime_replaces_an_unavailable_prediction() -> None:
 
 def test_slack_off_gives_no_promise() -> None:
     with planner(end_allowance=0, publish_starts=False, slack=1 << 40) as loop:
-        loop.submit([node("n1"), job("1")]).result(WAIT)
-        copy = loop.fork().result(WAIT)
+        loop.submit([node("n1"), job("1")]).result(WAIT_S)
+        copy = loop.fork().result(WAIT_S)
         asked = copy.what_if(hypothetical_job(), T)
         assert isinstance(asked.answer, StartKnown)
         assert hypothetical_promise(copy, asked, "batch") == FOREVER

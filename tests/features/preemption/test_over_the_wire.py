@@ -12,10 +12,10 @@ import pytest
 
 from server_adapter.emulator import NodeSpec, lifecycle
 from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
-WAIT_S = 120
 SETTINGS = """
 [clusters.main.site.preemption]
 preemptors = {queues = ["urgent"]}

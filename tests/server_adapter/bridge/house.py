@@ -17,6 +17,7 @@ from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.server import TorqueServer
 from server_adapter.settings import Settings, load_settings
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
+from tests.waits import WAIT_S
 
 TIMING = Timing(obit=0.1, kill=0.2, refused=0.1, report=5.0, node_check=0.5)
 
@@ -72,7 +73,7 @@ class AdapterHarness:
             self.adapter.journal.close()  # as the system does, should the task never have begun
         self.task = None
 
-    async def until(self, condition: Callable[[], bool], limit: float = 90.0) -> None:
+    async def until(self, condition: Callable[[], bool], limit: float = WAIT_S) -> None:
         async with asyncio.timeout(limit):
             while not condition():
                 if self.task is not None and self.task.done():

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sqlite3
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -18,7 +17,7 @@ from typing import Any, Literal
 from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, JobState, NodeSpec, Timing
 from tests.store.daemon_processes import alive
 from tests.store.forked_processes import shared_launcher
-from tests.waits import WAIT_S
+from tests.waits import WAIT_S, wait_until
 
 TOKEN = "an-adapter-token-for-tests"
 ADMIN = "an-admins-token-for-tests"
@@ -57,10 +56,7 @@ class Program:
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, how)
-            until = time.monotonic() + 60
-            while alive(self.pid):
-                assert time.monotonic() < until, f"{how.name} did not end it"
-                time.sleep(0.002)
+            wait_until(lambda: not alive(self.pid), f"{how.name} did not end it", 0.002)
             self.pid = 0
 
 
@@ -223,7 +219,7 @@ class ProcessHarness:
 
 def _says_yes(url: str) -> bool:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

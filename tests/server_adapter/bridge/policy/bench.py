@@ -19,6 +19,7 @@ from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque import TorqueAnyPort, open_connection
 from tests.server_adapter import admin_requests
 from tests.server_adapter.bridge.processes import ProcessHarness
+from tests.waits import WAIT_S
 
 NODES = [
     NodeSpec(
@@ -34,7 +35,6 @@ NODES = [
 """n1 and n2 in rack 1, n3 and n4 in rack 2, ...; odd ones big, n7 and n8 old; n6 has gpus, n4 scratch."""
 WALL = 2000
 """The first job holds all nodes for this time; then the plan begins."""
-_PATIENCE = 120.0
 SLACK = 5000
 HOUR = 3600
 
@@ -153,7 +153,7 @@ class Bench:
     async def current_view(self, job: str, when: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Return the job's answer once the condition holds."""
         answer: dict[str, Any] = {}
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + WAIT_S
         while time.monotonic() < until:
             with contextlib.suppress(urllib.error.HTTPError):  # not known to the daemon yet
                 answer = await self.house.request(f"/jobs/{urllib.parse.quote(job)}")
@@ -175,7 +175,7 @@ class Bench:
     async def start(self, *jobs: str, at: list[int]) -> None:
         """Wait until the jobs are planned at these times, in any assignment."""
         found: list[int] = []
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + WAIT_S
         while time.monotonic() < until:
             found = [(await self.planned(job))["planned_start"] - self.begin for job in jobs]
             if sorted(found) == sorted(at):
