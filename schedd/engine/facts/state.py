@@ -617,6 +617,9 @@ class EngineState(SlotColumns):
 
     def set_nodes(self, nodes: Iterable[Node]) -> bool:
         """Replace the plan's nodes; return whether requests may now be read differently."""
+        nodes = tuple(nodes)
+        if self.bare is not None and not all(map(self._is_in_empty_plan, nodes)):
+            self.bare = None
         self.plan.set_nodes(nodes, self.now)
         self.nevers.clear()
         self.tariff = self.failure_rates = self.row_watts = None
@@ -624,6 +627,11 @@ class EngineState(SlotColumns):
             if one.nodes_replaced is not None:
                 one.nodes_replaced(self)
         return self.requests.set_nodes(self.plan.nodes, self.uncounted)
+
+    def _is_in_empty_plan(self, node: Node) -> bool:
+        """Whether the node differs from the known one in its state at most."""
+        known = self.plan.nodes.get(node.name)
+        return known is not None and (known == node or known == replace(node, state=known.state))
 
     def find_unmet_requirement(self, request: Request) -> Never | None:
         """The first requirement that no configured node can meet; None when all can be met."""

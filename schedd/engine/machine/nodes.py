@@ -54,7 +54,6 @@ def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> boo
     changed = state.set_nodes(_planned_node(state, name) for name in latest)
     last = events[-1]
     if _follow(state, before, last.id):
-        state.bare = None
         recheck_impossible(state, last.id, f"node {last.node.name} is new or changed")
     if any(state.plan.nodes[name].state is NodeState.UP for name in latest):
         place_unplaced(state, last.id, f"node {last.node.name} can be used")

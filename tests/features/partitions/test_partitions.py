@@ -54,6 +54,19 @@ def test_a_job_runs_on_the_nodes_of_the_partition_that_it_names(resources: dict[
     assert [cluster.start(job) for job in "123"] == [0, 0, 100]
 
 
+def test_a_job_in_a_partition_of_a_later_policy_waits_for_its_node() -> None:
+    """Which nodes could take a job when empty is known from before the partitions were changed."""
+    cluster = cluster_with({"sets": {"left": {"nodes": ["n1"]}}})
+    for name in ("n1", "n2"):
+        cluster.node(name, state="drain")
+    cluster.submit("1", resources={"partition": "left"})
+    assert "node n1" in cluster.view("1").why
+    set_policy(cluster, 1, {"partitions": {"sets": {"right": {"nodes": ["n2"]}}}})
+    cluster.submit("2", resources={"partition": "right"})
+    assert "node n2" in cluster.view("2").why
+    assert "never" not in cluster.view("2").why
+
+
 def test_an_openpbs_job_names_its_partition_by_the_resource_node_partition() -> None:
     for sets in (SETS, {}):
         cluster = cluster_with({"sets": sets})
