@@ -8,6 +8,7 @@ from schedd.engine.component.hook_values import NodeClaim, PreemptedRun
 from schedd.engine.component.what_if_hooks import preempted_runs
 from schedd.engine.engine import Engine
 from schedd.engine.facts.records import JobRecord, Phase
+from schedd.engine.facts.shares import held_shares
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.wire import Alert, Event, PlanningHeld
@@ -119,7 +120,7 @@ def _conflicting_jobs(state: EngineState, claim: NodeClaim) -> list[ConflictingJ
         if record.phase is not Phase.RUNNING:
             continue
         facts, until = record.facts, state.plan.end(record.slot)
-        nodes = tuple(dict.fromkeys(share.node for share in facts.shares if share.node in claim.nodes))
+        nodes = tuple(dict.fromkeys(share.node for share in held_shares(facts) if share.node in claim.nodes))
         requested = record.understood.requested_walltime
         admitted = claim.access.admits(facts.owner, facts.group, facts.account, facts.queue, requested)
         begins_late = claim.end is not None and record.run.started >= claim.end

@@ -44,7 +44,8 @@ class JobFacts:
     changes with everything that a run decision relies on. ``family`` names the dialect of its request and
     numbers; empty is the planner's first. ``by`` is the user that started the present run by hand (``qrun``),
     if known. A job that is not ``rerunnable`` (``qsub -r n``) cannot be requeued while it runs.
-    ``checkpoint`` is what ``qsub -c`` declared, as printed.
+    ``checkpoint`` is what ``qsub -c`` declared, as printed. A job is ``run_lost`` if the server lists it as
+    running and none of its nodes has it; it holds no resources.
     """
 
     id: str
@@ -73,6 +74,7 @@ class JobFacts:
     by: str = ""
     rerunnable: bool = True
     checkpoint: str = ""
+    run_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ServerFacts, ShareFacts
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import ACTIVE, Ending, Values
+from server_adapter.bridge.lost_runs import LostRuns, NodeReport
 from server_adapter.bridge.slot_limits import SlotLimits
 
 
@@ -90,7 +91,8 @@ class FactParsers:
     """Parsers of one family of servers: a pure function for each type of object.
 
     `is_over` returns whether a listed job is complete. For a job without written attributes, `writing` must
-    return the object `NOTHING_WRITTEN` itself.
+    return the object `NOTHING_WRITTEN` itself. `report` returns a node's own list of its jobs,
+    or None.
     """
 
     job: Callable[[str, Values], JobFacts]
@@ -100,6 +102,7 @@ class FactParsers:
     node: Callable[[str, Values, NodeFacts | None], NodeFacts]
     queue: Callable[[str, Values], QueueFacts]
     server: Callable[[Values], ServerFacts]
+    report: Callable[[Values], NodeReport | None] = lambda _: None
 
 
 class StateBuilder:
@@ -114,6 +117,7 @@ class StateBuilder:
         self._words = words
         self._by_hand = by_hand
         self._slot_limits = SlotLimits()
+        self.lost_runs = LostRuns()
         self._jobs: dict[str, tuple[Values, JobFacts, WrittenAttributes]] = {}
         self._endings: dict[str, tuple[Values, Ending]] = {}
         self._nodes: Mapping[str, NodeFacts] = {}
@@ -134,10 +138,14 @@ class StateBuilder:
     ) -> Iterator[ServerState | None]:
         """Yield None after every `slice_length` nodes or jobs for other tasks; last, the state."""
         known: dict[str, NodeFacts] = {}
+        reports: dict[str, NodeReport] = {}
         for count, node in enumerate(nodes, start=1):
             known[node.name] = self._words.node(node.name, node.values, self._nodes.get(node.name))
+            if (report := self._words.report(node.values)) is not None:
+                reports[node.name] = report
             if count % slice_length == 0:
                 yield None
+        self.lost_runs.begin_reading(reports)
         living: dict[str, tuple[Values, JobFacts, WrittenAttributes]] = {}
         endings: dict[str, tuple[Values, Ending]] = {}
         # Filled during the pass, since another pass over all jobs would block the loop.
@@ -154,6 +162,8 @@ class StateBuilder:
                 entry = self._jobs.get(name)
                 if entry is None or (entry[0] is not values and entry[0] != values):
                     entry = (values, _reuse(entry, self._facts(job)), self._words.writing(values))
+                if entry[1].shares and (lost := self.lost_runs.is_lost(entry[1])) != entry[1].run_lost:
+                    entry = (entry[0], replace(entry[1], run_lost=lost), entry[2])
                 living[name] = entry
                 facts[name] = entry[1]
                 if entry[1].array:
@@ -168,6 +178,7 @@ class StateBuilder:
             living[name] = (read, facts[name], text)
             if count % slice_length == 0:
                 yield None
+        self.lost_runs.finish_reading()
         self._jobs, self._endings, self._nodes = living, endings, known
         yield ServerState(
             jobs=facts,

@@ -55,7 +55,8 @@ class NodeStatus:
 def parse_node(name: str, values: Values) -> NodeStatus:
     """Return a node from its attributes, with its mom's report."""
     fields = AttributeFields(values)
-    report = AttributeFields(read.node_status(fields.text("status")))
+    status = fields.text("status")
+    report = AttributeFields(read.node_status(status))
     none: int | None = None
     no_load: float | None = None
     return NodeStatus(
@@ -72,7 +73,7 @@ def parse_node(name: str, values: Values) -> NodeStatus:
         cores=report.number("ncpus"),
         load=report.parse("loadave", float, no_load),
         reported=report.number("rectime"),
-        mom_jobs=tuple(report.text("jobs").split()),
+        mom_jobs=tuple(sorted(read.mom_jobs(status) or ())),
         power=fields.text("power_state"),
         other=fields.other,
         unreadable=fields.unreadable + tuple(f"status.{key}" for key in report.unreadable),

@@ -120,7 +120,7 @@ class Server:
 
     def free(self, node: str) -> int:
         """Cpus of the node that no job holds."""
-        holding = [job for job in self.jobs.values() if job.state != "S"]
+        holding = [job for job in self.jobs.values() if job.state != "S" and not job.run_lost]
         held = sum(share.cpus for job in holding for share in job.shares if share.node == node)
         return self.nodes[node].cpus - held
 

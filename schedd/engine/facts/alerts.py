@@ -29,6 +29,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "feature": "events of a feature that is not installed are ignored",
     "foreign": "another scheduler starts jobs; schedd starts no more",
     "log": "a part of the event log was lost; the plan continues from the server's state",
+    "lost_run": "the server lists a job as running that none of its nodes has; it holds no cores in the plan",
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
     "no_room": "a job is due where running jobs hold more than the plan says; it waits",
     "node": "a node has more kinds of resources than the plan can count",
@@ -80,6 +81,7 @@ _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "black_hole": lambda state, about: about in state.black_holes,
     "foreign": lambda state, _: bool(state.foreign),
     "resource": lambda _state, _: True,  # until the types are looked at again
+    "lost_run": lambda state, about: about in state.records and state.records[about].facts.run_lost,
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
     "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),
     "quarantine": _in_quarantine,

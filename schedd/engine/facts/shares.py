@@ -8,12 +8,17 @@ from schedd.model import Chunk, Place, Request
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, WHOLE
 from schedd.plan.gates import COUNTED_GATES, GATE, gate_amount
 from schedd.plan.plan import Plan, Take
-from schedd.wire import ShareFacts
+from schedd.wire import JobFacts, ShareFacts
 
 BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
 """The request of a slot that takes whole nodes from jobs."""
 
 _MOST_UNITS = 10_000  # units times shares, beyond which it is not looked for where each unit is
+
+
+def held_shares(facts: JobFacts) -> tuple[ShareFacts, ...]:
+    """Return what a running job holds: nothing if its run is lost."""
+    return () if facts.run_lost else facts.shares
 
 
 def _amount(chunk: Chunk, name: str) -> int:

@@ -10,6 +10,7 @@ from schedd.engine.component.registry import components
 from schedd.engine.facts.job_requests import planner_node
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import queue_if_many
+from schedd.engine.facts.shares import held_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import (
     place_unplaced,
@@ -234,7 +235,7 @@ def block_nodes(state: EngineState, record: JobRecord, event: str, words: str) -
     """A job should have ended long ago: its nodes get no new jobs while it stays. False: they got none."""
     names = [
         share.node
-        for share in record.facts.shares
+        for share in held_shares(record.facts)
         if share.node in state.plan.nodes and record.id not in state.blocked.get(share.node, {})
     ]
     if not names:

@@ -460,7 +460,7 @@ def on_job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
     record = state.records.get(event.job_id)
     if not isinstance(event, JobEnded):
         _remove_job(state, event.id, event.job_id, "was deleted", event.time)
-    elif record is None or record.phase is not Phase.RUNNING:
+    elif record is None or record.phase is not Phase.RUNNING or record.facts.run_lost:
         _remove_job(state, event.id, event.job_id, "ended", event.time)
     else:
         failed = find_dialect(record.facts.family).speaks_against_node(event.exit_status)
@@ -492,7 +492,9 @@ def _remove_job(
 
 
 def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
-    """Record the use and the cost of a run that ended."""
+    """Record the use and the cost of a run that ended. A lost run has used nothing: its end is unknown."""
+    if record.facts.run_lost:
+        at = record.run.started
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what it used"):
             _record_walltime_use(state, record, at)
@@ -501,7 +503,7 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
 
 def _record_walltime_use(state: EngineState, record: JobRecord, end: int) -> None:
     """Record the used share of the requested walltime. An assumed walltime was not requested."""
-    if not record.understood.assumed:
+    if not record.understood.assumed and not record.facts.run_lost:
         cpus = sum(share.cpus for share in record.facts.shares)
         run = record.run.computed_s(end)
         state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)

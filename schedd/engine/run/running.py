@@ -9,7 +9,7 @@ from schedd.engine.component.job_hooks import report_to_components
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
-from schedd.engine.facts.shares import planned_shares, takes_for_shares
+from schedd.engine.facts.shares import held_shares, planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block_nodes, unblock_nodes
 from schedd.engine.place.placement import displace_for
@@ -189,7 +189,7 @@ def fix_shares(state: EngineState, record: JobRecord) -> None:
     state.plan.remove(slot, state.now)
     state.plan.set_duration(slot, end - start, state.now)
     passes = state.open_gates(record.facts)
-    takes = takes_for_shares(state.plan, record.understood.request, record.facts.shares, passes)
+    takes = takes_for_shares(state.plan, record.understood.request, held_shares(record.facts), passes)
     state.plan.fix(slot, start, takes)
     heapq.heappush(state.ends, (end, slot, record.id))
 
@@ -217,9 +217,10 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     letter = facts.state if facts.state in ("R", "E", "S") else record.facts.state
     facts = replace(facts, shares=shares, started=started, state=letter)
     same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started
+    found_again = facts.run_lost != record.facts.run_lost
     run = record.run.with_letter(letter, state.now)
     went_on = record.run.suspended_since >= 0 and letter != "S"
-    if same_place and understood.walltime == record.understood.walltime and not went_on:
+    if same_place and understood.walltime == record.understood.walltime and not went_on and not found_again:
         state.store_record(apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=run))
         return
     unblock_nodes(state, record.id, event)
@@ -230,6 +231,10 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     new = apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=run)
     new = state.store_record(_with_slot(state, new))
     fix_shares(state, new)
+    if facts.run_lost and found_again:
+        nodes = ", ".join(share.node for share in shares)
+        lost = f"the server lists job {record.id} as running on {nodes}, where it is not"
+        state.alert(event, "lost_run", f"{lost}; it holds no cores in the plan", record.id)
     words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
     displace_for(state, [new.slot], event, Cause.ADMIN, words)
 

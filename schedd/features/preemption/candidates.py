@@ -168,7 +168,7 @@ def find_candidates(
     busy = {victim.job for one in planned for victim in one.victims}
     for record in records:
         facts = record.facts
-        if record.phase is not Phase.RUNNING or facts.state != "R" or record.slot < 0:
+        if record.phase is not Phase.RUNNING or facts.state != "R" or facts.run_lost or record.slot < 0:
             continue
         if record.id in busy or not may_be_preempted(known, settings, facts):
             continue

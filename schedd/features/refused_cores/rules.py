@@ -15,7 +15,7 @@ from typing import Final
 
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause, JobRecord, Phase
-from schedd.engine.facts.shares import planned_shares
+from schedd.engine.facts.shares import held_shares, planned_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import displace_for, place_unplaced
 from schedd.features.refused_cores.state import RefusedCores, refused_cores
@@ -70,7 +70,7 @@ def _used_cores(state: EngineState, name: str) -> int:
     used = 0
     for record in state.records.values():
         if record.phase is Phase.RUNNING:
-            shares: Sequence[ShareFacts] = record.facts.shares
+            shares: Sequence[ShareFacts] = held_shares(record.facts)
         elif record.phase is Phase.DISPATCHED:
             shares = planned_shares(state.plan, record.slot)
         else:

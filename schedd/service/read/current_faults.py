@@ -31,6 +31,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "licence": "run the licence's command by hand",
     "limit": "qmgr -c 'print server'",
     "log": "schedd doctor",
+    "lost_run": "momctl -d 3 -h NODE; qdel -p JOB if no node has it",
     "mode": "correct mode in pbs-adapter.toml or schedd.toml",
     "no_room": _DAEMON_LOG,
     "node": "remove kinds of resources that no job requests",

@@ -21,6 +21,7 @@ from server_adapter.bridge.facts import (
     request_version,
     submission_attributes,
 )
+from server_adapter.bridge.lost_runs import NodeReport
 from server_adapter.bridge.state import NOTHING_WRITTEN, FactParsers, WrittenAttributes
 from server_adapter.torque import notation as read
 from server_adapter.torque.gpu_status import common_types, parse_gpu_status
@@ -179,6 +180,13 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
     )
 
 
+def node_report(values: Values) -> NodeReport | None:
+    """Return the mom's own list of its jobs; None if it has not reported one."""
+    status = values.get("status", "")
+    at, jobs = parse_time(read.node_status(status).get("rectime")), read.mom_jobs(status)
+    return None if at is None or jobs is None else NodeReport(at, jobs)
+
+
 def queue_facts(name: str, values: Values) -> QueueFacts:
     """Return the facts of a queue. A routing queue executes no jobs: it counts as stopped, and has routes."""
     routes = [route.strip() for route in values.get("route_destinations", "").split(",")]
@@ -289,4 +297,5 @@ FACT_PARSERS: Final = FactParsers(
     node=node_facts,
     queue=queue_facts,
     server=server_facts,
+    report=node_report,
 )

@@ -80,6 +80,11 @@ class TorqueReader:
         self._described: dict[str, DescribedObject] = {}
         self._objects: _TorqueObjects | None = None
 
+    @property
+    def lost_jobs(self) -> Collection[str]:
+        """Jobs of the last reading that the server lists on nodes that do not have them."""
+        return self._builder.lost_runs.jobs
+
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """Return the server's state. A smaller `scope` reads only jobs, ENDS only running and ended jobs; the
         rest is from the last full reading.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -60,11 +60,19 @@ class TorqueStarter:
     """Requests runs. `jobs` is the query for a job right before its run.
 
     One view covers the nodes of all waiting decisions: with a view for each, most of the time of a burst of
-    short jobs would be spent waiting for the server. Each of `links` serves one decision at a time. Requests
+    short jobs would be spent waiting for the server. `lost_jobs` returns the jobs that the server lists on
+    nodes that do not have them; they take no cores. Each of `links` serves one decision at a time. Requests
     cannot be pipelined on one connection, since a TORQUE server discards bytes after a request.
     """
 
-    def __init__(self, links: Sequence[TorqueLink], jobs: AttributeQuery, *, asynchronous: bool) -> None:
+    def __init__(
+        self,
+        links: Sequence[TorqueLink],
+        jobs: AttributeQuery,
+        lost_jobs: Callable[[], Collection[str]] = tuple,
+        *,
+        asynchronous: bool,
+    ) -> None:
         self._idle_links = list(links)
         self._free = asyncio.Semaphore(len(links))
         self._looking = asyncio.Lock()
@@ -73,6 +81,7 @@ class TorqueStarter:
         self._answered.set()
         self._asynchronous = asynchronous
         self._job_query = jobs
+        self._lost_jobs = lost_jobs
         self._node_query = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
         self._waiting: dict[int, Run] = {}
         self._latest_view: _NodeView | None = None
@@ -219,7 +228,8 @@ class TorqueStarter:
                 if error.code == TorqueErrorCode.UNKNODE:
                     continue
                 raise
-            nodes |= {node.name: _free_capacity(parse_node(node.name, node.values)) for node in found}
+            lost = self._lost_jobs()
+            nodes |= {node.name: _free_capacity(parse_node(node.name, node.values), lost) for node in found}
         return nodes
 
 
@@ -247,5 +257,6 @@ def _ran(run: Run, values: Values | None) -> bool:
     return held == {share.node: share.cpus for share in run.shares}
 
 
-def _free_capacity(node: NodeStatus) -> FreeNodeCapacity:
-    return FreeNodeCapacity(node.slots, node.used, down=node.down, offline=node.offline)
+def _free_capacity(node: NodeStatus, lost: Collection[str]) -> FreeNodeCapacity:
+    used = sum(slots for job, slots in node.jobs.items() if job not in lost)
+    return FreeNodeCapacity(node.slots, used, down=node.down, offline=node.offline)

@@ -94,7 +94,12 @@ class TorqueServer(ComposedServer):
         super().__init__(
             link=link,
             reader=self._reader,
-            starter=TorqueStarter(self._starting_links, query, asynchronous=settings.run.asynchronous),
+            starter=TorqueStarter(
+                self._starting_links,
+                query,
+                lambda: self._reader.lost_jobs,
+                asynchronous=settings.run.asynchronous,
+            ),
             job_writer=self.job_writer,
             transfer_client=TorqueTransferClient(link),
             router=queue_router.TorqueQueueRouter(link, settings.drain.scripts),

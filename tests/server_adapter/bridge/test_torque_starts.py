@@ -1,7 +1,7 @@
 """Several simultaneous decisions on a TORQUE server: each connection serves one."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 
 import pytest
 
@@ -29,7 +29,9 @@ async def server() -> AsyncIterator[EmulatedServer]:
         yield server
 
 
-async def run_together(server: EmulatedServer, *nodes: str, walltime: int | None = None) -> list[RunOutcome]:
+async def run_together(
+    server: EmulatedServer, *nodes: str, walltime: int | None = None, lost_jobs: Collection[str] = ()
+) -> list[RunOutcome]:
     """Decides one run of a one-core job for each of these nodes, all at the same moment."""
     links = [
         TorqueLink(Address(*server.address), TorqueAnyPort(), permitted=PERMITTED["scheduler"])
@@ -38,7 +40,7 @@ async def run_together(server: EmulatedServer, *nodes: str, walltime: int | None
     resources = {"nodes": "1", "walltime": "01:00:00"}
     jobs = [server.submit(resources=resources, runtime=600.0) for _ in nodes]
     state = await TorqueReader(links[0]).read()
-    starter = TorqueStarter(links, job_query(), asynchronous=True)
+    starter = TorqueStarter(links, job_query(), lambda: lost_jobs, asynchronous=True)
     runs = [
         Run(
             id=f"d{number}",
@@ -86,3 +88,13 @@ async def test_a_job_whose_run_is_refused_has_its_walltime_again(server: Emulate
     assert not outcome.accepted
     (job,) = server.cluster.jobs.values()
     assert job.resources["walltime"] == "01:00:00"
+
+
+async def test_a_lost_run_does_not_make_its_node_busy(server: EmulatedServer) -> None:
+    """The server has the last word: here it refuses."""
+    await run_together(server, *["node1"] * 4)
+    ghosts = list(server.cluster.jobs)
+    (outcome,) = await run_together(server, "node1")
+    assert (outcome.busy, outcome.code) == (True, 0)
+    (outcome,) = await run_together(server, "node1", lost_jobs=ghosts)
+    assert (outcome.busy, outcome.code) == (True, 15046)

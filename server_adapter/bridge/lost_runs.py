@@ -1,0 +1,59 @@
+"""Runs that only the server knows: no node of the job has it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from schedd.wire import JobFacts
+from server_adapter.bridge.facts import ACTIVE
+
+_LISTED_AFTER_S: Final = 60  # a node's report lists a job that was started so many seconds before
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """Jobs that a node says it has, and when the server heard it, by the server's clock."""
+
+    at: int
+    jobs: frozenset[str]
+
+
+class LostRuns:
+    """Finds jobs that the server lists as running and none of whose nodes has them.
+
+    A restarted TORQUE server lists jobs that ended before, and gives their cores to others. A run counts as
+    lost if two reports of each of its nodes lack the job. A node without a report counts as having it.
+    """
+
+    def __init__(self) -> None:
+        self._reports: Mapping[str, NodeReport] = {}
+        self._missing: dict[str, dict[str, int]] = {}
+        self._before = self._missing
+        self._found: set[str] = set()
+        self.jobs: frozenset[str] = frozenset()
+        """Jobs of the last reading whose runs are lost."""
+
+    def begin_reading(self, reports: Mapping[str, NodeReport]) -> None:
+        """Take the reports of all nodes that made one."""
+        self._reports, self._found = reports, set()
+        self._before, self._missing = self._missing, {}
+
+    def is_lost(self, job: JobFacts) -> bool:
+        """Return whether this job of the reading runs nowhere."""
+        if job.state not in ACTIVE or not job.shares or job.started is None:
+            return False
+        times: dict[str, int] = {}
+        for share in job.shares:
+            report = self._reports.get(share.node)
+            if report is None or report.at < job.started + _LISTED_AFTER_S or job.id in report.jobs:
+                return False
+            times[share.node] = report.at
+        first = self._missing[job.id] = self._before.get(job.id, times)
+        if first.keys() != times.keys() or any(at <= first[node] for node, at in times.items()):
+            return False
+        self._found.add(job.id)
+        return True
+
+    def finish_reading(self) -> None:
+        """Publish the lost runs of the reading."""
+        self.jobs = frozenset(self._found)
