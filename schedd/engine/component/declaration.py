@@ -95,9 +95,9 @@ class Component(Generic[_S]):
     """Whether a node is down on purpose, and comes back when a job needs it."""
     closed_because: Callable[["EngineState", str], str] | None = None
     """Why a node gets no new jobs, to follow "node n1 is"; empty where the component does not close it."""
-    node_closed: Callable[["EngineState", str], str] | None = None
-    """Called when a node is closed since jobs fail on it. Returns what opens it again, to follow "until";
-    empty: nothing."""
+    node_closed: Callable[["EngineState", str, str], str] | None = None
+    """Called with a node that is closed and the job that failed there last. Returns what opens it again, to
+    follow "until"; empty: nothing."""
     is_open_for_trial: Callable[["EngineState", str], bool] | None = None
     """Whether a node that was closed since jobs fail on it may be used all the same, to try it."""
     run_judged: Callable[["EngineState", "JobRecord", Sequence[str], str, bool], None] | None = None

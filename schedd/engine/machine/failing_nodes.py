@@ -64,7 +64,7 @@ def note_failure(state: EngineState, record: JobRecord, names: Iterable[str], ev
         state.failures[name] = deque([*kept, (record.id, owner, state.now)], 2 * settings.hole_failures)
     for name in known:
         if _is_suspect(state, name, since=-1):
-            _close_or_excuse(state, name, event)
+            _close_or_excuse(state, name, record.id, event)
 
 
 def _fails_everywhere(record: JobRecord, names: list[str]) -> bool:
@@ -80,7 +80,7 @@ def _is_suspect(state: EngineState, name: str, since: int) -> bool:
     return len(failures) >= state.settings.hole_failures and len(users) >= state.settings.hole_users
 
 
-def _close_or_excuse(state: EngineState, name: str, event: str) -> None:
+def _close_or_excuse(state: EngineState, name: str, job: str, event: str) -> None:
     together = [
         one for one in state.failures if _is_suspect(state, one, since=state.now - _TOGETHER_WITHIN_S)
     ]
@@ -89,7 +89,7 @@ def _close_or_excuse(state: EngineState, name: str, event: str) -> None:
     )
     if len(together) < max(_TOGETHER_NODES, _TOGETHER_SHARE * used):
         if _is_suspect(state, name, since=state.excused_at):
-            _close_node(state, name, event)
+            _close_node(state, name, job, event)
         return
     state.excused_at = state.now
     opened = [one for one in together if state.black_holes.pop(one, None) is not None]
@@ -109,12 +109,12 @@ def _list(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
-def _close_node(state: EngineState, name: str, event: str) -> None:
+def _close_node(state: EngineState, name: str, job: str, event: str) -> None:
     if name in state.black_holes:
         return
     jobs = ", ".join(job for job, _, _ in state.failures[name])
     state.black_holes[name] = words = f"jobs fail on node {name} soon after they start: {jobs}"
-    opens = [one.node_closed(state, name) for one in components() if one.node_closed is not None]
+    opens = [one.node_closed(state, name, job) for one in components() if one.node_closed is not None]
     until = " or ".join([*filter(None, opens), "it has been set offline or was down"])
     state.alert(event, "black_hole", f"{words}; it gets no new jobs until {until}", name)
     refresh_nodes(state, [name], event, words, Cause.NODE_LOST)

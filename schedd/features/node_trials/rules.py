@@ -3,10 +3,13 @@
 After a pause the node is opened for jobs that end within the longest walltime of a trial. The first job that
 is dispatched there tries it, and the node is closed for all others. If the job fails early, or the node
 refuses it, the pause doubles; otherwise the node is opened.
+
+The pause is short while jobs only come back to their queue: a trial then costs no job.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -18,22 +21,33 @@ from schedd.features.node_trials.settings import NodeTrialSettings
 from schedd.features.node_trials.state import NodeTrial, trial_records
 from schedd.model import FOREVER
 
+_HARMLESS_PAUSE_S: Final = 60
+
 
 def _settings(state: EngineState) -> NodeTrialSettings:
     return state.site.part(NodeTrialSettings)
 
 
-def close_node(state: EngineState, name: str) -> str:
-    """Plan the first trial of a node that was closed. Return how it is opened again; empty: by nothing."""
+def close_node(state: EngineState, name: str, job: str) -> str:
+    """Plan the first trial of a node that was closed for this job, among others. Return how it is opened
+    again; empty: by nothing.
+    """
     settings = _settings(state)
     if not settings.pause:
         return ""
-    trial = NodeTrial(name, state.now + settings.pause, settings.pause)
+    pause = _first_pause(state, job)
+    trial = NodeTrial(name, state.now + pause, pause)
     trial_records(state)[name] = trial
     return (
         f"a job of up to {settings.walltime} s has succeeded there (one may try it from "
         f"{format_moment(trial.again_at)} on)"
     )
+
+
+def _first_pause(state: EngineState, job: str) -> int:
+    """Return the pause after a failure of this job: a job that still exists can start elsewhere."""
+    pause = _settings(state).pause
+    return min(pause, _HARMLESS_PAUSE_S) if job in state.records else pause
 
 
 def is_open_for_trial(state: EngineState, name: str) -> bool:
@@ -49,7 +63,7 @@ def follow_trials(state: EngineState, event: str) -> None:
     settings = _settings(state)
     for name in state.black_holes if settings.pause else ():
         if name not in trial_records(state):
-            close_node(state, name)  # trials were switched on after it was closed
+            close_node(state, name, "")  # trials were switched on after it was closed
     for name, trial in list(trial_records(state).items()):
         if name not in state.black_holes or not settings.pause:
             _end(state, name)  # an administrator looked after it
@@ -122,6 +136,7 @@ def judge_run(state: EngineState, record: JobRecord, nodes: Sequence[str], event
             trial_records(state)[name] = replace(trial, passed=True)
             continue
         pause = min(2 * trial.pause, max(trial.pause, _settings(state).longest_pause))
+        pause = max(pause, _first_pause(state, record.id))
         again_at = state.now + pause
         trial_records(state)[name] = NodeTrial(name, again_at, pause)
         words = f"job {record.id} tried node {name} and failed"

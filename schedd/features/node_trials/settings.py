@@ -14,8 +14,9 @@ class NodeTrialSettings(Section):
     """
 
     pause: Seconds = 600
-    """Time until the first trial; it doubles with each trial that fails. 0: no trials, the node opens only
-    when an administrator has set it offline, or it was down."""
+    """Time until the first trial; it doubles with each trial that fails. At most a minute while the node only
+    refuses jobs, or they come back to their queue. 0: no trials, the node opens only when an administrator
+    has set it offline, or it was down."""
     longest_pause: Step = 86_400
     """The longest such pause."""
     walltime: Step = 3_600

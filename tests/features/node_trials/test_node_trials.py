@@ -216,3 +216,28 @@ def test_a_restored_engine_goes_on_with_its_trials() -> None:
     assert cluster.runs("a") == [625]
     end(cluster, "a", 5, status=0)
     assert cluster.engine.state.black_holes == {}
+
+
+def test_a_node_that_only_refused_jobs_is_tried_after_a_minute() -> None:
+    cluster = Cluster(nodes=1, refusal_wait=1, refusal_most=1)
+    cluster.obeys = False
+    for number in range(5):
+        cluster.submit(f"{number}", "n1:ppn=4", 600, owner=f"{'ann' if number else 'bob'}@x")
+    for _ in range(5):
+        run = next(one for one in reversed(cluster.decisions) if isinstance(one, Run))
+        refuse(cluster, run)
+        cluster.at(cluster.server.now - T + 1)
+    closed = cluster.server.now - T - 1
+    assert list(cluster.engine.state.black_holes) == ["n1"]
+    before = len(cluster.decisions)
+    cluster.at(closed + 59)
+    assert not [one for one in cluster.decisions[before:] if isinstance(one, Run)]
+    cluster.at(closed + 60)
+    (run,) = [one for one in cluster.decisions[before:] if isinstance(one, Run)]
+    refuse(cluster, run)
+    assert trial_records(cluster.engine.state)["n1"].pause == 120
+    cluster.obeys = True
+    cluster.at(closed + 180)
+    (lost,) = trial_records(cluster.engine.state).values()
+    end(cluster, lost.job, 5, status=1)  # this job is lost: now the pause of the settings
+    assert trial_records(cluster.engine.state)["n1"].pause == 600
