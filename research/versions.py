@@ -1,4 +1,6 @@
-"""Versions of results: a hash over the sources that a run imports, without comments and docstrings."""
+"""Versions of results: a hash over the sources that decide the figures of a run, without comments and
+docstrings.
+"""
 
 import ast
 import hashlib
@@ -13,6 +15,24 @@ _ROOT: Final = Path(schedd.__file__).parents[1]
 _PACKAGES: Final = ("schedd", "research")
 _BY_NAME: Final = ("schedd/features/*/component.py", "schedd/plan/kernels/*.py")
 """Modules that the engine and the compiler of kernels import by name."""
+
+_DECIDING: Final = (
+    "research/", "schedd/alternatives/", "schedd/engine/", "schedd/federation/", "schedd/model/",
+    "schedd/optimize/", "schedd/plan/", "schedd/policy/", "schedd/predict/", "schedd/replay/",
+)  # fmt: skip
+"""Folders whose sources decide figures. The others read requests and answer them, or store."""
+
+_FEATURES: Final = ("deadlines", "fair_share", "limits", "node_choice", "prediction")
+"""Features that act in replays without settings."""
+_FEATURES_OF: Final = {
+    "bookings": ("bookings",),
+    "deadline_forecasts": ("deadline_forecasts",),
+    "energy": ("power",),
+    "preemption": ("preemption", "qos"),
+}
+"""Features that act only in one study."""
+
+_WITHOUT_EFFECT: Final = ("research/versions.py", "research/studies/results.py", "research/studies/pool.py")
 
 
 def version_of(module: str, without: Collection[str] = ()) -> str:
@@ -30,21 +50,26 @@ def version_of(module: str, without: Collection[str] = ()) -> str:
 
 @cache
 def sources_of(module: str) -> tuple[str, ...]:
-    """Return the paths of all sources that a module imports, directly or not, below the repository.
+    """Return the paths of the sources that a module imports and that decide its figures.
 
-    Imports within functions count. Raises FileNotFoundError where the module is none of ours.
+    Imports count within functions, and by modules that decide figures. Raises FileNotFoundError where the
+    module is none of ours.
     """
     first = _path_of(module)
     if first is None:
         raise FileNotFoundError(module)
+    features = (*_FEATURES, *_FEATURES_OF.get(module.rpartition(".")[2], ()))
+    deciding = (*_DECIDING, *(f"schedd/features/{name}/" for name in features))
     todo = [first, *(path for pattern in _BY_NAME for path in _ROOT.glob(pattern))]
-    found: set[Path] = set()
+    found: dict[Path, str] = {}
     while todo:
         path = todo.pop()
-        if path not in found:
-            found.add(path)
-            todo += [one for name in _code_of(path)[1] if (one := _path_of(name)) is not None]
-    return tuple(sorted(path.relative_to(_ROOT).as_posix() for path in found))
+        name = path.relative_to(_ROOT).as_posix()
+        if path in found or not name.startswith(deciding) or name in _WITHOUT_EFFECT:
+            continue
+        found[path] = name
+        todo += [one for name in _code_of(path)[1] if (one := _path_of(name)) is not None]
+    return tuple(sorted(found.values()))
 
 
 @cache

@@ -101,7 +101,11 @@ class Cell:
         return found
 
 
-_TELLS: Final = ("schedd/replay/comparison.py", "schedd/replay/plot.py", "schedd/replay/report.py")
+_TELLS: Final = (
+    "schedd/replay/comparison.py", "schedd/replay/coverage.py", "schedd/replay/plan_at_time.py",
+    "schedd/replay/plot.py", "schedd/replay/recommendation.py", "schedd/replay/report.py",
+    "schedd/replay/timed_plan.py",
+)  # fmt: skip
 """Sources that only say what to run, or tell what was found."""
 
 _SEARCH_ALONE: Final = (

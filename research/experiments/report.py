@@ -53,7 +53,7 @@ class Line:
 
     def values(self, told: Told) -> list[float]:
         """Of all seeds; none where the policy has no such figure."""
-        return [told.factor * row[told.field] for row in self.rows if row[told.field] is not None]
+        return [told.factor * row[told.field] for row in self.rows if row.get(told.field) is not None]
 
     def mean(self, told: Told) -> float | None:
         values = self.values(told)
@@ -91,14 +91,16 @@ def label_of(workload: Workload) -> str:
     return ", ".join(parts)
 
 
-def page(experiment: Experiment, found: Sequence[Found], command: str, picture: str) -> str:
-    """The page of an experiment. What is not run yet is said."""
+def page(
+    experiment: Experiment, found: Sequence[Found], command: str, picture: str, notes: Iterable[str] = ()
+) -> str:
+    """The page of an experiment. What is not run yet is said; ``notes`` on versions follow."""
     lines = lines_of(found)
     parts = [
         f"# Experiment: {experiment.name}",
         experiment.about,
         f"```\n{command}\n```",
-        " ".join(_what_was_run(experiment, found)),
+        " ".join((*_what_was_run(experiment, found), *notes)),
         *([f"![{experiment.name}]({picture})"] if picture else []),
         "\n".join(_table(experiment, lines)),
         *(

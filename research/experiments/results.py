@@ -22,12 +22,17 @@ class Found:
 
 @dataclass(slots=True)
 class Results:
-    """The rows of an experiment by cell, in its file; only those found by this program count."""
+    """The rows of an experiment by cell, in its file.
+
+    A row counts if the present sources found it, or if the present sources repeated some replays of its kind
+    with the same figures. ``repeated``: how many, by version.
+    """
 
     path: Path
     cells: Sequence[Cell]
     command: str
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rows: dict[str, Found] = field(default_factory=dict)
+    repeated: dict[str, int] = field(default_factory=dict)
 
     def load(self) -> None:
         """Take over what the file has of these cells. Raises TraceError for a file that is none of ours."""
@@ -36,18 +41,26 @@ class Results:
         try:
             saved = json.loads(self.path.read_text(encoding="utf-8"))
             entries = [(_key(entry["cell"]), entry["code"], entry["row"]) for entry in saved["cells"]]
+            present = (code_version(), code_version(search=False))
+            self.repeated = {
+                code: saved["repeated"][code] for code in present if code in saved.get("repeated", ())
+            }
         except (ValueError, KeyError, TypeError):
             raise TraceError(f"{self.path} is not the result of an experiment: move it away") from None
-        wanted = {_key(cell.as_dict()): _code(cell) for cell in self.cells}
-        self.rows = {key: row for key, code, row in entries if wanted.get(key) == code}
+        cells = {_key(cell.as_dict()): cell for cell in self.cells}
+        self.rows = {key: Found(cells[key], row, code) for key, code, row in entries if key in cells}
 
     def missing(self) -> list[Cell]:
         """The cells that are still to be run."""
-        return [cell for cell in self.cells if _key(cell.as_dict()) not in self.rows]
+        return [cell for cell in self.cells if not self._counts(cell)]
+
+    def older(self) -> list[Found]:
+        """Rows that do not count."""
+        return [found for found in self.found() if not self._counts(found.cell)]
 
     def add(self, cell: Cell, row: dict[str, Any]) -> None:
         """Keep a row, also on disk."""
-        self.rows[_key(cell.as_dict())] = row
+        self.rows[_key(cell.as_dict())] = Found(cell, row, version_of_cell(cell))
         self.save()
 
     def save(self) -> None:
@@ -55,18 +68,35 @@ class Results:
         entries = [
             {"cell": found.cell.as_dict(), "code": found.code, "row": found.row} for found in self.found()
         ]
-        text = json.dumps({"command": self.command, "cells": entries}, indent=1, allow_nan=False)
+        repeated = {"repeated": self.repeated} if self.repeated else {}
+        document = {"command": self.command, **repeated, "cells": entries}
+        text = json.dumps(document, indent=1, allow_nan=False)
         new = self.path.with_suffix(".new")
         new.write_text(text + "\n", encoding="utf-8")
         new.replace(self.path)
 
     def found(self) -> list[Found]:
         """What there is, in the order of the cells."""
-        keys = [(_key(cell.as_dict()), cell) for cell in self.cells]
-        return [Found(cell, self.rows[key], _code(cell)) for key, cell in keys if key in self.rows]
+        keys = [_key(cell.as_dict()) for cell in self.cells]
+        return [self.rows[key] for key in keys if key in self.rows]
+
+    def notes(self) -> list[str]:
+        """Return what the page says of rows that older sources found."""
+        notes = [
+            f"Repeated by the sources {code}, with the same figures: {number}."
+            for code, number in self.repeated.items()
+        ]
+        if older := len(self.older()):
+            notes.append(f"**Stale: {older} were not repeated since the sources changed.**")
+        return notes
+
+    def _counts(self, cell: Cell) -> bool:
+        found, present = self.rows.get(_key(cell.as_dict())), version_of_cell(cell)
+        return found is not None and (found.code == present or present in self.repeated)
 
 
-def _code(cell: Cell) -> str:
+def version_of_cell(cell: Cell) -> str:
+    """Return the version of the present sources on which a cell's figures hang."""
     return code_version(search=cell.search is not None or cell.policy in PLACEMENTS)
 
 

@@ -229,7 +229,8 @@ def _write(experiment: Experiment, results: Results, out: Path, command: str) ->
         picture = ""  # nothing to compare yet
     else:
         save(experiment, lines, out / picture)
-    (out / f"{experiment.name}.md").write_text(page(experiment, found, command, picture), encoding="utf-8")
+    text = page(experiment, found, command, picture, results.notes())
+    (out / f"{experiment.name}.md").write_text(text, encoding="utf-8")
 
 
 def _fail(message: str, status: int) -> int:
