@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.dialect import Site, find_dialect
+from schedd.dialect.deadline import read_deadline, read_required_probability
 from schedd.engine import EngineSettings
 from schedd.engine.facts.job_requests import ParsedRequest, RequestReader, planner_node
 from schedd.model import Node
@@ -360,6 +361,31 @@ async def test_types_and_flags_are_read_from_the_server(tmp_path: Path) -> None:
         again: ServerState = await adapter.read()  # type: ignore[attr-defined]
         assert again.server != before
         assert again.server.resources["racks"] == ResourceFacts("long", "h")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("deadline", ["+6:00:00@95%", "1800000000@99.5%", "2027-01-15T08:00Z@5%", "+6:00:00"])
+async def test_a_deadline_with_a_probability_reaches_the_planner(tmp_path: Path, deadline: str) -> None:
+    async with site("adviser", tmp_path) as (server, root, adapter):
+        resources = {"select": "1:ncpus=2", "walltime": "01:00:00", "deadline": deadline}
+        with pytest.raises(Exception, match="Unknown resource"):
+            server.submit(resources=resources)
+        await manage(
+            root,
+            ObjectType.RESOURCE,
+            "deadline",
+            Attribute("type", "string"),
+            command=ManagerCommand.CREATE,
+        )
+        job = server.submit(resources=resources)
+        state: ServerState = await adapter.read()  # type: ignore[attr-defined]
+        facts = state.jobs[job]
+        assert facts.resources["deadline"] == deadline
+        due, _, percent = deadline.partition("@")
+        expected = facts.submitted + 6 * 3_600 if due.startswith("+") else 1_800_000_000
+        assert read_deadline(facts.resources, facts.submitted) == expected
+        required = read_required_probability(facts.resources)
+        assert required == (pytest.approx(float(percent[:-1]) / 100) if percent else None)
 
 
 @pytest.mark.anyio
