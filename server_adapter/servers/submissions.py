@@ -1,6 +1,7 @@
 """Submission of transferred jobs, common to both families: attributes, requests, and search by mark."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Protocol
 
@@ -64,6 +65,12 @@ def encode_submission(
         *((array,) if submission.array else ()),
         Attribute("Variable_List", ",".join(f"{name}={_escape(v)}" for name, v in environment.items())),
     )
+
+
+def without_deadline(submission: SubmissionFacts) -> SubmissionFacts:
+    """Return the submission without its resource ``deadline``, which the server does not have."""
+    kept = {name: value for name, value in submission.resources.items() if name != "deadline"}
+    return replace(submission, resources=kept)
 
 
 async def queue_job(

@@ -129,6 +129,34 @@ def test_bag_becomes_arrays_and_every_task_runs_once(simulation: BagFederation) 
     assert simulation.federation.jobs[simulation[name].shares[0]].exit_status == 0
 
 
+@pytest.mark.parametrize(("deadline", "expected"), [(280, "accepted"), (210, "wished")])
+def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
+    simulation: BagFederation, deadline: int, expected: str
+) -> None:
+    """48 tasks end in two waves of 100 s, with a minute of margin: by 280 s, and not by 210 s."""
+    due = simulation.now + deadline
+    name = simulation.bag(48, deadline=deadline)
+    simulation.go(20)
+    for cluster, provider in simulation.clusters.items():
+        (array,) = provider.handed.values()
+        waiting = [job for job in provider.members(array) if provider.server.jobs[job].state != "R"]
+        assert len(waiting) == 8
+        for job in waiting:
+            view = provider.view(job)
+            assert (view.deadline, view.deadline_state) == (due, expected), cluster
+            if expected == "accepted":
+                assert view.promised_start is not None
+                assert view.promised_start <= due - 100
+        for number in range(8):  # local jobs of equal rank come later
+            provider.submit(f"local{number}", walltime=50, owner="bob")
+    simulation.go(700, 5)
+    ran = [simulation.federation.jobs[one] for one in simulation[name].shares]
+    assert (simulation.over(name), len(ran)) == ("ended", 3)
+    assert {one.deadline for one in ran} == {due}
+    if expected == "accepted":
+        assert max(one.over_at for one in ran) <= due
+
+
 def test_large_share_is_split_into_several_arrays(simulation: BagFederation) -> None:
     name = simulation.bag(30, array=8, clusters=("a",))
     assert [simulation.federation.jobs[one].submission["array"] for one in simulation[name].shares] == [

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from schedd.dialect.deadline import deadline_names
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import (
     AttemptEnded,
@@ -58,6 +59,13 @@ class TransferAction:
     body: Mapping[str, Any] | None = None
 
 
+def _with_deadline(job: FederationJob, resources: dict[str, str]) -> dict[str, str]:
+    """Return the resources with the deadline of the job or bag, which the cluster accepts or refuses."""
+    if job.deadline is None or deadline_names(resources):
+        return resources
+    return {**resources, "deadline": str(job.deadline)}
+
+
 def pending_actions(
     jobs: FederationJobs, rules: RoutingRules, cluster: str, speed: float = 1.0
 ) -> Iterator[TransferAction]:
@@ -73,7 +81,7 @@ def pending_actions(
             if job.booking:
                 body["booking"] = job.submission["booking"]
             else:  # a booking has the same duration at each cluster, and its jobs must fit into it
-                body["resources"] = scale_resources(body.get("resources", {}), speed)
+                body["resources"] = _with_deadline(job, scale_resources(body.get("resources", {}), speed))
             body |= {"user": attempt.user, "queue": job.submission.get("queues", {}).get(cluster, "")}
             if job.active is not None:
                 body["keep_for"] = _KEEP_S

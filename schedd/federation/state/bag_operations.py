@@ -110,7 +110,7 @@ class BagOperations(ItemOperations[Bag]):
                 offer=offer,
             )
             parts = assign_tasks([(0, asked.tasks)], shares)
-            return [bag, *_shares(self.array, bag.job, owner, submission, parts, ends, now, number + 1)]
+            return [bag, *_shares(self.array, Bag.create(bag), parts, ends, now, number + 1)]
 
         self._commit_new(make)
         return self._items[made[0]]
@@ -124,9 +124,7 @@ class BagOperations(ItemOperations[Bag]):
             bag = self._items[name]
             if bag.cancelled or bag.failed or unassigned_tasks(bag, self._record.jobs) != tuple(tasks):
                 return []
-            return _shares(
-                self.array, name, bag.owner, bag.submission, assign_tasks(tasks, shares), ends, now, number
-            )
+            return _shares(self.array, bag, assign_tasks(tasks, shares), ends, now, number)
 
         self._commit_new(make)
 
@@ -178,16 +176,15 @@ class BagOperations(ItemOperations[Bag]):
 
 def _shares(
     most: int,
-    bag: str,
-    owner: str,
-    submission: Mapping[str, Any],
+    bag: Bag,
     parts: Iterable[tuple[str, TaskRange]],
     ends: Mapping[str, int],
     now: int,
     number: int,
 ) -> list[JobSubmitted]:
-    """Return a job for each array; an array has at most ``most`` tasks."""
+    """Return a job for each array, with the bag's deadline; an array has at most ``most`` tasks."""
     found: list[JobSubmitted] = []
+    submission = bag.submission
     for cluster, (first, end) in parts:
         for begin in range(first, end, most):
             tasks = (begin, min(end, begin + most))
@@ -198,10 +195,11 @@ def _shares(
                 JobSubmitted(
                     job=str(number + len(found)),
                     time=now,
-                    owner=owner,
+                    owner=bag.owner,
                     submission=own,
                     clusters=(cluster,),
-                    bag=bag,
+                    deadline=bag.deadline,
+                    bag=bag.id,
                 )
             )
     return found

@@ -27,7 +27,7 @@ from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import indices, subjob
 from server_adapter.openpbs.requests import DeleteJobsRequest
 from server_adapter.servers.job_requests import hold_request, modify_request
-from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job
+from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job, without_deadline
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 
 REQUESTS: Final = frozenset({RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB, RequestCode.DELETE_JOBS})
@@ -75,6 +75,8 @@ class OpenpbsTransferClient:
         """Submit a job; return its id. Raises ValueError if the server's job differs from the submission."""
         if submission.user == "root":
             raise RightsError("no job is handed over as root")
+        if "deadline" in submission.resources and not await self._takes_deadlines():
+            submission = without_deadline(submission)
         attributes = submission_attributes(submission, mark)
         async with await self._open_as(submission.user) as connection:
             job = await queue_job(connection, submission, attributes, (RequestCode.COMMIT,))
@@ -102,6 +104,15 @@ class OpenpbsTransferClient:
             # A hold that does not change the job's state stays only in memory until the next alteration:
             # after a kill the server would return with the owner's hold, which no component would release.
             await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
+
+    async def _takes_deadlines(self) -> bool:
+        """Return whether the site has created a resource for deadlines."""
+        try:
+            async with self._link.borrow() as connection:
+                known = await connection.describe(StatusRequest(code=RequestCode.STATUS_RESOURCE))
+        except ServerRefusedError:
+            return False
+        return any(resource.name == "deadline" for resource in known)
 
     async def find_marked(self, mark: str) -> str:
         """Return the id of the job with the mark, preferably of a job that has not ended."""

@@ -21,7 +21,7 @@ from server_adapter.bridge.facts import Values
 from server_adapter.bridge.transfers import JobRunsError
 from server_adapter.dis import Attribute
 from server_adapter.servers.job_requests import hold_request
-from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job
+from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job, without_deadline
 from server_adapter.servers.torque.facts import array_id
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
@@ -48,11 +48,19 @@ _LOOKS, _WAIT_S = 60, 0.5  # checks whether an array is complete: number, and pa
 
 
 def submission_attributes(submission: SubmissionFacts, mark: str) -> tuple[Attribute, ...]:
-    """Return QueueJob's attributes. Raises ValueError for one that may not be transferred."""
+    """Return QueueJob's attributes. Raises ValueError for one that may not be transferred.
+
+    The server has no resource for a deadline: ``-W x=deadline:…`` replaces it.
+    """
+    deadline = submission.resources.get("deadline")
     return encode_submission(
-        submission,
+        without_deadline(submission),
         mark,
-        forced={"Hold_Types": _HOLD, "proxy_user": submission.user},
+        forced={
+            "Hold_Types": _HOLD,
+            "proxy_user": submission.user,
+            **({"x": f"deadline:{deadline}"} if deadline else {}),
+        },
         array=Attribute("job_array_request", submission.array),
         defaults={"Rerunable": "TRUE"},
     )

@@ -134,6 +134,18 @@ def test_a_job_arrives_in_its_users_name_waits_held_and_runs_after_release(
     run(tmp_path, run_scenario, version)
 
 
+def test_a_deadline_is_sent_in_the_extension_that_the_server_has(tmp_path: Path) -> None:
+    async def run_scenario(counter: TorqueTransferHarness) -> None:
+        facts = replace(JOB, resources={**JOB.resources, "deadline": "4000000000"})
+        done = await counter.do("submit", facts=facts)
+        assert done.done, done.text
+        job = counter.server.job(done.server_job)
+        assert job.order.extra["x"] == "deadline:4000000000"
+        assert "deadline" not in job.order.resources
+
+    run(tmp_path, run_scenario)
+
+
 def test_a_script_longer_than_a_request_arrives_completely(tmp_path: Path) -> None:
     async def run_scenario(counter: TorqueTransferHarness) -> None:
         script = "x" * 150_000

@@ -122,6 +122,20 @@ async def test_a_job_arrives_in_its_users_name_waits_on_the_adapters_hold_and_ru
     assert (await counter.do("release", done.server_job)).done  # once more, after a lost answer
 
 
+async def test_a_deadline_is_sent_if_the_site_has_created_its_resource(
+    counter: OpenPBSTransferHarness,
+) -> None:
+    facts = replace(JOB, resources={**JOB.resources, "deadline": "4000000000"})
+    without = await counter.do("submit", facts=facts)
+    assert without.done
+    counter.server.cluster.resources["deadline"] = ("string", "")
+    job = await counter.do("submit", facts=replace(facts, variables={"CASE": "8"}))
+    found = [
+        counter.server.cluster.jobs[one.server_job].order.resources.get("deadline") for one in (without, job)
+    ]
+    assert found == [None, "4000000000"]
+
+
 async def test_a_script_longer_than_a_request_arrives_completely(counter: OpenPBSTransferHarness) -> None:
     script = "x" * 150_000
     done = await counter.do("submit", facts=SubmissionFacts("alice", script))
