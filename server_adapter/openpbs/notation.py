@@ -192,8 +192,8 @@ def _pairs(items: list[str]) -> dict[str, str]:
     return found
 
 
-def indices(text: str) -> Iterator[int]:
-    """The indices of subjobs in `1,3-5,7-11:2`. Raises ValueError."""
+def index_ranges(text: str) -> Iterator[range]:
+    """The ranges of indices of subjobs in `1,3-5,7-11:2`. Raises ValueError."""
     for part in text.split(","):
         bounds, colon, step = part.partition(":")
         first, dash, last = bounds.partition("-")
@@ -201,7 +201,7 @@ def indices(text: str) -> Iterator[int]:
         high = int(last) if dash else low
         if high - low > _MOST:
             raise ValueError(f"not a list of indices: {text!r}")
-        yield from range(low, high + 1, int(step) if colon else 1)
+        yield range(low, high + 1, int(step) if colon else 1)
 
 
 def subjob(array: str, index: int) -> str:

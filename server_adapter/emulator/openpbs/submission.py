@@ -12,7 +12,7 @@ from server_adapter.emulator.openpbs import select_statements
 from server_adapter.emulator.openpbs.state import PbsCluster
 from server_adapter.emulator.status_attributes import clock
 from server_adapter.openpbs.codes import OpenPBSErrorCode
-from server_adapter.openpbs.notation import indices, select, subjob, unquote
+from server_adapter.openpbs.notation import index_ranges, select, subjob, unquote
 from server_adapter.torque.notation import seconds
 
 _WORD = re.compile(r"<jsdl-hpcpa:\w+>(.*?)</jsdl-hpcpa:\w+>")
@@ -146,7 +146,7 @@ def _queue(cluster: PbsCluster, order: JobOrder) -> Queue:
 
 def _indices(cluster: PbsCluster, order: JobOrder) -> list[int]:
     try:
-        found = list(indices(order.array))
+        found = [one for part in index_ranges(order.array) for one in part]
     except ValueError:
         raise RefusalError(
             OpenPBSErrorCode.BADATVAL, "Illegal attribute or resource value for array_indices_submitted"

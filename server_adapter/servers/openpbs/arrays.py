@@ -3,7 +3,11 @@
 from collections.abc import Iterable
 
 from server_adapter.batch.status_objects import DescribedObject
-from server_adapter.openpbs.notation import indices, subjob
+from server_adapter.bridge.facts import Values
+from server_adapter.openpbs.notation import index_ranges, subjob
+
+INDICES = ("array_indices_submitted", "array_indices_remaining")
+"""Attributes from which the waiting subjobs of an array are read."""
 
 
 def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
@@ -13,15 +17,29 @@ def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
         if job.values.get("array") != "True":
             found.append(job)
             continue
-        remaining = job.values.get("array_indices_remaining", "-")
-        if job.values.get("job_state") not in ("Q", "B", "H", "W") or remaining in ("", "-"):
+        waiting = waiting_indices(job.values)
+        if job.values.get("job_state") not in ("Q", "B", "H", "W") or not waiting:
             continue
         state = "Q" if job.values["job_state"] == "B" else job.values["job_state"]
         # One shared dictionary: the attributes of all waiting subjobs are equal.
         values = {**job.values, "job_state": state, "array_id": job.name}
-        for name in ("array", "array_indices_remaining", "run_count", "stime", "exec_vnode"):
+        for name in ("array", *INDICES, "run_count", "stime", "exec_vnode"):
             values.pop(name, None)
-        found += [
-            DescribedObject(job.object_type, subjob(job.name, one), values) for one in indices(remaining)
-        ]
+        found += [DescribedObject(job.object_type, subjob(job.name, one), values) for one in waiting]
+    return found
+
+
+def waiting_indices(array: Values) -> list[int]:
+    """Return the indices of the waiting subjobs of an array. Raises ValueError.
+
+    A server (cd7ab5edaf) lists index 21 as waiting when the last subjob of `1-20:4` has started, so indices
+    that were not submitted are left out.
+    """
+    remaining = array.get("array_indices_remaining", "-")
+    if remaining in ("", "-"):
+        return []
+    submitted = list(index_ranges(array.get("array_indices_submitted", remaining).partition("%")[0]))
+    found: list[int] = []
+    for part in index_ranges(remaining):
+        found += [one for one in part if any(one in whole for whole in submitted)]
     return found

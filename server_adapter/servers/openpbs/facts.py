@@ -63,6 +63,7 @@ JOB_ATTRIBUTES: Final = (
     "estimated",
     "array",
     "array_id",
+    "array_indices_submitted",
     "array_indices_remaining",
     "max_run_subjobs",
     "reserve_ID",

@@ -24,9 +24,10 @@ from server_adapter.bridge.transfers import JobRunsError
 from server_adapter.dis import Attribute
 from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode, refusal_error
 from server_adapter.openpbs.connection import OpenPBSConnection
-from server_adapter.openpbs.notation import indices, subjob
+from server_adapter.openpbs.notation import subjob
 from server_adapter.openpbs.requests import DeleteJobsRequest
 from server_adapter.servers.job_requests import hold_request, modify_request
+from server_adapter.servers.openpbs.arrays import INDICES, waiting_indices
 from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job, without_deadline
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
 
@@ -39,7 +40,6 @@ _WORDS: Final = "held until the federation lets it start"
 _OF_TORQUE: Final = frozenset({"init_work_dir", "submit_args", "submit_host"})
 """Attributes unknown to this family; the variable PBS_O_WORKDIR replaces the first."""
 _LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "run_count", "exec_vnode", "Exit_status")
-_OF_ARRAYS: Final = ("array_indices_remaining",)
 _AT_ONCE: Final = 500  # subjobs in one request
 _RAN: Final = ("R", "E", "S", "U", "B")
 _OVER: Final = ("F", "M", "X")
@@ -166,10 +166,9 @@ async def _withdraw_array(connection: OpenPBSConnection, array: str, *, may_have
     """Hold the whole array, and delete its waiting subjobs. Raises JobRunsError if some run."""
     try:
         await connection.request(hold_request(RequestCode.HOLD_JOB, array, _HOLD))
-        found = await _described(connection, array, (*_LOOKED_AT, *_OF_ARRAYS), subjobs=True)
+        found = await _described(connection, array, (*_LOOKED_AT, *INDICES), subjobs=True)
         parent = next((one.values for one in found if one.name == array), {})
-        waiting = parent.get("array_indices_remaining", "-")
-        names = [subjob(array, one) for one in indices(waiting)] if waiting not in ("", "-") else []
+        names = [subjob(array, one) for one in waiting_indices(parent)]
         ran = sum(_ran(one.values) for one in found if one.name != array)
         if not ran:
             await _delete(connection, array)

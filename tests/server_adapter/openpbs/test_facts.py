@@ -11,7 +11,7 @@ from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.diff import diff
 from server_adapter.bridge.event_effects import apply
 from server_adapter.bridge.state import NOTHING_WRITTEN, ServerReservation, ServerState
-from server_adapter.openpbs.notation import indices, parent, subjob
+from server_adapter.openpbs.notation import index_ranges, parent, subjob
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (
@@ -180,10 +180,22 @@ def test_an_array_without_remaining_indices_has_no_queued_subjobs() -> None:
     assert expand_arrays([DescribedObject(2, "1[].s", values)]) == []
 
 
+@pytest.mark.parametrize(
+    ("submitted", "remaining", "waiting"),
+    [("1-20:4", "5-17:4,21", [5, 9, 13, 17]), ("1-20:4", "21", []), ("0-9%2", "3,5-6", [3, 5, 6])],
+)
+def test_indices_that_were_not_submitted_are_no_subjobs(
+    submitted: str, remaining: str, waiting: list[int]
+) -> None:
+    values = {"array_indices_submitted": submitted, "array_indices_remaining": remaining}
+    array = DescribedObject(2, "1[].s", {"job_state": "B", "array": "True", **values})
+    assert [job.name for job in expand_arrays([array])] == [f"1[{one}].s" for one in waiting]
+
+
 def test_indices_may_have_a_step_and_absurd_indices_are_refused() -> None:
-    assert list(indices("1-7:3,9")) == [1, 4, 7, 9]
+    assert list(index_ranges("1-7:3,9")) == [range(1, 8, 3), range(9, 10)]
     with pytest.raises(ValueError, match="not a list"):
-        list(indices("0-99999999999"))
+        list(index_ranges("0-99999999999"))
 
 
 # -- where a job runs ----------------------------------------------------------------------------------
