@@ -127,5 +127,6 @@ def _workload(args: argparse.Namespace, nodes: Sequence[NodeSpec]) -> list[Arriv
         return []
     found, skipped = arrivals(trace, nodes, args.jobs)
     if skipped:
-        print(f"{skipped} jobs are wider than the cluster and left out", file=sys.stderr)
+        count = "1 job is" if skipped == 1 else f"{skipped} jobs are"
+        print(f"{count} wider than the cluster and left out", file=sys.stderr)
     return found

@@ -87,7 +87,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="S",
         type=int,
         default=30,
-        help="tabu: and as early as this where room was freed (default: 30)",
+        help="tabu: and as early as this where capacity was freed (default: 30)",
     )
     add(
         "--newcomers",

@@ -127,7 +127,7 @@ class SiteRun(NamedTuple):
                 f"{search.moves} moves" if search.moves is not None else f"{search.seconds:g} s of real time"
             )
             words.append(
-                f"search every {how.every} s, {how.pause} s after room was freed, "
+                f"search every {how.every} s, {how.pause} s after capacity was freed, "
                 f"newcomers after {how.newcomers} s; "
                 f"{bound} each, where the daemon takes {settings.search_seconds:g} s"
             )

@@ -70,7 +70,7 @@ def _report_lines(cluster: str, days: float, found: ShadowReport) -> list[str]:
     if not found.started:
         return [f"{cluster}: no job began in the last {days:g} days"]
     share = f" ({found.due / found.estimated:.0%} of those)" if found.estimated else ""
-    began = f"{found.started} jobs began, {found.estimated} with a start estimate"
+    began = f"{found.started} job{'s' * (found.started != 1)} began, {found.estimated} with a start estimate"
     return [
         f"{cluster}, the last {days:g} days: {began}",
         f"  began as estimated {found.due:8}{share}, within {DUE_S} s of the last estimate",

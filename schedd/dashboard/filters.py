@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 from schedd.api.result_views import WhatIfVariantResult
 from schedd.dashboard.criterion_help import criterion_help
 from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast, format_probability
+from schedd.dialect.holds import holds_in
 from schedd.engine import JobView
 from schedd.service.questions.explanation_chain import ChainLink, describe_jobs_before
 from schedd.start_sentence import StartFacts, describe_start, format_utc
@@ -178,6 +179,11 @@ def describe_forecast(view: JobView | WhatIfVariantResult) -> str:
     return describe_deadline_forecast(facts, format_utc) if facts is not None else ""
 
 
+def describe_holds(letters: str) -> str:
+    """`a user hold and a system hold`."""
+    return " and ".join(one.value for one in holds_in(letters))
+
+
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "change": format_change,
     "timed": localise_times,
@@ -193,6 +199,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "request": format_request,
     "meaning": criterion_help,
     "worth": format_criterion,
+    "holds": describe_holds,
     "forecast": describe_forecast,
     "probability": format_probability,
 }

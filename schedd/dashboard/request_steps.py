@@ -17,10 +17,11 @@ _CPUS: Final = (
     ("procs", re.compile(r"^()(\d{1,9})()$")),
     ("ncpus", re.compile(r"^()(\d{1,9})()$")),
 )
+_PER_NODE: Final = {"nodes": " per node", "select": " per chunk"}
 
 
 class RequestStep(NamedTuple):
-    """A variant of a request: ``label`` is its walltime or number of cpus, ``request`` its changed part."""
+    """A variant of a request: ``label`` is its walltime or its cpus; ``request`` is its changed part."""
 
     kind: Literal["walltime", "cpus"]
     label: str
@@ -41,5 +42,6 @@ def smaller_steps(resources: Mapping[str, str], walltime: int) -> Iterator[Reque
         asked = int(match[2])
         for number in dict.fromkeys(int(asked * share) for share in _CPU_SHARES):
             if 0 < number < asked:
-                yield RequestStep("cpus", str(number), f"{name}={match[1]}{number}{match[3]}")
+                words = f"{number} {'cpu' if number == 1 else 'cpus'}{_PER_NODE.get(name, '')}"
+                yield RequestStep("cpus", words, f"{name}={match[1]}{number}{match[3]}")
         return

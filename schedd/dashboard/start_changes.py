@@ -10,7 +10,7 @@ from schedd.engine import Change
 _CAUSES: Final[Mapping[str, str]] = {
     "altered": "it was altered",
     "arrived": "it arrived",
-    "freed": "room became free",
+    "freed": "capacity was freed",
     "released": "it was released",
     "the plan was improved": "the optimizer improved the plan",
 }

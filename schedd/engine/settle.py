@@ -60,7 +60,7 @@ def settle(state: EngineState, event: str) -> None:
     state.plan.order_repairs(state.rank if state.ranking.has_effect else NO_RANKS)
     later = state.to_reevaluate and state.generation % _REPAIRED
     if state.plan.freed and not later and state.starts_step("repair"):
-        trigger, words = state.freed_by if state.freed_by[0] else (event, "room was freed")
+        trigger, words = state.freed_by if state.freed_by[0] else (event, "capacity was freed")
         moves = state.plan.repair_now(state.now, state.arrays)
         if len(moves):
             record_plan_moves(state, trigger, Cause.FREED, words, moves)

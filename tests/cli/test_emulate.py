@@ -40,7 +40,7 @@ def test_a_log_is_played_until_a_signal(tmp_path: Path) -> None:
         counted, complained = process.communicate(timeout=WAIT_S)
     assert counted == "1 submitted, 1 waiting; 0 runs accepted\n"
     assert process.returncode == 0, complained
-    assert "1 jobs are wider than the cluster" in complained
+    assert "1 job is wider than the cluster" in complained
     assert said.startswith("emulated pbs_server 6.1-dev on 127.0.0.1:")
     assert "2 nodes, 4 cores" in said
 

@@ -320,8 +320,8 @@ def test_a_policy_file_adds_a_replay_under_the_sites_policy(
     told = " ".join(printed.err.split())
     assert (
         f"schedd replay: site: cluster east of {path}: slack 1h+0.5w; off in queue short; policy: limits; "
-        "search every 60 s, 30 s after room was freed, newcomers after 5 s; 20 moves each, where the daemon "
-        "takes 2 s"
+        "search every 60 s, 30 s after capacity was freed, newcomers after 5 s; 20 moves each, where the "
+        "daemon takes 2 s"
     ) in told
     assert "at most 3 cpus of each user at once" in printed.out
 

@@ -140,7 +140,7 @@ def test_every_page_reports_a_silent_adapter_until_its_return(site: DashboardSit
         assert "No contact with an adapter" not in client.get(f"/main/{path}").text
         site.loop.adapter_contact.last -= 61
         answer = client.get(f"/main/{path}").text
-        words = "and no jobs are started.</strong> no contact with an adapter"
+        words = "and no jobs are started.</strong> No contact with an adapter"
         assert words in answer
         assert path != "admin" or '<span class="dot bad"></span>' in answer
         site.loop.record_adapter_request()
@@ -152,7 +152,7 @@ def test_open_page_reports_a_silent_adapter_without_reload(open_window: Open, si
     expect(page.locator("#pulse")).to_contain_text("Live")
     site.loop.adapter_contact.last -= 61
     expect(page.locator("#pulse")).to_contain_text("Stale")
-    expect(page.locator("#alerts")).to_contain_text("no contact with an adapter")
+    expect(page.locator("#alerts")).to_contain_text("No contact with an adapter")
     site.loop.record_adapter_request()
     expect(page.locator("#pulse")).to_contain_text("Live")
 
@@ -164,7 +164,7 @@ def test_open_alerts_are_listed_for_operators_and_shown_on_every_page(
     site.submit(started)
     page = open_window("operator").open_page("admin")
     words = "job 99.server started, but no event had announced it"
-    expect(page.locator("#alerts-open tbody tr")).to_have_count(1)
+    expect(page.locator("#alerts-open tbody tr").filter(has_text=words)).to_have_count(1)
     expect(page.locator("#alerts-open")).to_contain_text(words)
     shown = {}
     for role in ("user", "operator"):

@@ -159,7 +159,7 @@ def test_reservations_from_the_policy_have_no_delete_button(open_window: Open, s
     page = open_window("operator").open_page("admin")
     rows = page.locator("#reservations tbody tr")
     expect(rows).to_have_count(2)
-    expect(rows.filter(has_text="backup")).to_contain_text("standing")
+    expect(rows.filter(has_text="backup")).to_contain_text("from the settings")
     expect(rows.get_by_role("button")).to_have_count(1)
     rows.get_by_role("link", name="2 more").click()
     expect(page.locator("tr:target")).to_contain_text("backup")

@@ -244,7 +244,7 @@ def calls(one: Engine, *events: Event) -> tuple[list[int], list[ChangeSet]]:
     batch = list(events)
     while batch or (one.next_wake is not None and one.next_wake <= NOW):
         moves = one.handle(batch, NOW).moves
-        counts.append(sum(change.slots.shape[0] for change in moves if change.words != "room was freed"))
+        counts.append(sum(change.slots.shape[0] for change in moves if change.words != "capacity was freed"))
         found += moves
         batch = []
     return counts, found
@@ -361,7 +361,7 @@ def test_nodes_that_are_closed_together_are_left_by_each_job_once(how: str) -> N
     counts, found = calls(one, *events)
     assert max(counts) <= 2 * SLICE
     moved = Counter(
-        slot for change in found if change.words != "room was freed" for slot in change.slots.tolist()
+        slot for change in found if change.words != "capacity was freed" for slot in change.slots.tolist()
     )
     assert max(moved.values()) == 1
     closed = {node.name for node in many}

@@ -274,7 +274,7 @@ def test_unanswered_decision_is_void_after_its_expiry_and_the_grace() -> None:
     assert cluster.runs("1") == [0]
     cluster.at(91)
     assert cluster.runs("1") == [0, 91]
-    assert cluster.alerts("unanswered") == ["1 starts were sent to the adapter and not answered in time"]
+    assert cluster.alerts("unanswered") == ["1 start was sent to the adapter and not answered in time"]
 
 
 def test_a_decision_is_not_void_while_older_events_are_still_being_handled() -> None:

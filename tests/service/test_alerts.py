@@ -2,7 +2,7 @@
 
 from schedd.engine.facts.alerts import FADES
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.wire import JobStarted, ShareFacts, Snapshot
+from schedd.wire import JobStarted, PlanningHeld, ShareFacts, Snapshot
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 from tests.waits import WAIT_S
 
@@ -33,6 +33,22 @@ def test_open_alerts_include_engine_and_daemon_alerts() -> None:
         loop.alerts.update()
         assert [one.kind for one in loop.alerts.current] == ["snapshot"]
         assert alert_count(loop, "adapter") == 1
+
+
+def test_nodes_that_are_down_are_one_alert_unless_an_administrator_holds_them() -> None:
+    with planner() as loop:
+        loop.submit([node("n1", state="down"), node("n2"), node("n3", state="down")]).result(WAIT_S)
+        loop.alerts.update()
+        assert [(one.kind, one.text, one.since) for one in loop.alerts.current] == [
+            ("nodes_down", "2 nodes are down: n1, n3", T)
+        ]
+        held = PlanningHeld(id=event_id(), time=T, kind="node", name="n3", reason="repair", by="ops")
+        loop.submit([held]).result(WAIT_S)
+        loop.alerts.update()
+        assert [one.text for one in loop.alerts.current] == ["1 node is down: n1"]
+        loop.submit([node("n1")]).result(WAIT_S)
+        loop.alerts.update()
+        assert loop.alerts.current == ()
 
 
 def test_followers_are_woken_only_by_alert_changes() -> None:

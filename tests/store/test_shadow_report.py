@@ -102,7 +102,7 @@ def test_shadow_report_command_prints_text_and_json(
     words = ["shadow-report", "c", "--config", str(config)]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "c, the last 7 days: 1 jobs began, 1 with a start estimate" in said
+    assert "c, the last 7 days: 1 job began, 1 with a start estimate" in said
     assert "began as estimated        1 (100% of those), within 60 s" in said
     log = tmp_path / "w.swf"
     assert main([*words, "--log", str(log)]) == 0

@@ -199,6 +199,8 @@ Submit a job as user1, from another shell or on the page Submit:
   echo 'sleep 1800' | SCHEDD_URL={url} \\
     SCHEDD_TOKEN={logins.user} \\
     {_command_name()} demo qsub {several}-l {size},walltime=1:00:00
+When does a job start, why not sooner, and what would start it at once?
+  SCHEDD_URL={url} {_command_name()} showstart JOB
 Mail to user1 is on the page Mailbox.
 API, to read without a token:
   {url}/docs

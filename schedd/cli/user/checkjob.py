@@ -23,6 +23,7 @@ _LETTERS = {
     "S": "suspended",
     "B": "an array that has begun",
 }
+_HOLDS = {"u": "user", "o": "operator", "s": "system", "l": "slot limit of its array"}
 _MOVES = 20
 _LABELS = {"qos": "QOS"}  # names of labels for readers; others are shown as they are
 
@@ -81,7 +82,7 @@ def _request_rows(job: JobView, now: int) -> Iterator[tuple[str, str]]:
     if job.eligible_since is not None and job.eligible_since != job.submitted:
         yield "eligible", format_time_and_distance(job.eligible_since, now)
     if job.holds.strip("n"):
-        yield "holds", job.holds
+        yield "holds", ", ".join(_HOLDS.get(letter, letter) for letter in job.holds)
     if job.depend:
         yield "depends on", job.depend
 

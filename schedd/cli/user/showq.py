@@ -23,6 +23,7 @@ _MIN_REASON_WIDTH = 24
 _SORTS = ("likely", "start")
 _ALREADY_WARNED = ("adapter", "clock", "database", "planner", "foreign", "snapshot", "starts_refused")
 """Kinds of alerts that every command shows."""
+_LEFT_OUT = (*_ALREADY_WARNED, "nodes_down")  # large clusters have nodes that are down on most days
 
 
 class _QueueRow(NamedTuple):
@@ -134,13 +135,14 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
     busy = sum(job.cpus or 0 for job in parts["running"])
     whose = f" of {args.user}" if args.user else ""
     print(
-        f"{len(jobs)} jobs{whose}: {len(parts['running'])} running on {busy} of {cluster.cpus} cpus, "
+        f"{len(jobs)} job{'s' * (len(jobs) != 1)}{whose}: "
+        f"{len(parts['running'])} running on {busy} of {cluster.cpus} cpus, "
         f"{len(parts['planned'])} planned, {len(parts['blocked'])} without a start"
     )
     if cluster.halted and cluster.mode != "scheduler":  # else it was said already
         print(f"no jobs are started: {cluster.halted}")
     for alert in session.client.alerts() if cluster.alerts else ():
-        if alert.kind not in _ALREADY_WARNED:
+        if alert.kind not in _LEFT_OUT:
             print(wrap_indented(alert.text).strip())
     return True
 

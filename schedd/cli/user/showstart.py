@@ -178,7 +178,7 @@ class _WantedChanges(TypedDict):
 def _wanted_changes(args: argparse.Namespace, now: int) -> _WantedChanges:
     """Return which smallest changes are wanted. Raises ClientError."""
     if args.sooner and args.before:
-        raise ClientError("--sooner and --before are two questions")
+        raise ClientError("give --sooner or --before, not both")
     by = parse_wish_time(args.before, now) if args.before else None
     return {"changes": not args.sooner, "sooner": args.sooner, "start_by": by}
 
@@ -320,7 +320,9 @@ def _waiting_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[
     if name:
         yield name, job.why.removeprefix("waiting for ")
     if found.without is not None:
-        yield "then", f"it would start {format_time_and_distance(found.without, now)}"
+        yield "without it", f"it would start {format_time_and_distance(found.without, now)}"
+    if "u" in job.holds:
+        yield "release", f"qrls {job.id}"
 
 
 # ---- a what-if ----------------------------------------------------------------------------------

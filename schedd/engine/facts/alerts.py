@@ -33,6 +33,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "mode": "the adapter is configured to start jobs, but the cluster's mode forbids it",
     "no_room": "a job is due where running jobs hold more than the plan says; it waits",
     "node": "a node has more kinds of resources than the plan can count",
+    "nodes_down": "nodes are down that no administrator holds",
     "overrun": "a job runs far past its walltime; its nodes count as blocked",
     "batch_skipped": "a batch of events could not be handled and was skipped",
     "planner": "the planner stopped, or one of its side tasks fails",

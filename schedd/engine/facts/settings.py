@@ -131,7 +131,7 @@ class PlanningSettings(Section):
     search_every: Whole = Field(default=300, ge=0, le=86_400)
     """Time between two searches for a better plan, if the plan changed; 0: no searches of any kind."""
     search_pause: Whole = Field(default=30, ge=1, le=86_400)
-    """The same, if room was freed meanwhile."""
+    """The same, if capacity was freed meanwhile."""
     search_newcomers: Whole = Field(default=5, ge=0, le=86_400)
     """Time after the last search until new jobs, and jobs that fit into room freed early, are tried in front
     of others; 0: never."""

@@ -97,7 +97,8 @@ def _close_or_excuse(state: EngineState, name: str, job: str, event: str) -> Non
     jobs = list(dict.fromkeys(job for one in together for job, _, _ in state.failures[one]))
     words = (
         f"jobs fail soon after they start on {len(together)} nodes at once ({_list(together)}): "
-        f"{_list(jobs)}; the cause is the jobs, the server or a file system, and no node is closed for it"
+        f"{_list(jobs)}; the cause is the jobs, a hook, the server or a file system, and no node is closed "
+        "for it"
     )
     if "failing_together " in state.alerts:
         raise_alert(state, "failing_together", "", words)

@@ -246,7 +246,7 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
     if not record.behind:
         found = dependencies.find_dependencies(state, record)
         if not isinstance(found, WaitingFor):
-            replan(state, record, event, Cause.CHAIN, "what it waits for has a start")
+            replan(state, record, event, Cause.CHAIN, "its dependency has a planned start")
             return True
         if found != record.answer:
             mark_for_update(state, record, found)
@@ -255,12 +255,12 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
     if state.plan.state(slot) != PLANNED:
         return False
     if dependencies.without_start(state, record.behind):
-        replan(state, record, event, Cause.CHAIN, "what it waits for has no start any more")
+        replan(state, record, event, Cause.CHAIN, "its dependency has no planned start any more")
         return True
     ready = dependencies.ready_after(state, record.behind)
     ready = max(ready, record.facts.not_before or 0, record.back_off.until, state.now)
     if ready > state.plan.start(slot) and ready > state.now:
-        replan(state, record, event, Cause.CHAIN, "what it waits for was moved")
+        replan(state, record, event, Cause.CHAIN, "its dependency was moved")
         return True
     if ready < state.plan.ready(slot) and state.now < state.plan.start(slot):
         if record.id in state.capped:

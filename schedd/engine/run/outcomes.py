@@ -201,7 +201,8 @@ def void_unanswered(state: EngineState, event: str) -> None:
                 replan_after_failed_run(state, event, record, Cause.OUTAGE, _SILENCE)
     displaced.place_again(state, event, Cause.OUTAGE)
     if silent:
-        state.alert(event, "unanswered", f"{silent} starts were sent to the adapter and not answered in time")
+        count = "1 start was" if silent == 1 else f"{silent} starts were"
+        state.alert(event, "unanswered", f"{count} sent to the adapter and not answered in time")
 
 
 def void_after(state: EngineState, record: JobRecord) -> int:

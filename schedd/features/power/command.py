@@ -104,7 +104,8 @@ _MODES: Final = {"off": "off", "dry": "a dry run, nothing is switched", "on": "o
 
 
 def _power_text(found: PowerView, now: int) -> str:
-    lines = [f"power saving: {_MODES[found.mode]}; {found.off} nodes are off; {found.saved:g} kWh saved"]
+    off = "1 node is" if found.off == 1 else f"{found.off} nodes are"
+    lines = [f"power saving: {_MODES[found.mode]}; {off} off; {found.saved:g} kWh saved"]
     if found.would:
         lines.append(f"would be off: {', '.join(found.would)}")
     if found.nodes:

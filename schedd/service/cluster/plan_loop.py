@@ -17,6 +17,7 @@ from schedd.service.cluster.clock_monitor import ClockMonitor
 from schedd.service.cluster.daemon_store import Failover
 from schedd.service.cluster.decision_log import DecisionLog
 from schedd.service.cluster.deliveries import DeliveryResult, PendingDelivery, cut_batches
+from schedd.service.cluster.down_nodes import describe_down_nodes
 from schedd.service.cluster.engine_calls import EngineCallFailed
 from schedd.service.cluster.errors import EventsNotStorable, PlannerStopped, StandingBy
 from schedd.service.cluster.inbox import Inbox
@@ -177,6 +178,7 @@ class PlanLoop:
             "adapter": self.silence,
             "calls": self.scheduler_not_called,
             "settings": self.settings_problem,
+            "nodes_down": describe_down_nodes(self._publisher.latest),
         }
         was_set = self._clock_watch.check(self._planner.engine.state.now)
         found["clock"] = "; ".join(filter(None, (was_set, self.clock_problem)))

@@ -71,7 +71,7 @@ def test_showstart_handles_running_waiting_and_impossible_jobs(run: Run) -> None
     assert (code, "running  since Tue 14 Nov 22:13:20  now\n" in out) == (0, True)
     code, out, _ = run("showstart", "3")
     assert (code, "start       not known\nwaits for   a user hold\n" in out) == (1, True)
-    assert "then        it would start Tue 14 Nov 23:30:00  in 01:16:40\n" in out
+    assert "without it  it would start Tue 14 Nov 23:30:00  in 01:16:40\nrelease     qrls 3.srv.site\n" in out
     code, out, _ = run("showstart", "4")
     assert (code, "start  never here: 9 cpus of a node: the largest has 8\n" in out) == (1, True)
 
@@ -162,7 +162,7 @@ def test_checkjob_shows_request_blockers_moves_and_risks(run: Run, loop: PlanLoo
     moves = out.partition("How its start moved, the latest first:\n")[2]
     assert re.search(r"Tue 14 Nov 23:36:40  decided .* later: reservation\s+repair was made", moves)
     assert "at risk     it cannot be kept as planned now: reservation made by an admin" in out
-    assert "holds       u\n" in run("checkjob", "3")[1]
+    assert "holds       user\n" in run("checkjob", "3")[1]
 
 
 def test_showbf_shows_idle_capacity(run: Run, loop: PlanLoop) -> None:
@@ -215,7 +215,7 @@ def test_showq_shows_running_planned_and_waiting_jobs(run: Run) -> None:
         "4 jobs: 1 running on 8 of 24 cpus, 1 planned, 2 without a start\n"
     )
     assert "PLANNED" not in run("showq", "-r")[1]
-    assert "1 jobs of bob" in run("showq", "-u", "bob")[1]
+    assert "1 job of bob" in run("showq", "-u", "bob")[1]
 
 
 def test_showq_sorts_planned_jobs_by_likely_start(run: Run, loop: PlanLoop) -> None:
