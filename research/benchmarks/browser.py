@@ -137,7 +137,7 @@ def _frames(page: Any, address: str) -> Frames:
 def _busy_ms(protocol: Any) -> float:
     """Return the processor time of the page's tasks so far."""
     metrics = protocol.send("Performance.getMetrics")["metrics"]
-    return round(next(one["value"] for one in metrics if one["name"] == "TaskDuration") * 1e3)
+    return round(next(float(one["value"]) for one in metrics if one["name"] == "TaskDuration") * 1e3)
 
 
 def _paint(page: Any) -> float:
