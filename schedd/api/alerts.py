@@ -1,7 +1,6 @@
 """Alerts that are open."""
 
-from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from fastapi import Request, Response
 
@@ -9,11 +8,11 @@ from schedd.api.access import Cluster, User, Visibility
 from schedd.api.problems import READ_PROBLEMS
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
-from schedd.api.views import AlertView, SnapshotAnswer, snapshot_fields
+from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import OpenAlert
 from schedd.service.cluster.open_alerts import FOR_USERS
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.read.current_faults import SEVERE_KINDS, alert_remedy
+from schedd.service.read.current_faults import AlertView, alert_view
 from schedd.service.read.job_visibility import JobVisibility
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["clusters"])
@@ -31,16 +30,10 @@ async def get_alerts(request: Request, cluster: Cluster, visibility: Visibility,
     """Open alerts, each with the command that helps. A `user` gets only those that concern everybody with a
     queued job.
     """
-    found = alert_views(cluster, alerts_for(cluster, visibility, everything=caller.may("see all")))
+    alerts = alerts_for(cluster, visibility, everything=caller.may("see all"))
+    found = tuple(alert_view(one, cluster.name) for one in alerts)
     published = cluster.published
     return reply(request, AlertsView(alerts=found, **snapshot_fields(published)), published)
-
-
-def alert_views(cluster: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[AlertView, ...]:
-    return tuple(
-        AlertView(**asdict(one), severe=one.kind in SEVERE_KINDS, remedy=alert_remedy(one, cluster.name))
-        for one in alerts
-    )
 
 
 def alerts_for(cluster: PlanLoop, visibility: JobVisibility, *, everything: bool) -> tuple[OpenAlert, ...]:

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from schedd.api.access import Cluster, User, client_address, credential_check, job_visibility
-from schedd.api.alerts import alert_views, alerts_for
+from schedd.api.alerts import alerts_for
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.routes import RouteTable
 from schedd.api.views import PlanUpdate, snapshot_fields
@@ -18,6 +18,7 @@ from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_feed import JobFilter, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.cluster.thread_signal import wait_for_signal
+from schedd.service.read.current_faults import alert_view
 from schedd.service.read.plan_lists import count_jobs, matches_owner
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan"])
@@ -140,7 +141,7 @@ def _make_event(
     news = PlanUpdate(
         paused=published.paused,
         halted=published.halted,
-        alerts=alert_views(cluster, alerts),
+        alerts=tuple(alert_view(one, cluster.name) for one in alerts),
         jobs=count_jobs(published),
         changed=tuple(summarise_job(published, record) for record in changed),
         gone=tuple(gone),

@@ -7,18 +7,18 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from schedd.api.replies import api_answer, documented
-from schedd.engine import Breach, Change, EndedPromise, JobView, OpenAlert, PlanSnapshot, Risk
+from schedd.engine import Breach, Change, EndedPromise, JobView, PlanSnapshot, Risk
 from schedd.service.cluster.plan_feed import JobSummary
 from schedd.service.questions.explain import BlockedResource, Blocker, Explanation
 from schedd.service.questions.explanation_chain import ChainJob, ChainLink, JobsAhead
-from schedd.service.read.current_faults import JobStartState
+from schedd.service.read.current_faults import AlertView, JobStartState
 from schedd.service.read.gaps import CapacityStep, Gap
 from schedd.service.read.plan_lists import Bar, JobCounts, NodeView
 from schedd.wire import Decision, ServerFacts
 
 _VIEWS: tuple[type, ...] = (
     *(JobView, Change, Breach, EndedPromise, Risk, JobSummary, Bar, JobCounts, NodeView, CapacityStep, Gap),
-    *(BlockedResource, Blocker, JobsAhead, ChainJob, ChainLink, Explanation),
+    *(BlockedResource, Blocker, JobsAhead, ChainJob, ChainLink, Explanation, AlertView, JobStartState),
 )
 for _view_class in _VIEWS:
     documented(_view_class)
@@ -52,20 +52,6 @@ class PagedAnswer(SnapshotAnswer):
     """One page of a list."""
 
     next: Annotated[str | None, Field(description="The cursor of the next page; null on the last.")]
-
-
-documented(JobStartState)
-
-
-@documented
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertView(OpenAlert):
-    """An open alert, and what helps."""
-
-    severe: bool
-    """Whether the plan may be wrong, or no jobs are started."""
-    remedy: str
-    """The first command to run; empty where nothing is to be done."""
 
 
 @documented

@@ -51,7 +51,6 @@ if TYPE_CHECKING:
         WhatIfVariantResult,
     )
     from schedd.api.views import (
-        AlertView,
         ClustersView,
         ClusterView,
         DispatchState,
@@ -166,6 +165,7 @@ if TYPE_CHECKING:
     from schedd.service.questions.summaries import (
         UserSummary,
     )
+    from schedd.service.read.current_faults import AlertView
     from schedd.service.read.gaps import (
         Gap,
     )

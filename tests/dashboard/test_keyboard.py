@@ -211,7 +211,7 @@ def test_the_node_map_is_a_single_tab_stop_with_arrow_keys(open_window: Open, si
     expect(page.locator("#map").get_by_role("link", name=names[-1], exact=True)).to_be_focused()
     assert page.locator("#map a[tabindex='0']").count() == 1
     page.keyboard.press("Enter")
-    page.wait_for_url(f"**/nodes?q={names[-1]}")
+    page.wait_for_url(f"**/nodes/{names[-1]}")
 
 
 @pytest.fixture

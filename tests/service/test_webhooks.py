@@ -382,7 +382,9 @@ def test_opened_and_closed_alerts_are_posted(
         loop.adapter_contact.last -= 61
         loop.alerts.update()
         (first,) = wait_for_alerts(receiver, 1)
-        assert [one["kind"] for one in first["opened"]] == ["adapter"]
+        assert [(one["kind"], one["remedy"]) for one in first["opened"]] == [
+            ("adapter", "systemctl status pbs-adapter")
+        ]
         assert first["closed"] == []
         delete(loop, "1")  # moves are not reported
         loop.record_adapter_request()

@@ -29,6 +29,7 @@ from schedd.engine import (
 )
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.webhook_secrets import Webhook
+from schedd.service.read.current_faults import alert_view
 from schedd.service.read.plan_lists import matches_owner
 from schedd.service.settings.file import WebhookSettings
 from schedd.service.settings.targets import RequestTarget, TargetRefused, resolve_targets
@@ -196,7 +197,10 @@ async def run_webhook(
                 opened, closed = alerts.changes() if news else ([], [])
                 taken = True
                 if news:
-                    message = {"opened": [*map(asdict, opened)], "closed": [*map(asdict, closed)]}
+                    message = {
+                        name: [asdict(alert_view(one, loop.name)) for one in some]
+                        for name, some in (("opened", opened), ("closed", closed))
+                    }
                     taken = await _post(loop.name, hook, client, "alerts", message, tries)
                 if news and taken:
                     alerts.mark_reported(opened, closed)

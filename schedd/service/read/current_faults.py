@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Literal
 
 from schedd.engine import OpenAlert
@@ -81,6 +81,16 @@ class JobStartState:
         return self.state == "good"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertView(OpenAlert):
+    """An open alert, and what helps."""
+
+    severe: bool
+    """Whether the plan may be wrong, or no jobs are started."""
+    remedy: str
+    """The first command to run; empty where nothing is to be done."""
+
+
 @dataclass(frozen=True, slots=True)
 class CurrentFault:
     """A fault that is there now. ``since`` is None if its start is unknown, ``about`` a node or job."""
@@ -140,16 +150,15 @@ def _dispatch_faults(starts: JobStartState) -> Iterator[CurrentFault]:
 
 
 def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[CurrentFault]:
-    for one in alerts:
-        remedy = alert_remedy(one, loop.name)
-        if remedy:
-            severe = one.kind in SEVERE_KINDS
-            yield CurrentFault(one.kind, one.about, severe, one.text, one.since, remedy)
+    for alert in alerts:
+        one = alert_view(alert, loop.name)
+        if one.remedy:
+            yield CurrentFault(one.kind, one.about, one.severe, one.text, one.since, one.remedy)
 
 
-def alert_remedy(alert: OpenAlert, cluster: str) -> str:
-    """Return the first command to run; empty where nothing is to be done."""
-    return fill_in_remedy(REMEDIES.get(alert.kind, _DAEMON_LOG), alert.about, cluster)
+def alert_view(alert: OpenAlert, cluster: str) -> AlertView:
+    remedy = fill_in_remedy(REMEDIES.get(alert.kind, _DAEMON_LOG), alert.about, cluster)
+    return AlertView(**asdict(alert), severe=alert.kind in SEVERE_KINDS, remedy=remedy)
 
 
 def fill_in_remedy(remedy: str, about: str, cluster: str) -> str:
