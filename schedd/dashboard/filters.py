@@ -165,9 +165,9 @@ def describe_link(link: ChainLink) -> str:
     if link.kind == "reservation":
         return f"{link.name} keeps {on}"
     if link.kind == "limit":
-        return f"{link.name}: no room"
+        return f"the limit is reached: {link.name}"
     if link.kind == "node":
-        return f"{on} has too little in use"
+        return f"{on} has too little usable capacity"
     if link.kind == "eligible":
         return link.name
     return "its nodes are free; the plan is being repaired"

@@ -252,7 +252,7 @@ def test_quota_without_capacity_is_named_although_unused() -> None:
     assert found is not None
     assert (found.planned_start, found.earliest, found.blockers) == (T + 14_400, T + 14_400, ())
     assert found.why.startswith("at most 4 cpus of user ann at once from ")
-    assert found.why.endswith(": that leaves no room before 2023-11-15 02:13:20 UTC")
+    assert found.why.endswith(": that allows no start before 2023-11-15 02:13:20 UTC")
 
 
 def test_limit_is_named_with_its_users() -> None:

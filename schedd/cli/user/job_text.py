@@ -193,7 +193,7 @@ def describe_link(link: ChainLink) -> str:
     if link.kind == "reservation":
         return f"reservation {link.name} keeps {on}"
     if link.kind == "limit":
-        return f"no room within the limit: {link.name},"
+        return f"the limit is reached ({link.name})"
     if link.kind == "node":
-        return f"{on} has too little in use"
+        return f"{on} has too little usable capacity"
     return "its nodes are free; the plan is being repaired"

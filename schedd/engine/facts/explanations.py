@@ -47,7 +47,7 @@ def job_notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[s
             found.append(f"{last_refusal(record)}{_tried_on(record)}")
     found += request_notes(record)
     if len(sets) > 1:
-        found.append(f"on {len(sets)} sets of nodes ({', '.join(sets)}), since one alone has no room in time")
+        found.append(f"on {len(sets)} sets of nodes ({', '.join(sets)}), since no single one is free in time")
     return found
 
 

@@ -374,7 +374,7 @@ def _scarce(published: PlanSnapshot, plan: Plan, record: JobRecord) -> str:
     """Return the limits and licences of the job that are used up by others than jobs, as a clause."""
     rows = [plan.pools[pool] for pool in plan.pool_amounts(record.slot) if plan.is_scarce(pool)]
     words = [format_limit(limit) for row in rows if (limit := published.limits.get(row)) is not None]
-    return f"{' and '.join(words)}: that leaves no room" if words else ""
+    return f"{' and '.join(words)}: that allows no start" if words else ""
 
 
 def _summarise(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: int, because: str) -> str:
@@ -388,7 +388,7 @@ def _summarise(found: tuple[Blocker, ...], blocking: Blockers, start: int, now: 
         return (
             "it can start at once"
             if blocking.start <= now
-            else f"the plan has no room before {_format_time(blocking.start)}"
+            else f"the plan has no free capacity for it before {_format_time(blocking.start)}"
         )
     moment = f"at {_format_time(blocking.earliest)}" if blocking.earliest > now else "now"
     words = [one.words for one in found[:_NAMED]]

@@ -248,9 +248,9 @@ class _LinkBuilder:
                 return f"a gap on {on}, too short {end}, before reservation {name}"
             return f"reservation {name} keeps {on} {end}"
         if kind == "limit":
-            return f"{name}: that leaves no room before {format_moment(until)}"
+            return f"{name}: that allows no start before {format_moment(until)}"
         if kind == "node":
-            return f"{on} has too little in use {end}"
+            return f"{on} has too little usable capacity {end}"
         if kind == "eligible":
             not_yet = because.words if because is not None else "it may not start"
             return f"{not_yet} before {format_moment(until)}"
