@@ -64,7 +64,7 @@ KEYS: Final = FieldRule(dict, list, dict.fromkeys)  # a dict with meaning only i
 FOUND: Final = FieldRule(dict, saved=False)
 """A dict that is recomputed from other fields, by ``derive`` of its part or by the loader."""
 SHARED: Final = FieldRule(saved=False)
-"""A value that forks share, or a number that restarts with a checkpoint."""
+"""A value that forks share, or one that decides nothing in the plan and begins anew with a checkpoint."""
 OWN: Final = FieldRule(lambda value: value.copy(), saved=False)
 """A value with a ``copy`` method, recomputed or saved by the owner of the part."""
 MOMENT: Final = FieldRule(lambda _: None, saved=False)

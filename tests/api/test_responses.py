@@ -6,6 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pydantic import TypeAdapter
 
+from schedd.api.planner_calls import TIMEOUTS
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_columns import PLAIN
 from schedd.wire import Decision, Run
@@ -322,14 +323,18 @@ def test_a_whatif_lists_its_assumptions(busy_cluster: TestClient) -> None:
     assert later["planned_start"] == T + 10**6
 
 
-def test_reads_continue_while_the_planner_is_busy(busy_cluster: TestClient, loop: PlanLoop) -> None:
+def test_reads_continue_while_the_planner_is_busy(
+    busy_cluster: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = busy_cluster.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"}).json()
     with busy_planner(loop):
         for path in ("", "/jobs", "/jobs/3.server", "/nodes", "/plan", "/gaps", "/decisions"):
             get(busy_cluster, path)
         assert busy_cluster.get("/metrics").status_code == 200
         # Questions are answered from the copy that is there, or not at all.
-        again = busy_cluster.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"})
+        with monkeypatch.context() as patch:
+            patch.setattr(TIMEOUTS, "fork", 0.2)
+            again = busy_cluster.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"})
         assert again.json() == asked
         other = busy_cluster.post("/v1/clusters/other/what-if", json={"request": "nodes=1:ppn=4"})
         assert other.status_code == 200
@@ -337,8 +342,9 @@ def test_reads_continue_while_the_planner_is_busy(busy_cluster: TestClient, loop
 
 
 def test_a_whatif_without_a_fork_is_refused_while_the_planner_is_busy(
-    client: TestClient, loop: PlanLoop
+    client: TestClient, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(TIMEOUTS, "fork", 0.2)
     with busy_planner(loop):
         found = client.post(f"{MAIN}/what-if", json={"request": "nodes=1:ppn=4"})
     assert found.status_code == 503

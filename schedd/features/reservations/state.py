@@ -8,7 +8,7 @@ from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
-from schedd.plan.schema import SHARED, FieldRule, declared
+from schedd.plan.schema import NUMBER, FieldRule, declared
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 
@@ -119,7 +119,7 @@ class ReservationState:
 
     records: dict[str, ReservationRecord] = declared(_RECORDS, make=dict, carried=True, lasting=True)
     """By name."""
-    standing_due: int = declared(SHARED, default=0)
+    standing_due: int = declared(NUMBER, default=0)
     """When the windows of standing reservations are examined next."""
     named: dict[str, NamedReservation] = declared(_NAMED, make=dict)  # by name: what jobs may name
     gone: dict[str, int] = declared(_MOMENTS, make=dict, carried=True, lasting=True)

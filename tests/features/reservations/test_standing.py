@@ -66,6 +66,16 @@ def test_recurring_reservations_survive_a_checkpoint_without_duplicates() -> Non
     assert again.state.change_number == made
 
 
+def test_a_restored_engine_reserves_a_new_window_at_the_same_time() -> None:
+    """Between two examinations the window of a further day begins within the 60 days ahead."""
+    cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY"))
+    again = Engine.restore(cluster.engine.checkpoint())
+    for hours in (3, 7):
+        for engine in (cluster.engine, again):
+            engine.handle([], T + hours * HOUR)
+        assert reservation_names(again) == reservation_names(cluster.engine)
+
+
 def test_removed_site_reservation_is_lifted_and_manual_reservations_stay() -> None:
     cluster = Cluster(nodes=1, site=maintenance(2 * HOUR, 4 * HOUR, "FREQ=DAILY"))
     cluster.reserve("mine", "n1", start=50 * HOUR, end=51 * HOUR)
