@@ -58,13 +58,13 @@ def run_preemption(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -
                 status.update(f"{one.log}: {one.rule}")
 
             compare_rules(prepared, note)
-    figures = {
-        "jobs": jobs,
-        "urgent": _SHARE,
-        "seed": _SEED,
-        "results": [one.as_row() for one in found],
-    }
-    results.write(figures, _page(found, jobs), f"{len(found)} results")
+            figures = {
+                "jobs": jobs,
+                "urgent": _SHARE,
+                "seed": _SEED,
+                "results": [one.as_row() for one in found],
+            }
+            results.write(figures, _page(found, jobs), f"{len(found)} results")  # a log may take an hour
 
 
 def _page(found: Sequence[PreemptionFigures], jobs: int) -> str:

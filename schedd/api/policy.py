@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypedDict
 
 import structlog
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
 from schedd.api.access import Admin, Cluster, Operator
@@ -20,7 +20,7 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.component.hook_values import PreemptedRun
-from schedd.engine.preview import ConflictingJob, Preview, PreviewedMove, preview
+from schedd.engine.preview import ConflictingJob, OwnerAtRisk, Preview, PreviewedMove, preview
 from schedd.policy.site import site_policy
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.background.search_worker import trial_search
@@ -32,7 +32,9 @@ from schedd.wire import Event, PolicyChanged
 router = RouteTable(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _MAX_ENTRIES: Final = 1_000
+_MAX_OWNERS_NAMED: Final = 20
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
+_BreakPromises = Annotated[bool, Query(description="Put it in force although promises would be put at risk.")]
 
 
 @api_answer
@@ -56,6 +58,9 @@ class PreviewView(SnapshotAnswer):
     moves: Annotated[int, Field(description="How many these are in all.")]
     broken: Annotated[
         int, Field(description="Promises that would be put at risk: the plan could not keep them.")
+    ]
+    owners_at_risk: Annotated[
+        tuple[OwnerAtRisk, ...], Field(description="Owners of these promises, those with the most first.")
     ]
     running: Annotated[
         tuple[ConflictingJob, ...],
@@ -87,20 +92,36 @@ def get_policy(request: Request, cluster: Cluster, _: Operator) -> Response:
     return _policy_reply(request, cluster)
 
 
-@router.put("", *_ACT_PROBLEMS, answer=PolicyView)
-async def set_policy(request: Request, cluster: Cluster, body: SiteSettings, caller: Admin) -> Response:
+@router.put("", *_ACT_PROBLEMS, "breaks-promises", "too-hard", answer=PolicyView)
+async def set_policy(
+    request: Request,
+    cluster: Cluster,
+    body: SiteSettings,
+    caller: Admin,
+    break_promises: _BreakPromises = False,
+) -> Response:
     """Put another policy in force, as a whole, until it is withdrawn. Needs the role `admin`.
 
-    It goes before the configuration, also after a restart. Jobs beyond its limits move at once.
+    It goes before the configuration, also after a restart. Jobs beyond its limits move at once. If promises
+    would be put at risk, nothing is changed, and the problem names their owners.
     """
     version = cluster.published.policy_version + 1
+    if not break_promises:
+        await require_kept_promises(request, cluster, version, body.plain, caller.name)
     await change_policy(cluster, version, body.plain, caller.name)
     return _policy_reply(request, cluster)
 
 
-@router.delete("", *_ACT_PROBLEMS, answer=PolicyView)
-async def delete_policy(request: Request, cluster: Cluster, caller: Admin) -> Response:
-    """Withdraw the policy put in force: the configuration's is back. Needs the role `admin`."""
+@router.delete("", *_ACT_PROBLEMS, "breaks-promises", "too-hard", answer=PolicyView)
+async def delete_policy(
+    request: Request, cluster: Cluster, caller: Admin, break_promises: _BreakPromises = False
+) -> Response:
+    """Withdraw the policy put in force: the configuration's is back. Needs the role `admin`.
+
+    If promises would be put at risk, nothing is changed, and the problem names their owners.
+    """
+    if not break_promises:
+        await require_kept_promises(request, cluster, 0, {}, caller.name)
     await change_policy(cluster, 0, {}, caller.name)
     return _policy_reply(request, cluster)
 
@@ -121,7 +142,7 @@ async def run_policy_preview(
     request: Request, cluster: PlanLoop, site: Mapping[str, Any], who: str
 ) -> PolicyPreview:
     """What would follow if this policy was put in force. Raises ProblemError, PlannerStopped."""
-    event = PolicyChanged(id="preview", time=cluster.now(), version=1, site=site, by=who)
+    event = _trial_event(cluster, 1, site, who)
     published = cluster.published
     wanted = published.settings.with_changes(site=site_policy(site))
     other = wanted.criteria != published.settings.criteria
@@ -131,6 +152,31 @@ async def run_policy_preview(
         **_preview_fields(found),
         **snapshot_fields(published),
     )
+
+
+async def require_kept_promises(
+    request: Request, cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str
+) -> None:
+    """Raise ProblemError, with the owners of the promises, if this policy would put promises at risk."""
+    found, _ = await _run_preview(request, cluster, [_trial_event(cluster, version, site, who)])
+    owners = found.owners_at_risk
+    if not owners:
+        return
+    broken = sum(one.promises for one in owners)
+    shown = owners[:_MAX_OWNERS_NAMED]
+    named = ", ".join(f"{one.owner.partition('@')[0]} ({one.promises})" for one in shown)
+    more = f" and {len(owners) - _MAX_OWNERS_NAMED} more" if len(owners) > _MAX_OWNERS_NAMED else ""
+    promises = "1 promise" if broken == 1 else f"{broken} promises"
+    raise ProblemError(
+        "breaks-promises",
+        f"{promises} would be put at risk, of {named}{more}; nothing was changed",
+        hint="a preview lists the jobs; `break_promises=true` puts it in force all the same "
+        "(`schedd policy set --break-promises`)",
+    )
+
+
+def _trial_event(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> PolicyChanged:
+    return PolicyChanged(id="preview", time=cluster.now(), version=version, site=site, by=who)
 
 
 async def preview_events(request: Request, cluster: PlanLoop, events: Sequence[Event]) -> PreviewView:
@@ -144,6 +190,7 @@ class _PreviewFields(TypedDict):
     moved: tuple[PreviewedMove, ...]
     moves: int
     broken: int
+    owners_at_risk: tuple[OwnerAtRisk, ...]
     running: tuple[ConflictingJob, ...]
     preempted: tuple[PreemptedRun, ...]
     alerts: tuple[str, ...]
@@ -154,6 +201,7 @@ def _preview_fields(found: Preview) -> _PreviewFields:
         "moved": found.moved[:_MAX_ENTRIES],
         "moves": len(found.moved),
         "broken": sum(one.broken for one in found.moved),
+        "owners_at_risk": found.owners_at_risk[:_MAX_ENTRIES],
         "running": found.running[:_MAX_ENTRIES],
         "preempted": found.preempted[:_MAX_ENTRIES],
         "alerts": found.alerts,

@@ -15,6 +15,7 @@ from schedd.plan.plan import WorkSpent
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
 from schedd.service.read.plan_lists import CursorError
 from schedd.store import StoreError
+from schedd.wire.section import main_problems, problem_place, problem_words
 
 _log = structlog.get_logger(__name__)
 READ_PROBLEMS: Final = ("no-token", "unknown-cluster", "not-ready")
@@ -41,6 +42,7 @@ PROBLEM_KINDS: Final[Mapping[str, tuple[int, str]]] = {
     "not-now": (409, "Not in this state"),
     "no-room": (409, "There is no room for it"),
     "moved-on": (409, "The plan has moved on"),
+    "breaks-promises": (409, "It would put promises at risk"),
     "too-large": (413, "The body is too large"),
     "invalid": (422, "Something in the request is not allowed"),
     "too-hard": (422, "The answer takes more work, or longer, than a question may"),
@@ -261,6 +263,7 @@ def _convert_validation_errors(errors: Sequence[Mapping[str, Any]]) -> ProblemEr
     if errors[0]["type"] == "json_invalid":
         why = (errors[0].get("ctx") or {}).get("error", "")
         return ProblemError("bad-request", f"the body is not JSON: {why} at character {errors[0]['loc'][-1]}")
+    errors = main_problems(errors)
     faults = [_convert_fault(error) for error in errors[:_MAX_FAULTS]]
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     first = faults[0]
@@ -269,7 +272,7 @@ def _convert_validation_errors(errors: Sequence[Mapping[str, Any]]) -> ProblemEr
 
 def _convert_fault(error: Mapping[str, Any]) -> Fault:
     context = error.get("ctx") or {}
-    parts = [part for part in error["loc"] if part not in context.get("tags", ())]
+    parts = [part for part in problem_place(error) if part not in context.get("tags", ())]
     where = ""
     for part in parts:
         where += f"[{part}]" if isinstance(part, int) else f".{part}" if where else str(part)
@@ -277,4 +280,4 @@ def _convert_fault(error: Mapping[str, Any]) -> Fault:
     bounds = [f"{words} {context[key]}" for key, words in limits.items() if key in context]
     expected = context.get("expected") or context.get("expected_tags") or context.get("pattern")
     allowed = str(expected) if expected is not None else " and ".join(bounds) or None
-    return Fault(where=where, what=str(error["msg"]).removeprefix("Value error, "), allowed=allowed)
+    return Fault(where=where, what=problem_words(error), allowed=allowed)

@@ -58,6 +58,7 @@ async def render_admin_page(
     hold_error: str = "",
     release_error: str = "",
     weights_error: str = "",
+    withdrawal_error: str = "",
     reservation_preview: PreviewView | None = None,
     hold_preview: PreviewView | None = None,
     hold_names: Sequence[str] = (),
@@ -105,6 +106,7 @@ async def render_admin_page(
         terms=priority_weights(published.settings, filled),
         policy_version=published.policy_version,
         weights_error=weights_error,
+        withdrawal_error=withdrawal_error,
         weights_preview=weights_preview,
         form=filled,
     )

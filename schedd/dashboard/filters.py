@@ -156,7 +156,7 @@ def describe_link(link: ChainLink) -> str:
     on = ", ".join(link.nodes[:_MAX_NAMES])
     if len(link.nodes) > _MAX_NAMES:
         on += f" and {len(link.nodes) - _MAX_NAMES} more"
-    on = on or "a limit"
+    on = on or f"the limit ({link.name})"
     if link.kind == "running":
         return f"a job holds {on}" if link.count == 1 else f"{format_number(link.count)} jobs hold {on}"
     if link.kind == "queued":

@@ -11,7 +11,7 @@ PARTITION: Final = "partition"
 NODE_PARTITION: Final = "node_partition"
 """For OpenPBS, whose own resource ``partition`` only managers may request."""
 PARTITION_REQUESTS: Final = frozenset({PARTITION, NODE_PARTITION})
-_KEYS: Final = (*PARTITION_REQUESTS, f"x.{PARTITION}")
+_KEYS: Final = (*sorted(PARTITION_REQUESTS), f"x.{PARTITION}")
 _LONGEST_KEY: Final = max(map(len, _KEYS))
 _ANY: Final = frozenset({"all", "any", "default", "base"})  # names that mean any partition
 
@@ -38,6 +38,20 @@ def read_partitions(resources: Mapping[str, str]) -> tuple[str, ...]:
             span = Span.from_text(text.strip(), PARTITION)
             return parse_names(span) if parse_partitions(span) else ()
     return ()
+
+
+def logged_partition(values: Mapping[str, str]) -> str:
+    """Return the requested partition of a run in an accounting log of TORQUE or OpenPBS, by its keys, as it
+    is written; empty: none.
+    """
+    for key in _KEYS[:-1]:
+        if found := values.get(f"Resource_List.{key}", "").strip():
+            return found
+    for item in values.get("x", "").split(";"):
+        name, _, value = item.partition(":" if ":" in item else "=")
+        if name.strip().lower() == PARTITION:
+            return value.strip()
+    return ""
 
 
 def replace_resource(resources: dict[str, str], name: str, value: str) -> None:

@@ -1,5 +1,6 @@
 """What would follow if something was done, found by doing it to a copy of the engine."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -42,6 +43,15 @@ class PreviewedMove:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerAtRisk:
+    """Owner of waiting jobs whose promises would be put at risk."""
+
+    owner: str
+    promises: int
+    """How many of its promises these are."""
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """Effects of events; jobs whose promise would be put at risk come first, then by their present start."""
 
@@ -50,6 +60,15 @@ class Preview:
     preempted: tuple[PreemptedRun, ...]
     """Running jobs that would be preempted, and are not to be preempted now."""
     alerts: tuple[str, ...]  # texts of the alerts that would be raised
+
+    @property
+    def owners_at_risk(self) -> tuple[OwnerAtRisk, ...]:
+        """Owners of the promises that would be put at risk, those with the most first."""
+        count = Counter(one.owner for one in self.moved if one.broken)
+        return tuple(
+            OwnerAtRisk(owner, promises)
+            for owner, promises in sorted(count.items(), key=lambda one: (-one[1], one[0]))
+        )
 
 
 def preview(

@@ -115,8 +115,10 @@ class Recurrence:
 
 @lru_cache(maxsize=256)
 def _parse_text(text: str) -> Recurrence:
-    window, rule, zone, *without = text.split()
-    first, last = window.split("/")
+    window, *rest = text.split()
+    if len(rest) < 2 or window.count("/") != 1:
+        raise RecurrenceError("a part is missing")
+    (first, last), (rule, zone, *without) = window.split("/"), rest
     return Recurrence(
         first=datetime.fromisoformat(first),
         last=datetime.fromisoformat(last),

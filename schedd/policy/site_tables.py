@@ -55,6 +55,8 @@ class WindowSettings(Section):
             raise ValueError("first and last are needed together")
         if self.first is None and (self.rule or self.without):
             raise ValueError("rule and without need first and last")
+        if self.first is not None and self.last is not None:
+            Recurrence(self.first, self.last, self.rule, without=self.without)  # raises RecurrenceError
         return self
 
 

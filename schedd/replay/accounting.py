@@ -6,6 +6,7 @@ from sys import intern
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.dialect.accounting import EndedRun, RunReader, is_record, parse_ended_run
+from schedd.dialect.partition import logged_partition
 from schedd.dialect.qos import logged_qos
 from schedd.engine.facts.arrays import array_name
 from schedd.replay.text_lines import read_lines
@@ -90,7 +91,10 @@ def job_of_run(run: EndedRun) -> TraceJob:
         select_spec=values.get("Resource_List.select"),
         wait=run.start - run.eligible,
         status=status,
+        account=intern(values.get("account", "")),
+        project=intern(values.get("project", "")),
         requested_qos=intern(logged_qos(values)),
+        requested_partition=intern(logged_partition(values)),
         name=intern(array_name(run.id, values.get("jobname", ""))),
     )
 

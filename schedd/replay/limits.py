@@ -1,9 +1,11 @@
 """A site's limits in a replay: jobs that can never run under them, and the observed peaks."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from schedd.dialect import RequestError
+from schedd.dialect.partition import PARTITION, read_partitions
 from schedd.engine import Engine, EngineSettings, job_labels, job_refusal, job_scopes
 from schedd.policy.limits import Limit, format_limit
 from schedd.policy.site import SitePolicy, site_policy
@@ -20,6 +22,8 @@ _OWNERS: Mapping[str, Callable[[TraceJob], str]] = {
     "all": lambda _: "all",
     "user": lambda job: job.user,
     "group": lambda job: job.group,
+    "account": lambda job: job.account,
+    "project": lambda job: job.project,
 }
 
 
@@ -67,11 +71,16 @@ def jobs_within_limits(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, 
 
 
 def _with_labels(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, int]:
-    """Return the jobs with their QOS under the site's policy, without jobs whose request the policy refuses,
-    and the number of these. A QOS of the log that the site does not have counts as none.
+    """Return the jobs with their QOS and requested partitions under the site's policy, without jobs whose
+    request the policy refuses, and the number of these. A QOS or partition of the log that the site does not
+    have counts as none.
     """
     qos = {**(site.plain.get("qos") or {}), "unknown": "ignore"}
     state = Engine(EngineSettings(site=site_policy({**site.plain, "qos": qos})), 0).state
+    if partitions := (site.plain.get("partitions") or {}).get("sets"):
+        named = [_known_partitions(job.requested_partition, partitions) for job in prepared.jobs]
+        jobs = [replace(job, partition=name) for job, name in zip(prepared.jobs, named, strict=True)]
+        prepared = replace(prepared, jobs=tuple(jobs))
     jobs, requests = [], []
     for i, job in enumerate(prepared.jobs):
         facts = prepared.facts(i)
@@ -85,6 +94,15 @@ def _with_labels(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, int]:
     if not jobs:
         raise TraceError(f"{prepared.name}: the site's policy refuses the requests of all its jobs")
     return replace(prepared, jobs=tuple(jobs), requests=tuple(requests)), left_out
+
+
+def _known_partitions(requested: str, known: Collection[str]) -> str:
+    """Return those of the requested partitions that the site has, as a request; empty: any."""
+    try:
+        names = read_partitions({PARTITION: requested})
+    except RequestError:
+        return ""
+    return ":".join(name for name in names if name in known)
 
 
 def peak_usage(
@@ -112,6 +130,8 @@ def _concerns(limit: Limit, limits: Sequence[Limit], job: TraceJob) -> str | Non
     if limit.scope and limit.scope not in job.scopes:
         return None
     whose = _OWNERS[limit.who](job)
+    if not whose:
+        return None  # a job without account has no share in the limits of accounts
     if limit.name:
         return whose if limit.name == whose else None
     if limit.who == "all":

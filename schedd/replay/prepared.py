@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from schedd.dialect.partition import NODE_PARTITION, PARTITION
 from schedd.engine import EngineSettings
 from schedd.engine.facts.job_requests import RequestReader, planner_node
 from schedd.model import Request
@@ -43,18 +44,32 @@ class Prepared:
             id=str(i),
             owner=job.user,
             group=job.group,
+            account=job.account,
+            project=job.project,
             queue=job.queue,
             submitted=job.submit + self.offset,
             family=ask.family,
-            resources={**ask.resources, "walltime": str(job.estimate), **self._optional_resources(job)},
+            resources={
+                **ask.resources,
+                "walltime": str(job.estimate),
+                **self._optional_resources(job, ask.family),
+            },
         )
 
-    def _optional_resources(self, job: TraceJob) -> dict[str, str]:
+    def without_partitions(self) -> "Prepared":
+        """Return the same without requested partitions, for a policy that has none."""
+        if not any(job.partition for job in self.jobs):
+            return self
+        return replace(self, jobs=tuple(replace(job, partition="") for job in self.jobs))
+
+    def _optional_resources(self, job: TraceJob, family: str) -> dict[str, str]:
         found = {}
         if job.deadline is not None:
             found["deadline"] = datetime.fromtimestamp(job.deadline + self.offset, UTC).isoformat()
         if job.qos:
             found["qos"] = job.qos
+        if job.partition:
+            found[NODE_PARTITION if family == "openpbs" else PARTITION] = job.partition
         if job.cost_limit is not None:
             found["cost_limit"] = f"{job.cost_limit:.4f}"
         return found

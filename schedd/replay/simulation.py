@@ -110,6 +110,8 @@ class Simulation:
         boards: PowerModel | None = None,
         improver: PlanImprover | None = None,
     ) -> None:
+        if not settings.site.plain.get("partitions"):
+            prepared = prepared.without_partitions()
         self._prepared = prepared
         self._teller = teller
         self._jobs = prepared.jobs

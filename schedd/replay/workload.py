@@ -40,8 +40,9 @@ class TraceJob:
     ``wait`` is what the log's own scheduler achieved. ``status`` follows the Standard Workload Format:
     1 completed, 0 failed, 5 cancelled, -1 unknown. ``deadline``: when it should have ended, if it has one.
     ``name``: of the job, or of its application; empty where the log does not say. ``after``: the id of the
-    job for whose end it waits. ``cost_limit``: the most that it may cost. ``requested_qos`` is the QOS in the
-    log; ``qos`` and ``scopes`` (its labels) are what it has under the policy of the replay.
+    job for whose end it waits. ``cost_limit``: the most that it may cost. ``requested_qos`` and
+    ``requested_partition`` are in the log; ``qos``, ``partition`` and ``scopes`` (its labels) are what it has
+    under the policy of the replay.
     """
 
     id: int | str
@@ -63,8 +64,12 @@ class TraceJob:
     name: str = ""
     after: int | str | None = None
     cost_limit: float | None = None
+    account: str = ""
+    project: str = ""
     requested_qos: str = ""
     qos: str = ""
+    requested_partition: str = ""
+    partition: str = ""
     scopes: frozenset[str] = frozenset()
 
 

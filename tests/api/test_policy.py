@@ -19,7 +19,7 @@ def test_a_policy_is_previewed_set_and_withdrawn(busy_cluster: TestClient) -> No
     seen = busy_cluster.post(f"{MAIN}/policy/preview", json=ONE_AT_A_TIME).json()
     assert seen["moves"] == len(seen["moved"]) > 0
     assert get(busy_cluster, "/policy")["version"] == 0
-    made = busy_cluster.put(f"{MAIN}/policy", json=ONE_AT_A_TIME).json()
+    made = busy_cluster.put(f"{MAIN}/policy?break_promises=true", json=ONE_AT_A_TIME).json()
     assert (made["version"], made["site"]) == (1, ONE_AT_A_TIME)
     after = {job["id"]: job["planned_start"] for job in get(busy_cluster, "/jobs")["jobs"]}
     assert {one["job"]: one["after"] for one in seen["moved"]} == {
@@ -27,6 +27,20 @@ def test_a_policy_is_previewed_set_and_withdrawn(busy_cluster: TestClient) -> No
     }
     gone = busy_cluster.delete(f"{MAIN}/policy").json()
     assert (gone["version"], gone["site"]) == (0, {})
+
+
+def test_a_policy_that_breaks_promises_is_refused_with_their_owners(busy_cluster: TestClient) -> None:
+    seen = busy_cluster.post(f"{MAIN}/policy/preview", json=ONE_AT_A_TIME).json()
+    at_risk = [one["owner"] for one in seen["moved"] if one["broken"]]
+    assert seen["owners_at_risk"] == [
+        {"owner": owner, "promises": at_risk.count(owner)} for owner in ("ann@login", "bob@login")
+    ]
+    refused = problem(busy_cluster.put(f"{MAIN}/policy", json=ONE_AT_A_TIME), "breaks-promises")
+    named = f"of ann ({at_risk.count('ann@login')}), bob ({at_risk.count('bob@login')})"
+    assert refused["detail"] == f"{len(at_risk)} promises would be put at risk, {named}; nothing was changed"
+    assert get(busy_cluster, "/policy")["version"] == 0
+    assert busy_cluster.put(f"{MAIN}/policy", json={"priority": {"waiting": 1}}).status_code == 200
+    assert busy_cluster.delete(f"{MAIN}/policy").json()["version"] == 0
 
 
 def test_criteria_are_previewed_on_the_plan(busy_cluster: TestClient) -> None:
@@ -38,7 +52,7 @@ def test_criteria_are_previewed_on_the_plan(busy_cluster: TestClient) -> None:
     alone = busy_cluster.post(f"{MAIN}/policy/preview", json={"criteria": {"wait": 3}}).json()
     both = {**ONE_AT_A_TIME, "criteria": {"wait": 3}}
     together = busy_cluster.post(f"{MAIN}/policy/preview", json=both).json()
-    assert busy_cluster.put(f"{MAIN}/policy", json=ONE_AT_A_TIME).status_code == 200
+    assert busy_cluster.put(f"{MAIN}/policy?break_promises=true", json=ONE_AT_A_TIME).status_code == 200
     after = wait()
     assert after != before
 

@@ -229,6 +229,13 @@ def test_a_hypothetical_array_respects_its_slot_limit(busy_cluster: TestClient, 
     assert "has no index" in odd.text
 
 
+def test_a_list_of_alternatives_is_asked_before_submission(user: TestClient) -> None:
+    alternatives = ask(user, request="trl=4@7200:2@1800")
+    single = ask(user, request="procs=2,walltime=1800")
+    assert alternatives["planned_end"] == single["planned_end"]
+    assert alternatives["request"] == single["request"]
+
+
 def test_a_hypothetical_job_starts_after_its_dependencies(busy_cluster: TestClient, user: TestClient) -> None:
     post(
         busy_cluster,

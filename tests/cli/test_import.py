@@ -16,7 +16,8 @@ Which test has what once was translated wrongly, lost, or said in a misleading w
 | `fairshare_enforce_no_shares` | `test_users_without_shares_are_excluded_or_named` |
 | dedicated time of 1998 | `test_dedicated_time_that_is_over_does_not_matter` |
 | `preemptive_sched` as shipped | `test_default_preemption_matters_only_with_express_queues` |
-| `XFACTORWEIGHT` | `test_unsupported_maui_features_are_blockers` |
+| `XFACTORWEIGHT` | `test_weights_beyond_the_table_become_a_formula` |
+| `QUEUETIMECAP` is in minutes, before the weight | `test_weights_are_translated` |
 | many lines of `NODECFG` alike | `test_equal_node_settings_share_a_finding_with_a_recipe` |
 | moab.cfg taken for maui.cfg | `test_moab_cfg_is_detected`, `test_unknown_moab_parameters_are_blockers` |
 | the closing line about slack | `test_the_output_is_valid_in_schedd_toml` |

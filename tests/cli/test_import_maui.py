@@ -133,15 +133,32 @@ def test_the_order_of_nodes_becomes_a_node_choice(text: str, choice: dict[str, o
     settings_in(done.toml("main"))
 
 
+EVERY_KIND = """\
+QUEUETIMEWEIGHT 0
+XFACTORWEIGHT 1
+CLASSWEIGHT 5
+CLASSCFG[a] PRIORITY=2
+USERWEIGHT 1
+USERCFG[x] PRIORITY=3
+FSWEIGHT 1
+FSUSERWEIGHT 1
+FSPOLICY DEDICATEDPS
+USERCFG[y] FSTARGET=5
+QOSWEIGHT 1
+QOSCFG[q] PRIORITY=9
+SYSCFG QLIST=q
+"""
+
+
 # ---- priorities ---------------------------------------------------------------------------------
 
 
 def test_maui_weights_become_points() -> None:
-    """2 a minute are 120 an hour; parts are multiplied with their components; 14400 points are 120 hours."""
-    site = import_maui(EXAMPLE).site
+    """2 a minute are 120 an hour; parts are multiplied with components; waiting is capped in minutes."""
+    site = import_maui(EXAMPLE.replace("XFACTORWEIGHT", "# XFACTORWEIGHT")).site
     assert site["priority"] == {
         "waiting": 120.0,
-        "waiting_most": 120.0,
+        "waiting_most": 240.0,
         "size": 4.0,
         "queue": 10.0,
         "queues": {"*": 0.0, "long": 10.0, "short": 100.0},
@@ -197,11 +214,19 @@ def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
 @pytest.mark.parametrize(
     ("text", "setting", "said"),
     [
-        ("XFACTORWEIGHT 7", "XFACTORWEIGHT", "blocker: there is no priority by the expansion factor"),
+        ("XFACTORWEIGHT 7", "XFACTORWEIGHT", "translated: a formula, with the term xfactor"),
         ("XFACTORWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
         ("XFACTORWEIGHT 7\nSERVICEWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
-        ("WALLTIMEWEIGHT 7", "WALLTIMEWEIGHT", "blocker: there is no priority by the walltime"),
-        ("PROCWEIGHT 7\nPROCCAP 100", "PROCCAP", "blocker: there are no caps"),
+        ("XFACTORWEIGHT 7\nXFMINWCLIMIT 0:10:00", "XFMINWCLIMIT", "translated: in the formula"),
+        ("XFMINWCLIMIT 0:10:00", "XFMINWCLIMIT", "no matter: the expansion factor has no weight"),
+        ("PROCWEIGHT 7\nPROCCAP 100", "PROCCAP", "translated: a formula, with the term min(ncpus, 100)"),
+        ("PROCWEIGHT 7\nRESCAP 100", "RESCAP", "blocker: there are no caps of components"),
+        ("BYPASSWEIGHT 7", "BYPASSWEIGHT", "blocker: there is no priority by how often"),
+        (
+            "QUEUETIMEWEIGHT 5\nQUEUETIMECAP 120",
+            "QUEUETIMECAP",
+            "translated: priority.waiting_most = 2 hours",
+        ),
         ("PROCCAP 100", "PROCCAP", "no matter: 0 is no cap"),
         ("QUEUETIMECAP 120", "QUEUETIMECAP", "translated: priority.waiting_most = 2 hours"),
         ("CREDWEIGHT 7", "CREDWEIGHT", "no matter: nothing below it has a weight"),
@@ -214,6 +239,41 @@ def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
 )
 def test_weights_are_translated(text: str, setting: str, said: str) -> None:
     assert finding_text(import_maui(text), setting).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "formula"),
+    [
+        ("XFACTORWEIGHT 7", "7 * xfactor + 60 * (eligible_time / 3600)"),
+        ("QUEUETIMEWEIGHT 0\nXFACTORWEIGHT 1\nSERVICEWEIGHT 2", "2 * xfactor"),
+        ("QUEUETIMEWEIGHT 0\nXFACTORWEIGHT 3\nXFACTORCAP 50", "3 * min(xfactor, 50)"),
+        (
+            "QUEUETIMEWEIGHT 1\nQUEUETIMECAP 120\nXFACTORWEIGHT 1\nXFMINWCLIMIT 0:10:00",
+            "(1 + eligible_time / max(planned_walltime, 600)) + 60 * min(eligible_time / 3600, 2)",
+        ),
+        (
+            "QUEUETIMEWEIGHT 0\nPROCWEIGHT 2\nPROCCAP 64\nMEMWEIGHT 1\nWALLTIMEWEIGHT -1\nPSWEIGHT 4",
+            "(mem / 1024) + 4 * (ncpus * walltime) + -1 * walltime + 2 * min(ncpus, 64)",
+        ),
+        (
+            EVERY_KIND,
+            "xfactor + 5 * queue_priority + qos_priority + 100 * fairshare_factor + class_points",
+        ),
+    ],
+)
+def test_weights_beyond_the_table_become_a_formula(text: str, formula: str) -> None:
+    done = import_maui(text)
+    assert settings_in(done.toml("main"))["site"]["formula"] == {"expression": formula}
+    assert set(done.site.get("priority", {})) <= {"queues"}, "a formula takes the place of its weights"
+    assert finding_text(done, "priority").startswith("translated: a formula takes the place")
+    assert not done.with_verdict(Verdict.BLOCKER)
+
+
+def test_too_large_points_of_classes_are_scaled_in_a_formula() -> None:
+    done = import_maui("XFACTORWEIGHT 1\nUSERWEIGHT 1000\nUSERCFG[x] PRIORITY=864000000\n")
+    assert done.site["classes"]["user-x"]["points"] == 1e9
+    assert done.site["formula"]["expression"].endswith(" + 864 * class_points")
+    settings_in(done.toml("main"))
 
 
 # ---- fair share ---------------------------------------------------------------------------------
@@ -573,7 +633,6 @@ def test_units_share_nodes_by_maui_default() -> None:
 def test_unsupported_maui_features_are_blockers() -> None:
     blockers = [finding.setting for finding in import_maui(EXAMPLE).with_verdict(Verdict.BLOCKER)]
     assert blockers == [
-        "XFACTORWEIGHT",
         "NODEACCESSPOLICY",
         "USERCFG[ann] FSTARGET",
         "SRCFG[weekly]",

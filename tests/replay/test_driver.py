@@ -231,6 +231,24 @@ def test_named_limit_overrides_generic_limit_in_the_check() -> None:
     assert [(peak.used, peak.by) for peak in result.limits] == [(1, "u0"), (2, "u1")]
 
 
+def test_limits_of_accounts_and_projects_count_the_jobs_of_each() -> None:
+    ready = _user_limits([Job(0, 10, 1, 10) for _ in range(6)], 6)
+    names = [("a", "p"), ("a", ""), ("b", "p"), ("b", ""), ("", ""), ("", "")]
+    jobs = [
+        replace(job, account=account, project=project)
+        for job, (account, project) in zip(ready.jobs, names, strict=True)
+    ]
+    site = {"limits": [{"amount": 1, "who": "account"}, {"amount": 1, "who": "project"}]}
+    ready, left_out = jobs_within_limits(replace(ready, jobs=tuple(jobs)), site_policy(site))
+    schedule = run(ready, "conservative", site=site)
+    assert (left_out, sorted(schedule.start.tolist())) == (0, [0, 0, 0, 0, 10, 10])
+    seen = peak_usage(site_policy(site), ready.jobs, schedule.start.tolist(), schedule.end.tolist())
+    assert [peak.used for peak in seen] == [1, 1]
+    unlimited = run(ready, "conservative")
+    seen = peak_usage(site_policy(site), ready.jobs, unlimited.start.tolist(), unlimited.end.tolist())
+    assert [peak.used for peak in seen] == [2, 2]
+
+
 def test_jobs_that_a_limit_never_allows_are_left_out_and_counted() -> None:
     ready = _user_limits([Job(0, 10, 3, 10, 0), Job(0, 10, 1, 10, 1)], 4)
     site = {"limits": [{"amount": 2, "what": "cpus", "who": "user"}]}

@@ -57,13 +57,14 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
     weights.translate(entries, fair, done)
     translate_own_priorities(weights, entries, done)
     levels = translate_qos(weights, entries, done)
-    scale_to_bounds(done)
-    preempts = _may_preempt(entries)
-    translate_preemption(entries, done)
+    if not weights.write_formula(done):
+        scale_to_bounds(done)
+    used = [entry for entry in entries if entry.name != "QOSCFG" or entry.index in levels]
+    preempts = _may_preempt(used)
+    translate_preemption(used, done)
     nodes = [entry for entry in entries if entry.name == "NODECFG"]
-    for entry in entries:
-        if entry.name != "QOSCFG" or entry.index in levels:
-            _translate_entry(entry, done, nodes, preempts=preempts)
+    for entry in used:
+        _translate_entry(entry, done, nodes, preempts=preempts)
     translate_nodes(entries, done)
     translate_partitions(entries, done)
     translate_node_sets(entries, done)

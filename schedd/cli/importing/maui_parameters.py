@@ -126,7 +126,6 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         _OTHER,
         "waiting counts from when the server says that a job became eligible (etime)",
     ),
-    "XFMINWCLIMIT": (_NO, "it shapes the expansion factor, which is no term here"),
     "MAXJOB": (_NO, "there is no bound on the jobs that are planned"),
     **_table(
         _OTHER,
@@ -193,7 +192,10 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     ),
     "IGNPBSGROUPLIST": (_OTHER, "the group that the server names counts"),
     "JOBSIZEPOLICY": (_NO, "only the cpus asked for count"),
-    "JOBPRIOF": (_STOP, "there is no priority by attributes or states of jobs"),
+    "JOBPRIOF": (
+        _STOP,
+        "not translated: write it as a formula, whose terms may be compared (docs/administrators/formula.md)",
+    ),
     "RESCTLPOLICY": (_OTHER, "operators and admins make reservations"),
     "MINADMINSTIME": (_NO, "running jobs are never stopped"),
     "USEJOBREGEX": (_NO, "only for Maui's commands"),

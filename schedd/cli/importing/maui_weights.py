@@ -1,12 +1,13 @@
 """Priorities of Maui: weights, caps, and the PRIORITY of users, groups, accounts and queues.
 
-A term's effective weight is its own times that of its component (Maui Administrator's Guide, 5.1).
+A term's effective weight is its own times that of its component (Maui Administrator's Guide, 5.1). Weights of
+terms that the table priority does not have become a formula, which replaces all weights of that table.
 """
 
 from collections.abc import Iterable, Sequence
 
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
-from schedd.cli.importing.result import ImportResult, Verdict, number
+from schedd.cli.importing.result import ImportResult, Verdict, duration, number
 
 _SUPPORTED_WEIGHTS = {  # sub-component: (its component, the verdict)
     "QUEUETIMEWEIGHT": ("SERVICEWEIGHT", ""),
@@ -24,17 +25,26 @@ FAIR_SHARE_WEIGHTS = {
     "FSCLASSWEIGHT": "queue",
 }
 """And the level that each is about."""
+_FORMULA_WEIGHTS = {  # sub-component: (its component, the term of a formula)
+    "XFACTORWEIGHT": ("SERVICEWEIGHT", "xfactor"),
+    "NODEWEIGHT": ("RESWEIGHT", "nodect"),
+    "MEMWEIGHT": ("RESWEIGHT", "mem / 1024"),
+    "SWAPWEIGHT": ("RESWEIGHT", "vmem / 1024"),
+    "PSWEIGHT": ("RESWEIGHT", "ncpus * walltime"),
+    "WALLTIMEWEIGHT": ("RESWEIGHT", "walltime"),
+}
+_PRIORITY_TERMS = {  # weight of the table priority: the same in a formula
+    "waiting": "eligible_time / 3600",
+    "size": "ncpus",
+    "queue": "queue_priority",
+    "qos": "qos_priority",
+    "fair_share": "fairshare_factor",
+}
 _UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, the kind of credential)
-    "XFACTORWEIGHT": ("SERVICEWEIGHT", "the expansion factor (wait over walltime)"),
     "BYPASSWEIGHT": ("SERVICEWEIGHT", "how often a job was passed over"),
     "SPVIOLATIONWEIGHT": ("SERVICEWEIGHT", "violations of soft limits"),
-    "NODEWEIGHT": ("RESWEIGHT", "the nodes asked for"),
-    "MEMWEIGHT": ("RESWEIGHT", "the memory asked for"),
-    "SWAPWEIGHT": ("RESWEIGHT", "the swap asked for"),
     "DISKWEIGHT": ("RESWEIGHT", "the disk asked for"),
-    "PSWEIGHT": ("RESWEIGHT", "the processor seconds asked for"),
     "PEWEIGHT": ("RESWEIGHT", "processor equivalents"),
-    "WALLTIMEWEIGHT": ("RESWEIGHT", "the walltime asked for"),
     "UJOBWEIGHT": ("RESWEIGHT", "the jobs of the same user"),
     "UPROCWEIGHT": ("RESWEIGHT", "the processors of the same user"),
     "DIRECTSPECWEIGHT": ("RESWEIGHT", "users named directly"),
@@ -54,14 +64,20 @@ _UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, the kind of credentia
     "ATTRSTATEWEIGHT": ("ATTRWEIGHT", "states of jobs"),
 }
 _PARTS = {
-    **{name: component for name, (component, _) in (_SUPPORTED_WEIGHTS | _UNSUPPORTED_WEIGHTS).items()},
+    **{
+        name: component
+        for name, (component, _) in (_SUPPORTED_WEIGHTS | _FORMULA_WEIGHTS | _UNSUPPORTED_WEIGHTS).items()
+    },
     **dict.fromkeys(FAIR_SHARE_WEIGHTS, "FSWEIGHT"),
 }
 _COMPONENTS = frozenset({*_PARTS.values(), "SERVICETARGETWEIGHT"})
 _CAPS = {f"{name.removesuffix('WEIGHT')}CAP": name for name in (*_PARTS, *_COMPONENTS)} | {
     "SERVICEWCAP": "SERVICEWEIGHT"
 }
-WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS})  # all parameters that this module knows
+_SHORTEST_WALLTIME = "XFMINWCLIMIT"
+"""The shortest walltime that counts in the expansion factor."""
+WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS, _SHORTEST_WALLTIME})
+"""All parameters that this module knows."""
 _MAX_POINTS = 1e9  # the largest weight that schedd.toml takes
 _ALL_PARTITIONS = frozenset({"", "0", "ALL", "BASE", "DEFAULT"})
 
@@ -76,7 +92,8 @@ class MauiWeights:
             if entry.name not in WEIGHTS:
                 continue
             try:
-                self._said[entry.name] = number(entry.value_words[0])
+                read = duration if entry.name == _SHORTEST_WALLTIME else number
+                self._said[entry.name] = read(entry.value_words[0])
             except (ValueError, IndexError):
                 self._bad.add(entry.line)
                 message = f"{entry.value!r} is no number, passed over"
@@ -99,6 +116,8 @@ class MauiWeights:
         priority["waiting"] = waiting
         if self.effective_weight("PROCWEIGHT"):
             priority["size"] = self.effective_weight("PROCWEIGHT")
+        if cap := self._said.get("QUEUETIMECAP", 0.0):
+            priority["waiting_most"] = cap / 60
         said = {entry.name for entry in entries}
         if "QUEUETIMEWEIGHT" not in said:
             message = f"Maui takes 1 a minute: priority.waiting = {waiting:g} points an hour"
@@ -110,10 +129,14 @@ class MauiWeights:
     def _finding(self, entry: MauiEntry, fair: bool, done: ImportResult) -> tuple[Verdict, int, str, str]:
         name, points = entry.name, self._said[entry.name]
         where = entry.line, entry.setting
+        if name == _SHORTEST_WALLTIME:
+            if self.effective_weight("XFACTORWEIGHT") and points:
+                return Verdict.TRANSLATED, *where, "in the formula"
+            return Verdict.NO_MATTER, *where, "the expansion factor has no weight, or there is no limit"
         if entry.index.upper() not in _ALL_PARTITIONS:
             return Verdict.BLOCKER, *where, "one weight counts for all partitions"
         if name in _CAPS:
-            return self._cap(entry, points, done)
+            return self._cap(entry, points)
         if name in _COMPONENTS:
             if not self.effective_weight(name) or (name == "FSWEIGHT" and not fair):
                 return Verdict.NO_MATTER, *where, "nothing below it has a weight, or fair share is off"
@@ -123,6 +146,8 @@ class MauiWeights:
         if name == "QUEUETIMEWEIGHT":
             waiting = done.table("priority")["waiting"]
             return Verdict.TRANSLATED, *where, f"priority.waiting = {waiting:g} points an hour"
+        if name in _FORMULA_WEIGHTS:
+            return Verdict.TRANSLATED, *where, f"a formula, with the term {self._formula_term(name)}"
         if name in _UNSUPPORTED_WEIGHTS:
             return Verdict.BLOCKER, *where, f"there is no priority by {_UNSUPPORTED_WEIGHTS[name][1]}"
         if name in FAIR_SHARE_WEIGHTS and not fair:
@@ -131,15 +156,61 @@ class MauiWeights:
             return Verdict.DIFFERS, *where, "see FSPOLICY"
         return Verdict.TRANSLATED, *where, _SUPPORTED_WEIGHTS[name][1]
 
-    def _cap(self, entry: MauiEntry, points: float, done: ImportResult) -> tuple[Verdict, int, str, str]:
-        where = entry.line, entry.setting
-        if not points or not self.effective_weight(_CAPS[entry.name]):
+    def _cap(self, entry: MauiEntry, points: float) -> tuple[Verdict, int, str, str]:
+        where, capped = (entry.line, entry.setting), _CAPS[entry.name]
+        if not points or not self.effective_weight(capped):
             return Verdict.NO_MATTER, *where, "0 is no cap, or the capped term has no weight"
-        if entry.name != "QUEUETIMECAP":
-            return Verdict.BLOCKER, *where, "there are no caps of priorities, but of waiting"
-        waiting = done.table("priority")["waiting"]
-        done.table("priority")["waiting_most"] = points / waiting
-        return Verdict.TRANSLATED, *where, f"priority.waiting_most = {points / waiting:g} hours"
+        if entry.name == "QUEUETIMECAP":
+            return Verdict.TRANSLATED, *where, f"priority.waiting_most = {points / 60:g} hours"
+        if capped in _FORMULA_WEIGHTS or capped == "PROCWEIGHT":
+            return Verdict.TRANSLATED, *where, f"a formula, with the term {self._formula_term(capped)}"
+        return Verdict.BLOCKER, *where, "there are no caps of components, credentials and fair share"
+
+    def _formula_term(self, part: str) -> str:
+        """The term of a weight before it is multiplied; Maui caps it there."""
+        term = "ncpus" if part == "PROCWEIGHT" else _FORMULA_WEIGHTS[part][1]
+        shortest = self._said.get(_SHORTEST_WALLTIME, 0)
+        if part == "XFACTORWEIGHT" and shortest:
+            term = f"1 + eligible_time / max(planned_walltime, {shortest:g})"
+        cap = self._said.get(f"{part.removesuffix('WEIGHT')}CAP", 0.0)
+        return f"min({term}, {cap:g})" if cap else term
+
+    def write_formula(self, done: ImportResult) -> bool:
+        """Write a formula if the table priority lacks a term or a cap. It then replaces all weights of that
+        table. Returns whether there is one.
+        """
+        parts = [(self.effective_weight(name), self._formula_term(name)) for name in _FORMULA_WEIGHTS]
+        capped_size = self.effective_weight("PROCWEIGHT") and self._said.get("PROCCAP")
+        if not capped_size and not any(weight for weight, _ in parts):
+            return False
+        _bound_queue_priorities(done)
+        priority = done.table("priority")
+        for name, term in _PRIORITY_TERMS.items():
+            value = term
+            if name == "waiting" and (most := priority.pop("waiting_most", None)) is not None:
+                value = f"min({term}, {most:g})"
+            elif name == "size":
+                value = self._formula_term("PROCWEIGHT")
+            parts.append((priority.pop(name, 0.0), value))
+        classes: list[dict[str, float]] = list(done.site.get("classes", {}).values())
+        factor = max([1.0, *(abs(one["points"]) / _MAX_POINTS for one in classes)])
+        for one in classes:
+            one["points"] /= factor
+        parts.append((factor if classes else 0.0, "class_points"))
+        if not priority:
+            del done.site["priority"]
+        words = [_format_part(weight, term) for weight, term in parts if weight]
+        done.table("formula")["expression"] = " + ".join(words)
+        message = "a formula takes the place of all weights: formula.expression"
+        done.note(Verdict.TRANSLATED, 0, "priority", message)
+        return True
+
+
+def _format_part(weight: float, term: str) -> str:
+    """A summand of the formula."""
+    if any(sign in term for sign in "+/*") and not term.startswith("min("):
+        term = f"({term})"
+    return term if weight == 1 else f"{weight:.12g} * {term}"
 
 
 def translate_own_priorities(weights: MauiWeights, entries: Iterable[MauiEntry], done: ImportResult) -> None:
@@ -172,12 +243,8 @@ def translate_own_priorities(weights: MauiWeights, entries: Iterable[MauiEntry],
 
 def scale_to_bounds(done: ImportResult) -> None:
     """Divide all points by one number where one is larger than schedd.toml takes; the order stays."""
+    _bound_queue_priorities(done)
     priority = done.table("priority")
-    queues: dict[str, float] = priority.get("queues", {})
-    most = max((abs(points) for points in queues.values()), default=0)
-    if most > _MAX_POINTS:
-        priority["queues"] = {name: points / most for name, points in queues.items()}
-        priority["queue"] *= most
     terms = [name for name in ("queue", "qos", "waiting", "size", "fair_share") if name in priority]
     classes: list[dict[str, float]] = list(done.site.get("classes", {}).values())
     largest = max([abs(priority[name]) for name in terms] + [abs(one["points"]) for one in classes])
@@ -190,6 +257,16 @@ def scale_to_bounds(done: ImportResult) -> None:
     factor = largest / _MAX_POINTS
     message = f"all points are divided by {factor:.6g}, the largest being {largest:.6g}; the order is the"
     done.note(Verdict.TRANSLATED, 0, "weights", f"{message} same, but for differences below one point then")
+
+
+def _bound_queue_priorities(done: ImportResult) -> None:
+    """Divide priorities of queues by the largest one if it is larger than schedd.toml takes."""
+    priority = done.table("priority")
+    queues: dict[str, float] = priority.get("queues", {})
+    most = max((abs(points) for points in queues.values()), default=0)
+    if most > _MAX_POINTS:
+        priority["queues"] = {name: points / most for name, points in queues.items()}
+        priority["queue"] *= most
 
 
 def _weight_name(kind: str) -> str:

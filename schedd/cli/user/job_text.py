@@ -177,7 +177,8 @@ def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
 
 def describe_link(link: ChainLink) -> str:
     """What keeps a job off its nodes until the end of the link."""
-    on, jobs = shorten_list(link.nodes) or "a limit", shorten_list([one.id for one in link.jobs])
+    on = shorten_list(link.nodes) or f"the limit ({link.name})"
+    jobs = shorten_list([one.id for one in link.jobs])
     if link.kind == "running":
         if not jobs:
             return f"a job of another user holds {on}"

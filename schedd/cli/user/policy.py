@@ -34,8 +34,20 @@ def make_parser(name: str = "schedd policy") -> argparse.ArgumentParser:
         one.add_argument(
             "what", nargs="+", metavar="FILE|KEY=VALUE", help="changes, as `schedd policy --help` lists them"
         )
-    acts.add_parser("withdraw", help="return to the policy of the settings file", allow_abbrev=False)
+        if act == "set":
+            _add_consent(one)
+    _add_consent(
+        acts.add_parser("withdraw", help="return to the policy of the settings file", allow_abbrev=False)
+    )
     return found
+
+
+def _add_consent(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--break-promises",
+        action="store_true",
+        help="also if promises would be put at risk; otherwise it is refused, and their owners are named",
+    )
 
 
 def run(argv: Sequence[str], name: str = "schedd policy") -> int:
@@ -49,9 +61,12 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
         show_json(found) if args.json else print(_format_policy_preview(found, session.now))
         return True
     if args.act == "set":
-        policy = client.set_policy(merge_policy(args.what, client.policy().site, args.cluster))
+        site = merge_policy(args.what, client.policy().site, args.cluster)
+        policy = client.set_policy(site, break_promises=args.break_promises)
+    elif args.act == "withdraw":
+        policy = client.withdraw_policy(break_promises=args.break_promises)
     else:
-        policy = client.withdraw_policy() if args.act == "withdraw" else client.policy()
+        policy = client.policy()
     show_json(policy) if args.json else print(_format_policy(policy))
     return True
 

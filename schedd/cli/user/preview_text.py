@@ -4,12 +4,16 @@ from schedd.cli.user.formatting import format_table, format_time, shorten_list
 from schedd.client.answers import PreviewView
 
 _MAX_JOBS_SHOWN = 10
+_MAX_OWNERS_SHOWN = 20
 
 
 def format_preview(found: PreviewView, now: int) -> str:
     """A sentence, alerts, and the first jobs that would move."""
     jobs, broken = _count(found.moves, "waiting job"), _count(found.broken, "promise")
     parts = [f"{jobs} would move, {broken} would be put at risk"]
+    if found.owners_at_risk:
+        owners = [f"{one.owner.partition('@')[0]} ({one.promises})" for one in found.owners_at_risk]
+        parts.append(f"promises at risk of: {shorten_list(owners, _MAX_OWNERS_SHOWN)}")
     if found.running:
         parts.append(f"running jobs go on there: {shorten_list([one.job for one in found.running], 5)}")
     for one in found.preempted[:_MAX_JOBS_SHOWN]:

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from schedd.api.holds import HoldKind, hold_planning, preview_holds, release_planning
 from schedd.api.node_selection import select_nodes
-from schedd.api.policy import change_policy, run_policy_preview
-from schedd.api.problems import ProblemError
+from schedd.api.policy import change_policy, require_kept_promises, run_policy_preview
+from schedd.api.problems import PROBLEM_KINDS, ProblemError
 from schedd.api.request_bodies import HoldRequest, ReservationRequest
 from schedd.api.reservations import reserve, run_reservation_preview
 from schedd.api.routes import RouteTable
@@ -22,6 +22,7 @@ from schedd.dashboard.weight_form import changed_policy
 from schedd.engine import EngineSettings
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.settings.site import SiteSettings
+from schedd.wire.section import problem_place, problem_words
 
 router = RouteTable(prefix="/{cluster}/admin")
 _HOLD_KINDS: Final = ("node", "queue")
@@ -138,24 +139,47 @@ async def preview_weights(request: Request, cluster: Cluster, viewer: Operator, 
 async def set_weights(request: Request, cluster: Cluster, viewer: Administrator, form: Form) -> Response:
     """Set these weights in the policy as it was when the form was loaded."""
     published = cluster.published
+    version, who = published.policy_version + 1, viewer.bearer.name
     try:
         site = _parse_policy(published.settings, form)
         if form.get("version") != str(published.policy_version):
             raise ProblemError(
                 "invalid", "The policy was changed meanwhile: look at it again, then repeat this."
             )
+        if not form.get("break_promises"):
+            await require_kept_promises(request, cluster, version, site, who)
     except ProblemError as error:
+        status, found = PROBLEM_KINDS[error.kind][0], None
+        if error.kind == "breaks-promises":
+            found = await run_policy_preview(request, cluster, site, who)
         return await render_admin_page(
-            request, cluster, viewer, 422, weights_error=error.detail, form=form, refused=error
+            request,
+            cluster,
+            viewer,
+            status,
+            weights_error=error.detail,
+            weights_preview=found,
+            form=form,
+            refused=error,
         )
-    await change_policy(cluster, published.policy_version + 1, site, viewer.bearer.name)
+    await change_policy(cluster, version, site, who)
     return redirect_to_admin(request, cluster.name, "weighed")
 
 
 @router.post("/weights/withdraw")
-async def withdraw_policy(request: Request, cluster: Cluster, viewer: Administrator, _: Form) -> Response:
+async def withdraw_policy(request: Request, cluster: Cluster, viewer: Administrator, form: Form) -> Response:
     """Let the policy of the settings be in force again."""
-    await change_policy(cluster, 0, {}, viewer.bearer.name)
+    who = viewer.bearer.name
+    try:
+        if not form.get("break_promises"):
+            await require_kept_promises(request, cluster, 0, {}, who)
+    except ProblemError as error:
+        if error.kind != "breaks-promises":
+            raise
+        return await render_admin_page(
+            request, cluster, viewer, 409, withdrawal_error=error.detail, refused=error
+        )
+    await change_policy(cluster, 0, {}, who)
     return redirect_to_admin(request, cluster.name, "withdrawn")
 
 
@@ -165,6 +189,6 @@ def _parse_policy(settings: EngineSettings, form: Form) -> dict[str, Any]:
         return SiteSettings(**changed_policy(settings, form)).plain
     except ValidationError as error:
         first = error.errors()[0]
-        where = " ".join(str(one).replace("_", " ") for one in first["loc"])
-        words = first["msg"].removeprefix("Value error, ")
+        where = " ".join(str(one).replace("_", " ") for one in problem_place(first))
+        words = problem_words(first)
         raise ProblemError("invalid", f"{where}: {words}" if where else words) from None

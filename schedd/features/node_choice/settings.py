@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from schedd.policy.expressions import MAX_LENGTH, parse_formula
 from schedd.policy.feature_settings import FeatureSettings
-from schedd.wire.section import Section
+from schedd.wire.section import Section, SettingConflictError
 
 Arrangement = Literal["pack", "spread", "contiguous", "least_memory"]
 _Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
@@ -61,11 +61,12 @@ class NodeChoiceSettings(NodePreferences):
 
 
 def _check_site(plain: Mapping[str, Any]) -> None:
-    """Raise ValueError for the node choice of a partition that does not exist."""
+    """Raise SettingConflictError for the node choice of a partition that does not exist."""
     sets = (plain.get("partitions") or {}).get("sets") or {}
     for name in (plain.get("node_choice") or {}).get("partitions") or ():
         if name not in sets:
-            raise ValueError(f"node_choice.partitions: there is no partition {name!r} in partitions.sets")
+            place = ("node_choice", "partitions", name)
+            raise SettingConflictError(place, f"there is no partition {name!r} in partitions.sets")
 
 
 SETTINGS: Final = FeatureSettings(

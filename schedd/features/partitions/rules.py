@@ -130,6 +130,10 @@ def _too_large(table: PartitionTable, facts: JobFacts, never: Never) -> Never:
     names = [name for name in table.candidates(facts) if name]
     others = [name for name in table.open_to(facts) if name not in names]
     remedy = f"request less, or name another partition ({', '.join(others)})" if others else "request less"
+    if len(names) > 1:
+        return Never(
+            f"none of its partitions ({', '.join(names)}) can hold it ({never.requirement}): {remedy}"
+        )
     return Never(f"{never.requirement}: {remedy}")
 
 

@@ -1,13 +1,13 @@
 """Settings of partitions: ``[clusters.NAME.site.partitions]``."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from schedd.dialect.partition import PARTITION_REQUESTS
 from schedd.policy.feature_settings import FeatureSettings
-from schedd.wire.section import Names, Section
+from schedd.wire.section import Names, Section, SettingConflictError
 
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,62}$")]
 _ANY: Final = frozenset({"all", "any", "default", "base"})
@@ -81,22 +81,26 @@ class PartitionRules(Section):
     """Whether jobs of a queue with the name of a partition get it by default; a table `defaults` has
     precedence."""
 
+    def _require_known(self, place: tuple[str | int, ...], names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self.sets:
+                raise SettingConflictError(place, f"there is no partition {name} in sets")
+
     @model_validator(mode="after")
     def _names_are_known(self) -> Self:
         for name in self.sets:
             if name.lower() in _ANY:
-                raise ValueError(f"partition {name}: this name means any partition; choose another one")
-        named = {name: f"default of {one.who} {one.name}" for one in self.defaults for name in one.default}
-        named |= {name: f"allowed of {one.who} {one.name}" for one in self.defaults for name in one.allowed}
-        named |= dict.fromkeys(self.default, "default")
-        for name, place in named.items():
-            if name not in self.sets:
-                raise ValueError(f"{place.rstrip()}: there is no partition {name} in sets")
+                words = "this name means any partition; choose another one"
+                raise SettingConflictError(("sets", name), words)
         seen = set()
-        for one in self.defaults:
+        for number, one in enumerate(self.defaults):
+            for key, names in (("default", one.default), ("allowed", one.allowed)):
+                self._require_known(("defaults", number, key), names)
             if (one.who, one.name) in seen:
-                raise ValueError(f"two tables defaults for {one.who} {one.name or 'of each name'}: join them")
+                words = f"two tables defaults for {one.who} {one.name or 'of each name'}: join them"
+                raise SettingConflictError(("defaults", number), words)
             seen.add((one.who, one.name))
+        self._require_known(("default",), self.default)
         return self
 
 
@@ -105,14 +109,16 @@ def _obeyed(table: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _check_site(plain: Mapping[str, Any]) -> None:
-    """Raise ValueError for a limit of a partition that does not exist."""
+    """Raise SettingConflictError for a limit of a partition that does not exist."""
     sets = (plain.get("partitions") or {}).get("sets") or {}
     for number, limit in enumerate(plain.get("limits") or ()):
         name = limit.get("partition", "")
         if name and name not in sets:
-            raise ValueError(f"limits.{number}: there is no partition {name!r} in partitions.sets")
+            place = ("limits", number, "partition")
+            raise SettingConflictError(place, f"there is no partition {name!r} in partitions.sets")
         if name and limit.get("qos"):
-            raise ValueError(f"limits.{number}: set either qos or partition, or make two limits of it")
+            words = "set either qos or partition, or make two limits of it"
+            raise SettingConflictError(("limits", number, "qos"), words)
 
 
 SETTINGS: Final = FeatureSettings(

@@ -1,16 +1,16 @@
 """Settings of preemption: ``[clusters.NAME.site.preemption]``."""
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from schedd.engine.component.job_hooks import job_labels
 from schedd.policy.access import Access
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.policy.site_tables import WindowText
 from schedd.wire.facts import JobFacts, PreemptionMethod
-from schedd.wire.section import Section
+from schedd.wire.section import Section, SettingConflictError
 from schedd.wire.times import Seconds, Step
 
 if TYPE_CHECKING:
@@ -102,6 +102,12 @@ class PreemptionSettings(Section):
     windows: tuple[WindowText, ...] = ()
     """Times in which preemptions may begin, each as
     `2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin`; none: always."""
+
+    @model_validator(mode="after")
+    def _announce_by_signal(self) -> Self:
+        if self.grace and not self.signal:
+            raise SettingConflictError(("grace",), "it is the time after the signal: set signal, too")
+        return self
 
     @property
     def lead(self) -> int:

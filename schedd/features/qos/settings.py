@@ -1,12 +1,12 @@
 """Settings of QOS: ``[clusters.NAME.site.qos]``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from schedd.policy.feature_settings import FeatureSettings
-from schedd.wire.section import Section
+from schedd.wire.section import Section, SettingConflictError
 
 _Name = Annotated[str, Field(pattern=r"^[^\s,:;=\x00-\x1f]{1,64}$")]
 _Owner = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
@@ -71,17 +71,33 @@ class QosSettings(Section):
         ]
         for where, name in (*named, ("default", self.default)):
             if name and name not in self.levels:
-                raise ValueError(f"{where}: there is no QOS {name!r} in levels")
+                raise SettingConflictError(where.split(".", 1), f"there is no QOS {name!r} in levels")
         return self
 
 
 def _check_site(plain: Mapping[str, Any]) -> None:
-    """Raise ValueError for a limit of a QOS that does not exist."""
+    """Raise SettingConflictError for a setting that names a QOS which does not exist."""
     levels = (plain.get("qos") or {}).get("levels") or {}
+    for place, name in _named_levels(plain, with_charges=bool(levels)):
+        if name not in levels:
+            raise SettingConflictError(place, f"there is no QOS {name!r} in qos.levels")
+
+
+def _named_levels(
+    plain: Mapping[str, Any], *, with_charges: bool
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The names of QOS in other tables, with their places. Charges also apply to the QOS in logs."""
     for number, limit in enumerate(plain.get("limits") or ()):
-        name = limit.get("qos", "")
-        if name and name not in levels:
-            raise ValueError(f"limits.{number}: there is no QOS {name!r} in qos.levels")
+        if name := limit.get("qos", ""):
+            yield ("limits", number, "qos"), name
+    for key, selected in (plain.get("preemption") or {}).items():
+        if isinstance(selected, Mapping):
+            for number, name in enumerate(selected.get("qos") or ()):
+                yield ("preemption", key, "qos", number), name
+    if with_charges:
+        for name in (plain.get("fair_share") or {}).get("charge_qos") or ():
+            if name != "*":
+                yield ("fair_share", "charge_qos", name), name
 
 
 SETTINGS: Final = FeatureSettings(

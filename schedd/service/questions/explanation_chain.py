@@ -68,7 +68,8 @@ class ChainLink:
     nodes: tuple[str, ...]
     """Some of the planned nodes that are held."""
     name: str
-    """Name of the reservation, the limit, or the reason why the job may not start yet."""
+    """Name of the reservation; the limit, also one that the jobs use up; or the reason why the job may not
+    start yet."""
     jobs: tuple[ChainJob, ...]
     """The first of them, by time."""
     count: int
@@ -198,7 +199,8 @@ class _LinkBuilder:
         on = _name_some(nodes)
         if not nodes and slots:
             limits = dict.fromkeys(self._limit(one.row) for one in group if one.row in self._pools)
-            on = f"the limit {' and '.join(limits)}"
+            name = " and ".join(limits)
+            on = f"the limit ({name})"
         gap = all(one.cause == "gap" for one in group)
         return ChainLink(
             kind=kind,

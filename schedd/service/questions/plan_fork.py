@@ -264,9 +264,17 @@ class PlanFork:
         ]
 
     def understand(self, facts: JobFacts) -> ParsedRequest:
-        """Return the interpretation of a job. Raises NotUnderstood."""
+        """Return the interpretation of a job; of a list of alternatives, that of the first one. Raises
+        NotUnderstood.
+        """
         with self._lock:
-            return self._read(facts)[1]
+            try:
+                return self._read(facts)[1]
+            except NotUnderstood:
+                first, *others = self._variants(facts)
+                if not others:
+                    raise
+                return self._read(first)[1]
 
     def is_understood_as(self, facts: JobFacts, known: ParsedRequest) -> bool:
         """Return whether the request of a job means the same as another; not if it cannot be parsed."""

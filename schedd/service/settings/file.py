@@ -12,7 +12,6 @@ from pydantic import (
     ValidationError,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -31,6 +30,7 @@ from schedd.service.settings.daemon import (
     WebhookSettings,
 )
 from schedd.service.settings.readable import setting_line, toml_error
+from schedd.wire.section import Problem, main_problems, problem_place, problem_words
 
 __all__ = [
     "NAME_OF_TOKEN",
@@ -172,25 +172,26 @@ def _located_lines(error: ValidationError, path: Path | None) -> Iterator[str]:
         yield from _error_lines(error)
         return
     text = path.read_text(encoding="utf-8")
-    for problem, said in zip(error.errors(include_url=False), _error_lines(error), strict=True):
-        number = setting_line(text, problem["loc"])
+    for problem in main_problems(error.errors(include_url=False)):
+        number, said = setting_line(text, problem_place(problem)), _error_line(problem)
         yield f"{path}: {said}" if number is None else f"{path}, line {number}: {said}"
 
 
 def _error_lines(error: ValidationError) -> Iterator[str]:
-    for problem in error.errors(include_url=False):
-        loc = ".".join(map(str, problem["loc"]))
-        if problem["type"] == "extra_forbidden":
-            yield f"{loc}: no such setting{_hint(problem)}"
-        else:
-            said = problem["msg"].removeprefix("Value error, ")
-            was = problem["input"]
-            secret = problem["loc"][-1:] in _SECRET
-            shown = f" (it is {was!r})" if isinstance(was, str | int | float) and not secret else ""
-            yield f"{loc}: {said}{shown}" if loc else said
+    return map(_error_line, main_problems(error.errors(include_url=False)))
 
 
-def _hint(problem: ErrorDetails) -> str:
+def _error_line(problem: Problem) -> str:
+    place = problem_place(problem)
+    loc = ".".join(map(str, place))
+    if problem["type"] == "extra_forbidden":
+        return f"{loc}: no such setting{_hint(problem)}"
+    was, secret = problem["input"], place[-1:] in _SECRET
+    shown = f" (it is {was!r})" if isinstance(was, str | int | float) and not secret else ""
+    return f"{loc}: {problem_words(problem)}{shown}" if loc else problem_words(problem)
+
+
+def _hint(problem: Problem) -> str:
     *path, name = problem["loc"]
     section: type[BaseModel] | None = Settings
     for step in path:

@@ -12,7 +12,7 @@ from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import site_policy
 from schedd.policy.site_tables import LicenceSettings, SiteReservationSettings, WindowSettings
-from schedd.wire.section import Name, Names, Section
+from schedd.wire.section import Name, Names, Section, SettingConflictError
 from schedd.wire.times import Whole
 
 
@@ -218,11 +218,12 @@ class KernelSiteSettings(Section):
     @model_validator(mode="after")
     def _make_sense(self) -> Self:
         if self.priority.deadline_least > self.priority.deadline_most:
-            raise ValueError("priority.deadline_least must not be more than deadline_most")
+            words = "it must not be more than deadline_most"
+            raise SettingConflictError(("priority", "deadline_least"), words)
         if self.power_caps and not self.power:
-            raise ValueError("power_caps need watts of nodes: a table power")
+            raise SettingConflictError(("power_caps", 0), "power_caps need watts of nodes: a table power")
         if self.thrift is not None and self.thrift.prefer and not self.power:
-            raise ValueError("thrift.prefer needs watts of nodes: a table power")
+            raise SettingConflictError(("thrift", "prefer"), "it needs watts of nodes: a table power")
         site_policy(self.plain)
         for feature in feature_settings():
             if feature.check is not None:

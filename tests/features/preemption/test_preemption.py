@@ -27,12 +27,15 @@ URGENT = {
 
 
 class PreemptingCluster(Cluster):
-    """A cluster with an urgent queue. It carries out preemptions at once, unless ``preempts`` is False."""
+    """A cluster with an urgent queue. It carries out preemptions at once, unless ``preempts`` is False. A
+    setting of None has its default.
+    """
 
     def __init__(self, nodes: int = 1, cpus: int = 4, **preemption: Any) -> None:
         self.preempts = True
         more = preemption.pop("more", {})
-        super().__init__(nodes, cpus, site={"preemption": URGENT | preemption}, **more)
+        settings = {name: value for name, value in (URGENT | preemption).items() if value is not None}
+        super().__init__(nodes, cpus, site={"preemption": settings}, **more)
         for name in ("urgent", "scavenger", "other"):
             self.send(*self.server.change_queue(QueueFacts(name=name)))
 
@@ -109,6 +112,15 @@ def test_victims_are_those_with_the_least_lost_work() -> None:
     cluster.at(2_100)
     cluster.submit("next", "1:ppn=2", 100, queue="urgent")
     assert [one.job_id for one in cluster.orders()] == ["d", "c"]
+
+
+def test_by_default_a_run_that_has_just_begun_may_be_preempted() -> None:
+    cluster = PreemptingCluster(nodes=2, min_run=None)
+    cluster.submit("old", "1:ppn=4", 10_000)
+    cluster.at(5_000)
+    cluster.submit("new", "1:ppn=4", 10_000)
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    assert [(one.job_id, one.time - T) for one in cluster.orders()] == [("new", 5_000)]
 
 
 def test_scavengers_are_preempted_before_targets_and_get_no_promise() -> None:
