@@ -156,12 +156,13 @@ def describe_link(link: ChainLink) -> str:
     on = ", ".join(link.nodes[:_MAX_NAMES])
     if len(link.nodes) > _MAX_NAMES:
         on += f" and {len(link.nodes) - _MAX_NAMES} more"
-    on = on or f"the limit ({link.name})"
+    planned = f"planned on {on}" if on else f"planned within the limit {link.name}"
+    on = on or f"the limit {link.name}"
     if link.kind == "running":
         return f"a job holds {on}" if link.count == 1 else f"{format_number(link.count)} jobs hold {on}"
     if link.kind == "queued":
         many = "1 job is" if link.count == 1 else f"{format_number(link.count)} jobs are"
-        return f"{many} planned on {on}"
+        return f"{many} {planned}"
     if link.kind == "reservation":
         return f"{link.name} keeps {on}"
     if link.kind == "limit":

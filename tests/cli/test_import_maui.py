@@ -829,6 +829,8 @@ def test_preemptors_preemptees_and_the_policy_become_the_table_preemption() -> N
     }
     assert finding_text(done, "PREEMPTPOLICY") == "translated: preemption.methods = suspend"
     site_policy(done.site)
+    unused = import_maui("QOSCFG[high] QFLAGS=PREEMPTOR\nPREEMPTPOLICY SUSPEND\n")
+    assert "preemption" not in unused.site, "no job has this QOS"
     other = import_maui(text.replace("SUSPEND", "CANCEL"))
     assert finding_text(other, "PREEMPTPOLICY").startswith("blocker: jobs are suspended, checkpointed or")
     assert "methods" not in other.site["preemption"]

@@ -177,7 +177,8 @@ def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
 
 def describe_link(link: ChainLink) -> str:
     """What keeps a job off its nodes until the end of the link."""
-    on = shorten_list(link.nodes) or f"the limit ({link.name})"
+    on = shorten_list(link.nodes) or f"the limit {link.name}"
+    planned = f"planned {'on' if link.nodes else 'within'} {on}"
     jobs = shorten_list([one.id for one in link.jobs])
     if link.kind == "running":
         if not jobs:
@@ -187,10 +188,10 @@ def describe_link(link: ChainLink) -> str:
     if link.kind == "queued":
         if link.count == 1 and jobs:
             right = link.jobs[0].right
-            return f"job {jobs}, which {RIGHTS[right or 'placement'][0]}, is planned on {on}"
+            return f"job {jobs}, which {RIGHTS[right or 'placement'][0]}, is {planned}"
         named = f" ({jobs})" if jobs else ""
         many = f"{link.count} queued jobs are" if link.count > 1 else "a queued job is"
-        return f"{many} planned on {on}{named}"
+        return f"{many} {planned}{named}"
     if link.kind == "reservation":
         return f"reservation {link.name} keeps {on}"
     if link.kind == "limit":

@@ -200,7 +200,7 @@ class _LinkBuilder:
         if not nodes and slots:
             limits = dict.fromkeys(self._limit(one.row) for one in group if one.row in self._pools)
             name = " and ".join(limits)
-            on = f"the limit ({name})"
+            on = f"the limit {name}"
         gap = all(one.cause == "gap" for one in group)
         return ChainLink(
             kind=kind,
