@@ -1,9 +1,10 @@
 """Settings of preemption: ``[clusters.NAME.site.preemption]``."""
 
+from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from schedd.engine.component.job_hooks import job_labels
 from schedd.policy.access import Access
@@ -103,21 +104,25 @@ class PreemptionSettings(Section):
     """Times in which preemptions may begin, each as
     `2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin`; none: always."""
 
-    @model_validator(mode="after")
-    def _announce_by_signal(self) -> Self:
-        if self.grace and not self.signal:
-            raise SettingConflictError(("grace",), "it is the time after the signal: set signal, too")
-        return self
-
     @property
     def lead(self) -> int:
         """Seconds from the decision until the cores are free."""
         return self.release_time + (self.grace if self.signal else 0)
 
 
+def _check_site(plain: Mapping[str, Any]) -> None:
+    """Raise SettingConflictError for a grace time without effect."""
+    table = plain.get("preemption") or {}
+    if table.get("grace") and not table.get("signal"):
+        raise SettingConflictError(
+            ("preemption", "grace"), "it is the time after the signal: set signal, too"
+        )
+
+
 SETTINGS: Final = FeatureSettings(
     table="preemption",
     model=PreemptionSettings,
+    check=_check_site,
     about="Planned preemption: `[clusters.main.site.preemption]`.",
     heading="Preemption",
 )

@@ -1,7 +1,9 @@
 """``schedd reservation``: nodes that are kept free for a time, or kept for some: shown, made, lifted."""
 
 import argparse
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
@@ -12,6 +14,8 @@ from schedd.client.answers import ReservationView
 from schedd.client.client import Reserved
 
 _ACCESS = ("users", "groups", "accounts", "queues")
+_WINDOW: Final = re.compile(r"@\d{4}-\d\d-\d\dT\d\d:\d\dZ$")
+"""End of the name of each window of a standing reservation."""
 
 
 def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
@@ -22,7 +26,8 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
     )
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")
-    acts.add_parser("list", help="list all reservations (default)", allow_abbrev=False)
+    shown = "list all reservations, of standing ones the next window (default)"
+    acts.add_parser("list", help=shown, allow_abbrev=False)
     make = acts.add_parser("add", help="create a reservation, or replace one", allow_abbrev=False)
     add = make.add_argument
     add("name", metavar="NAME", help="name of the reservation")
@@ -122,7 +127,10 @@ def _read_reservation(args: argparse.Namespace, now: int) -> Reserved:
 
 
 def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
-    return format_table(
+    windows: dict[str, list[ReservationView]] = {}
+    for one in sorted(found, key=lambda one: one.start):
+        windows.setdefault(_WINDOW.sub("", one.name), []).append(one)
+    table = format_table(
         ("NAME", "FROM", "UNTIL", "NODES", "REASON"),
         [
             (
@@ -132,10 +140,16 @@ def _reservations_table(found: Sequence[ReservationView], now: int) -> str:
                 "all" if one.everywhere else shorten_list([*one.nodes, *one.features]),
                 _describe_use(one),
             )
-            for one in found
+            for one, *_ in windows.values()
         ],
         last=12,
     )
+    lines = [
+        f"{name}: {len(later)} more, the last from {format_time(later[-1].start, now)}"
+        for name, (_, *later) in windows.items()
+        if later
+    ]
+    return "\n".join([table, *lines])
 
 
 def _describe_use(one: ReservationView) -> str:
