@@ -22,6 +22,7 @@ _P = ParamSpec("_P")
 
 _INLINE_MAX_ROWS: Final = 100  # longer lists are rendered in the background
 _RENDER_NICENESS: Final = 10
+_CLIENT_CLOSED_REQUEST: Final = 499
 _GZIP_LEVEL: Final = 4
 _COMPRESS_MIN_BYTES: Final = 2_000
 _COMPRESS_CHUNK_BYTES: Final = 32 << 10  # bytes that are compressed in one go
@@ -67,6 +68,10 @@ async def _render_in_queue(request: Request, cluster: PlanLoop, make: Callable[[
 
     queue: RenderQueue = request.app.state.render_queue
     async with queue.lock:
+        if (
+            await request.is_disconnected()
+        ):  # while it waited: others wait for the answers that are still wanted
+            return Response(status_code=_CLIENT_CLOSED_REQUEST)
         context = copy_context()
         return await asyncio.wrap_future(
             run_in_thread("rendering", partial(context.run, charge_cpu_time(work)))

@@ -1,5 +1,6 @@
 """Costs of requests, and precedence: budgets of processor time, large responses rendered in pieces."""
 
+import asyncio
 import gzip
 import hashlib
 import json
@@ -7,9 +8,10 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.testclient import TestClient
 
+from schedd.api.background_rendering import _render_in_queue
 from schedd.service.access.callers import Callers
 from schedd.service.access.request_costs import (
     BURST_S,
@@ -22,6 +24,7 @@ from schedd.service.access.request_costs import (
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read import pacing as pacing_module
 from schedd.service.read.pacing import pacing, yield_to_planner
 from schedd.service.settings.file import LimitSettings
 from tests.api.test_responses import MAIN
@@ -120,6 +123,63 @@ def test_readers_yield_while_the_planner_is_busy() -> None:
     sum(range(500_000))
     yield_to_planner()  # outside of it: nothing
     assert len(looks) == 6
+
+
+def test_a_planner_that_is_always_busy_slows_readers_to_a_fifth_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A list of 1,000 jobs was not made within 100 s while 5,000 jobs arrived and were planned."""
+    clock = FakeClock()
+    monkeypatch.setattr(pacing_module, "time", clock)
+    with pacing(lambda: True):
+        for _ in range(500):
+            clock.worked += 0.001
+            clock.now += 0.001
+            yield_to_planner()
+    assert 1 < clock.now < 1 + 0.05 + 5 * 0.5
+
+
+class FakeClock:
+    """Stands in for the module `time`: nothing passes but work and sleep."""
+
+    def __init__(self) -> None:
+        self.now = self.worked = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
+        return self.worked
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.anyio
+async def test_an_answer_that_nobody_waits_for_any_more_is_not_made(app: FastAPI, loop: PlanLoop) -> None:
+    made: list[str] = []
+
+    async def render(name: str, *, gone: bool) -> Response:
+        request = Request({"type": "http", "app": app, "headers": []}, receive=_receive(gone=gone))
+
+        def make() -> Response:
+            made.append(name)
+            return Response(name)
+
+        return await _render_in_queue(request, loop, make)
+
+    answers = await asyncio.gather(render("a", gone=True), render("b", gone=False))
+    assert made == ["b"]
+    assert [one.status_code for one in answers] == [499, 200]
+
+
+def _receive(*, gone: bool) -> Any:
+    async def receive() -> dict[str, str]:
+        if not gone:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    return receive
 
 
 def test_events_precede_orders_and_orders_run_singly() -> None:
