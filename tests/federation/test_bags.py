@@ -50,7 +50,9 @@ class BagFederation(SimulatedFederation):
     ) -> str:
         """Asked for and taken."""
         self.array_figures(more.pop("array", 1000))
+        resources = more.pop("resources", None)
         one = bag_specification(tasks, self.now + more.pop("deadline", 210), **more)
+        one = replace(one, resources=resources or one.resources)
         users = self.federation.cluster_users("ann@org")
         names = one.clusters or tuple(self.clusters)
         found = collect_offers(
@@ -129,11 +131,13 @@ def test_bag_becomes_arrays_and_every_task_runs_once(simulation: BagFederation) 
     assert simulation.federation.jobs[simulation[name].shares[0]].exit_status == 0
 
 
-@pytest.mark.parametrize(("deadline", "expected"), [(280, "accepted"), (210, "wished")])
+@pytest.mark.parametrize(("deadline", "expected"), [(280, "accepted"), (210, "wished"), (150, "")])
 def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
     simulation: BagFederation, deadline: int, expected: str
 ) -> None:
-    """48 tasks end in two waves of 100 s, with a minute of margin: by 280 s, and not by 210 s."""
+    """48 tasks end in two waves of 100 s, with a minute of margin: by 280 s, and not by 210 s. A late
+    bag is sent without its deadline.
+    """
     due = simulation.now + deadline
     name = simulation.bag(48, deadline=deadline)
     simulation.go(20)
@@ -143,7 +147,7 @@ def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
         assert len(waiting) == 8
         for job in waiting:
             view = provider.view(job)
-            assert (view.deadline, view.deadline_state) == (due, expected), cluster
+            assert (view.deadline, view.deadline_state) == (due if expected else None, expected), cluster
             if expected == "accepted":
                 assert view.promised_start is not None
                 assert view.promised_start <= due - 100
@@ -155,6 +159,18 @@ def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
     assert {one.deadline for one in ran} == {due}
     if expected == "accepted":
         assert max(one.over_at for one in ran) <= due
+
+
+def test_moldable_tasks_of_a_bag_end_by_its_deadline(simulation: BagFederation) -> None:
+    """A task takes four cores for 100 s or one core for 300 s; four cores are free."""
+    simulation.busy("a", 1, 1000)
+    due = simulation.now + 400
+    name = simulation.bag(3, run=90, deadline=400, clusters=("a",), resources={"trl": "4@100:1@300"})
+    assert simulation[name].offered_end <= due
+    simulation.go(600, 5)
+    assert simulation.ran(name) == Counter(range(3))
+    (share,) = [simulation.federation.jobs[one] for one in simulation[name].shares]
+    assert share.over_at <= due
 
 
 def test_large_share_is_split_into_several_arrays(simulation: BagFederation) -> None:

@@ -59,9 +59,13 @@ class TransferAction:
     body: Mapping[str, Any] | None = None
 
 
-def _with_deadline(job: FederationJob, resources: dict[str, str]) -> dict[str, str]:
-    """Return the resources with the deadline of the job or bag, which the cluster accepts or refuses."""
-    if job.deadline is None or deadline_names(resources):
+def _with_deadline(job: FederationJob, attempt: TransferAttempt, resources: dict[str, str]) -> dict[str, str]:
+    """Return the resources with the deadline of the job or bag, which the cluster accepts or refuses.
+
+    A job that was late when its cluster was chosen goes without: a site may hold jobs with a lost deadline.
+    """
+    late = job.deadline is None or (attempt.end is not None and attempt.end > job.deadline)
+    if late or deadline_names(resources):
         return resources
     return {**resources, "deadline": str(job.deadline)}
 
@@ -81,7 +85,8 @@ def pending_actions(
             if job.booking:
                 body["booking"] = job.submission["booking"]
             else:  # a booking has the same duration at each cluster, and its jobs must fit into it
-                body["resources"] = _with_deadline(job, scale_resources(body.get("resources", {}), speed))
+                scaled = scale_resources(body.get("resources", {}), speed)
+                body["resources"] = _with_deadline(job, attempt, scaled)
             body |= {"user": attempt.user, "queue": job.submission.get("queues", {}).get(cluster, "")}
             if job.active is not None:
                 body["keep_for"] = _KEEP_S
