@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from schedd.array_ids import array_id
 from schedd.engine import JobRecord, JobStatus, JobView, job_status
 from schedd.store.records import JobHistory
 
@@ -54,12 +55,12 @@ def fold_jobs(
     arrays: dict[str, list[JobView]] = defaultdict(list)
     rows: list[JobRow] = []
     for job in jobs:
-        array = _array_id(job.id)
-        if array:
+        array = array_id(job.id)
+        if array != job.id:
             arrays[array].append(job)
         else:
             rows.append(JobRow(job))
-    done = Counter(_array_id(one.id) for one in ended)
+    done = Counter(array_id(one.id) for one in ended)
     for array, members in arrays.items():
         if len(members) == 1 and not done[array]:
             rows.append(JobRow(members[0]))
@@ -85,16 +86,21 @@ class QueueRow:
 
 
 def fold_queue(
-    jobs: Iterable[tuple[JobRecord, int]], ended: Iterable[JobHistory], *, complete: bool
+    jobs: Iterable[tuple[JobRecord, int]], ended: Iterable[JobHistory], most: int, *, complete: bool
 ) -> list[QueueRow]:
-    """Return rows in the order of the jobs; subjobs of an array are in one row, at the place of the first.
+    """Return the first ``most`` rows, and one more if there are more, in the order of the jobs; subjobs of an
+    array are in one row, at the place of the first.
 
     ``jobs`` are records with their starts (-1: none). ``complete`` is whether all subjobs are among them.
     """
     members: dict[str, list[tuple[JobRecord, int]]] = {}
     for record, start in jobs:
-        members.setdefault(_array_id(record.id) or record.id, []).append((record, start))
-    done = Counter(_array_id(one.id) for one in ended) if complete else Counter[str]()
+        key = array_id(record.id)
+        if key in members:
+            members[key].append((record, start))
+        elif len(members) <= most:
+            members[key] = [(record, start)]
+    done = Counter(array_id(one.id) for one in ended) if complete else Counter[str]()
     rows: list[QueueRow] = []
     for key, found in members.items():
         first = found[0][0]
@@ -131,9 +137,3 @@ def _count_array(
 def _start_key(job: JobView) -> tuple[bool, int, str]:
     start = job.expected_start if job.expected_start is not None else job.displayed_start
     return start is None, start or 0, job.id
-
-
-def _array_id(job: str) -> str:
-    """Return the array of a subjob: `9[].server` for `9[3].server`; else empty."""
-    head, bracket, rest = job.partition("[")
-    return f"{head}[]{rest.partition(']')[2]}" if bracket else ""

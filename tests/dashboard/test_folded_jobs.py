@@ -79,8 +79,9 @@ def test_rows_of_the_queue_keep_the_order_and_count_all_jobs(listed: list[tuple[
     for index, (array, start) in enumerate(listed):
         name = f"{array}[{index}].s" if array else f"{index}.s"
         jobs.append((replace(RECORD, facts=replace(RECORD.facts, id=name)), start))
-    rows = fold_queue(jobs, (), complete=True)
+    rows = fold_queue(jobs, (), len(jobs), complete=True)
     assert sum(row.array.total if row.array is not None else 1 for row in rows) == len(jobs)
+    assert fold_queue(jobs, (), 3, complete=True) == rows[:4], "one more says that there are more"
     places = [next(n for n, (record, _) in enumerate(jobs) if record is row.record) for row in rows]
     assert places == sorted(places), "each at the place of its first job"
     for row in rows:
@@ -90,5 +91,5 @@ def test_rows_of_the_queue_keep_the_order_and_count_all_jobs(listed: list[tuple[
             assert row.array.waiting == starts.count(-1)
             last = None if -1 in starts else max(starts) + RECORD.understood.walltime
             assert row.array.all_done_by == last
-    arrays = [row.array for row in fold_queue(jobs, (), complete=False) if row.array is not None]
+    arrays = [row.array for row in fold_queue(jobs, (), len(jobs), complete=False) if row.array is not None]
     assert all(array.all_done_by is None for array in arrays)

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from schedd.array_ids import array_id
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import (
     format_duration,
@@ -155,8 +156,7 @@ def fold_arrays(jobs: list[_QueueRow]) -> list[_QueueRow]:
     folded: dict[str, _QueueRow] = {}
     counts: dict[str, int] = {}
     for job in jobs:
-        head, bracket, rest = job.id.partition("[")
-        key = f"{head}[]{rest.partition(']')[2]}" if bracket else job.id
+        key = array_id(job.id)
         first = folded.get(key)
         counts[key] = counts.get(key, 0) + 1
         if first is None:

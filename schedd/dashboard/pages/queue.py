@@ -42,7 +42,7 @@ def show_queue(
         rows = [QueueRow(record) for record, _ in found.jobs]
     else:
         ended = recently_ended(request, cluster)
-        rows = fold_queue(found.jobs, ended, complete=not (wanted.q or wanted.state))
+        rows = fold_queue(found.jobs, ended, wanted.most, complete=not (wanted.q or wanted.state))
     shown = [
         JobRow(visibility.redact_view(render_job(published, row.record), published), row.array)
         for row in rows[: wanted.most]

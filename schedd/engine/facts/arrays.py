@@ -1,26 +1,19 @@
-"""Ids, indices, names and hashes of job arrays."""
+"""Indices, names and hashes of job arrays."""
 
-import re
 from hashlib import blake2b
-from typing import Final
 
-_INDEX: Final = re.compile(r"\[(\d+)\]")
-
-
-def array_id(job: str) -> str:
-    """`7[].server` of `7[3].server`, as both families write it; the same of a job of no array."""
-    return _INDEX.sub("[]", job, count=1)
+from schedd.array_ids import INDEX
 
 
 def array_index(job: str) -> int:
     """3 of `7[3].server`; 0 of a job of no array."""
-    found = _INDEX.search(job)
+    found = INDEX.search(job)
     return int(found.group(1)) if found is not None else 0
 
 
 def array_name(job: str, name: str) -> str:
     """Return the name given at submission, such as `relax`: some servers call `7[3].server` `relax-3`."""
-    found = _INDEX.search(job)
+    found = INDEX.search(job)
     return name.removesuffix(f"-{found.group(1)}") if found is not None else name
 
 

@@ -8,7 +8,8 @@ federation may submit it to several clusters and release it at one.
 from dataclasses import replace
 from typing import Final
 
-from schedd.engine.facts.arrays import array_id, array_index, hash_array
+from schedd.array_ids import array_id
+from schedd.engine.facts.arrays import array_index, hash_array
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import replan
