@@ -18,7 +18,7 @@ import numpy as np
 from rich.table import Table
 
 from research.benchmarks.workload import BenchJob, Profile, cluster, jobs
-from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, Engine, EngineSettings
+from schedd.engine import SITE_SLACK, Engine, EngineSettings
 from schedd.model import Node
 from schedd.policy.site import site_policy
 from schedd.wire import (
@@ -99,9 +99,7 @@ def bench_engine(
         raise ValueError(f"{n_jobs} jobs: at least 1 is needed")
     drawn = list(islice(jobs(profile, 1 << 40, seed), n_jobs + _WARM_UP + arrivals + _COUNTED))
     plain = EngineSettings()
-    full = plain.with_changes(
-        site=site_policy(_ALL_FEATURES), slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE, predict=True
-    )
+    full = plain.with_changes(site=site_policy(_ALL_FEATURES), slack=str(SITE_SLACK), predict=True)
     found = []
     for name, settings in (("without a policy", plain), ("all features", full)):
         tell(f"{n_jobs} jobs, {name}")

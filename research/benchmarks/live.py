@@ -8,7 +8,7 @@ from time import thread_time_ns
 import numpy as np
 
 from research.benchmarks.workload import BenchJob
-from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, Cause, Engine, EngineSettings, publish_snapshot
+from schedd.engine import SITE_SLACK, Cause, Engine, EngineSettings, publish_snapshot
 from schedd.model import Node
 from schedd.policy.site import site_policy
 from schedd.wire import (
@@ -35,8 +35,7 @@ _REPAIRED = 2_000_000
 class EngineFigures:
     """Of arrivals the means unless said otherwise; ``first_dispatch_ms`` and ``snapshot_us`` are medians."""
 
-    slack: int
-    slack_share: float
+    slack: str
     arrival_us: float
     """Until the job has its place and its promise; the first slice of a repair is in it."""
     arrival_us_p50: float
@@ -56,7 +55,7 @@ _STRICT = EngineSettings(
 )
 POLICIES = (
     _STRICT,
-    _STRICT.with_changes(slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
+    _STRICT.with_changes(slack=str(SITE_SLACK)),
 )
 """Priorities, first without room for them, then with the default slack; the limits are below."""
 _LIMITS = {
@@ -117,7 +116,6 @@ def engine_figures(
     settings = live.engine.state.settings
     return EngineFigures(
         slack=settings.slack,
-        slack_share=settings.slack_share,
         arrival_us=float(np.mean(arrivals)) if arrivals else 0.0,
         arrival_us_p50=float(np.percentile(arrivals, 50)) if arrivals else 0.0,
         arrival_us_p99=float(np.percentile(arrivals, 99)) if arrivals else 0.0,

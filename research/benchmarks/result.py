@@ -8,6 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from research.benchmarks.live import EngineFigures
+from schedd.engine.facts.slack import Slack
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,8 @@ def _of_arrivals(*microseconds: float) -> str:
 def _with_policy(result: BenchResult) -> list[tuple[str, str]]:
     rows = []
     for one in result.policies:
-        slack = f"slack {one.slack} s + {one.slack_share:.0%} of the wait" if one.slack else "slack 0"
+        held = Slack.parse(one.slack)
+        slack = f"slack {held.seconds} s + {held.share:.0%} of the wait" if held.seconds else "slack 0"
         times = one.arrival_us / result.engine_arrival_us
         rows += [
             (

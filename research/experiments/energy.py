@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE, EngineSettings
+from schedd.engine import SITE_SLACK, EngineSettings
 from schedd.policy.economy import Draw
 from schedd.policy.site import site_policy
 from schedd.replay.driver import PLANNING_POLICY, run
@@ -97,7 +97,7 @@ def saved(prepared: Prepared, rules: tuple[Rule, ...] = RULES) -> Iterator[Saved
         found = run(
             prepared,
             rule.policy,
-            settings=EngineSettings(site=site_policy(site), slack=SITE_SLACK, slack_share=SITE_SLACK_SHARE),
+            settings=EngineSettings(site=site_policy(site), slack=str(SITE_SLACK)),
             boards=PowerModel(draw=draw, boot=BOOT, stop=STOP, timeout=None if rule.planned else rule.idle),
         )
         waits = found.start - submit

@@ -44,7 +44,7 @@ _SITE: Final[Mapping[str, Any]] = {
     "prices": [{"core_hour": 1.0}, {"core_hour": 0.5, "nodes": ["thrifty"]}],
 }
 ALONE: Final = (0.2 / 1.2) ** len(_AIMS)  # the hypervolume of the live plan by itself
-_SLACK: Final = 7 * 86_400
+_SLACK: Final = "7d"
 _ARCHIVE: Final = 12
 _SHARE: Final = 0.25
 _BEGIN: Final = 1_700_000_000

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from research.experiments.cells import Cell, Part, Search, Workload
-from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.facts.slack import Slack
+from schedd.engine import SITE_SLACK
 from schedd.replay.comparison import GROUPS
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searches import SEARCH_POLICY
@@ -50,7 +49,7 @@ _META: Final = Workload(log="METACENTRUM-2009-2.swf.gz", procs=806)
 _THUNDER: Final = Workload(log="LLNL-Thunder-2007-1.1-cln.swf.gz")
 _WAGAP: Final = Workload(log="wagap-2013.swf.gz", machines="wagap-2013.swf.machines")
 
-_DEFAULT: Final = str(Slack(SITE_SLACK, SITE_SLACK_SHARE))
+_DEFAULT: Final = str(SITE_SLACK)
 """The slack of a daemon whose settings say nothing of it."""
 
 

@@ -206,9 +206,7 @@ def _facts(site: dict[str, Any], state: EngineState) -> ObjectiveInput:
 def _settings(site: dict[str, Any], *, thrifty: bool) -> EngineSettings:
     slack = Slack.parse("off")
     whole = {**site, "thrift": {"prefer": True}} if thrifty else site
-    return EngineSettings(
-        site=site_policy(whole), slack=slack.seconds, slack_share=slack.share, search_patience=_PATIENCE
-    )
+    return EngineSettings(site=site_policy(whole), slack=str(slack), search_patience=_PATIENCE)
 
 
 def ran(

@@ -90,8 +90,7 @@ class Place:
         settings = EngineSettings(
             policy=local,
             site=site_policy(site),
-            slack=slack.seconds,
-            slack_share=slack.share,
+            slack=str(slack),
             end_allowance=0,
             publish_starts=False,
             repair_slice=10**9,

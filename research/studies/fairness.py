@@ -90,7 +90,7 @@ def run_fairness(logs: Path, out: Path, *, quick: bool, only: Sequence[str], job
 def _run(prepared: Prepared, setup: _Setup) -> dict[str, Any]:
     slack = Slack.parse("off")
     site = {"fair_share": _HISTORY} if setup.history else {}
-    settings = EngineSettings(slack=slack.seconds, slack_share=slack.share, site=site_policy(site))
+    settings = EngineSettings(slack=str(slack), site=site_policy(site))
     searching = None
     if setup.fair is not None:
         search = SearchSettings()

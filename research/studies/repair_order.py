@@ -12,8 +12,7 @@ from rich.console import Console
 from research.experiments.cells import prepared_workload
 from research.experiments.named import WINDOWS
 from research.studies.results import Results, chosen
-from schedd.engine import SITE_SLACK, SITE_SLACK_SHARE
-from schedd.engine.facts.slack import Slack
+from schedd.engine import SITE_SLACK
 from schedd.replay.comparison import warm_up
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.prepared import Prepared
@@ -96,7 +95,7 @@ def _with_bags(prepared: Prepared) -> _WithBags:
 
 
 def _run(prepared: _WithBags, *, coordinate: bool) -> dict[str, Any]:
-    slack = Slack(SITE_SLACK, SITE_SLACK_SHARE)
+    slack = SITE_SLACK
     site = {"coordinate_arrays": coordinate}
     return _figures(prepared, run(prepared, PLANNING_POLICY, site=site, slack=slack))
 

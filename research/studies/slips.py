@@ -62,9 +62,7 @@ def run_slips(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> Non
 
 
 def _run(prepared: Prepared, mode: str, hold: int) -> dict[str, Any]:
-    settings = EngineSettings(
-        slack=_SLACK.seconds, slack_share=_SLACK.share, publish_pause=_PAUSE_S, publish_hold=hold
-    )
+    settings = EngineSettings(slack=str(_SLACK), publish_pause=_PAUSE_S, publish_hold=hold)
     watch = DisplayedStarts(settings.publish_threshold)
     searching = SearchSchedule(search=SearchSettings(moves=200)) if mode == "search" else None
     simulation = walk(

@@ -73,7 +73,7 @@ def recommend_planning_mode(
         promised = Slack.parse(slack)
         site = load_site_run(policy, {"moves": 200})
         if site is not None:
-            settings = site.settings.with_changes(slack=promised.seconds, slack_share=promised.share)
+            settings = site.settings.with_changes(slack=str(promised))
             site = site._replace(settings=settings)
         wanted = Comparison(logs=files, machine=Machine(listed=nodes), estimates="user", last=COMPARED_JOBS)
         logs = compare_modes(wanted, searching, site, promised, note=_explain)

@@ -113,7 +113,7 @@ class SiteRun(NamedTuple):
     def summary(self) -> str:
         """Summary of the replayed settings, in one line."""
         settings, how = self.settings, self.searching
-        words = [f"slack {Slack(settings.slack, settings.slack_share)}"]
+        words = [f"slack {settings.slack}"]
         if settings.queue_slack:
             words.append(
                 ", ".join(f"{slack} in queue {name}" for name, slack in settings.queue_slack.items())

@@ -12,7 +12,6 @@ import zlib
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import reduce
 from typing import Any, Final
 
@@ -154,7 +153,7 @@ def _header(
         "plan": plan,
         "records": records,
         "slotless": list(state.slotless),
-        "limits": [asdict(limit) for limit in state.limits.pools.values()],
+        "limits": [limit.model_dump() for limit in state.limits.pools.values()],
         "opened": state.limits.opened,
         "ranks": _save_ranks(state.ranking),
         "components": components,

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
-from schedd.policy.recurrence import Recurrence, occurrences
+from schedd.policy.recurrence import occurrences
+from schedd.policy.site_tables import WindowSettings
+from schedd.wire.section import Names, Section
 
 ALL_OTHERS: Final = "*"  # key for nodes without an entry
 AHEAD: Final = 400 * 86_400
@@ -17,34 +20,46 @@ _HOUR: Final = 3600.0
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
-    """Watts of one node: ``idle`` while on, plus ``core`` and ``gpu`` for each one in use, and ``off``."""
-
-    idle: float
-    core: float = 0.0
-    gpu: float = 0.0
-    off: float = 0.0
+Watts = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+Money = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PowerCap:
-    """Maximum ``watts`` of all nodes together, always or within ``window``."""
-
-    watts: float
-    window: Recurrence | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """Price of one hour of a core and of a gpu on ``nodes`` (names or properties; empty: all), always or
-    within ``window``.
+class Draw(Section):
+    """Watts of a node, by its name or a property; `"*"` is for all other nodes. Its name goes before its
+    properties, the first in this order counting.
     """
 
-    core_hour: float
-    gpu_hour: float = 0.0
-    nodes: tuple[str, ...] = ()
-    window: Recurrence | None = None
+    idle: Watts
+    """Watts while it is on and idle."""
+    core: Watts = 0.0
+    """Additional watts per core that a job holds."""
+    gpu: Watts = 0.0
+    """Additional watts per gpu that a job holds."""
+    off: Watts = 0.0
+    """Watts while it is off; also used for nodes that are down."""
+
+
+class PowerCap(WindowSettings):
+    """Maximum power of all nodes together, at every moment of the plan, calculated from their watts
+    (`[clusters.NAME.site.power.NODES]`). If several apply at once, the lowest counts. See
+    docs/administrators/power.md.
+    """
+
+    watts: Watts
+    """Watts, including idle nodes; all nodes are assumed to be on."""
+
+
+class Price(WindowSettings):
+    """Prices of node time, always or in recurring windows. If several apply to a node at once, the last in
+    the list counts; without any, time is free.
+    """
+
+    core_hour: Money
+    """Price of one core-hour, in `currency`."""
+    gpu_hour: Money = 0.0
+    """Price of one gpu-hour."""
+    nodes: Names = ()
+    """Names or properties of the nodes; empty: all."""
 
 
 class Rates(NamedTuple):
@@ -76,6 +91,7 @@ class Economy:
     prices: tuple[Price, ...] = ()
     currency: str = "EUR"
     caps: tuple[PowerCap, ...] = ()
+    zone: str = "UTC"  # of the windows of prices and caps
 
     def draw(self, name: str, properties: Iterable[str]) -> Draw | None:
         """Return a node's watts: measured, own, its first listed property's, all others'; None without."""
@@ -105,13 +121,13 @@ class Economy:
         core, gpu = np.zeros(edges.shape[0]), np.zeros(edges.shape[0])
         for i, found in zip(which, windows, strict=True):
             price = self.prices[i]
-            for first, last in found if price.window is not None else [(begin, int(edges[-1]) + 1)]:
+            for first, last in found if price.first is not None else [(begin, int(edges[-1]) + 1)]:
                 held = (edges >= first) & (edges < last)
                 core[held], gpu[held] = price.core_hour / _HOUR, price.gpu_hour / _HOUR
         return Rates(edges, core, gpu)
 
-    @staticmethod
-    def _windows(price: Price, begin: int, end: int) -> list[tuple[int, int]]:
-        if price.window is None:
+    def _windows(self, price: Price, begin: int, end: int) -> list[tuple[int, int]]:
+        window = price.window(self.zone)
+        if window is None:
             return []
-        return [(max(first, begin), last) for first, last in occurrences(price.window, begin, end)]
+        return [(max(first, begin), last) for first, last in occurrences(window, begin, end)]

@@ -10,14 +10,18 @@ have no effect without preemption.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
+
+from pydantic import Field
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import TIME_RESOURCES, format_rounded_size, parse_walltime
 from schedd.policy.recurrence import Recurrence
 from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
 from schedd.wire.durations import format_duration
+from schedd.wire.section import Section
+from schedd.wire.times import Whole
 
 Who = Literal["all", "user", "group", "account", "project", "array"]
 Counted = Literal["running", "soft", "eligible", "submitted", "used"]
@@ -25,33 +29,45 @@ Counted = Literal["running", "soft", "eligible", "submitted", "used"]
 planned; waiting and running jobs; use over time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class LimitRule(Section):
+    """What a limit counts, and for which jobs."""
+
+    counts: Counted = "running"
+    """`running`: the amount in use at once. `eligible`: waiting jobs that are planned (Maui's `MAXIJOB`);
+    further jobs wait without a planned start. `submitted`: waiting and running jobs. `used`: use over time,
+    with `period` or `half_life`."""
+    period: Whole = Field(default=0, ge=0, le=366 * 86_400)
+    """Use is forgotten this long after the end of its run. With neither `period` nor `half_life` it counts
+    for ever."""
+    half_life: Whole = Field(default=0, ge=0, le=3660 * 86_400)
+    """Half-life of past use."""
+    what: str = "jobs"
+    """`jobs`, `cpus`, `nodes`, `gpus`, `mem`, `walltime` (sum of requested seconds), `cpu_seconds`,
+    `gpu_seconds` or `node_seconds` (planned seconds times cpus, gpus or nodes: also those assumed for a job
+    without a walltime), or a generic resource. Use over time counts only amounts in seconds."""
+    who: Who = "all"
+    """For all jobs together, or for each user, group, account or project."""
+    name: str = ""
+    """Only for this one, instead of the limit for each."""
+    queue: str = ""
+    """Only in this queue; with `*` at the end (`np_*`) in all queues whose names begin so."""
+
+
+class Limit(LimitRule):
     """At most ``amount`` of ``what`` for the jobs of one ``who``, in concurrent use unless ``counts``
     differs.
 
-    ``what`` is ``jobs``, ``cpus``, ``nodes``, ``gpus``, ``mem`` (KiB), ``walltime`` (total requested
-    seconds), ``cpu_seconds`` (walltime times cpus), ``watts``, or a generic resource. ``queue`` restricts the
-    limit to a queue, or with ``*`` at its end to those that begin so; empty: the whole cluster.
-    ``scope`` restricts it to the jobs with a label (see ``label_scope``). ``name`` is the
-    user, group and so on; empty: each one, except
-    those with a limit of their own. ``during`` are its windows, as ``Recurrence.text``; empty: always.
-    ``unit`` is ``size`` for KiB of a resource, ``float`` for parts of its unit (``FLOAT_PARTS``).
-    A limit of use over time counts cpu-, gpu- or node-seconds, or seconds of walltime, within ``period``
-    seconds, or with the half-life ``half_life``.
+    ``what`` may also be ``watts``, ``who`` an array, and ``counts`` ``soft``: see ``Counted``. An empty
+    ``name`` is each one, except those with a limit of their own.
     """
 
-    amount: int
-    what: str = "jobs"
-    who: Who = "all"
-    name: str = ""
-    queue: str = ""
+    amount: int  # mem in KiB, walltime in seconds
     scope: str = ""
+    """Only the jobs with this label: see ``label_scope``."""
     during: str = ""
+    """Windows, as ``Recurrence.text``; empty: always."""
     unit: Literal["", "size", "float"] = ""
-    counts: Counted = "running"
-    period: int = 0
-    half_life: int = 0
+    """``size``: KiB of a resource; ``float``: parts of its unit (``FLOAT_PARTS``)."""
 
     @property
     def shared(self) -> bool:
@@ -173,7 +189,7 @@ def parse_queued_limits(
             limits = _listed(text, types.spelled(resource) if resource else "jobs", queue, types)
         else:
             continue
-        found[name] = tuple(replace(limit, counts=counts) for limit in limits or ())
+        found[name] = tuple(limit.with_changes(counts=counts) for limit in limits or ())
     return found
 
 
@@ -263,7 +279,7 @@ def strictest(sources: Iterable[Iterable[Limit]], job: Claim) -> dict[str, Limit
             if known is None or (limit.name and not known.name) or _less(limit, known):
                 own[key] = limit
         for limit in own.values():
-            one = replace(limit, name=names[limit.who])
+            one = limit.with_changes(name=names[limit.who])
             before = found.get(one.pool)
             if before is None or one.amount < before.amount:
                 found[one.pool] = one

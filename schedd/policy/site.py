@@ -4,9 +4,8 @@ As plain values it is the content of ``[clusters.NAME.site]``: tables, lists, te
 checkpoints have this form; ``site_policy`` parses it once, and all readers get the parsed policy.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -15,15 +14,19 @@ from schedd.plan.evaluate import CriterionWeights, parse_criteria
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import find_part, obeyed_resources, parse_feature_settings
-from schedd.policy.limits import Limit, label_scope
+from schedd.policy.limits import Limit
 from schedd.policy.priority import SiteWeights
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.reliability import Reliability
-from schedd.policy.site_tables import LicenceSettings, SiteReservationSettings
+from schedd.policy.site_tables import (
+    LicenceSettings,
+    SiteLimitSettings,
+    SiteReservationSettings,
+    recurring_window,
+)
 from schedd.wire.section import Section
 
 _S = TypeVar("_S", bound=Section)
-_WINDOW = frozenset({"first", "last", "rule", "without"})
 
 
 class Placing(StrEnum):
@@ -113,7 +116,12 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     licences = {
         name: LicenceSettings.model_validate(one) for name, one in (plain.get("licences") or {}).items()
     }
-    limits = [limit for one in plain.get("limits") or () for limit in _limits(one, zone)]
+    tables = [SiteLimitSettings.model_validate(one) for one in plain.get("limits") or ()]
+    limits = [limit for one in tables for limit in one.limits(zone)]
+    reserved = {
+        name: SiteReservationSettings.model_validate(one)
+        for name, one in (plain.get("reservations") or {}).items()
+    }
     return SitePolicy(
         zone=zone,
         plain=dict(plain),
@@ -145,10 +153,10 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         reservations=tuple(
             StandingReservation(
                 name=name,
-                window=_window(one, zone),
-                settings=SiteReservationSettings.model_validate(one),
+                window=recurring_window(one.first, one.last, one.rule, zone, one.without),
+                settings=one,
             )
-            for name, one in (plain.get("reservations") or {}).items()
+            for name, one in reserved.items()
         ),
     )
 
@@ -156,54 +164,21 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
 def parse_economy(plain: Mapping[str, Any]) -> Economy:
     """Parse watts and prices, as ``site_policy``."""
     zone = plain.get("zone", "UTC")
-    return Economy(
-        draws={name: Draw(**one) for name, one in (plain.get("power") or {}).items()},
-        prices=tuple(_price(one, zone) for one in plain.get("prices") or ()),
+    found = Economy(
+        draws={name: Draw.model_validate(one) for name, one in (plain.get("power") or {}).items()},
+        prices=tuple(Price.model_validate(one) for one in plain.get("prices") or ()),
         currency=plain.get("currency", Economy().currency),
-        caps=tuple(
-            PowerCap(watts=one["watts"], window=_window(one, zone) if one.get("first") is not None else None)
-            for one in plain.get("power_caps") or ()
-        ),
+        caps=tuple(PowerCap.model_validate(one) for one in plain.get("power_caps") or ()),
+        zone=zone,
     )
+    for one in (*found.prices, *found.caps):
+        one.window(zone)  # raises ValueError for a rule without windows
+    return found
 
 
 def parse_reliability(plain: Mapping[str, Any]) -> Reliability:
     """Parse the reliability rules, as ``site_policy``."""
     return Reliability(**(plain.get("reliability") or {}))
-
-
-def _price(plain: Mapping[str, Any], zone: str) -> Price:
-    rest = {name: value for name, value in plain.items() if name not in _WINDOW}
-    rest["nodes"] = tuple(rest.get("nodes", ()))
-    return Price(**rest, window=_window(plain, zone) if plain.get("first") is not None else None)
-
-
-def _limits(plain: Mapping[str, Any], zone: str) -> Iterator[Limit]:
-    """Yield the hard limit and the soft limit."""
-    rest = {name: value for name, value in plain.items() if name not in _WINDOW}
-    for kind in ("qos", "partition"):
-        name = rest.pop(kind, "")
-        if name:
-            rest["scope"] = label_scope(kind, name)
-    soft = rest.pop("soft", None)
-    if soft is None and rest.get("amount") is None:
-        raise ValueError("a limit needs amount or soft")
-    for name in ("period", "half_life"):
-        rest[name] = int(rest.get(name) or 0)
-    if rest.get("amount") is not None:
-        yield Limit(**rest, during=_window(plain, zone).text if "first" in plain else "")
-    if soft is not None:
-        yield Limit(**{**rest, "amount": soft, "counts": "soft"})
-
-
-def _window(plain: Mapping[str, Any], zone: str) -> Recurrence:
-    return Recurrence(
-        first=datetime.fromisoformat(plain["first"]),
-        last=datetime.fromisoformat(plain["last"]),
-        rule=plain.get("rule", ""),
-        zone=zone,
-        without=tuple(map(date.fromisoformat, plain.get("without", ()))),
-    )
 
 
 def _node_sets(plain: Mapping[str, Any]) -> NodeSets:

@@ -115,7 +115,7 @@ def replay(
         policy=f"{name}, site" if of_site else name,
         estimates=prepared.estimates,
         kill=prepared.kill,
-        slack=str(Slack(settings.slack, settings.slack_share)) if plan is not None else "",
+        slack=settings.slack if plan is not None else "",
         procs=capacity,
         jobs=len(jobs),
         skipped=prepared.skipped,
@@ -205,8 +205,7 @@ def _settings(
     hold: int,
 ) -> EngineSettings:
     chosen = EngineSettings(
-        slack=slack.seconds,
-        slack_share=slack.share,
+        slack=str(slack),
         queue_slack=dict(queue_slack or {}),
         publish_pause=SITE_PUBLISH_PAUSE,
         publish_hold=hold,

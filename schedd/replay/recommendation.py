@@ -10,7 +10,7 @@ from math import exp, log
 from statistics import fmean
 from typing import Any, Final
 
-from schedd.engine import SITE_PUBLISH_HOLD, SITE_SLACK, SITE_SLACK_SHARE, EngineSettings
+from schedd.engine import SITE_PUBLISH_HOLD, SITE_SLACK, EngineSettings
 from schedd.engine.facts.slack import Slack
 from schedd.replay.driver import BACKFILL_POLICY, PLANNING_POLICY, replay
 from schedd.replay.failures import Outage
@@ -97,7 +97,7 @@ def replay_mode(
     """
     policy = {REFERENCE: REFERENCE, "shortest": BACKFILL_POLICY}.get(mode, PLANNING_POLICY)
     if settings is None:
-        own: dict[str, Any] = {"slack": slack or Slack(SITE_SLACK, SITE_SLACK_SHARE), "hold": hold}
+        own: dict[str, Any] = {"slack": slack or SITE_SLACK, "hold": hold}
     else:
         own = {"settings": settings.with_changes(**MODES.get(mode, {}))}
     return replay(

@@ -88,7 +88,7 @@ def _with_policy() -> None:
         "priority": {"wish": 1.0},
         "limits": [{"amount": 6, "what": "cpus", "who": "user", **window}, {"amount": 3, "who": "user"}],
     }
-    engine = Engine(EngineSettings(slack=10**6, site=site_policy(site)), _T)
+    engine = Engine(EngineSettings(slack="1000000", site=site_policy(site)), _T)
     staff = Reserve(id="r", time=_T, name="r", nodes=("b",), start=_T + 900, end=_T + 1800, groups=("x",))
     _run(
         engine,

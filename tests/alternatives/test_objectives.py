@@ -15,7 +15,7 @@ from schedd.wire import NodeFacts
 
 T = 1_700_000_000
 PRICED = Economy(
-    draws={"n1": Draw(100, 5, 0, 10), "*": Draw(50, 2, 100, 1)},
+    draws={"n1": Draw(idle=100, core=5, off=10), "*": Draw(idle=50, core=2, gpu=100, off=1)},
     prices=(Price(core_hour=0.36, gpu_hour=3.6), Price(core_hour=0.72, nodes=("fast",))),
 )
 
@@ -134,7 +134,7 @@ def test_objective_without_data_has_no_value_and_a_reason() -> None:
     assert (found[Objective.ENERGY].value, found[Objective.COST].value) == (None, None)
     assert "site.power" in found[Objective.ENERGY].why
     assert "site.prices" in found[Objective.COST].why
-    some = PricedPlan(Economy(draws={"n1": Draw(100)})).measure()
+    some = PricedPlan(Economy(draws={"n1": Draw(idle=100)})).measure()
     assert some[Objective.ENERGY].value is None, "one node of three has watts"
 
 

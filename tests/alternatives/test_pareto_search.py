@@ -26,7 +26,7 @@ from tests.property_examples import examples
 
 AIMS = (Objective.WAIT, Objective.MAKESPAN, Objective.ENERGY, Objective.COST)
 ECONOMY = Economy(
-    draws={"thrifty": Draw(50, 2), "*": Draw(150, 9)},
+    draws={"thrifty": Draw(idle=50, core=2), "*": Draw(idle=150, core=9)},
     prices=(Price(core_hour=0.5), Price(core_hour=0.1, nodes=("thrifty",))),
 )
 

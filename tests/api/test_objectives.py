@@ -29,7 +29,9 @@ CLOCK = StillClock()
 @pytest.fixture
 def priced(the_app: FastAPI) -> Iterator[TestClient]:
     """Two nodes and five jobs of four cpus and an hour; of the last, its owner would pay 1.50."""
-    clusters = Clusters({"main": EngineSettings(site=site_policy(SITE), slack=10**6, predict=True)}, CLOCK)
+    clusters = Clusters(
+        {"main": EngineSettings(site=site_policy(SITE), slack="1000000", predict=True)}, CLOCK
+    )
     CLOCK.moment = T
     clusters.start(warm=False)
     the_app.state.clusters = clusters

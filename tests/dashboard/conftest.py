@@ -166,7 +166,7 @@ def site(server: tuple[str, FastAPI], request: pytest.FixtureRequest) -> Iterato
     """
     url, app = server
     clock = StillClock()
-    clusters = Clusters({"main": getattr(request, "param", EngineSettings(slack=900))}, clock)
+    clusters = Clusters({"main": getattr(request, "param", EngineSettings(slack="900"))}, clock)
     clusters.start(warm=False)
     app.state.clusters = clusters
     app.state.callers = Callers(tokens(), AuthSettings(others="none"))

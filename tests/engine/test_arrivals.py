@@ -47,7 +47,7 @@ def snapshot(*jobs: JobFacts, number: int = 1, now: int = NOW) -> Snapshot:
 
 
 def engine() -> Engine:
-    return Engine(EngineSettings(validate=True, slack=0), NOW)
+    return Engine(EngineSettings(validate=True, slack="0"), NOW)
 
 
 def settled(one: Engine, now: int = NOW) -> list[Decision]:

@@ -12,7 +12,7 @@ HOUR = 3600
 
 
 def shortest(nodes: int = 1, **settings: Any) -> Cluster:
-    chosen = {"slack": 2 * HOUR, "slack_share": 0.5, "search_every": 0, "predict": True, **settings}
+    chosen = {"slack": "2h+0.5w", "search_every": 0, "predict": True, **settings}
     return Cluster(nodes, backfill="shortest", **chosen)
 
 
@@ -35,7 +35,7 @@ def test_of_two_fitting_jobs_the_shorter_starts_first() -> None:
 
 def test_by_default_the_oldest_job_starts_first() -> None:
     cluster = shortest()
-    oldest = Cluster(slack=2 * HOUR, slack_share=0.5)
+    oldest = Cluster(slack="2h+0.5w")
     for one in (cluster, oldest):
         fill(one, HOUR)
         one.submit("long", walltime=HOUR)
@@ -56,7 +56,7 @@ def test_move_by_backfilling_has_its_cause() -> None:
 
 
 def test_a_start_that_would_break_a_promise_is_not_made() -> None:
-    cluster = shortest(slack=0, slack_share=0.0)
+    cluster = shortest(slack=0)
     fill(cluster, HOUR, walltime=HOUR)
     cluster.submit("long", walltime=HOUR)
     cluster.submit("short", walltime=600)
@@ -69,7 +69,7 @@ def test_a_start_that_would_break_a_promise_is_not_made() -> None:
 
 
 def test_shorter_expected_run_time_goes_first_whatever_the_walltime() -> None:
-    cluster = shortest(slack=20 * HOUR)
+    cluster = shortest(slack="20h+0.5w")
     for number in range(30):  # ann's jobs end after a minute, bob's use their walltimes
         cluster.submit(f"a{number}", "1:ppn=2", 5 * HOUR, runtime=60, owner="ann@login")
         cluster.submit(f"b{number}", "1:ppn=2", HOUR, runtime=HOUR, owner="bob@login")
@@ -149,7 +149,7 @@ def test_no_job_moves_while_starts_are_paused() -> None:
 
 
 def test_event_in_the_second_of_a_backfill_is_handled_in_the_next() -> None:
-    cluster = shortest(slack=20 * HOUR)
+    cluster = shortest(slack="20h+0.5w")
     fill(cluster, HOUR)
     cluster.submit("long", walltime=5 * HOUR)
     cluster.submit("other", "1:ppn=2", walltime=4 * HOUR)
@@ -191,7 +191,7 @@ def test_engine_requests_no_wakeup_without_startable_jobs(
 
 
 def test_ineligible_job_does_not_precede_an_aged_wide_job() -> None:
-    cluster = shortest(2, search_patience=1800, slack=100 * HOUR)
+    cluster = shortest(2, search_patience=1800, slack="100h+0.5w")
     cluster.submit("n1", "1:ppn=4", 2 * HOUR)
     cluster.submit("n2", "1:ppn=4", 4 * HOUR, runtime=HOUR)
     cluster.submit("later", "2:ppn=4", HOUR, not_before=T + 50 * HOUR)  # it waits longest of all
@@ -238,7 +238,7 @@ def test_planned_jobs_stay_on_a_down_node_during_the_grace() -> None:
 
 def test_shorter_job_of_lower_priority_delays_no_job_of_higher_priority() -> None:
     def wide(priority: int) -> int | None:
-        cluster = shortest(2, site={"priority": {"wish": 1.0}}, slack=20 * HOUR)
+        cluster = shortest(2, site={"priority": {"wish": 1.0}}, slack="20h+0.5w")
         cluster.submit("n1", "1:ppn=4", 2 * HOUR)
         cluster.submit("n2", "1:ppn=4", 2 * HOUR, runtime=HOUR)
         cluster.submit("wide", "2:ppn=4", 5 * HOUR, priority=priority)

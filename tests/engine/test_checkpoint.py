@@ -274,8 +274,8 @@ def test_a_damaged_checkpoint_is_refused_whatever_was_lost() -> None:
 
 def test_a_restored_engine_follows_the_settings_it_is_given() -> None:
     encoding = _some_engine().checkpoint()
-    changed = EngineSettings().with_changes(slack=77)
-    assert Engine.restore(encoding, changed).state.settings.slack == 77
+    changed = EngineSettings().with_changes(slack="77")
+    assert Engine.restore(encoding, changed).state.settings.slack == "77"
     assert Engine.restore(encoding).state.settings == Chaos.settings
 
 

@@ -34,9 +34,7 @@ class ResourceCounted(Cluster):
         self.slow: list[tuple[int, Run]] = []
         self.unheard: list[Event] | None = None
         """What happened while the engine hung; None: it does not."""
-        chosen = {
-            name: getattr(_DEFAULTS, name) for name in ("slack", "slack_share", "publish_pause", "predict")
-        }
+        chosen = {name: getattr(_DEFAULTS, name) for name in ("slack", "publish_pause", "predict")}
         super().__init__(nodes, cpus, **{"publish_starts": True, "end_allowance": 120, **chosen, **more})
 
     def _handle(self, events: tuple[Event, ...]) -> None:

@@ -32,7 +32,7 @@ def alerts(made: tuple[Decision, ...]) -> list[str]:
 
 @pytest.mark.parametrize("count", [59, 63, 80, 400])
 def test_node_with_too_many_resources_is_used_with_an_alert(count: int) -> None:
-    one = Engine(EngineSettings(validate=True, slack=0), NOW)
+    one = Engine(EngineSettings(validate=True, slack="0"), NOW)
     made = one.handle([NodeChanged(id="n", time=NOW, node=node("n1", count))], NOW).decisions
     (told,) = alerts(made)
     assert "n1" in told
@@ -44,7 +44,7 @@ def test_node_with_too_many_resources_is_used_with_an_alert(count: int) -> None:
 
 
 def test_other_nodes_of_the_snapshot_are_used_also_after_a_checkpoint() -> None:
-    one = Engine(EngineSettings(validate=True, slack=0), NOW)
+    one = Engine(EngineSettings(validate=True, slack="0"), NOW)
     nodes = (node("n1", 30, "a"), node("n2", 30, "b"), node("n3", 0))
     made = one.handle([Snapshot(id="s", time=NOW, jobs=(), nodes=nodes)], NOW).decisions
     (told,) = alerts(made)

@@ -17,7 +17,7 @@ T = 1_700_000_000
 
 def engine() -> Engine:
     """One node of four cpus; job 1 is about to start on all of it, 2 and 3 wait behind it."""
-    one = Engine(EngineSettings(validate=True, slack=10**6, publish_starts=False), T)
+    one = Engine(EngineSettings(validate=True, slack="1000000", publish_starts=False), T)
     one.handle([NodeChanged(id="n", time=T, node=NodeFacts(name="n1", cpus=4))], T)
     one.handle([queued(number) for number in (1, 2, 3)], T)
     return one

@@ -48,7 +48,7 @@ def facts(number: int, **other: object) -> JobFacts:
 
 
 def engine(*jobs: JobFacts, nodes: int = 40, paused: str = "for now", **settings: object) -> Engine:
-    one = Engine(EngineSettings(validate=True, slack=0, publish_starts=False, **settings), NOW)  # type: ignore[arg-type]
+    one = Engine(EngineSettings(validate=True, slack="0", publish_starts=False, **settings), NOW)  # type: ignore[arg-type]
     one.pause(paused)
     machines = tuple(NodeFacts(name=f"n{i}", cpus=4, mem=8 << 20) for i in range(nodes))
     one.handle([Snapshot(id="s:1", time=NOW, jobs=jobs, nodes=machines, queues=(Q, OTHER))], NOW)

@@ -98,7 +98,7 @@ def test_a_change_of_watts_counts_from_the_next_job_on() -> None:
 
 @pytest.mark.parametrize(("gpus", "best"), [(0.0, "few"), (0.5, "none")])
 def test_draw_of_a_job_includes_its_gpus(gpus: float, best: str) -> None:
-    draws = {"few": Draw(100, 2, gpu=300), "none": Draw(100, 5, gpu=250), "unknown": None}
+    draws = {"few": Draw(idle=100, core=2, gpu=300), "none": Draw(idle=100, core=5, gpu=250), "unknown": None}
     found = joules_for_work(draws, dict.fromkeys(draws, 1.0), gpus)
     assert min(found, key=found.__getitem__) == best
     assert found["unknown"] == max(found.values())

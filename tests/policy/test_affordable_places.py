@@ -10,17 +10,19 @@ from schedd.policy import affordable_places
 from schedd.policy.accounts import Portion
 from schedd.policy.affordable_places import Tariff, held_portions, move_to_affordable_place
 from schedd.policy.economy import Economy, Price
-from schedd.policy.recurrence import Recurrence
 
 T = 1_700_006_400  # 2023-11-15T00:00:00Z
 HOUR = 3600
-NIGHT = Recurrence(
-    datetime.fromisoformat("2023-11-01T20:00:00"), datetime.fromisoformat("2023-11-01T21:00:00"), "FREQ=DAILY"
-)
 ECONOMY = Economy(
     prices=(
         Price(core_hour=3.6, gpu_hour=7.2),
-        Price(core_hour=0.36, gpu_hour=0.72, window=NIGHT),
+        Price(
+            core_hour=0.36,
+            gpu_hour=0.72,
+            first=datetime.fromisoformat("2023-11-01T20:00:00"),
+            last=datetime.fromisoformat("2023-11-01T21:00:00"),
+            rule="FREQ=DAILY",
+        ),
         Price(core_hour=36.0, gpu_hour=72.0, nodes=("dear",)),
     )
 )

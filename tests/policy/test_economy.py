@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from schedd.policy.economy import AHEAD, Draw, Economy, Price
-from schedd.policy.recurrence import Recurrence
 from schedd.policy.site import parse_economy, site_policy
 
 T = 1_700_006_400  # 2023-11-15T00:00:00Z
@@ -15,15 +14,17 @@ HOUR = 3600
 
 def nightly(core_hour: float, nodes: tuple[str, ...] = ()) -> Price:
     first, last = map(datetime.fromisoformat, ("2023-11-01T20:00:00", "2023-11-02T06:00:00"))
-    return Price(core_hour=core_hour, nodes=nodes, window=Recurrence(first, last, "FREQ=DAILY"))
+    return Price(core_hour=core_hour, nodes=nodes, first=first, last=last, rule="FREQ=DAILY")
 
 
 def test_node_watts_override_property_watts_and_defaults() -> None:
-    found = Economy(draws={"old": Draw(200), "new": Draw(100), "*": Draw(50), "n7": Draw(7)})
-    assert found.draw("n7", ["old"]) == Draw(7)
-    assert found.draw("n1", ["new", "old"]) == Draw(200), "the site's order, not the node's"
-    assert found.draw("n1", []) == Draw(50)
-    assert Economy(draws={"old": Draw(200)}).draw("n1", ["new"]) is None
+    found = Economy(
+        draws={"old": Draw(idle=200), "new": Draw(idle=100), "*": Draw(idle=50), "n7": Draw(idle=7)}
+    )
+    assert found.draw("n7", ["old"]) == Draw(idle=7)
+    assert found.draw("n1", ["new", "old"]) == Draw(idle=200), "the site's order, not the node's"
+    assert found.draw("n1", []) == Draw(idle=50)
+    assert Economy(draws={"old": Draw(idle=200)}).draw("n1", ["new"]) is None
 
 
 def test_last_overlapping_price_applies() -> None:
@@ -80,9 +81,9 @@ def test_economy_settings_are_parsed() -> None:
     }
     found = parse_economy(plain)
     assert found == site_policy(plain).economy
-    assert (found.currency, found.draws["*"]) == ("CZK", Draw(90, 4, 0, 5))
+    assert (found.currency, found.draws["*"]) == ("CZK", Draw(idle=90, core=4, gpu=0, off=5))
     assert found.prices[0] == Price(core_hour=0.5)
-    window = found.prices[1].window
+    window = found.prices[1].window(found.zone)
     assert window is not None
     assert (window.zone, found.prices[1].nodes) == ("Europe/Prague", ("gpu",))
     assert parse_economy({}) == Economy()

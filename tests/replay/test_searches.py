@@ -183,7 +183,7 @@ def test_newcomer_between_searches_is_tried_immediately() -> None:
 def test_replay_uses_the_site_search_settings(prepared: Prepared) -> None:
     """The same by options and by settings; and each setting of searches makes a difference."""
     site = EngineSettings(
-        slack=OFF.seconds, search_every=600, search_pause=60, search_newcomers=30, search_patience=7200
+        slack="off", search_every=600, search_pause=60, search_newcomers=30, search_patience=7200
     )
     how = SearchSettings(moves=40)
     by_options = SearchSchedule(600, how, patience=7200, newcomers=30, pause=60)

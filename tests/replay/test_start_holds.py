@@ -18,7 +18,7 @@ HOLD_S = 600
 def measured(policy: str, hold: int) -> SlipFigures:
     """Figures of a loaded machine of 32 cpus with users' estimates."""
     chosen = select(generate(100, 32, 3, load=1.2), estimates="user", procs=32)
-    settings = EngineSettings(slack=3_600, slack_share=0.5, publish_pause=60, publish_hold=hold)
+    settings = EngineSettings(slack="1h+0.5w", publish_pause=60, publish_hold=hold)
     searching = SearchSchedule(search=SearchSettings(moves=40)) if policy == "conservative" else None
     watch = DisplayedStarts(settings.publish_threshold)
     walk(

@@ -92,7 +92,7 @@ def test_equal_promise_to_another_job_in_a_reused_slot_is_reported() -> None:
 
 
 def test_promise_risk_rescue_and_breach_are_each_reported_once() -> None:
-    engine = Engine(EngineSettings(slack=100), T)
+    engine = Engine(EngineSettings(slack="100"), T)
     promised = PromiseTracker()
     promised.reset(engine)
     handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
@@ -116,7 +116,7 @@ def test_promise_risk_rescue_and_breach_are_each_reported_once() -> None:
 
 
 def test_a_promise_that_ended_without_a_breach_has_a_record_of_its_end() -> None:
-    engine = Engine(EngineSettings(slack=100), T)
+    engine = Engine(EngineSettings(slack="100"), T)
     promised = PromiseTracker()
     promised.reset(engine)
     handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
@@ -131,7 +131,7 @@ def test_a_promise_that_ended_without_a_breach_has_a_record_of_its_end() -> None
 
 
 def test_a_promise_at_risk_that_ends_is_not_reported_as_safe() -> None:
-    engine = Engine(EngineSettings(slack=100), T)
+    engine = Engine(EngineSettings(slack="100"), T)
     promised = PromiseTracker()
     promised.reset(engine)
     handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
@@ -160,7 +160,7 @@ def test_promises_of_many_jobs_end_with_a_record_when_the_clock_is_set_back() ->
 
 def test_the_promise_of_a_job_that_leaves_has_a_record_of_its_end_before_a_new_one() -> None:
     """A job that leaves with its queue is deleted for this scheduler, and may come back."""
-    engine = Engine(EngineSettings(slack=100), T)
+    engine = Engine(EngineSettings(slack="100"), T)
     promised = PromiseTracker()
     promised.reset(engine)
     handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)
@@ -175,7 +175,7 @@ def test_the_promise_of_a_job_that_leaves_has_a_record_of_its_end_before_a_new_o
 
 
 def test_promises_of_jobs_that_are_gone_after_the_plan_was_rebuilt_have_a_record_of_their_end() -> None:
-    engine = Engine(EngineSettings(slack=100), T)
+    engine = Engine(EngineSettings(slack="100"), T)
     promised = PromiseTracker()
     promised.reset(engine)
     handle_and_compare(engine, promised, [node("a"), job(1), job(2)], T)

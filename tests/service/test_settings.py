@@ -10,7 +10,6 @@ import pytest
 from schedd.cli.serve import run as serve
 from schedd.engine.facts.slack import OFF, Slack
 from schedd.features.fair_share.settings import FairShareSettings
-from schedd.features.fair_share.tree import ShareTree
 from schedd.model import FOREVER
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass
@@ -155,7 +154,7 @@ def test_tls_or_an_override_allows_remote_access(tmp_path: Path) -> None:
 def test_engine_gets_the_cluster_settings(tmp_path: Path) -> None:
     path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 7\nvalidate = true")
     engine = read_settings_file(path).clusters["main"].engine
-    assert (engine.slack, engine.validate_) == (7, True)
+    assert (engine.slack, engine.validate_) == ("7", True)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +192,7 @@ waiting_most = "5d"
     cluster = settings.clusters["main"]
     assert (settings.store.lease, settings.store.keep_events) == (3.0, 0.5)
     assert (cluster.end_allowance, cluster.search_seconds, cluster.node_grace) == (5400, 0.5, 90)
-    assert (cluster.engine.slack, cluster.engine.slack_share, cluster.server_grace) == (1800, 0.5, 120)
+    assert (cluster.engine.slack, cluster.server_grace) == ("30m+0.5w", 120)
     assert cluster.site.priority.waiting_most == 120
     shown = "\n".join(effective_settings(settings, path))
     assert 'end_allowance = "90m"\n' in shown
@@ -212,11 +211,11 @@ def test_cluster_can_disable_promises(tmp_path: Path, monkeypatch: pytest.Monkey
     path = write_file(tmp_path / "schedd.toml", AUTH + "[clusters.main]\nslack = 'off'")
     settings = read_settings_file(path)
     engine = settings.clusters["main"].engine
-    assert Slack(engine.slack, engine.slack_share) == OFF
-    assert Slack(engine.slack, engine.slack_share).latest(10, 10) == FOREVER
+    assert Slack.parse(engine.slack) == OFF
+    assert Slack.parse(engine.slack).latest(10, 10) == FOREVER
     assert 'slack = "off"' in list(effective_settings(settings, path))
     monkeypatch.setenv("SCHEDD_CLUSTERS__MAIN__SLACK", "600")
-    assert read_settings_file(path).clusters["main"].engine.slack == 600
+    assert read_settings_file(path).clusters["main"].engine.slack == "10m"
 
 
 def test_token_file_defines_roles_and_names(tmp_path: Path) -> None:
@@ -313,7 +312,8 @@ def test_engine_gets_only_explicit_site_settings(tmp_path: Path) -> None:
     assert (site.weights.class_, site.weights.waiting, site.weights.queue) == (2.0, 10.0, 1.0)
     assert site.weights.queues == {"urgent": 500.0}
     assert site.weights.classes == {"gold": JobClass(points=8.0, groups=("physics",))}
-    assert site.part(FairShareSettings).tree == ShareTree(("account", "user"), {"chem": 3.0, "chem/ann": 2.0})
+    tree = FairShareSettings(levels=("account", "user"), shares={"chem": 3.0, "chem/ann": 2.0})
+    assert site.part(FairShareSettings).tree == tree
     assert site.limits == (Limit(amount=64, what="cpus", who="user"),)
     assert json.loads(json.dumps(site.plain)) == site.plain
     assert (

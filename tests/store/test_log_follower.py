@@ -18,10 +18,10 @@ from schedd.store import DurableJournal, Store
 from schedd.wire import Event, JobFacts, NodeFacts, Run
 from tests.engine.server import Server
 
-OLD = EngineSettings(publish_threshold=0, slack=5, site=site_policy({"priority": {"waiting": 1.5}}))
-NEW = OLD.with_changes(publish_starts=False, slack=77)
+OLD = EngineSettings(publish_threshold=0, slack="5", site=site_policy({"priority": {"waiting": 1.5}}))
+NEW = OLD.with_changes(publish_starts=False, slack="77")
 SITE = OLD.with_changes(
-    slack=31, site=site_policy({"limits": [{"what": "cpus", "who": "user", "amount": 5}]})
+    slack="31", site=site_policy({"limits": [{"what": "cpus", "who": "user", "amount": 5}]})
 )
 T = 1_700_000_000
 

@@ -69,7 +69,7 @@ class SupervisedDaemon:
         self.durable = DaemonStore(StoreSettings(url=url, holder=name, lease=LEASE, watermarks=folder))
         site = {"licences": {"abaqus": {"command": ["/bin/true"], "every": 60}}}
         self.clusters = Clusters(
-            {"main": EngineSettings(slack=60, site=site_policy(site))},
+            {"main": EngineSettings(slack="60", site=site_policy(site))},
             SystemClock(),
             durable=self.durable,
             plan_metrics_every=0.2,

@@ -44,7 +44,7 @@ from tests.store.next_version import FIRST, use_next_version
 
 T = 1_700_000_000
 SETTINGS = EngineSettings(
-    slack=300, publish_threshold=0, end_allowance=0, site=site_policy({"bookings": {"most": 5, "cpus": 8}})
+    slack="300", publish_threshold=0, end_allowance=0, site=site_policy({"bookings": {"most": 5, "cpus": 8}})
 )
 
 

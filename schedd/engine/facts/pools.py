@@ -110,7 +110,7 @@ def power_cap_limits(economy: Economy, nodes: Iterable[NodeFacts]) -> tuple[tupl
         Limit(
             amount=max(0, floor(one.watts - idle)),
             what=WATTS,
-            during=one.window.text if one.window is not None else "",
+            during=window.text if (window := one.window(economy.zone)) is not None else "",
         )
         for one in economy.caps
     )

@@ -1,6 +1,5 @@
 """Settings of the engine, with their defaults."""
 
-import json
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
@@ -13,8 +12,7 @@ from schedd.policy.site import SitePolicy, site_policy
 from schedd.wire.section import Section
 from schedd.wire.times import AllowedValues, FloatSeconds, Seconds, Step, Whole
 
-SITE_SLACK: Final = 3_600  # default slack of a site in seconds: docs/developers/decisions/007
-SITE_SLACK_SHARE: Final = 0.5  # and so large a share of the wait
+SITE_SLACK: Final = Slack(3_600, 0.5)  # default slack of a site: docs/developers/decisions/007
 SITE_START_RATE: Final = 50
 """Default limit of job starts per second: the load that a server can take along with its other work."""
 SITE_START_RATE_NODE: Final = 10  # and on one node
@@ -27,7 +25,7 @@ StartRate = Annotated[int, Field(ge=0, le=100_000)]
 QueueName = Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{1,255}$")]
 SlackText = Annotated[
     str,
-    BeforeValidator(lambda value: str(Slack.parse(value if isinstance(value, str) else json.dumps(value)))),
+    BeforeValidator(lambda value: str(Slack.parse(str(value)))),
     AllowedValues("time, share of the wait (`0.5w`), their sum, or `off`"),
 ]
 
@@ -44,6 +42,16 @@ class PlanningSettings(Section):
     differ for a few: ``ClusterSettings``.
     """
 
+    policy: str = "conservative"
+    """`conservative` plans every job, fills gaps and repairs; the others are queue policies for comparison,
+    which plan no starts."""
+    slack: SlackText = "0"
+    """Maximum delay of a job after its first planned start: a time, a share of its planned wait, or both.
+    With
+    `1h+0.5w` a job with a planned wait of 4 hours is promised to wait at most 7. With `0` no published start
+    ever moves back, and priorities and searches can do very little. With `off` jobs have planned starts but
+    no
+    promises."""
     alone: bool = True
     """In the mode `scheduler`, stop starting jobs when another scheduler seems to start jobs, too."""
     alone_starts: int = Field(default=3, ge=1, le=100_000)
@@ -174,16 +182,8 @@ class PlanningSettings(Section):
 class EngineSettings(PlanningSettings):
     """All settings of one engine."""
 
-    policy: str = "conservative"
-    """``conservative`` (plan every job, fill gaps, repair) or a queue policy of
-    ``schedd.policy.queue_policies``, for comparison.
-    """
     mode: Literal["scheduler", "adviser", "shadow"] = "scheduler"
     """``scheduler`` starts jobs; ``adviser`` only publishes planned starts; ``shadow`` does neither."""
-    slack: int = 0
-    """Added to the planned start to make the promised one; a site gets ``SITE_SLACK`` unless it chooses."""
-    slack_share: float = 0.0
-    """And this share of the wait that is planned then."""
     publish_starts: bool = True
     """Rules for displayed starts of jobs, for people and for the server (``facts.displayed_start``)."""
     silent: bool = False

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Self
 
 from schedd.model import FOREVER
@@ -54,6 +55,8 @@ class Slack:
         parts = [f"{self.seconds // _UNITS[unit]}{unit}"] if self.seconds or not self.share else []
         return "+".join([*parts, *([f"{self.share:g}w"] if self.share else [])])
 
+
+parse_slack: Final = lru_cache(maxsize=256)(Slack.parse)
 
 NONE: Final = Slack()  # the planned start itself is promised
 

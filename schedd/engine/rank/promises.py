@@ -31,7 +31,7 @@ from schedd.engine.facts.records import (
     Risk,
 )
 from schedd.engine.facts.settings import EngineSettings
-from schedd.engine.facts.slack import Slack
+from schedd.engine.facts.slack import Slack, parse_slack
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
@@ -251,8 +251,7 @@ def slack_start(state: EngineState, slot: int, planned: int) -> int:
 
 def queue_slack(settings: EngineSettings, queue: str) -> Slack:
     """By how much the jobs of a queue may start later than was planned first."""
-    own = settings.queue_slack.get(queue)
-    return Slack(settings.slack, settings.slack_share) if own is None else Slack.parse(own)
+    return parse_slack(settings.queue_slack.get(queue, settings.slack))
 
 
 def restore_promises(state: EngineState, found: Mapping[str, CarriedJob], event: str) -> None:

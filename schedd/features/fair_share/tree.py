@@ -15,19 +15,25 @@ decay: see ``usage.py``.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from operator import attrgetter
 from sys import float_info
-from typing import Final, Literal
+from typing import Annotated, Final, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from schedd.policy.protocol import JobOwner, OwnerShare
+from schedd.wire.section import Name, Section
+from schedd.wire.times import Whole
 
 Level = Literal["account", "project", "group", "user", "queue"]
 Names = tuple[str, ...]  # a job owner: one name for each level of the tree
 Place = tuple[str, ...]  # names from the top of the tree
+Shares = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 MAX_DEPTH: Final = 1000  # maximum number of windows that count
 _NONE: Final = "-"  # name of a missing account, project, group or queue
 _Floats = npt.NDArray[np.float64]
@@ -45,82 +51,74 @@ _RAW_FIELDS: Final = ("account", "project", "group", "owner", "queue")
 _RAW_NAMES: Final = attrgetter(*_RAW_FIELDS)
 
 
-class ShareTreeError(ValueError):
-    """A tree that cannot be used. ``setting`` and ``key`` are the place of the fault in the settings."""
-
-    def __init__(self, setting: str, key: str, reason: str) -> None:
-        super().__init__(f"{setting}.{key}: {reason}" if key else f"{setting}: {reason}")
-        self.setting, self.key, self.reason = setting, key, reason
-
-
-@dataclass(frozen=True, slots=True)
-class ShareTree:
-    """Target shares, and the decay of usage.
-
-    ``levels`` are the attributes of a job that name its owner, from the top. ``shares`` have keys like
-    ``physics`` (a name of the first level, or a group of such) and ``physics/ann`` (names of several levels);
-    missing entries have ``unlisted`` shares. ``parents`` nest names of the first level in groups, to any
-    depth. A name of the first level that is in neither is below ``unlisted_group``, if there is one.
-    ``interval`` is in seconds, ``depth`` in intervals. Raises ShareTreeError.
-    """
+class ShareTree(Section):
+    """Target shares, and the decay of usage."""
 
     levels: tuple[Level, ...] = ("group", "user")
-    shares: Mapping[str, float] = field(default_factory=dict)
-    parents: Mapping[str, str] = field(default_factory=dict)
-    unlisted: float = 1.0
-    unlisted_group: str = ""
-    interval: int = 86_400
-    decay: float = 0.9
-    depth: int = 60
-    _groups: dict[str, Place] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """By name with a parent: its place."""
-    _shares_by_place: dict[Place, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Attributes of a job that name its owner, from the top: of `account`, `project`, `group`, `user`,
+    `queue`."""
+    shares: dict[str, Shares] = Field(default_factory=dict)
+    """Shares relative to siblings, of names of the first level, of their groups, and of names below them:
+    `{ physics = 3, "physics/ann" = 2 }`."""
+    parents: dict[Name, Name] = Field(default_factory=dict)
+    """Groups of names of the first level, nested to any depth: `{ theory = "physics", strings = "theory" }`.
+    """
+    unlisted: Shares = 1.0
+    """Share of each unlisted one."""
+    unlisted_group: Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{0,255}$")] = ""
+    """Group of all names of the first level that are neither in `shares` nor in `parents`; empty: each is at
+    the top."""
+    interval: Whole = Field(default=86_400, ge=60, le=366 * 86_400)
+    """Length of a window."""
+    decay: float = Field(default=0.9, ge=0, le=1)
+    """Decay factor of a window's usage per later window."""
+    depth: int = Field(default=60, ge=1, le=MAX_DEPTH)
+    """Number of windows that count."""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _be_a_tree(self) -> Self:
         if not self.levels or len(set(self.levels)) < len(self.levels):
-            raise ShareTreeError("levels", "", "a tree needs a level, and none twice")
-        if self.interval < 1:
-            raise ShareTreeError("interval", "", "it must be positive")
-        if not 1 <= self.depth <= MAX_DEPTH:
-            raise ShareTreeError("depth", "", f"it must be from 1 to {MAX_DEPTH}")
-        if not 0 <= self.decay <= 1:
-            raise ShareTreeError("decay", "", "it must be from 0 to 1")
-        if not self.unlisted >= 0:
-            raise ShareTreeError("unlisted", "", "shares cannot be negative")
-        self._place_groups()
-        for key, share in self.shares.items():
-            names = tuple(key.split("/"))
-            if not all(names):
-                raise ShareTreeError("shares", key, "a name is empty")
-            if len(names) > len(self.levels):
-                raise ShareTreeError(
-                    "shares",
-                    key,
-                    f"the tree has the levels {', '.join(self.levels)}; parents nest groups in groups",
-                )
-            if not share >= 0:
-                raise ShareTreeError("shares", key, f"shares cannot be negative ({share:g})")
-            self._shares_by_place[self.place(names)] = share
-
-    def _place_groups(self) -> None:
+            raise self._fault("levels", "", "a tree needs a level, and none twice")
         for child, parent in self.parents.items():
-            if "/" in child or "/" in parent or not child or not parent:
-                raise ShareTreeError("parents", child, "names without / are needed")
             if parent not in self.parents and parent not in self.shares:
-                raise ShareTreeError(
-                    "parents", child, f"the parent {parent!r} is unknown: give it an entry in shares"
-                )
+                reason = f"the parent {parent!r} is unknown: give it an entry in shares"
+                raise self._fault("parents", child, reason)
+        for key in self.shares:
+            names = key.split("/")
+            if not all(names):
+                raise self._fault("shares", key, "a name is empty")
+            if len(names) > len(self.levels):
+                reason = f"the tree has the levels {', '.join(self.levels)}; parents nest groups in groups"
+                raise self._fault("shares", key, reason)
+        _ = self._groups  # finds cycles
+        return self
+
+    def _fault(self, setting: str, key: str, reason: str) -> ValidationError:
+        wrong = PydanticCustomError("tree", "{reason}", {"reason": reason})
+        place = (setting, key) if key else (setting,)
+        details = InitErrorDetails(type=wrong, loc=place, input=getattr(self, setting))
+        return ValidationError.from_exception_data("fair_share", [details])
+
+    @cached_property
+    def _groups(self) -> dict[str, Place]:
+        """By name with a parent: its place."""
+        places: dict[str, Place] = {}
         for child in self.parents:
             above, at = [child], child
-            while at in self.parents and at not in self._groups:
+            while at in self.parents and at not in places:
                 at = self.parents[at]
                 if at in above:
                     cycle = " -> ".join([*above[above.index(at) :], at])
-                    raise ShareTreeError("parents", child, f"these groups are in a cycle: {cycle}")
+                    raise self._fault("parents", child, f"these groups are in a cycle: {cycle}")
                 above.append(at)
-            place = self._groups.get(at, (at,))
+            place = places.get(at, (at,))
             for name in reversed(above[:-1]):
-                place = self._groups[name] = (*place, name)
+                place = places[name] = (*place, name)
+        return places
+
+    @cached_property
+    def _shares_by_place(self) -> dict[Place, float]:
+        return {self.place(tuple(key.split("/"))): share for key, share in self.shares.items()}
 
     def names(self, job: JobOwner) -> Names:
         return tuple(_NAME_OF[level](job) or _NONE for level in self.levels)

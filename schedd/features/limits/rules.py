@@ -1,7 +1,6 @@
 """Limits of the server, its queues and the site: enumeration, and reaction to changes."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from schedd.engine.facts.state import EngineState
 from schedd.engine.run.reevaluation import limits_changed
@@ -16,7 +15,7 @@ def limit_sources(state: EngineState) -> Iterator[tuple[Limit, ...]]:
     for queue in state.queues.values():
         yield _queue_limits(state, queue).limits
     types = state.limits.types
-    yield tuple(replace(limit, what=types.spelled(limit.what)) for limit in state.site.limits)
+    yield tuple(limit.with_changes(what=types.spelled(limit.what)) for limit in state.site.limits)
 
 
 def follow_queue_limits(state: EngineState, before: QueueFacts | None, queue: QueueFacts, event: str) -> None:

@@ -1,7 +1,7 @@
 """Counts of jobs and use by limits that are no pools of the plan: see ``Counted`` in ``policy/limits.py``."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from math import exp2, log2
 from typing import Any, Final
 
@@ -127,8 +127,7 @@ LIMITS: Final = FieldRule(
     dict,
     lambda limits: list(limits.values()),
     lambda saved: {limit.pool: limit for limit in (Limit(**one) for one in saved)},
-    each=asdict,
-    kind=Limit,
+    each=Limit.model_dump,
 )
 METERS: Final = FieldRule(
     lambda meters: {pool: one.copy() for pool, one in meters.items()},

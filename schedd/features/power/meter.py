@@ -70,7 +70,9 @@ class Meter:
             return None
         idle = max(0.0, (self.watts - core * self.cores) / self.n)
         off = self.off if self.off is not None else set_off
-        return Draw(idle=round(idle, 1), core=round(core, 2), gpu=gpu, off=round(min(off, idle), 1))
+        return Draw.model_construct(  # not within the bounds of settings
+            idle=round(idle, 1), core=round(core, 2), gpu=gpu, off=round(min(off, idle), 1)
+        )
 
     def settled(self, site: Draw | None, cpus: int) -> "Meter":
         """Return a meter with the measured draw in force for ``cpus`` cores; the same one if unchanged."""

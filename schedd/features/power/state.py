@@ -54,16 +54,20 @@ _NODES: Final = FieldRule(
 def _load_meters(saved: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Meter]:
     def load(values: dict[str, Any]) -> Meter:
         draw = values.pop("draw")
-        return Meter(**values, draw=Draw(**draw) if draw is not None else None)
+        return Meter(**values, draw=Draw.model_construct(**draw) if draw is not None else None)
 
     return {name: load(dict(values)) for name, values in saved}
+
+
+def _save_meter(meter: Meter) -> dict[str, Any]:
+    return {**asdict(meter), "draw": meter.draw.model_dump() if meter.draw is not None else None}
 
 
 _METERS: Final = FieldRule(
     dict,
     lambda meters: list(meters.items()),
     _load_meters,
-    each=lambda pair: [pair[0], asdict(pair[1])],
+    each=lambda pair: [pair[0], _save_meter(pair[1])],
 )
 
 

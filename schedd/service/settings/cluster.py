@@ -8,7 +8,6 @@ from schedd.engine import (
     SITE_PUBLISH_HOLD,
     SITE_PUBLISH_PAUSE,
     SITE_SLACK,
-    SITE_SLACK_SHARE,
     SITE_START_RATE,
     SITE_START_RATE_NODE,
     EngineSettings,
@@ -16,7 +15,6 @@ from schedd.engine import (
     SlackText,
     StartRate,
 )
-from schedd.engine.facts.slack import Slack
 from schedd.policy.site import site_policy
 from schedd.service.settings.site import SiteSettings
 from schedd.wire.times import Seconds
@@ -40,17 +38,9 @@ class ClusterSettings(PlanningSettings):
     """
 
     policy: Literal["conservative", "fcfs", "sjf", "easy", "aggressive"] = "conservative"
-    """`conservative` plans every job, fills gaps and repairs; the others are queue policies for comparison,
-    which plan no starts."""
     start_rate: StartRate = SITE_START_RATE
     start_rate_node: StartRate = SITE_START_RATE_NODE
-    slack: SlackText = str(Slack(SITE_SLACK, SITE_SLACK_SHARE))
-    """Maximum delay of a job after its first planned start: a time, a share of its planned wait, or both.
-    With
-    `1h+0.5w` a job with a planned wait of 4 hours is promised to wait at most 7. With `0` no published start
-    ever moves back, and priorities and searches can do very little. With `off` jobs have planned starts but
-    no
-    promises."""
+    slack: SlackText = str(SITE_SLACK)
     publish_pause: Seconds = SITE_PUBLISH_PAUSE
     publish_hold: Seconds = SITE_PUBLISH_HOLD
     predict: bool = True
@@ -60,12 +50,9 @@ class ClusterSettings(PlanningSettings):
     @property
     def engine(self) -> EngineSettings:
         """The settings in the engine's form."""
-        slack = Slack.parse(self.slack)
-        plain = self.model_dump(by_alias=True, exclude={"site", "slack", "publish_rate"})
+        plain = self.model_dump(by_alias=True, exclude={"site", "publish_rate"})
         return EngineSettings(
             **plain,
-            slack=slack.seconds,
-            slack_share=slack.share,
             silent=self.publish_rate == 0,
             publish_rate=self.publish_rate or 1,
             site=site_policy(self.site.plain),

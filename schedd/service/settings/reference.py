@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from schedd.policy.economy import Draw, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import FeatureSettings, feature_settings
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
-from schedd.policy.site_tables import LicenceSettings, SiteReservationSettings
+from schedd.policy.site_tables import LicenceSettings, SiteLimitSettings, SiteReservationSettings
 from schedd.service.settings.auth import OidcGrantSettings, OidcSettings
 from schedd.service.settings.file import (
     AuthSettings,
@@ -31,14 +32,7 @@ from schedd.service.settings.file import (
     TokenSettings,
     WebhookSettings,
 )
-from schedd.service.settings.site import (
-    NodeSetSettings,
-    PowerCapSettings,
-    PowerSettings,
-    PriceSettings,
-    SiteLimitSettings,
-    SiteSettings,
-)
+from schedd.service.settings.site import NodeSetSettings, SiteSettings
 from schedd.wire.durations import format_duration
 from schedd.wire.field_docstrings import setting_descriptions
 from schedd.wire.times import AllowedValues, setting_unit, written
@@ -74,9 +68,9 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[clusters.NAME.site.licences.LICENCE]": LicenceSettings,
     "[clusters.NAME.site.reservations.RESERVATION]": SiteReservationSettings,
     "[clusters.NAME.site.node_sets]": NodeSetSettings,
-    "[clusters.NAME.site.power.NODES]": PowerSettings,
-    "[[clusters.NAME.site.prices]]": PriceSettings,
-    "[[clusters.NAME.site.power_caps]]": PowerCapSettings,
+    "[clusters.NAME.site.power.NODES]": Draw,
+    "[[clusters.NAME.site.prices]]": Price,
+    "[[clusters.NAME.site.power_caps]]": PowerCap,
     "[clusters.NAME.site.reliability]": Reliability,
     "[clusters.NAME.site.thrift]": EnergyPlacement,
     **{name: model for one in feature_settings() for name, model in _feature_sections(one).items()},

@@ -111,7 +111,7 @@ def test_alternatives_are_searched_shown_and_applied(
         "there are no alternatives yet: schedd alternatives search\n"
     )
     assert run("alternatives", "stop")[1] == "no search is running\n"
-    loop.reconfigure(loop.published.settings.with_changes(slack=10**6, search_every=0)).result(WAIT_S)
+    loop.reconfigure(loop.published.settings.with_changes(slack="1000000", search_every=0)).result(WAIT_S)
     long = [job(f"l{i}.srv", nodes="1:ppn=8", walltime="9000") for i in range(3)]
     loop.submit(long + [job(f"s{i}.srv", nodes="1:ppn=8", walltime="2000") for i in range(6)]).result(WAIT_S)
     code, out, _ = run(

@@ -135,7 +135,7 @@ class FeatureStream(Stream):
     """A stream with the settings of all features, with policies that change at run time and at restarts."""
 
     settings = Stream.settings.with_changes(
-        slack=400,
+        slack="400",
         priority_every=100,
         hole_failures=2,
         hole_users=1,
@@ -213,7 +213,7 @@ class FeatureStream(Stream):
         base = (
             self.settings
             if self.random.random() < 0.5
-            else self.settings.with_changes(slack=0, backfill="shortest")
+            else self.settings.with_changes(slack="0", backfill="shortest")
         )
         self.compared.restart(base.with_changes(site=site_policy(dict(site))))
 
@@ -230,7 +230,7 @@ class FormulaStream(FeatureStream):
     """The same, where a formula ranks the jobs."""
 
     settings = FeatureStream.settings.with_changes(
-        slack=0,
+        slack="0",
         site=site_policy({**_ALL, "formula": _TABLES["formula"][0], "limits": _TABLES["limits"][1]}),
     )
 
@@ -238,7 +238,7 @@ class FormulaStream(FeatureStream):
 class ShortestFeatureStream(FeatureStream):
     """The same, where free capacity goes to the shortest job."""
 
-    settings = FeatureStream.settings.with_changes(backfill="shortest", search_patience=300, slack_share=0.5)
+    settings = FeatureStream.settings.with_changes(backfill="shortest", search_patience=300, slack="400+0.5w")
 
 
 class FeatureQueueStream(FeatureStream):

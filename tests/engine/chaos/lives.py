@@ -118,7 +118,7 @@ class Ranked(Chaos):
     """The same with priorities, and a class of jobs that may break promises."""
 
     settings = Chaos.settings.with_changes(
-        slack=400,
+        slack="400",
         priority_every=100,
         site=site_policy(
             {
@@ -136,7 +136,7 @@ class Placed(Chaos):
     """The same with nodes of different speed, some of them worth waiting for, and deadlines that go first."""
 
     settings = Chaos.settings.with_changes(
-        slack=400,
+        slack="400",
         site=site_policy(
             {
                 "bookings": {"most": 3, "order": "lff"},
@@ -153,7 +153,7 @@ class Strict(Ranked):
     """No slack: the first start of a job is its promise. Jobs have QOS, and there are limits of each kind."""
 
     settings = Ranked.settings.with_changes(
-        slack=0,
+        slack="0",
         site=site_policy(
             {
                 **Ranked.settings.site.plain,
@@ -182,7 +182,7 @@ class Shortest(Chaos):
     """Free capacity goes to the shortest job; jobs that waited for some minutes precede these."""
 
     settings = Chaos.settings.with_changes(
-        slack=400, slack_share=0.5, backfill="shortest", predict=True, search_patience=300
+        slack="400+0.5w", backfill="shortest", predict=True, search_patience=300
     )
 
 

@@ -35,7 +35,7 @@ class Shell(RuleBasedStateMachine):
 
     settings = EngineSettings(
         validate=True,
-        slack=30,
+        slack="30",
         overrun_blocked=900,
         repair_slice=40,
         publish_rate=3,

@@ -155,7 +155,7 @@ def test_jobs_with_an_empty_account_rank_last_if_configured() -> None:
 
 def test_jobs_with_an_empty_account_are_displaced_within_their_slack() -> None:
     site = AccountCluster(nodes=1, empty="last")
-    site.engine.state.settings = site.engine.state.settings.with_changes(slack=1000)
+    site.engine.state.settings = site.engine.state.settings.with_changes(slack="1000")
     site.set_account(amount=0)
     site.submit("0", "1:ppn=4", 100)
     site.submit("poor", "1:ppn=4", 100, account="phys")

@@ -13,7 +13,7 @@ from tests.dashboard.conftest import DashboardSite, T, UserWindow, token
 
 Open = Callable[..., UserWindow]
 SITE = EngineSettings(
-    slack=10**6,
+    slack="1000000",
     search_every=0,
     end_allowance=0,
     site=site_policy({"accounts": {"by": "user", "unknown": "run"}}),

@@ -17,7 +17,7 @@ from tests.waits import WAIT_S
 Open = Callable[..., UserWindow]
 POWER = {"thrifty": {"idle": 50, "core": 2}, "*": {"idle": 50, "core": 20}}
 SITE = EngineSettings(
-    slack=10**6,
+    slack="1000000",
     search_every=0,
     end_allowance=0,
     site=site_policy({"power": POWER, "prices": [{"core_hour": 1}]}),

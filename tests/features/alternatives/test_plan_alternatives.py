@@ -270,7 +270,7 @@ def test_best_plan_within_limits_and_minimum_gain_is_applied() -> None:
 
 def test_applied_plan_survives_a_restart(tmp_path: Path) -> None:
     settings = EngineSettings(
-        slack=10**6, search_every=0, end_allowance=0, publish_starts=False, site=site_policy(SITE)
+        slack="1000000", search_every=0, end_allowance=0, publish_starts=False, site=site_policy(SITE)
     )
 
     def daemon() -> Clusters:

@@ -32,7 +32,7 @@ def app() -> FastAPI:
 def url(
     app: FastAPI, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    settings = EngineSettings(end_allowance=0, publish_starts=False, slack=100_000, site=site_policy(SITE))
+    settings = EngineSettings(end_allowance=0, publish_starts=False, slack="100000", site=site_policy(SITE))
     clusters = Clusters({"main": settings}, StillClock())
     clusters.start(warm=False)
     app.state.clusters = clusters

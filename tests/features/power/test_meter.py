@@ -30,10 +30,8 @@ def test_linear_power_draw_is_estimated_exactly(idle: float, core: float, cores:
 
 
 def test_too_few_readings_yield_no_estimate() -> None:
-    assert (
-        meter_with_readings([(0, 100.0), (8, 180.0), (0, 100.0), (8, 180.0)]).measured_draw(Draw(90, 5))
-        is None
-    )
+    few = meter_with_readings([(0, 100.0), (8, 180.0), (0, 100.0), (8, 180.0)])
+    assert few.measured_draw(Draw(idle=90, core=5)) is None
 
 
 def test_constant_load_keeps_the_configured_draw_per_core() -> None:
@@ -47,7 +45,7 @@ def test_constant_load_keeps_the_configured_draw_per_core() -> None:
 def test_gpu_power_is_not_counted_as_core_power() -> None:
     found = meter_with_readings(
         [(busy, 300 + 100 + 5 * busy) for busy in (0, 4, 8, 2, 6, 1)], gpu_watts=300
-    ).measured_draw(Draw(1, gpu=300))
+    ).measured_draw(Draw(idle=1, gpu=300))
     assert found == Draw(idle=100, core=5, gpu=300)
 
 
@@ -73,15 +71,15 @@ def test_off_power_is_a_recent_mean_up_to_the_idle_power() -> None:
     assert meter.read_off(20.0, T + 1999).off == 14.0
     assert meter_with_readings([(0, 100.0), (8, 140.0)] * 4).read_off(900.0, T + 999).measured_draw(
         None
-    ) == Draw(100, 5, off=100)
+    ) == Draw(idle=100, core=5, off=100)
 
 
 def test_draw_in_force_changes_only_on_a_relevant_error() -> None:
-    meter = meter_with_readings([(0, 100.0), (8, 140.0)] * 4).settled(Draw(100, 5), 8)
+    meter = meter_with_readings([(0, 100.0), (8, 140.0)] * 4).settled(Draw(idle=100, core=5), 8)
     assert meter.draw is None  # the settings were right
-    meter = meter_with_readings([(0, 110.0), (8, 150.0)] * 4).settled(Draw(100, 5), 8)
-    assert meter.draw == Draw(110, 5)
-    assert meter.settled(Draw(100, 5), 8) is meter
+    meter = meter_with_readings([(0, 110.0), (8, 150.0)] * 4).settled(Draw(idle=100, core=5), 8)
+    assert meter.draw == Draw(idle=110, core=5)
+    assert meter.settled(Draw(idle=100, core=5), 8) is meter
 
 
 def test_watts_are_rounded_to_tenths_and_per_core_to_hundredths() -> None:
@@ -91,13 +89,13 @@ def test_watts_are_rounded_to_tenths_and_per_core_to_hundredths() -> None:
 
 def test_relevant_error_is_five_percent_or_more() -> None:
     meter = meter_with_readings([(0, 100.0), (8, 140.0)] * 4)  # 140 W with 8 cores; a twentieth is 7 W
-    assert meter.settled(Draw(107, 5), 8).draw is None
-    assert meter.settled(Draw(107.1, 5), 8).draw == Draw(100, 5)
-    assert meter.settled(Draw(100, 5.88), 8).draw == Draw(100, 5)
+    assert meter.settled(Draw(idle=107, core=5), 8).draw is None
+    assert meter.settled(Draw(idle=107.1, core=5), 8).draw == Draw(idle=100, core=5)
+    assert meter.settled(Draw(idle=100, core=5.88), 8).draw == Draw(idle=100, core=5)
     cold = meter.read_off(10.0, T + 999)
-    assert cold.settled(Draw(100, 5, off=17), 8).draw is None
-    assert cold.settled(Draw(100, 5, off=17.1), 8).draw == Draw(100, 5, off=10)
-    learned = meter.settled(Draw(110, 5), 8)
-    assert learned.draw == Draw(100, 5)
-    assert learned.settled(Draw(110, 5, gpu=7), 8) is learned
-    assert learned.settled(Draw(110, 5, gpu=7.1), 8).draw == Draw(100, 5, gpu=7.1)
+    assert cold.settled(Draw(idle=100, core=5, off=17), 8).draw is None
+    assert cold.settled(Draw(idle=100, core=5, off=17.1), 8).draw == Draw(idle=100, core=5, off=10)
+    learned = meter.settled(Draw(idle=110, core=5), 8)
+    assert learned.draw == Draw(idle=100, core=5)
+    assert learned.settled(Draw(idle=110, core=5, gpu=7), 8) is learned
+    assert learned.settled(Draw(idle=110, core=5, gpu=7.1), 8).draw == Draw(idle=100, core=5, gpu=7.1)

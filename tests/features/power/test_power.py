@@ -296,7 +296,7 @@ class MeteredCluster(PoweredCluster):
 
 def test_measured_draw_overrides_the_settings() -> None:
     cluster = MeteredCluster(mode="dry")
-    assert cluster.node_draw("n1") == Draw(100.0, off=10.0)
+    assert cluster.node_draw("n1") == Draw(idle=100.0, off=10.0)
     cluster.submit("1", walltime=1000, runtime=1000)
     busy = cluster.engine.state.node_facts["n1"].cpus
     for minute in range(1, 25):
@@ -308,7 +308,7 @@ def test_measured_draw_overrides_the_settings() -> None:
     assert found is not None
     assert (found.idle, found.off) == (150.0, 10.0)
     assert found.core == pytest.approx(4.0, abs=0.01)
-    assert cluster.node_draw("n2") == Draw(150.0, off=10.0)  # it was never busy
+    assert cluster.node_draw("n2") == Draw(idle=150.0, off=10.0)  # it was never busy
     assert "strange" not in power_state(cluster.engine.state).meters
     again = Engine.restore(cluster.engine.checkpoint(), cluster.engine.state.settings)
     assert power_state(again.state).meters == power_state(cluster.engine.state).meters

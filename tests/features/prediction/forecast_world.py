@@ -91,8 +91,7 @@ class ForecastWorld:
         self._number = 0
         self._sequence = count()
         settings = EngineSettings(
-            slack=1_800,
-            slack_share=0.5,
+            slack="30m+0.5w",
             end_allowance=0,
             decision_expiry=3_600,
             predict=True,

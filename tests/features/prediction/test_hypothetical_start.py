@@ -162,7 +162,7 @@ def test_walltime_replaces_an_unavailable_prediction() -> None:
 
 
 def test_slack_off_gives_no_promise() -> None:
-    with planner(end_allowance=0, publish_starts=False, slack=1 << 40) as loop:
+    with planner(end_allowance=0, publish_starts=False, slack="off") as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT_S)
         copy = loop.fork().result(WAIT_S)
         asked = copy.what_if(hypothetical_job(), T)
