@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from research.experiments.node_power import PowerModel, run_with_power
 from schedd.engine import SITE_SLACK, EngineSettings
 from schedd.policy.economy import Draw
 from schedd.policy.site import site_policy
-from schedd.replay.driver import PLANNING_POLICY, run
-from schedd.replay.node_power import PowerModel
+from schedd.replay.driver import PLANNING_POLICY
 from schedd.replay.prepared import Prepared
 
 WATTS: Final = 150.0  # of an idle node; with all its cores busy it draws twice as much
@@ -94,23 +94,22 @@ def saved(prepared: Prepared, rules: tuple[Rule, ...] = RULES) -> Iterator[Saved
                 "stop_time": STOP,
                 "at_once": len(prepared.site.nodes),
             }
-        found = run(
+        found, energy = run_with_power(
             prepared,
             rule.policy,
-            settings=EngineSettings(site=site_policy(site), slack=str(SITE_SLACK)),
-            boards=PowerModel(draw=draw, boot=BOOT, stop=STOP, timeout=None if rule.planned else rule.idle),
+            EngineSettings(site=site_policy(site), slack=str(SITE_SLACK)),
+            PowerModel(draw=draw, boot=BOOT, stop=STOP, timeout=None if rule.planned else rule.idle),
         )
         waits = found.start - submit
-        assert found.power is not None  # boards were given
         yield Saved(
             prepared.name,
             len(prepared.jobs),
             len(prepared.site.nodes),
             rule.name,
             float(found.end.max() - submit.min()) / 86_400,
-            found.power.kwh,
-            found.power.idle_kwh,
-            found.power.switched_off,
+            energy.kwh,
+            energy.idle_kwh,
+            energy.switched_off,
             float(waits.mean()),
             float(np.percentile(waits, 99)),
             float(waits.max()),

@@ -20,7 +20,6 @@ from schedd.replay.metrics import (
     start_estimate_accuracy,
     start_estimate_error,
 )
-from schedd.replay.node_power import PowerModel
 from schedd.replay.prepared import Prepared
 from schedd.replay.result import ReplayResult
 from schedd.replay.searches import PlanImprover, SearchSchedule
@@ -165,7 +164,6 @@ def run(
     searching: SearchSchedule | None = None,
     weights: Mapping[str, float] | None = None,
     outages: Sequence[Outage] = (),
-    boards: PowerModel | None = None,
     improver: PlanImprover | None = None,
     expected_starts: bool = False,
     validate: bool = False,
@@ -173,16 +171,13 @@ def run(
 ) -> Schedule:
     """Run ``prepared`` under ``policy`` to the end of its last job. Raises ReplayDefectError.
 
-    ``improver`` replaces ``searching``. With ``boards`` nodes are switched off and on, and energy is counted.
-    ``expected_starts`` runs the replay twice, because the times of the estimates depend on the waits; it
-    excludes ``boards``.
+    ``improver`` replaces ``searching``. ``expected_starts`` runs the replay twice, because the times of the
+    estimates depend on the waits.
     """
-    if boards is not None and (expected_starts or outages):
-        raise ValueError("boards go with neither start estimates nor outages")
     settings = settings or _settings(site, slack, queue_slack, weights, hold)
     searched = searching is not None or improver is not None
-    settings = _simulated(settings, policy, validate=validate, searched=searched)
-    simulation = Simulation(prepared, settings, searching, outages, boards=boards, improver=improver)
+    settings = simulated_settings(settings, policy, validate=validate, searched=searched)
+    simulation = Simulation(prepared, settings, searching, outages, improver=improver)
     simulation.run(on_progress)
     schedule = simulation.schedule()
     if not expected_starts:
@@ -218,7 +213,7 @@ _TIME_USED: Final = {"levels": ["user"], "interval": 366 * 86_400, "depth": 1000
 """Usage of each user over the whole log, as ``multi-queue`` needs it."""
 
 
-def _simulated(
+def simulated_settings(
     settings: EngineSettings, policy: str, *, validate: bool, searched: bool = False
 ) -> EngineSettings:
     """Return the settings without features that a log cannot provide.
@@ -272,7 +267,7 @@ def walk(
     ``publishes``: starts are published even if nothing depends on it.
     """
     settings = settings or _settings(None, slack, queue_slack, weights, hold)
-    settings = _simulated(settings, policy, validate=validate, searched=searching is not None)
+    settings = simulated_settings(settings, policy, validate=validate, searched=searching is not None)
     if publishes:
         settings = settings.with_changes(publish_starts=True)
     return Simulation(prepared, settings, searching, outages, teller=observer)

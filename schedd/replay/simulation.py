@@ -19,7 +19,6 @@ from schedd.plan.columns import PLANNED, Ints
 from schedd.replay.dependencies import JobDependencies
 from schedd.replay.failures import Outage, check_outages
 from schedd.replay.machine_state import ReplayDefectError, ReplayMachine
-from schedd.replay.node_power import EnergyUse, NodePowerSimulation, PowerModel
 from schedd.replay.prepared import Prepared
 from schedd.replay.result import SearchTotals
 from schedd.replay.searches import PeriodicSearches, PlanImprover, SearchSchedule
@@ -60,8 +59,8 @@ class Schedule:
 
     ``estimated_starts`` is the start estimate of each job at arrival, or -1; ``killed`` marks jobs that ended
     with a node; ``where`` are the nodes of each job, ``weighted_procs`` its processors, each times the speed
-    of its node; ``power`` is the energy use, if simulated. A preempted job counts with its last run;
-    ``preempted_runs`` lost ``lost_core_s`` core-seconds of work.
+    of its node. A preempted job counts with its last run; ``preempted_runs`` lost ``lost_core_s``
+    core-seconds of work.
     """
 
     start: Ints
@@ -76,7 +75,6 @@ class Schedule:
     searched: SearchTotals = SearchTotals()
     inversions: int | None = None
     expected_figures: StartEstimateFigures | None = None
-    power: EnergyUse | None = None
     preempted_runs: int = 0
     lost_core_s: int = 0
 
@@ -107,7 +105,6 @@ class Simulation:
         searching: SearchSchedule | None = None,
         outages: Sequence[Outage] = (),
         teller: Observer | None = None,
-        boards: PowerModel | None = None,
         improver: PlanImprover | None = None,
     ) -> None:
         if not settings.site.plain.get("partitions"):
@@ -132,10 +129,6 @@ class Simulation:
         if self._plan is not None:
             self._plan.clear_timings()
         self._floor = ReplayMachine(prepared.site.nodes)
-        self._power: NodePowerSimulation | None = None
-        if boards is not None:
-            self._power = NodePowerSimulation(boards, self._engine.state.node_facts, first)
-            self._engine.state.first_snapshot = first  # as after a snapshot: running jobs are known
         self._start = np.full(len(self._jobs), -1, np.int64)
         self._end = np.full(len(self._jobs), -1, np.int64)
         self._estimated = np.full(len(self._jobs), -1, np.int64)
@@ -237,7 +230,6 @@ class Simulation:
             plan=self._plan,
             searched=self._searches.totals() if self._searches is not None else SearchTotals(),
             inversions=self._inverted if self._engine.state.ranking.has_effect else None,
-            power=self._power.use(int(self._end.max())) if self._power is not None else None,
             preempted_runs=int(self._preempted.sum()),
             lost_core_s=self._lost,
         )
@@ -258,7 +250,7 @@ class Simulation:
             moments.append(self._jobs[self._arrived].submit + self._offset)
         if self._changes:
             moments.append(self._changes[-1][0])
-        if self._power is not None and (due := self._power.next()) is not None:
+        if (due := self._next_node_event()) is not None:
             moments.append(due)
         wake = self._engine.next_wake
         if wake is not None:
@@ -297,8 +289,7 @@ class Simulation:
                 batch += (self._leave(job, t), *self._chains.ended(job, t))
         while self._changes and self._changes[-1][0] == t:
             batch += self._change(self._changes.pop(), t)
-        if self._power is not None:
-            batch += self._switched(self._power, t)
+        batch += self._node_events(t)
         jobs, facts, offset = self._jobs, self._prepared.facts, self._offset
         i = self._arrived
         while i < len(jobs) and jobs[i].submit + offset == t:
@@ -317,8 +308,7 @@ class Simulation:
         shares = self._floor.leave(job)
         self._ended += 1
         self._end[job] = t
-        if self._power is not None:
-            self._power.left(shares, t - int(self._start[job]), t)
+        self._end_run(shares, t - int(self._start[job]), t)
         if self._teller is not None:
             self._teller.ended(job, t, killed=bool(self._killed[job] or self._preempted[job]))
         status = KILLED if self._killed[job] else 0
@@ -338,16 +328,6 @@ class Simulation:
             gone += (self._leave(job, t), *self._chains.ended(job, t))
         return [*gone, NodeChanged(id=f"d{number}:{t}", time=t, node=replace(node, state="down"))]
 
-    def _switched(self, power: NodePowerSimulation, t: int) -> list[Event]:
-        """Return node events for the server's view; with an idle timeout the server shows all nodes up."""
-        events: list[Event] = []
-        nodes = self._engine.state.node_facts
-        for name, up in power.arrived(t):
-            if power.obeys:
-                now_is = replace(nodes[name], state="up" if up else "down")
-                events.append(NodeChanged(id=f"p{name}:{t}", time=t, node=now_is))
-        return events
-
     def _record_start_estimates(self, arrived: range) -> None:
         state = self._engine.state
         for i in arrived:
@@ -359,8 +339,8 @@ class Simulation:
         """Carry out the engine's decisions."""
         events: list[Event] = []
         for decision in decisions:
-            if isinstance(decision, Switch) and self._power is not None:
-                events.append(self._power.order(decision, t))
+            if isinstance(decision, Switch):
+                events.append(self._switch(decision, t))
                 continue
             if isinstance(decision, Preempt):
                 events += self._preempt(decision, t)
@@ -381,7 +361,7 @@ class Simulation:
                 raise ReplayDefectError(
                     f"job {self._jobs[job].id} was started at {t - self._offset} on {wrong}"
                 )
-            began = t + (self._power.start_job(decision.shares, t) if self._power is not None else 0)
+            began = t + self._start_delay(decision.shares, t)
             self._start[job] = began
             self._where[job] = tuple(dict.fromkeys(share.node for share in decision.shares))
             speeds = self._prepared.site.speeds
@@ -404,12 +384,32 @@ class Simulation:
             return [done]  # the run has ended in this second
         shares = self._floor.leave(job)
         self._lost += sum(share.cpus for share in shares) * (t - order.started)
-        if self._power is not None:
-            self._power.left(shares, t - order.started, t)
+        self._end_run(shares, t - order.started, t)
         self._start[job] = self._ends_at[job] = -1
         self._preempted[job] += 1
         facts = replace(self._prepared.facts(job), starts=int(self._preempted[job]))
         return [done, JobQueued(id=f"q{job}:{self._preempted[job]}", time=t, job=facts)]
+
+    # ---- nodes that change by themselves, for subclasses -----------------------------------------
+
+    def _next_node_event(self) -> int | None:
+        """Return the time of the next change of a node that is no outage."""
+        return None
+
+    def _node_events(self, t: int) -> list[Event]:  # noqa: ARG002
+        """Return these changes."""
+        return []
+
+    def _switch(self, decision: Switch, t: int) -> Event:
+        """Switch a node on or off."""
+        raise ReplayDefectError(f"at {t - self._offset}: {decision}")
+
+    def _start_delay(self, shares: Sequence[ShareFacts], t: int) -> int:  # noqa: ARG002
+        """Return the seconds until the nodes of a job are ready for it."""
+        return 0
+
+    def _end_run(self, shares: Sequence[ShareFacts], ran: int, t: int) -> None:
+        """Note the end of a run of so many seconds."""
 
     def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
         """Return the run time of a job; faster nodes shorten it, by the slowest of its nodes."""

@@ -6,13 +6,17 @@ idle timeout, and on when a job was assigned to it, which then waits (Slurm: Sus
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from schedd.engine import EngineSettings
 from schedd.policy.economy import Draw
+from schedd.replay.driver import simulated_settings
 from schedd.replay.machine_state import ReplayDefectError
-from schedd.wire import ShareFacts, Switch, Switched
+from schedd.replay.prepared import Prepared
+from schedd.replay.simulation import Schedule, Simulation
+from schedd.wire import Event, NodeChanged, ShareFacts, Switch, Switched
 
 _KWH: Final = 3.6e6
 
@@ -179,3 +183,45 @@ class NodePowerSimulation:
         self._set_phase(name, _Phase.STOPPING, now)
         self._offs += 1
         heapq.heappush(self._due, (now + self._boards.stop, name))
+
+
+class PoweredSimulation(Simulation):
+    """A replay in which nodes are switched off and on."""
+
+    def __init__(self, prepared: Prepared, settings: EngineSettings, boards: PowerModel) -> None:
+        super().__init__(prepared, settings)
+        begin = self.state.now
+        self.power = NodePowerSimulation(boards, self.state.node_facts, begin)
+        self.state.first_snapshot = begin  # as after a snapshot: running jobs are known
+
+    def _next_node_event(self) -> int | None:
+        return self.power.next()
+
+    def _node_events(self, t: int) -> list[Event]:
+        """Return node events for the server's view; with an idle timeout the server shows all nodes up."""
+        events: list[Event] = []
+        nodes = self.state.node_facts
+        for name, up in self.power.arrived(t):
+            if self.power.obeys:
+                now_is = replace(nodes[name], state="up" if up else "down")
+                events.append(NodeChanged(id=f"p{name}:{t}", time=t, node=now_is))
+        return events
+
+    def _switch(self, decision: Switch, t: int) -> Event:
+        return self.power.order(decision, t)
+
+    def _start_delay(self, shares: Sequence[ShareFacts], t: int) -> int:
+        return self.power.start_job(shares, t)
+
+    def _end_run(self, shares: Sequence[ShareFacts], ran: int, t: int) -> None:
+        self.power.left(shares, ran, t)
+
+
+def run_with_power(
+    prepared: Prepared, policy: str, settings: EngineSettings, boards: PowerModel, *, validate: bool = False
+) -> tuple[Schedule, EnergyUse]:
+    """Run ``prepared`` under ``policy`` with nodes that are switched; return the energy, too."""
+    simulation = PoweredSimulation(prepared, simulated_settings(settings, policy, validate=validate), boards)
+    simulation.run()
+    schedule = simulation.schedule()
+    return schedule, simulation.power.use(int(schedule.end.max()) + prepared.offset)
