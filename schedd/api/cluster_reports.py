@@ -22,8 +22,15 @@ from schedd.service.read.cluster_report import (
 )
 
 router = RouteTable(prefix="/v1/report", tags=["plan metrics"], route_class=UnicodeRoute)
-_DAY_S: Final = 86_400
+DAY_S: Final = 86_400
 _MAX_TIME: Final = 1 << 40
+PeriodBegin = Annotated[
+    int | None,
+    Query(description="From this second on; a day before its end unless given.", ge=0, lt=_MAX_TIME),
+]
+PeriodEnd = Annotated[
+    int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MAX_TIME)
+]
 _VIEWS: Final[tuple[type, ...]] = (ClusterReport, LicenceReport, QueueReport)
 for _view_class in _VIEWS:
     documented(_view_class)
@@ -45,13 +52,8 @@ async def get_quality_report(
     request: Request,
     daemon: Daemon,
     caller: User,
-    since: Annotated[
-        int | None,
-        Query(description="From this second on; a day before its end unless given.", ge=0, lt=_MAX_TIME),
-    ] = None,
-    until: Annotated[
-        int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MAX_TIME)
-    ] = None,
+    since: PeriodBegin = None,
+    until: PeriodEnd = None,
     cluster: Annotated[str, Query(description="Only this cluster.", max_length=200)] = "",
 ) -> Response:
     """Balance, deadlines, slowdown and use of clusters over a period; waits by queue.
@@ -64,7 +66,7 @@ async def get_quality_report(
         raise ProblemError("unknown-cluster", f"there is no cluster {cluster}")
     now = max((loop.now() for loop in loops), default=0)
     end = min(until, now) if until is not None else now
-    begin = since if since is not None else max(0, (until if until is not None else now) - _DAY_S)
+    begin = since if since is not None else max(0, (until if until is not None else now) - DAY_S)
     if loops and begin >= end:
         why = "it lies ahead" if begin >= now else f"it ends at {end}"
         what = f"the period from {begin} on has no second in it: {why}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import structlog
-from sqlalchemy import ColumnElement, Connection, Insert, Table, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, bindparam, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
@@ -275,32 +275,19 @@ def start_accuracy(
 
 def published_starts(connection: Connection, cluster: int, limit: int = 1_000) -> Sequence[PublishedStart]:
     """Return the published starts of jobs that have started, newest first."""
-    query = select(
-        _STARTS.c.job,
-        _STARTS.c.time,
-        _STARTS.c.start,
-        _STARTS.c.actual,
-    ).where(
-        _STARTS.c.cluster == cluster,
-        _STARTS.c.start.is_not(None),
-        _STARTS.c.actual.is_not(None),
-    )
+    query = _select_published(cluster).where(_STARTS.c.actual.is_not(None))
     rows = connection.execute(query.order_by(_STARTS.c.decision.desc()).limit(limit))
     return [PublishedStart(row.job, row.time, row.start, row.actual) for row in rows]
 
 
+def _select_published(cluster: int) -> Select[Any]:
+    of_starts = select(_STARTS.c.job, _STARTS.c.time, _STARTS.c.start, _STARTS.c.actual)
+    return of_starts.where(_STARTS.c.cluster == cluster, _STARTS.c.start.is_not(None))
+
+
 def last_published_starts(connection: Connection, cluster: int, since: int) -> Mapping[str, PublishedStart]:
     """Return the last published start of each job that started at ``since`` or later."""
-    query = select(
-        _STARTS.c.job,
-        _STARTS.c.time,
-        _STARTS.c.start,
-        _STARTS.c.actual,
-    ).where(
-        _STARTS.c.cluster == cluster,
-        _STARTS.c.start.is_not(None),
-        _STARTS.c.actual >= since,
-    )
+    query = _select_published(cluster).where(_STARTS.c.actual >= since)
     rows = connection.execute(query.order_by(_STARTS.c.decision))
     return {row.job: PublishedStart(row.job, row.time, row.start, row.actual) for row in rows}
 

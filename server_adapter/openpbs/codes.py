@@ -5,9 +5,6 @@ from enum import IntEnum
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError, StaleConnectionError
 
-PROTOCOL_VERSION = 2
-
-
 UNANSWERED = frozenset({RequestCode.ASYNC_RUN_JOB, RequestCode.MODIFY_JOB_ASYNC, RequestCode.DISCONNECT})
 """Requests without a reply."""
 

@@ -99,6 +99,7 @@ from schedd.wire import (
 _MODES: Final[tuple[Mode, ...]] = ("shadow", "adviser", "scheduler")
 HORIZON = 1 << 35
 """Seconds ahead beyond which nothing is planned: a start after an open-ended reservation is no start."""
+NEVER: Final = FOREVER + 1  # later than the unknown start of a job that waits for nodes
 
 
 _NEVERS = 20_000
@@ -478,6 +479,22 @@ class EngineState(SlotColumns):
             self.plan.drop_job(slot, self.now)
         self.by_slot[slot] = None
         self.reset_columns(slot, self.generation, self.change_number)
+
+    def earliest_start(
+        self, request: Request, duration: int, pools: Mapping[str, int], ready: int, bound: int
+    ) -> int:
+        """Return the earliest start of a request before ``bound``; FOREVER: none at present, and NEVER: the
+        cluster cannot hold it.
+        """
+        if self.limits.too_much(pools) is not None or not self.plan.fits_on_nodes(request):
+            return NEVER
+        slot = self.new_slot(request, duration, pools)
+        try:
+            self.plan.set_ready(slot, ready)
+            start = self.plan.probe(slot, self.now, bound)
+        finally:
+            self.drop_slot(slot)
+        return start if start >= 0 else FOREVER
 
     def remove(self, job_id: str) -> JobRecord | None:
         """Free a job's resources and forget it; returns None if it is unknown. The bookkeeping of its end

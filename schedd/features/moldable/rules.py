@@ -15,7 +15,7 @@ from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
-from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.facts.state import HORIZON, NEVER, EngineState
 from schedd.engine.place.costs import exceeds_limit
 from schedd.engine.place.dependencies import ready_after
 from schedd.engine.place.placement import replan
@@ -36,7 +36,6 @@ _STEP_S: Final = 60  # precision of the chosen walltime; a range is searched to 
 _STEPS: Final = 8
 _CHOICES_PER_S: Final = 50
 """Jobs that get another choice in one second, when others displace them: each costs some searches."""
-_NEVER: Final = FOREVER + 1
 
 
 # ---- the planned part of a request -----------------------------------------------------------------------
@@ -154,26 +153,15 @@ def _read(state: EngineState, facts: JobFacts, choice: int) -> ParsedRequest:
 
 
 def _earliest_start(state: EngineState, record: JobRecord, choice: int, ready: int, bound: int) -> int:
-    """The earliest start with this choice, before ``bound``.
-
-    ``FOREVER``: none at present; ``_NEVER``: the cluster cannot hold the job so.
-    """
+    """The earliest start with this choice: see ``EngineState.earliest_start``."""
     understood = _read(state, record.facts, choice)
     if understood.request is None:
-        return _NEVER
+        return NEVER
     wanted = replace(
         state.planned_request(record.facts, understood.request), avoids=state.plan.request(record.slot).avoids
     )
     pools = state.pools_for(record.facts, understood)
-    if state.limits.too_much(pools) is not None or not state.plan.fits_on_nodes(wanted):
-        return _NEVER
-    slot = state.new_slot(wanted, understood.walltime, pools)
-    try:
-        state.plan.set_ready(slot, ready)
-        start = state.plan.probe(slot, state.now, bound)
-    finally:
-        state.drop_slot(slot)
-    return start if start >= 0 else FOREVER
+    return state.earliest_start(wanted, understood.walltime, pools, ready, bound)
 
 
 # ---- changes of the plan ------------------------------------------------------------------------------

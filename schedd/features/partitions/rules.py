@@ -12,7 +12,7 @@ from schedd.engine.component.hook_values import Restriction
 from schedd.engine.component.placement_hooks import unmovable_jobs
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
-from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.facts.state import HORIZON, NEVER, EngineState
 from schedd.engine.place.dependencies import ready_after
 from schedd.engine.place.placement import replan
 from schedd.engine.place.slot_requests import refresh_request
@@ -43,7 +43,6 @@ _CHOICES_PER_S: Final = 50
 stays in its partition until it is examined."""
 _LEAST_GAIN_S: Final = 60
 """A planned job changes its partition for a start that is at least this much earlier."""
-_NEVER: Final = FOREVER + 1  # later than the unknown start of a job that waits for nodes
 
 
 # ---- which partition a job is in ------------------------------------------------------------------
@@ -155,7 +154,7 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
     before = present = _Variant(plan.request(slot), plan.pool_amounts(slot))
     # A new job has got the request of its first candidate.
     is_first = record.id not in partition_state(state).chosen and state.has_present_request(record)
-    best, chosen, least = candidates[0], None, _NEVER
+    best, chosen, least = candidates[0], None, NEVER
     plan.set_ready(slot, ready)
     try:
         for name in candidates:
@@ -233,22 +232,11 @@ def _may_choose(state: EngineState, record: JobRecord, candidates: Sequence[str]
 
 
 def _earliest_start(state: EngineState, record: JobRecord, name: str, ready: int, bound: int) -> int:
-    """The earliest start of a job in a partition, before ``bound``.
-
-    ``FOREVER``: none at present; ``_NEVER``: the partition cannot hold the job.
-    """
+    """The earliest start of a job in a partition: see ``EngineState.earliest_start``."""
     variant = _variant(state, record, name) if state.plan.is_feature(partition_feature(name)) else None
-    if variant is None or state.limits.too_much(variant.pools) is not None:
-        return _NEVER
-    if not state.plan.fits_on_nodes(variant.request):
-        return _NEVER
-    slot = state.new_slot(variant.request, record.understood.walltime, variant.pools)
-    try:
-        state.plan.set_ready(slot, ready)
-        start = state.plan.probe(slot, state.now, bound)
-    finally:
-        state.drop_slot(slot)
-    return start if start >= 0 else FOREVER
+    if variant is None:
+        return NEVER
+    return state.earliest_start(variant.request, record.understood.walltime, variant.pools, ready, bound)
 
 
 def next_examination(state: EngineState) -> int:

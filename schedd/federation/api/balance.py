@@ -1,11 +1,11 @@
 """What the clusters of a federation were worth over a period, and how the work was balanced among them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from fastapi import Query
 from starlette.concurrency import run_in_threadpool
 
+from schedd.api.cluster_reports import DAY_S, PeriodBegin, PeriodEnd
 from schedd.api.problems import invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
@@ -20,8 +20,6 @@ from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.parallel_calls import call_in_parallel
 
 router = RouteTable(route_class=UnicodeRoute)
-_DAY_S: Final = 86_400
-_MAX_TIME: Final = 1 << 40
 _MAX_THREADS: Final = 32
 
 
@@ -29,13 +27,8 @@ _MAX_THREADS: Final = 32
 async def _get_balance(
     federation: LeadingFederation,
     _: Caller,
-    since: Annotated[
-        int | None,
-        Query(description="From this second on; a day before its end unless given.", ge=0, lt=_MAX_TIME),
-    ] = None,
-    until: Annotated[
-        int | None, Query(description="Up to this second; now unless given.", ge=1, lt=_MAX_TIME)
-    ] = None,
+    since: PeriodBegin = None,
+    until: PeriodEnd = None,
 ) -> BalanceView:
     """Each cluster over a period, as its daemon reports it: deadlines, slowdown, use of processors and
     licences, and its share of the work and of the cpus.
@@ -45,7 +38,7 @@ async def _get_balance(
     """
     now = federation.now
     end = min(until, now) if until is not None else now
-    begin = since if since is not None else max(0, end - _DAY_S)
+    begin = since if since is not None else max(0, end - DAY_S)
     if begin >= end:
         what = f"the period from {begin} on has no second in it: it ends at {end}"
         raise invalid_problem("query.since", what, f"a moment before {end}")

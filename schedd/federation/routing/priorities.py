@@ -64,9 +64,7 @@ class Backlog:
             self.count[level] += jobs
 
 
-def least_loaded_cluster(
-    places: Sequence[tuple[str, float, Backlog]], level: int, draw: int, equal: float = _EQUAL
-) -> str:
+def least_loaded_cluster(places: Sequence[tuple[str, float, Backlog]], level: int, draw: int) -> str:
     """Return the cluster for a job of priority ``level``. ``places`` is not empty: name, power in
     cpus of speed 1 (0 if unknown), and backlog.
 
@@ -75,7 +73,7 @@ def least_loaded_cluster(
     """
     loads = {name: backlog.load[level] / (power or 1) for name, power, backlog in places}
     lowest = min(loads.values())
-    left = {name: backlog.count[level] for name, _, backlog in places if loads[name] <= lowest * (1 + equal)}
+    left = {name: backlog.count[level] for name, _, backlog in places if loads[name] <= lowest * (1 + _EQUAL)}
     fewest = min(left.values())
     last = sorted(name for name, count in left.items() if count == fewest)
     return last[draw % len(last)]

@@ -5,14 +5,13 @@ names the jobs or steps to quarantine; the engine requests a snapshot from the a
 lost events. After repeated failures more is quarantined, and in the end the plan is rebuilt.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
 from schedd.engine import Engine
 from schedd.service.cluster.engine_calls import CallWatchdog, EngineCallFailed, call_engine
-from schedd.service.cluster.promise_tracker import PromiseTracker
 from schedd.service.cluster.retries import StoreRetries
 from schedd.store import EventBatch
 from schedd.wire import BatchSkipped, Run
@@ -25,8 +24,6 @@ _LONGEST_S: Final = 5.0
 """Maximum wait between attempts: failures may be transient, and the cluster is stopped meanwhile."""
 _LONGER: Final = 8  # maximum factor of the time limit after timeouts
 _HALVED: Final = 10  # successful calls after which the factor is halved
-
-Rebuild = Callable[[EngineCallFailed], tuple[Engine, PromiseTracker | None]]
 
 
 class BatchSkipper:
