@@ -81,7 +81,7 @@ class ExchangeFastPath:
         """As ASGI asks."""
         found = (
             _PATH.fullmatch(scope["path"].removeprefix(scope.get("root_path", "")))
-            if _is_http(scope)
+            if scope["type"] == "http"
             else None
         )
         if found is None or _ROUTES.get(scope["method"]) != found[2]:
@@ -110,10 +110,6 @@ class ExchangeFastPath:
             await answer(scope, receive, send)
         else:
             await GZipMiddleware(answer, self._compress_from, self._level)(scope, receive, send)
-
-
-def _is_http(scope: Scope) -> bool:
-    return bool(scope["type"] == "http")
 
 
 def _single_headers(scope: Scope) -> Mapping[bytes, str] | None:

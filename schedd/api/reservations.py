@@ -73,26 +73,8 @@ def _reservation_event(cluster: PlanLoop, name: str, body: ReservationRequest) -
         raise _invalid(
             "body.end", "the reservation would be over already", f"above {max(start, cluster.now())}"
         )
-    return Reserve(
-        id=f"api:{secrets.token_hex(8)}",
-        time=cluster.now(),
-        name=name,
-        nodes=body.nodes,
-        start=start,
-        end=body.end,
-        reason=body.reason,
-        features=body.features,
-        everywhere=body.everywhere,
-        users=body.users,
-        groups=body.groups,
-        accounts=body.accounts,
-        queues=body.queues,
-        shorter=body.shorter,
-        cores=body.cores,
-        gpus=body.gpus,
-        mem=body.mem,
-        total=body.total,
-    )
+    terms = body.model_dump(exclude={"start"})
+    return Reserve(id=f"api:{secrets.token_hex(8)}", time=cluster.now(), name=name, start=start, **terms)
 
 
 async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:

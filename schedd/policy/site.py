@@ -147,7 +147,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         node_sets=_node_sets(sets) if (sets := plain.get("node_sets")) is not None else None,
         economy=parse_economy(plain),
         hard_limits=plain.get("cost_limits") == "hard",
-        reliability=parse_reliability(plain),
+        reliability=Reliability(**(plain.get("reliability") or {})),
         thrift=EnergyPlacement(**(plain.get("thrift") or {})),
         licences=licences,
         reservations=tuple(
@@ -174,11 +174,6 @@ def parse_economy(plain: Mapping[str, Any]) -> Economy:
     for one in (*found.prices, *found.caps):
         one.window(zone)  # raises ValueError for a rule without windows
     return found
-
-
-def parse_reliability(plain: Mapping[str, Any]) -> Reliability:
-    """Parse the reliability rules, as ``site_policy``."""
-    return Reliability(**(plain.get("reliability") or {}))
 
 
 def _node_sets(plain: Mapping[str, Any]) -> NodeSets:

@@ -99,7 +99,9 @@ async def _render(
             submission = _read(fields, cluster)
             unused = submission.without_effect
             question = _question(submission)
-            found = await ask_what_if(request, cluster, visibility, question, _as_user(viewer.bearer))
+            found = await ask_what_if(
+                request, cluster, visibility, question, Bearer(viewer.bearer.name, "user")
+            )
             answer = found.answer
         except (SubmissionError, ValidationError, ProblemError) as error:
             wrong = error.detail if isinstance(error, ProblemError) else str(error)
@@ -124,8 +126,3 @@ def _question(submission: DemoSubmission) -> WhatIfForm:
     """Return the what-if question about the job, without hold, dependencies and other tasks."""
     request = ",".join(f"{name}={value}" for name, value in submission.resources.items())
     return WhatIfForm(request=request or "nodes=1", queue=submission.queue)
-
-
-def _as_user(bearer: Bearer) -> Bearer:
-    """Return the caller as the user to whom the job would belong."""
-    return Bearer(bearer.name, "user")

@@ -208,7 +208,10 @@ def _has_room(
             return False
         words = f"it was started {now - planned} s later than planned"
         record_move(state, event, Cause.OUTAGE, words, slot, planned, now)
-    crowded = plan.overcommitted_now(slot, now, _timed(state), _unresolved(state, record.id))
+    # These hold resources only from their start to their end: reservations and the like, and suspended jobs
+    # that go on later.
+    timed = component_slots(state) + deferred_slots(state)
+    crowded = plan.overcommitted_now(slot, now, timed, _unresolved(state, record.id))
     if not crowded:
         return True
     plan.set_ready(slot, now + _NO_ROOM_AGAIN)
@@ -219,13 +222,6 @@ def _has_room(
         )
         state.alert(event, "no_room", words, crowded)
     return False
-
-
-def _timed(state: EngineState) -> list[int]:
-    """Return the fixed slots that hold resources only from their start to their end: of reservations and the
-    like, and of suspended jobs that go on later.
-    """
-    return component_slots(state) + deferred_slots(state)
 
 
 def _unresolved(state: EngineState, job: str) -> list[Take]:

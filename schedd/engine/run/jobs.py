@@ -365,10 +365,6 @@ def _asks_no_more(after: ParsedRequest, before: ParsedRequest) -> bool:
     )
 
 
-def _slot_request(state: EngineState, record: JobRecord) -> Request:
-    return state.plan.request(record.slot)
-
-
 def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     """Give an unplaced job a slot for its present request; its promise and its published start move along."""
     understood, slot = record.understood, record.slot
@@ -376,7 +372,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
     wanted = state.planned_request(record.facts, request) if request is not None else None
     if wanted is not None:
         wanted = with_avoided(state, record, wanted)
-    if slot >= 0 and wanted is not None and shape_key(_slot_request(state, record)) == shape_key(wanted):
+    if slot >= 0 and wanted is not None and shape_key(state.plan.request(slot)) == shape_key(wanted):
         state.plan.set_duration(slot, understood.walltime, state.now)
         (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
         state.refit(record)

@@ -3,6 +3,7 @@
 import secrets
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
@@ -251,23 +252,4 @@ def _run_facts(run: EndedRun) -> RunFacts:
 
 def _row(one: LedgerLine, zone: str) -> LedgerRow:
     month = f"{datetime.fromtimestamp(one.time, UTC).astimezone(ZoneInfo(zone)):%Y-%m}"
-    return LedgerRow(
-        number=one.number,
-        time=one.time,
-        month=month,
-        account=one.account,
-        unit=one.unit,
-        kind=one.kind,
-        amount=one.amount,
-        balance=one.balance,
-        other=one.other,
-        job=one.job,
-        owner=one.owner,
-        payer=one.owner.partition("@")[0],
-        start=one.start,
-        end=one.end,
-        cpu_seconds=one.cpu_seconds,
-        gpu_seconds=one.gpu_seconds,
-        by=one.by,
-        reason=one.reason,
-    )
+    return LedgerRow(month=month, payer=one.owner.partition("@")[0], **asdict(one))

@@ -4,7 +4,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -16,6 +16,7 @@ from schedd.engine import (
     Change,
     JobRecord,
     JobStatus,
+    JobView,
     PlanSnapshot,
     job_status,
     render_job,
@@ -99,6 +100,12 @@ class PortalJobView:
     """Why the data of the cluster may be out of date; empty: they are current."""
 
 
+_OF_JOB: Final = {one.name for one in fields(PortalJobView)} & {one.name for one in fields(JobView)} - {
+    "at_risk"
+}
+"""Fields that have the same values in both views."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class CursorPosition:
     """A position in the list: a cluster, the submission time and the id of the job before it.
@@ -178,38 +185,13 @@ def portal_job(
     if latest is not None:
         changes = [visibility.redact_change(one, published) for one in latest]
     return PortalJobView(
+        **{name: getattr(job, name) for name in _OF_JOB},
         cluster=cluster,
-        id=job.id,
         array=record.facts.array,
-        name=job.name,
-        owner=job.owner,
-        queue=job.queue,
-        account=job.account,
-        state=job.state,
-        cpus=job.cpus,
-        walltime=job.walltime,
-        headline=job.headline,
-        why=job.why,
-        submitted=job.submitted,
-        eligible_since=job.eligible_since,
-        not_before=job.not_before,
-        started=job.started,
-        expected_start=job.expected_start,
-        expected_by=job.expected_by,
-        expected_as_of=job.expected_as_of,
-        planned_start=job.planned_start,
-        displayed_start=job.displayed_start,
-        planned_end=job.planned_end,
-        promised_start=job.promised_start,
         at_risk=job.at_risk is not None,
-        breaches=job.breaches,
-        deadline=job.deadline,
-        deadline_state=job.deadline_state,
-        deadline_probability=job.deadline_probability,
         nodes=job.planned_nodes,
         moves=tuple(changes),
         iso={name: iso_time(getattr(job, name)) for name in _TIMES},
-        stale=job.stale,
     )
 
 

@@ -17,6 +17,7 @@ from schedd.features.reservations.rules import (
 from schedd.features.reservations.state import ReservationState, reservation_records
 from schedd.model import FOREVER
 from schedd.policy.recurrence import occurrences
+from schedd.policy.site_tables import WindowSettings
 from schedd.wire import NodeChanged, Reserve, Unreserve
 
 _AHEAD_S: Final = 60 * 86_400  # windows that begin within this time are reserved
@@ -80,27 +81,11 @@ def _renew(state: EngineState) -> None:
 
 def _windows(state: EngineState) -> list[Reserve]:
     now = state.now
-    return [
-        Reserve(
-            id=f"{_ID_PREFIX}{one.name}",
-            time=now,
-            name=f"{one.name}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%MZ}",
-            start=start,
-            end=end,
-            nodes=one.settings.nodes,
-            features=one.settings.features,
-            everywhere=one.settings.everywhere,
-            users=one.settings.users,
-            groups=one.settings.groups,
-            accounts=one.settings.accounts,
-            queues=one.settings.queues,
-            shorter=one.settings.shorter,
-            cores=one.settings.cores,
-            gpus=one.settings.gpus,
-            mem=one.settings.mem,
-            total=one.settings.total,
-            reason=one.settings.reason,
-        )
-        for one in state.site.reservations
-        for start, end in occurrences(one.window, now, now + _AHEAD_S)
-    ]
+    found = []
+    for one in state.site.reservations:
+        terms = one.settings.model_dump(exclude=set(WindowSettings.model_fields))
+        for start, end in occurrences(one.window, now, now + _AHEAD_S):
+            name = f"{one.name}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%MZ}"
+            event = f"{_ID_PREFIX}{one.name}"
+            found.append(Reserve(id=event, time=now, name=name, start=start, end=end, **terms))
+    return found

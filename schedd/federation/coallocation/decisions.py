@@ -351,7 +351,7 @@ def _decide_starting(
         return []
     if group.cancelled:
         return [CoAllocationAborted(job=group.id, time=now, why="it was withdrawn")]
-    missing = [(place, copy) for place, copy in places if not _has_started(copy)]
+    missing = [(place, copy) for place, copy in places if not copy.started]
     must = [(place, copy) for place, copy in missing if not group.components[place.component].optional]
     if not must and (not missing or now >= one.start + rules.limit):
         back: list[FederationEvent] = [
@@ -434,10 +434,6 @@ def _may_still_report(
     if now >= one.start + rules.limit + rules.limit // 2:
         return False
     return look is None or (bool(look.away) and now < look.since + rules.patience)
-
-
-def _has_started(copy: ComponentJob) -> bool:
-    return bool(copy.started)
 
 
 def _missing_component(

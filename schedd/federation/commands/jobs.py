@@ -39,7 +39,9 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
         if args.parts or args.queue or args.cluster or args.sort != found.get_default("sort"):
             raise ClientError("--federation can be combined only with -u and --json")
         with connect_federation(args.url) as federation:
-            jobs = [job for job in federation.jobs(over=False) if args.user in (None, _owner_name(job))]
+            jobs = [
+                job for job in federation.jobs(over=False) if args.user in (None, job.owner.partition("@")[0])
+            ]
             now = federation.now()
         if args.json:
             show_json({"jobs": jobs})
@@ -111,10 +113,6 @@ def _sort_start(job: FederatedJobView, now: int) -> int | None:
         return one.started or 0
     sentence = describe_federated_start(job, now)
     return sentence.likely if sentence is not None and sentence.likely is not None else one.planned_start
-
-
-def _owner_name(job: FederatedJobView) -> str:
-    return job.owner.partition("@")[0]
 
 
 def _job_cells(job: FederatedJobView, now: int) -> tuple[str, ...]:

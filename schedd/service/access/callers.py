@@ -83,8 +83,10 @@ class Callers:
         return self._consume_token((caller.role, caller.name), self.limits.token_rate)
 
     def cost_key(self, caller: Bearer, address: str) -> str:
-        """Return the key of the caller's budget of processor time; empty: unlimited."""
-        return self._accounting_key(caller, address)
+        """Return the key for counting the caller's streams and processor time; empty: not counted."""
+        if caller is self.tokens.anonymous:
+            return f"address {address}"
+        return f"user {caller.name}" if caller.role == "user" else ""
 
     def cost_wait_s(self, payer: str) -> float:
         """Return the seconds until this budget is no longer overdrawn; 0 if it is not."""
@@ -102,12 +104,12 @@ class Callers:
 
     def may_stream(self, caller: Bearer, address: str) -> bool:
         """Whether the caller may open another event stream."""
-        return self._streams[self._accounting_key(caller, address)] < self.limits.streams
+        return self._streams[self.cost_key(caller, address)] < self.limits.streams
 
     @contextmanager
     def streaming(self, caller: Bearer, address: str) -> Iterator[None]:
         """Count an event stream for the duration of the block."""
-        key = self._accounting_key(caller, address)
+        key = self.cost_key(caller, address)
         self._streams[key] += bool(key)
         try:
             yield
@@ -115,12 +117,6 @@ class Callers:
             self._streams[key] -= bool(key)
             if not self._streams[key]:
                 del self._streams[key]
-
-    def _accounting_key(self, caller: Bearer, address: str) -> str:
-        """Return the key for counting streams and costs; empty: not counted."""
-        if caller is self.tokens.anonymous:
-            return f"address {address}"
-        return f"user {caller.name}" if caller.role == "user" else ""
 
     def _consume_token(self, key: tuple[str, str], rate: float) -> float:
         return self._rates.consume_token(key, rate, time.monotonic()) if rate else 0.0
