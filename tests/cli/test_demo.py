@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 import pytest
@@ -27,7 +27,6 @@ from tests.store.forked_processes import start_program
 from tests.waits import WAIT_S, wait_until
 
 T = 1_700_000_000
-Found = TypeVar("Found")
 
 
 def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str]:
