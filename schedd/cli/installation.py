@@ -1,4 +1,7 @@
-"""The installed daemon's settings and database, for commands that use them directly."""
+"""The installed daemon's settings and database, for commands that use them directly.
+
+The libraries of both are imported when they are used: the help of a command needs none of them.
+"""
 
 import argparse
 import os
@@ -6,13 +9,13 @@ import pwd
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from schedd.cli.arguments import fail
-from schedd.service.settings.file import Settings, SettingsError, read_settings_file
-from schedd.store import Store, StoreError
-from schedd.store.connections import parse_database_url
-from schedd.store.default_location import default_url
+
+if TYPE_CHECKING:
+    from schedd.service.settings.file import Settings
+    from schedd.store import Store
 
 DEFAULT_CONFIG: Final = Path("/etc/schedd/schedd.toml")
 
@@ -39,6 +42,9 @@ def find_config_file(path: Path | None) -> Path | None:
 @contextmanager
 def exit_on_error(command: str) -> Iterator[None]:
     """Says what went wrong in a line of its own each, and ends with 2 for settings, 1 for the database."""
+    from schedd.service.settings.file import SettingsError  # noqa: PLC0415
+    from schedd.store import StoreError  # noqa: PLC0415
+
     try:
         yield
     except (SettingsError, StoreError) as error:
@@ -46,8 +52,10 @@ def exit_on_error(command: str) -> Iterator[None]:
 
 
 @contextmanager
-def open_store(url: str, *, new: bool = False) -> Iterator[Store]:
+def open_store(url: str, *, new: bool = False) -> Iterator["Store"]:
     """The store at ``url``; a missing one is created if it may be ``new``. Raises StoreError."""
+    from schedd.store import Store, StoreError  # noqa: PLC0415
+
     with preserving_owner(url) as there:
         if not there and not new:
             raise StoreError(f"{url}: no such file; see that store.url names the daemon's database")
@@ -63,6 +71,8 @@ def preserving_owner(url: str) -> Iterator[bool]:
     """Whether the database exists, if it is a file. Files created by root get the owner of the file or its
     directory afterwards: the daemon. Raises StoreError.
     """
+    from schedd.store.connections import parse_database_url  # noqa: PLC0415
+
     parsed = parse_database_url(url)
     if parsed.get_backend_name() != "sqlite":
         yield True
@@ -83,14 +93,19 @@ def database_url(config: Path | None, named: str = "") -> str:
     """The URL of the database: the one ``named``, else the settings'. Raises SettingsError and StoreError."""
     if named:
         return named
+    from schedd.service.settings.file import SettingsError  # noqa: PLC0415
+    from schedd.store.default_location import default_url  # noqa: PLC0415
+
     url = load_daemon_settings(config).store.url
     if url == "memory":
         raise SettingsError('store.url is "memory": this daemon keeps nothing beyond its process')
     return url or default_url()
 
 
-def load_daemon_settings(config: Path | None) -> Settings:
+def load_daemon_settings(config: Path | None) -> "Settings":
     """The settings of the installed daemon. Raises SettingsError."""
+    from schedd.service.settings.file import read_settings_file  # noqa: PLC0415
+
     return read_settings_file(find_config_file(config))
 
 

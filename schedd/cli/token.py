@@ -6,8 +6,9 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
+from schedd.access_tokens import NAME_OF_TOKEN, Role
 from schedd.cli.arguments import OneLineErrorParser, add_action, fail, parse_within
 from schedd.cli.installation import (
     add_config_option,
@@ -17,8 +18,9 @@ from schedd.cli.installation import (
     load_daemon_settings,
     open_store,
 )
-from schedd.service.settings.file import NAME_OF_TOKEN
-from schedd.store import AuditRecord, Role, Store, Token
+
+if TYPE_CHECKING:
+    from schedd.store import Store, Token
 
 _DAY: Final = 86_400
 _ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -147,12 +149,14 @@ def _revoke(args: argparse.Namespace) -> int:
     return 0
 
 
-def _audit_token(store: Store, act: str, token: Token) -> None:
+def _audit_token(store: "Store", act: str, token: "Token") -> None:
+    from schedd.store import AuditRecord  # noqa: PLC0415  (the help of commands needs no database)
+
     about = f"{token.id}: {token.name}, role {token.role}{_scope_suffix(token)}"
     store.audit(AuditRecord(int(time.time()), invoking_user(), act, about))
 
 
-def _scope_suffix(token: Token) -> str:
+def _scope_suffix(token: "Token") -> str:
     return f" on {', '.join(token.clusters)}" if token.clusters else ""
 
 

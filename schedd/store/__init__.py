@@ -1,5 +1,6 @@
 """The durable store: event log, decisions, checkpoints, start estimates, promises, tokens, audit."""
 
+from schedd.access_tokens import Role
 from schedd.store.errors import NotLeader, StoreError
 from schedd.store.journal import BatchJournal, DurableJournal, MemoryJournal
 from schedd.store.leadership import Leadership
@@ -15,7 +16,6 @@ from schedd.store.records import (
     PublishedStart,
     RecoveryPoint,
     RetentionLimits,
-    Role,
     Token,
 )
 from schedd.store.store import Store

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from schedd.access_tokens import Role
 from schedd.wire import Event
 
 _DAY = 86_400
@@ -11,8 +12,6 @@ _DAY = 86_400
 RESUME_FROM_CHECKPOINT: Final = -2
 """Value of ``calls`` for a batch whose error was confined to one job or event. Repeating the engine
 calls may lead to another state, so the state was saved as a checkpoint together with the batch's results."""
-
-Role = Literal["user", "reader", "operator", "adapter", "admin", "proxy", "federation"]
 
 
 @dataclass(frozen=True, slots=True)

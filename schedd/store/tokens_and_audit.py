@@ -8,8 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select, update
 
+from schedd.access_tokens import Role
 from schedd.store.codec import replace_nul
-from schedd.store.records import AuditRecord, Role, Token
+from schedd.store.records import AuditRecord, Token
 from schedd.store.tables import audit, clusters, tokens
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, get_args
 
+from schedd.access_tokens import NAME_OF_TOKEN
 from schedd.service.access.roles import Bearer, Role
-from schedd.service.settings.file import NAME_OF_TOKEN, AuthSettings, SettingsError
+from schedd.service.settings.file import AuthSettings, SettingsError
 from schedd.service.settings.secret_files import read_secret_text
 from schedd.store import Token
 

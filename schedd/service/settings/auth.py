@@ -8,11 +8,9 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from schedd.store import Role
+from schedd.access_tokens import NAME_OF_TOKEN, Role
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
-
-NAME_OF_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,62}")
 
 
 class TokenSettings(Section):

@@ -19,7 +19,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from schedd.service.settings.auth import NAME_OF_TOKEN, AuthSettings, GrantSettings, TokenSettings
+from schedd.service.settings.auth import AuthSettings, GrantSettings, TokenSettings
 from schedd.service.settings.cluster import ClusterSettings
 from schedd.service.settings.daemon import (
     LimitSettings,
@@ -33,7 +33,6 @@ from schedd.service.settings.readable import setting_line, toml_error
 from schedd.wire.section import Problem, main_problems, problem_place, problem_words
 
 __all__ = [
-    "NAME_OF_TOKEN",
     "AuthSettings",
     "ClusterSettings",
     "GrantSettings",
