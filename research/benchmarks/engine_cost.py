@@ -22,6 +22,7 @@ from schedd.engine import SITE_SLACK, Engine, EngineSettings
 from schedd.model import Node
 from schedd.policy.site import site_policy
 from schedd.wire import (
+    Book,
     Event,
     JobFacts,
     JobQueued,
@@ -51,7 +52,13 @@ _ALL_FEATURES = {
     "partitions": {"sets": {"fast": {"properties": ["fast"]}, "whole": {"every_node": True}}},
     "node_choice": {"arrange": "contiguous", "prefer": {"fast": -5.0}},
     "preemption": {"preemptors": {"queues": ["urgent"]}, "targets": {"queues": ["batch"]}},
+    "bookings": {"most": 1},
+    "deadlines": {"admission": True},
+    "power_saving": {"mode": "on"},
+    "power": {"*": {"idle": 100.0, "core": 5.0, "off": 5.0}},
 }
+_BOOKINGS = 20
+_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +188,27 @@ class _EngineAtSite:
         ]
         self.handle([NodeChanged(id=self._id(), time=_START, node=one) for one in facts])
         if users:
+            self.engine.state.first_snapshot = _START  # else no node is switched
             server = ServerFacts(limits=_LIMITS)
             self.handle([ServerChanged(id=self._id(), time=_START, server=server)])
+            self.handle([self._booking(number) for number in range(_BOOKINGS)])
 
     def _id(self) -> str:
         self._events += 1
         return f"bench:{self._events}"
+
+    def _booking(self, number: int) -> Book:
+        """Return the request of a user for four hours of a core, tomorrow."""
+        return Book(
+            id=self._id(),
+            time=_START,
+            name=f"b{number}",
+            owner=f"u{number}@bench",
+            resources={"nodes": "1:ppn=1"},
+            duration=_DAY // 6,
+            ready=_START + _DAY,
+            deadline=_START + 2 * _DAY,
+        )
 
     def queue(self, queued: Sequence[BenchJob]) -> None:
         """Let all of these arrive."""
@@ -206,13 +228,15 @@ class _EngineAtSite:
             resources=job.resources,
         )
         if self._users:
-            licence = {"matlab": "1"} if number % 20 == 0 else {}
+            wishes = {"matlab": "1"} if number % 20 == 0 else {}
+            if number % 10 == 1:
+                wishes["deadline"] = "+720:00:00"
             facts = replace(
                 facts,
                 owner=f"u{number * 7919 % 200}@bench",
                 group=f"g{number * 7919 % 20}",
                 priority=number * 31 % 5,
-                resources={**job.resources, **licence},
+                resources={**job.resources, **wishes},
             )
         return JobQueued(id=self._id(), time=_START, job=facts)
 

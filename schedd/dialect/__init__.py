@@ -5,7 +5,16 @@ Both families of servers. The meaning of requests is specified in ``docs/referen
 
 from schedd.dialect.depend import Condition, Until, conditions
 from schedd.dialect.errors import RequestError
-from schedd.dialect.family import DIALECTS, KILLED, Dialect, Family, Site, find_dialect, request_family
+from schedd.dialect.family import (
+    DIALECTS,
+    KILLED,
+    DescribedRequest,
+    Dialect,
+    Family,
+    Site,
+    find_dialect,
+    request_family,
+)
 from schedd.dialect.holds import Hold, holds_in
 from schedd.dialect.openpbs import is_shrinkable, parse_openpbs
 from schedd.dialect.render import canonical, openpbs_select, torque_nodes
@@ -18,6 +27,7 @@ __all__ = [
     "DIALECTS",
     "KILLED",
     "Condition",
+    "DescribedRequest",
     "Dialect",
     "Family",
     "Hold",

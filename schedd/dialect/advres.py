@@ -37,8 +37,9 @@ def advres_names(resources: Mapping[str, str]) -> set[str]:
 def refuse_flags(resources: Mapping[str, str]) -> None:
     """Raise RequestError for a flag that restricts the start of the job and is not supported by the plan."""
     for name in _FLAGS:
-        flags = resources[name].split(",") if name in resources else ()
-        if any(flag.strip().upper() == "NOQUEUE" for flag in flags):
+        if name not in resources:
+            continue
+        if any(flag.strip().upper() == "NOQUEUE" for flag in resources[name].split(",")):
             raise Span.from_text(resources[name], name).error(
                 "NOQUEUE is not planned, and without it the job would wait",
                 "qdel, for a job that is not to wait",
@@ -47,7 +48,9 @@ def refuse_flags(resources: Mapping[str, str]) -> None:
 
 def _named(resources: Mapping[str, str]) -> dict[str, str]:
     """Return the name of the reservation by the resource that has it. Raises RequestError."""
-    found = {}
+    found: dict[str, str] = {}
+    if resources.keys().isdisjoint((*_NAMES, *_FLAGS)):  # no loop: each change of a job asks
+        return found
     for name in _NAMES:
         if name in resources and resources[name].strip():
             found[name] = _name(resources[name], name)

@@ -26,6 +26,8 @@ def read_cost_limit(resources: Mapping[str, str]) -> float | None:
 
 def cost_limit_names(resources: Mapping[str, str]) -> set[str]:
     """Return the resources that contain a limit. Raises RequestError for an invalid limit."""
+    if resources.keys().isdisjoint(_NAMES):
+        return set()
     found = {name for name in _NAMES if resources.get(name, "").strip()}
     for name in found:
         if read_cost_limit({name: resources[name]}) is None:

@@ -99,11 +99,10 @@ def read_required_probability(resources: Mapping[str, str]) -> float | None:
 
 def _names_in(resources: Mapping[str, str]) -> list[str]:
     """Return the names of the resources with a deadline; the resource of the server precedes."""
-    found = [name for name in resources if "deadline" in (name if name.islower() else name.lower())]
-    if not found:
-        return found
+    if "deadline" not in " ".join(resources).lower():  # no loop: each change of a job asks
+        return []
     return sorted(
-        (name for name in found if name.strip().lower() in _NAMES),
+        (name for name in resources if name.strip().lower() in _NAMES),
         key=lambda name: _NAMES.index(name.strip().lower()),
     )
 

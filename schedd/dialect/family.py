@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.moldable import sets_walltime_in_torque
@@ -10,7 +10,7 @@ from schedd.dialect.openpbs import is_shrinkable, parse_openpbs
 from schedd.dialect.sharing import NodeKind
 from schedd.dialect.torque import parse_torque
 from schedd.model import Request
-from schedd.wire import NO_TYPES, JobFacts, ResourceTypes
+from schedd.wire import NO_TYPES, ResourceTypes
 
 Family = Literal["torque", "openpbs"]
 
@@ -40,6 +40,22 @@ class Site:
     obeyed: Collection[str] = ()
 
 
+class DescribedRequest(Protocol):
+    """The facts of a job from which its request is read."""
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def resources(self) -> Mapping[str, str]: ...
+
+    @property
+    def exclusive(self) -> bool: ...
+
+    @property
+    def state(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """Parser and codes of one server family.
@@ -51,7 +67,7 @@ class Dialect:
     """
 
     name: str
-    read: Callable[[JobFacts, Site], Request]
+    read: Callable[[DescribedRequest, Site], Request]
     busy: frozenset[int]
     changed: frozenset[int]
     refused_by_node: frozenset[int]
@@ -86,7 +102,7 @@ class Dialect:
         return exit_status not in self.no_fault
 
 
-def _read_torque(facts: JobFacts, site: Site) -> Request:
+def _read_torque(facts: DescribedRequest, site: Site) -> Request:
     return parse_torque(
         facts.resources,
         defaults=site.defaults,
@@ -100,7 +116,7 @@ def _read_torque(facts: JobFacts, site: Site) -> Request:
     )
 
 
-def _read_openpbs(facts: JobFacts, site: Site) -> Request:
+def _read_openpbs(facts: DescribedRequest, site: Site) -> Request:
     return parse_openpbs(
         facts.resources,
         schedselect=facts.resources.get("schedselect", ""),
@@ -145,7 +161,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
 _FIRST: Final = DIALECTS["torque"]
 
 
-def _read_unknown(facts: JobFacts, site: Site) -> Request:
+def _read_unknown(facts: DescribedRequest, site: Site) -> Request:
     del site
     raise RequestError(f"requests of servers of the family {facts.family!r} are not understood here")
 

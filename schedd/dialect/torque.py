@@ -58,7 +58,7 @@ def parse_torque(
     RequestError.
     """
     amounts = by_lower_name(generic)
-    named = plain_names({**extension_list(extensions), **resources})
+    named = plain_names({**extension_list(extensions), **resources} if extensions else resources)
     requested = RequestedResources(_split_gres(named, {"gpus", *amounts}), defaults)
     requested.ignore(obeyed)
     refuse_unplanned(requested)

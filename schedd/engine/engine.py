@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import FrozenState
 from schedd.engine.clock_setback import apply_clock_setback
-from schedd.engine.component.registry import component_calls, components
+from schedd.engine.component.registry import component_calls, components, working_calls
 from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import pop_arrivals
 from schedd.engine.facts.carried_jobs import CarriedJob
@@ -71,23 +71,29 @@ class Engine:
         state.at_job = state.at_step = ""
         state.at_event = first
         events = sort_events(events)
-        if apply_clock_setback(state, events):
-            self.forgotten = state.now
-        apply_skipped_batches(state, events)  # before all events: quarantined work must not fail again
+        if events:
+            if apply_clock_setback(state, events):
+                self.forgotten = state.now
+            apply_skipped_batches(state, events)  # before all events: quarantined work must not fail again
         if state.now >= self.forgotten + _FORGET_EVERY and state.starts_step("what is past"):
             self._forget()
         if state.site_changed and state.starts_step("the site's policy"):
             apply_site_policy(state, first)
         state.at_step = ""
-        note_event_lag(state, events)
-        if state.dispatched and events:
-            note_adapter_contact(state, events)
-        for name, call in component_calls("before_events"):
+        if events:
+            note_event_lag(state, events)
+            if state.dispatched:
+                note_adapter_contact(state, events)
+        else:
+            state.event_lag = 0
+        for name, call in working_calls(state, "before_events"):
             if state.starts_step(name):
                 call(state, first)
         state.at_step = ""
-        apply_all(state, events)
-        request_snapshot_again(state, first)
+        if events:
+            apply_all(state, events)
+        if state.doubted_loss is not None:
+            request_snapshot_again(state, first)
         state.at_event = first
         if state.arriving and not any(isinstance(event, Snapshot) for event in events):
             apply_all(state, pop_arrivals(state), of_snapshot=True)
@@ -96,12 +102,14 @@ class Engine:
         if state.to_reevaluate and state.starts_step("requests that read differently"):
             reevaluate_slice(state, first)
         settle(state, first)
-        for name, call in component_calls("batch_ended"):
+        for name, call in working_calls(state, "batch_ended"):
             if state.starts_step(name):
                 call(state, first)
         state.at_step = ""
-        forget_start_outage(state)
-        close_alerts(state)
+        if state.refused_since >= 0:
+            forget_start_outage(state)
+        if state.alerts:
+            close_alerts(state)
         if state.settings.validate_:
             check(state)
         return Outcome(tuple(state.decisions), tuple(state.moves), state.jobs_moved_by)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from schedd.engine.component.registry import component_calls, working_calls
+from schedd.engine.component.registry import working_calls
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import is_to_return, leave_lost_nodes
@@ -25,6 +25,7 @@ _REPAIRED = 8  # while many jobs are re-evaluated, repair runs every `_REPAIRED`
 
 def settle(state: EngineState, event: str) -> None:
     """Bring the plan to rest at ``state.now``; ``event`` is what the batch is known by."""
+    settings = state.settings
     # 1. Effects of time: edges, overruns, lost nodes, void decisions.
     for name, call in working_calls(state, "time_passed"):
         if state.starts_step(name):
@@ -47,7 +48,7 @@ def settle(state: EngineState, event: str) -> None:
         state.plan.discard_freed()  # no repair under a queue policy
         state.at_step = ""
         return
-    if next_cost_check(state) <= state.now and state.starts_step("limits of cost"):
+    if state.capped and next_cost_check(state) <= state.now and state.starts_step("limits of cost"):
         apply_cost_limits(state, event)
     # 2. Jobs that missed their start.
     if state.starts_step("late starts"):
@@ -69,7 +70,7 @@ def settle(state: EngineState, event: str) -> None:
             dispatch_jobs(state, event)
         # 4. One slice of the repair.
         state.at_step = "repair"
-        moves, done = state.plan.repair(state.now, state.settings.repair_slice, state.arrays)
+        moves, done = state.plan.repair(state.now, settings.repair_slice, state.arrays)
         if len(moves):
             record_plan_moves(state, trigger, Cause.FREED, words, moves)
             state.next_due = None
@@ -83,11 +84,11 @@ def settle(state: EngineState, event: str) -> None:
     if state.starts_step("dispatch"):
         dispatch_jobs(state, event)
     # 6. What components do when jobs were started.
-    for name, call in component_calls("settle"):
+    for name, call in working_calls(state, "settle"):
         if state.starts_step(name):
             call(state, event)
     # 7. Publication of moved starts.
-    if state.publishes_starts and state.starts_step("published starts"):
+    if settings.publish_starts and state.starts_step("published starts"):
         write_attributes(state, event)
     state.at_step = ""
 
@@ -95,14 +96,16 @@ def settle(state: EngineState, event: str) -> None:
 def next_wake(state: EngineState) -> int | None:
     """When the shell must call again though nothing happened; None: not before the next event."""
     now, settings = state.now, state.settings
-    waits = {step for step, (until, _) in state.skipped_steps.items() if now < until}
+    waits: set[str] = set()
+    if state.skipped_steps:
+        waits = {step for step, (until, _) in state.skipped_steps.items() if now < until}
     if state.arriving or (state.to_reevaluate and "requests that read differently" not in waits):
         return now
     if state.site_changed and "the site's policy" not in waits:
         return now
     if state.policy is None and state.plan.freed and "repair" not in waits:
         return now
-    moments: list[int] = [state.skipped_steps[step][0] for step in waits]
+    moments: list[int] = [state.skipped_steps[step][0] for step in waits] if waits else []
     for name, call in working_calls(state, "next_wake"):
         if name not in waits:
             moment = call(state)
@@ -118,9 +121,9 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(next_backfill(state))
         if "promises" not in waits:
             moments.append(next_overdue_promise(state))
-        if "limits of cost" not in waits:
+        if state.capped and "limits of cost" not in waits:
             moments.append(next_cost_check(state))
-        if state.publishes_starts:
+        if settings.publish_starts:
             moments.append(next_write(state))
         rerank = next_rerank(state)
         if rerank is not None:
@@ -137,11 +140,10 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(int(ready.min()))
     if state.ends:
         moments.append(state.ends[0][0])
-    moments += [
-        since + settings.node_grace
-        for name, since in state.down_since.items()
-        if not is_to_return(state, name)
-    ]
-    moments += [void_after(state, state.records[job]) + 1 for job in state.dispatched]
+    for name, since in state.down_since.items():
+        if not is_to_return(state, name):
+            moments.append(since + settings.node_grace)
+    if state.dispatched:
+        moments += [void_after(state, state.records[job]) + 1 for job in state.dispatched]
     soonest = min(moments, default=FOREVER)
     return max(soonest, now + 1) if soonest < FOREVER else None

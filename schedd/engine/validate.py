@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from schedd.dialect.deadline import read_deadline
 from schedd.engine.component.cluster_hooks import component_slots
 from schedd.engine.component.registry import components
 from schedd.engine.facts.displayed_start import are_outdated
@@ -126,6 +127,10 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
     assert state.by_slot[slot] is record, f"{record.id}: its slot has another record"
     stand, start = state.plan.state(slot), state.plan.start(slot)
     assert state.update_due[slot] in (0, 1)
+    assert state.updates_marked or not state.update_due[slot], f"{record.id}: its update is not found"
+    deadline = read_deadline(record.facts.resources, record.facts.submitted)
+    assert state.due_by[slot] == (FOREVER if deadline is None else deadline), f"{record.id}: its deadline"
+    assert state.owner_number[slot] == state.owners[record.facts.owner], f"{record.id}: its owner"
     if phase in (Phase.RUNNING, Phase.DISPATCHED):
         assert stand == FIXED, f"{record.id}: {phase} but not fixed"
         assert record.answer is None

@@ -157,6 +157,10 @@ class Shapes:
         FieldRule(lambda _: {}, saved=False), make=dict
     )
     """Number of fitting nodes, by node classes and by features that name nodes."""
+    _having: dict[Features, tuple[int, ...]] = declared(FOUND, make=dict)
+    """Classes whose nodes have these features, by features that name no nodes."""
+    _present: frozenset[str] = declared(_FOLLOWS, default=frozenset())
+    """The features of all nodes."""
     _last_fit: tuple[Any, tuple[int, ...]] = declared(_FOLLOWS, default=(None, ()))
     """The latest amounts and features that were compared with all classes, and the classes that fit."""
 
@@ -190,7 +194,8 @@ class Shapes:
         """Update what node classes offer, and which of that may be scarce."""
         self._class_list = [(node_class.capacity, node_class.features) for node_class in self._node_classes]
         self._class_sizes = [len(rows) for rows in self._node_classes.values()]
-        self._named_counts = {}
+        self._named_counts, self._having = {}, {}
+        self._present = frozenset().union(*(node_class.features for node_class in self._node_classes))
         self._last_fit = (None, ())
         names = {name: i for name, i in self.columns.items() if _may_be_scarce(name)}
         self._scarcity.set_offers(
@@ -433,10 +438,7 @@ class Shapes:
 
     def is_feature(self, name: str) -> bool:
         """Return whether any node has this feature."""
-        for _, features in self._class_list:  # noqa: SIM110  (no generator: each arrival asks)
-            if name in features:
-                return True
-        return False
+        return name in self._present
 
     def fits_on_nodes(self, request: Request) -> bool:
         """Return whether ``find_unmet_requirement`` finds nothing, without its words."""
@@ -521,15 +523,25 @@ class Shapes:
         if self._last_fit[0] == asked:  # an arrival calls this twice: for its nodes, and whether it has any
             return self._last_fit[1]
         fit: list[int] = []
-        for i, (capacity, present) in enumerate(self._class_list):
+        for i in self._classes_having(features) if features else range(len(self._class_list)):
+            capacity = self._class_list[i][0]
             for column, need in amounts:
                 if column < 0 or capacity[column] < need:
                     break
             else:
-                if not features or matches(features, present):
-                    fit.append(i)
+                fit.append(i)
         self._last_fit = (asked, tuple(fit))
         return self._last_fit[1]
+
+    def _classes_having(self, features: Features) -> tuple[int, ...]:
+        """Return the classes whose nodes have these features, which name no nodes."""
+        found = self._having.get(features)
+        if found is None:
+            if len(self._having) >= _KEPT:
+                self._having.clear()
+            found = tuple(i for i, (_, present) in enumerate(self._class_list) if matches(features, present))
+            self._having[features] = found
+        return found
 
     def _count_fitting_nodes(self, chunk: Chunk) -> int:
         """Return the number of nodes that could hold a unit when empty and up.

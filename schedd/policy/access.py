@@ -1,6 +1,6 @@
 """Access lists of reservations."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Access:
         return self | other == self
 
     def __bool__(self) -> bool:
-        return any(getattr(self, field.name) for field in fields(self))
+        return bool(self.users or self.groups or self.accounts or self.queues or self.shorter)
 
     def admits(self, owner: str, group: str, account: str, queue: str, walltime: int = 0) -> bool:
         """Return whether a job of this owner (``user`` or ``user@host``), group, account and queue is

@@ -95,6 +95,10 @@ class ProbabilityCalibration:
     _due: list[tuple[int, str]] = field(default_factory=list)
     """Heap of (deadline, job); entries of replaced forecasts are skipped."""
 
+    def __bool__(self) -> bool:
+        """Whether there may be open forecasts."""
+        return bool(self._due)
+
     def issue(self, job: str, deadline: int, raw: float, probability: float) -> None:
         """Record a forecast, to learn from its outcome."""
         self.open[job] = OpenForecast(deadline, raw, probability)

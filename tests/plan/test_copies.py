@@ -28,8 +28,8 @@ COUNTERS_OF_ITS_OWN = {
 OWN_COLUMNS = {at.ALLOC, at.HELD}
 """Positions of entries, and values derived from them."""
 ROOM = {"scratch", "out"}
-GIVEN_AGAIN = {"Repairs.ranks", "Shapes._last_fit"}
-"""Not saved: the caller gives the ranks before each repair, and the latest fit is found again."""
+GIVEN_AGAIN = {"Repairs.ranks", "Shapes._last_fit", "Shapes._having"}
+"""Not saved: the caller gives the ranks before each repair, and which classes fit is found again."""
 
 
 def _plan(seed: int) -> Plan:

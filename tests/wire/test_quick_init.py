@@ -3,12 +3,13 @@
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from typing import Any
 
 import pytest
 
 from schedd.engine.facts.records import JobRecord
 from schedd.wire import JobFacts, Run, WriteAttributes
-from schedd.wire.quick_init import quick_init
+from schedd.wire.quick_init import quick_init, quick_replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,15 @@ def test_values_and_defaults_are_those_of_a_usual_dataclass() -> None:
     assert _Quick(1).second is not _Quick(1).second
     assert _Quick(1, third="x") == _Quick(1) != _Quick(2)
     assert replace(_Quick(1), first=2) == _Quick(2)
+
+
+def test_quick_copy_is_that_of_a_usual_replacement() -> None:
+    facts = JobFacts(id="1", owner="u", queue="q", submitted=5, resources={"nodes": "1"}, starts=2)
+    more: dict[str, Any] = {"state": "R", "shares": (), "started": 7, "holds": "u"}
+    for changes in ({}, {"starts": 3}, more):
+        assert quick_replace(facts, **changes) == replace(facts, **changes)
+    with pytest.raises(TypeError, match="fifth"):
+        quick_replace(_Quick(1), fifth=5)
 
 
 def test_object_is_frozen_and_of_its_class_after_its_initialisation() -> None:

@@ -1,11 +1,11 @@
 """Hooks about jobs: labels, refusals, runs and their outcomes, predictions, charges, and views."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource
-from schedd.engine.component.registry import component_calls, components
+from schedd.engine.component.registry import component_calls, components, working_calls
 from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.model import Never
 from schedd.policy.limits import label_scope
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
     """Report a new or changed job to the components."""
-    report_to_components(
-        state, "record_changed", record.facts.id, "its change in the component", before, record
-    )
+    calls = working_calls(state, "record_changed")
+    _report(state, calls, record.facts.id, "its change in the component", before, record)
 
 
 def report_to_components(state: "EngineState", hook: str, job: str, what: str, *about: object) -> None:
@@ -31,7 +30,17 @@ def report_to_components(state: "EngineState", hook: str, job: str, what: str, *
 
     It does the same as ``Bookkeeping`` around each call, without a block for each: most have nothing to do.
     """
-    for name, call in component_calls(hook):
+    _report(state, component_calls(hook), job, what, *about)
+
+
+def _report(
+    state: "EngineState",
+    calls: Iterable[tuple[str, Callable[..., Any]]],
+    job: str,
+    what: str,
+    *about: object,
+) -> None:
+    for name, call in calls:
         try:
             call(state, *about)
         except Exception as error:

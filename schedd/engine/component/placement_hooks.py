@@ -105,7 +105,11 @@ def _choices() -> tuple[Callable[["EngineState", "JobRecord"], "JobRecord | None
 
 def node_order(known: "EngineState | PlanSnapshot", facts: JobFacts) -> str:
     """The name of the order of nodes that is preferred for a job; empty: none."""
-    return next((name for find in _node_orders() if (name := find(known, facts))), "")
+    for find in _node_orders():
+        name = find(known, facts)
+        if name:
+            return name
+    return ""
 
 
 @cache
@@ -168,4 +172,7 @@ def _on_hold_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...
 
 def is_planned_on_hold(state: "EngineState", record: "JobRecord") -> bool:
     """Whether a job that is on hold has a place in the plan all the same."""
-    return any(check(state, record) for check in _on_hold_checks())
+    for check in _on_hold_checks():  # noqa: SIM110  (no generator: each arrival asks)
+        if check(state, record):
+            return True
+    return False

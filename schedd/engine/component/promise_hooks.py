@@ -26,7 +26,10 @@ def _promise_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...
 
 def gets_no_promise(state: "EngineState", record: "JobRecord") -> bool:
     """Whether a component wants no promise for a job."""
-    return any(check(state, record) for check in _promise_checks())
+    for check in _promise_checks():  # noqa: SIM110  (no generator: each arrival asks)
+        if check(state, record):
+            return True
+    return False
 
 
 @cache
@@ -37,7 +40,10 @@ def _guarantees() -> tuple[Callable[["EngineState", "JobRecord", int], int], ...
 
 def guaranteed_start(state: "EngineState", record: "JobRecord", planned: int) -> int:
     """The latest start that components guarantee to a job that is planned for then; FOREVER: none."""
-    return min((find(state, record, planned) for find in _guarantees()), default=FOREVER)
+    latest = FOREVER
+    for find in _guarantees():
+        latest = min(latest, find(state, record, planned))
+    return latest
 
 
 def note_end_of_promise(state: "EngineState", record: "JobRecord") -> None:

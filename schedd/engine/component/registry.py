@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
 
+FrequentHook = Literal[
+    "before_events", "time_passed", "before_dispatch", "settle", "batch_ended", "next_wake", "record_changed"
+]
+"""Hooks of each batch, or of each change of a job, which are called only for components with work."""
+
+
 @cache
 def components() -> tuple[Component[Any], ...]:
     return tuple(cast("Component[Any]", module.COMPONENT) for module in feature_modules("component"))
@@ -23,9 +29,7 @@ def component_calls(hook: str) -> tuple[tuple[str, Callable[..., Any]], ...]:
     return tuple((name, call) for name, call in found if call is not None)
 
 
-def working_calls(
-    state: "EngineState", hook: Literal["time_passed", "before_dispatch", "next_wake"]
-) -> Iterator[tuple[str, Callable[..., Any]]]:
+def working_calls(state: "EngineState", hook: FrequentHook) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the functions of a hook of the components that have work, each with the name of its component."""
     parts = state.parts
     for name, call, kind, fields in _calls_with_fields(hook):
@@ -41,7 +45,13 @@ def working_calls(
 
 @cache
 def _calls_with_fields(hook: str) -> tuple[tuple[str, Callable[..., Any], type[Any], tuple[str, ...]], ...]:
-    found = ((one.name, getattr(one, hook), one.state, one.work_fields) for one in components())
+    found = (
+        (
+            *(one.name, getattr(one, hook), one.state),
+            one.record_fields if hook == "record_changed" else one.work_fields,
+        )
+        for one in components()
+    )
     return tuple(one for one in found if one[1] is not None)
 
 

@@ -30,6 +30,8 @@ class Dependents:
 
     def note_record(self, before: JobRecord | None, record: JobRecord | None) -> None:
         """A record was replaced, added (``before`` is None) or removed (``record`` is None)."""
+        if not (self._depend or self._waiting_for or self._unplanned):
+            return  # nothing waits
         for one in (before, record):
             if one is not None:
                 self._note(one)

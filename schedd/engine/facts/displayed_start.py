@@ -75,6 +75,7 @@ def mark_requeued(state: "EngineState", before: JobRecord, record: JobRecord) ->
         state.first_start_ahead = None
         slot = slice(record.slot, record.slot + 1)
         planned = np.array([state.plan.start(record.slot)])
+        state.updates_marked = True
         state.update_due[slot] |= are_outdated(
             state.published_start[slot], planned, state.settings.publish_threshold
         )

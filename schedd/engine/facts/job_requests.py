@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from schedd.dialect import (
+    DescribedRequest,
     Hold,
     NodeKind,
     RequestError,
@@ -23,7 +24,17 @@ from schedd.policy.site import SitePolicy
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
 
 _CACHE = 50_000
-_ANY_WALLTIME = "1000000000"
+_ANY_WALLTIME = "999999999"  # of nine digits: those are read fast
+
+
+@dataclass(frozen=True, slots=True)
+class _RequestFacts:
+    """What a request is read from; a copy of all facts of the job would take as long as to read it."""
+
+    family: str
+    resources: Mapping[str, str]
+    exclusive: bool
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +181,14 @@ class RequestReader:
         found = self._known.get((tuple(resources.items()), rest))
         if found is None:
             queue_defaults = queue.defaults if queue is not None else {}
-            found = self._read(replace(facts, resources=resources), {**server_defaults, **queue_defaults})
+            described = _RequestFacts(facts.family, resources, facts.exclusive, facts.state)
+            found = self._read(described, {**server_defaults, **queue_defaults})
             self._known[tuple(resources.items()), rest] = found
         if found.request is None or walltime < 1 or found.walltime != int(_ANY_WALLTIME):
             return None  # its length is not its walltime: a shorter one is expected
-        return replace(found, walltime=walltime, assumed=False)
+        return ParsedRequest(found.request, walltime, False, found.problem, found.assumed_mem)
 
-    def _read(self, facts: JobFacts, defaults: Mapping[str, str]) -> ParsedRequest:
+    def _read(self, facts: DescribedRequest, defaults: Mapping[str, str]) -> ParsedRequest:
         settings, read = self._settings, find_dialect(facts.family).read
         site = Site(
             defaults=defaults,

@@ -133,23 +133,40 @@ def _cleared(rule: Rule) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
 _NAMES: Final = tuple(one.name for one in fields(JobRecord))
 _VALUES: Final = attrgetter(*_NAMES)
 _PLACE: Final = {name: place for place, name in enumerate(_NAMES)}
-_CLEARED: Final = {one: _cleared(rule) for one, rule in TABLE.items()}
+
+
+def _changes(
+    rule: Rule,
+) -> tuple[frozenset[Phase], frozenset[str], list[tuple[int, Any]], list[tuple[int, dict[str, Any]]]]:
+    """Phases and fields to set of a row, and by place of a field what the row clears: the field, or parts of
+    it.
+    """
+    whole, grouped = _cleared(rule)
+    return (
+        rule.of,
+        frozenset(rule.sets),
+        [(_PLACE[name], value) for name, value in whole.items()],
+        [(_PLACE[name], inner) for name, inner in grouped.items()],
+    )
+
+
+_CHANGES: Final = {one: _changes(rule) for one, rule in TABLE.items()}
 
 
 def apply_step(record: JobRecord, what: Step, **sets: Any) -> JobRecord:
     """The record after a step; ``sets`` are exactly the fields that the step sets. Raises IllegalStep."""
-    rule = TABLE[what]
-    if record.phase not in rule.of:
+    phases, names, cleared, grouped = _CHANGES[what]
+    if record.phase not in phases:
         raise IllegalStep(f"job {record.id} cannot be {what.value}: it is {record.phase.value}")
-    if sets.keys() != set(rule.sets):
-        raise IllegalStep(f"{what.value} sets {', '.join(rule.sets) or 'nothing'}, not {', '.join(sets)}")
-    whole, grouped = _CLEARED[what]
+    if sets.keys() != names:
+        wanted = ", ".join(TABLE[what].sets) or "nothing"
+        raise IllegalStep(f"{what.value} sets {wanted}, not {', '.join(sets)}")
     # Not by `replace`, which takes twice as long: each job of a long queue comes here more than once.
     values = list(_VALUES(record))
-    for name, value in whole.items():
-        values[_PLACE[name]] = value
-    for name, inner in grouped.items():
-        values[_PLACE[name]] = replace(getattr(record, name), **inner)
+    for place, value in cleared:
+        values[place] = value
+    for place, inner in grouped:
+        values[place] = replace(values[place], **inner)
     for name, value in sets.items():
         values[_PLACE[name]] = value
     return JobRecord(*values)

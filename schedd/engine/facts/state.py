@@ -270,6 +270,8 @@ class EngineState(SlotColumns):
     alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)  # open alerts, by kind and subject
     next_due: int | None = declared(SHARED, default=None)
     """When the first planned job is due; None: to be found again."""
+    updates_marked: bool = declared(FieldRule(lambda _: True, saved=False), default=True)
+    """Whether ``update_due`` may have a mark; if not, it is not scanned."""
     next_updated: int = declared(FieldRule(lambda _: -1, saved=False), default=-1)
     """The slot that was found last as the next to get an attribute written; -1: unknown."""
     first_start_ahead: tuple[int, int] | None = declared(MOMENT, default=None)
@@ -341,7 +343,10 @@ class EngineState(SlotColumns):
         if record.slot >= 0:
             self.by_slot[record.slot] = record
             self.changed[record.slot] = self.generation
-            self.describe(record)
+            if before is None or before.facts is not record.facts or before.slot != record.slot:
+                self.describe(record)
+            else:
+                self._note_wait(record)
             self.slotless.pop(record.id, None)
             self.unexplained.pop(record.id, None)
             if before is not None:
@@ -365,12 +370,15 @@ class EngineState(SlotColumns):
     def describe(self, record: JobRecord) -> None:
         """Note in the columns what an evaluation must know of a job that has a slot."""
         facts, slot = record.facts, record.slot
-        since = record.eligible_since
-        self.waits_since[slot] = since if since >= 0 else facts.submitted
+        self._note_wait(record)
         deadline = read_deadline(facts.resources, facts.submitted)
         self.due_by[slot] = FOREVER if deadline is None else deadline
         self.array_hash[slot] = hash_array(facts.array)
         self.owner_number[slot] = self.owners.setdefault(facts.owner, len(self.owners))
+
+    def _note_wait(self, record: JobRecord) -> None:
+        since = record.eligible_since
+        self.waits_since[record.slot] = since if since >= 0 else record.facts.submitted
 
     @property
     def columns(self) -> ScoringColumns:

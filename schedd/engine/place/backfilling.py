@@ -27,7 +27,8 @@ from schedd.plan.columns import PLANNED, Ints
 
 def is_backfilling(state: EngineState) -> bool:
     """Return whether backfilling is active; it pauses while a large intake is not planned yet."""
-    return _is_enabled(state) and not (state.arriving or state.to_reevaluate)
+    selected = state.settings.backfill == "shortest"  # each batch asks
+    return selected and _is_enabled(state) and not (state.arriving or state.to_reevaluate)
 
 
 def _is_enabled(state: EngineState) -> bool:

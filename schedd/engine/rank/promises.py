@@ -53,6 +53,7 @@ def record_moves(
         due = are_outdated(state.published_start[slots], new, state.settings.publish_threshold)
         # Without a start, another update may already be due: the waiting reason.
         state.update_due[slots] = np.where(new < 0, state.update_due[slots] | due, due)
+        state.updates_marked = True
     promised = state.promise[slots]
     matters = (new > promised) | (new < 0) | (old > promised) | (old < 0)
     hit = np.flatnonzero((promised < FOREVER) & matters)
@@ -71,6 +72,7 @@ def record_move(
     if state.publishes_starts:
         due = is_outdated(int(state.published_start[slot]), new, state.settings.publish_threshold)
         state.update_due[slot] = due or (new < 0 and bool(state.update_due[slot]))
+        state.updates_marked |= due
     promised = int(state.promise[slot])
     if promised < FOREVER and (new > promised or new < 0 or old > promised or old < 0):
         _judge(state, changes, slot, promised, old, new)
@@ -184,6 +186,8 @@ def judge_start(state: EngineState, record: JobRecord, event: str, started: int)
         risk = record.risk or Risk(state.now, event, _delay_cause(state, record))
         record = apply_step(record, Step.RISKED, lost=record.lost, risk=risk)
         record = _break(state, record, started)
+    if record.lost is None and record.risk is None:
+        return record
     return apply_step(record, Step.RISKED, lost=None, risk=None)
 
 

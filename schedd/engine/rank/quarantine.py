@@ -79,4 +79,4 @@ def block_job(state: EngineState, record: JobRecord, words: WaitingFor | Never) 
 def mark_for_update(state: EngineState, record: JobRecord, words: WaitingFor | Never) -> None:
     """Mark a job without a start for an update of its reason, if the reason is new."""
     if words != record.answer and record.slot >= 0:
-        state.update_due[record.slot] = 1
+        state.update_due[record.slot], state.updates_marked = 1, True

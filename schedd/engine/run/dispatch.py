@@ -73,7 +73,7 @@ def dispatch_by_policy(state: EngineState, event: str) -> None:
 
 def dispatch_jobs(state: EngineState, event: str) -> None:
     """Start every due job, earliest planned start first."""
-    if state.halted or next_start_attempt(state) > state.now:
+    if state.next_due_start() > state.now or state.halted or next_start_attempt(state) > state.now:
         return
     for _ in range(_ROUNDS):
         if state.next_due_start() > state.now:

@@ -129,7 +129,7 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJo
     promised = slot >= 0 and kept.promised < FOREVER and kept.started < 0
     if slot >= 0:
         state.published_start[slot], state.published_at[slot] = kept.published_start, kept.published_at
-        state.update_due[slot] = 1
+        state.update_due[slot], state.updates_marked = 1, True
         state.first_start_ahead = None
     if promised:
         state.promise[slot] = state.bound[slot] = kept.promised
@@ -385,6 +385,7 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
             state.update_due[new] = (
                 state.update_due[slot] or state.published_start[slot] >= 0
             )  # it has no start yet
+            state.updates_marked = True
             state.first_start_ahead = None
         state.drop_slot(slot)
     return apply_step(record, Step.GIVEN_SLOT, slot=new)

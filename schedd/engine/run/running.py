@@ -18,6 +18,7 @@ from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.start_outages import end_start_outage
 from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
+from schedd.wire.quick_init import quick_replace
 
 _PROMPT_S = 10  # a start up to so many seconds after its decision reduces the job's end allowance only
 AHEAD = 60  # tolerated lead of the server's clock, seconds
@@ -43,7 +44,7 @@ def start_running(
     letter = known.state if known.state in ("R", "E", "S") else "R"
     starts = known.starts + (record.phase is not Phase.RUNNING)
     by = known.by if by is None else by
-    facts = replace(known, state=letter, shares=shares, started=started, starts=starts, by=by)
+    facts = quick_replace(known, state=letter, shares=shares, started=started, starts=starts, by=by)
     ours = record.phase is Phase.DISPATCHED
     state.refused_jobs.pop(record.id, None)
     if ours and not record.attempt.accepted:

@@ -28,7 +28,16 @@ from schedd.features.bookings.placement import (
     update_booking_slots,
 )
 from schedd.features.bookings.settings import BookingSettings
-from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, booking_table, new_booking_key
+from schedd.features.bookings.state import (
+    LIVE,
+    Booking,
+    BookingPhase,
+    BookingState,
+    Option,
+    QuietBookings,
+    booking_table,
+    new_booking_key,
+)
 from schedd.features.transfers.rules import withdraw_transfer
 from schedd.model import FOREVER, Request, WaitingFor
 from schedd.plan.columns import PLANNED
@@ -376,12 +385,19 @@ def update_all_slots(state: EngineState) -> None:
 
 def advance(state: EngineState, event: str) -> None:
     """Follow the time, ends of jobs, and lost nodes."""
+    part, now = state.part(BookingState), state.now
+    if part.quiet is not None and part.quiet.holds(part.bookings, now):
+        return
+    _examine(state, event)
+    part.quiet = _find_quiet(part, now)
+
+
+def _examine(state: EngineState, event: str) -> None:
     now = state.now
     for name in list(booking_table(state)):
         booking = booking_table(state)[name]
         if booking.phase not in LIVE:
-            kept = _REFUSED_KEPT if booking.phase == "refused" else _KEPT
-            if booking.since + kept > now:
+            if booking.since + _time_kept(booking) > now:
                 pass
             elif booking.phase != "refused" and names_booking(state, name):
                 _store_booking(state, booking)  # while the booking is known, its jobs run like any other
@@ -427,17 +443,40 @@ def _guard(state: EngineState, booking: Booking, event: str) -> None:
 
 def next_edge(state: EngineState) -> int:
     """When something is to be done about a booking, later than now; FOREVER: never."""
-    return min(_edges(state), default=FOREVER)
+    part = state.part(BookingState)
+    if part.quiet is not None and part.quiet.holds(part.bookings, state.now):
+        return part.quiet.edge
+    return _next_edge(part.bookings.values(), state.now)
 
 
-def _edges(state: EngineState) -> Iterable[int]:
-    for booking in booking_table(state).values():
-        if booking.phase not in LIVE:
-            continue
-        until = booking.event.until if not booking.confirmed else None
-        for moment in (booking.frozen_at, booking.start, booking.end, until, *bounds(booking)):
-            if moment is not None and moment > state.now:
-                yield moment
+def _next_edge(bookings: Iterable[Booking], now: int) -> int:
+    return min((moment for one in bookings for moment in _edges(one) if moment > now), default=FOREVER)
+
+
+def _edges(booking: Booking) -> Iterable[int]:
+    if booking.phase not in LIVE:
+        return
+    yield from (booking.frozen_at, booking.start, booking.end, *bounds(booking))
+    if booking.event.until is not None and not booking.confirmed:
+        yield booking.event.until
+
+
+def _find_quiet(part: BookingState, now: int) -> QuietBookings | None:
+    """Return the bookings with the next moment at which there is work; None: what jobs and nodes do counts,
+    too.
+    """
+    bookings = tuple(part.bookings.values())
+    live = [one for one in bookings if one.phase in LIVE]
+    if any(one.jobs or one.event.transfer or one.event.instead or not one.slots for one in live):
+        return None
+    forgotten = (one.since + _time_kept(one) for one in bookings if one.phase not in LIVE)
+    edge = _next_edge(live, now)
+    return QuietBookings(bookings, edge, min(edge, *forgotten, FOREVER))
+
+
+def _time_kept(booking: Booking) -> int:
+    """Return for how many seconds the outcome of a booking is kept."""
+    return _REFUSED_KEPT if booking.phase == "refused" else _KEPT
 
 
 def _close(state: EngineState, booking: Booking, phase: BookingPhase, text: str, event: str) -> None:

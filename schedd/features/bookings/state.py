@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from schedd.engine.facts.encoding import known_fields
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.plan.schema import FieldRule, declared
+from schedd.plan.schema import MOMENT, FieldRule, declared
 from schedd.policy.bookings import Window
 from schedd.wire import Book
 
@@ -116,6 +116,23 @@ class BookingState:
 
     bookings: dict[str, Booking] = declared(_BOOKINGS, make=dict, carried=True, lasting=True)
     """By key: see ``lookup_key``. Finished ones are kept for a while."""
+    quiet: "QuietBookings | None" = declared(MOMENT, default=None)
+    """Bookings without work, as of the last examination; None: all are to be examined."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuietBookings:
+    """Bookings for which only time brings work: none before ``until``. ``edge`` is the next moment at which
+    one is frozen, opened or closed; FOREVER: there is none.
+    """
+
+    bookings: tuple[Booking, ...]
+    edge: int
+    until: int
+
+    def holds(self, bookings: Mapping[str, Booking], now: int) -> bool:
+        """Return whether nothing is to be done at ``now`` about these bookings."""
+        return now < self.until and self.bookings == tuple(bookings.values())
 
 
 @dataclass(frozen=True, slots=True)

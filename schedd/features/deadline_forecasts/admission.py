@@ -60,7 +60,7 @@ def _judge(state: EngineState, record: JobRecord, facts: DeadlineForecastFacts, 
     part.published = None
     state.changed[record.slot] = state.generation
     if not state.silent:
-        state.update_due[record.slot] = state.publishes_starts
+        state.update_due[record.slot], state.updates_marked = state.publishes_starts, True
 
 
 def follow_record(state: EngineState, before: JobRecord | None, record: JobRecord) -> None:

@@ -24,6 +24,7 @@ from schedd.wire import DeadlinesForecast
 COMPONENT: Final = Component(
     name="deadline_forecasts",
     state=DeadlineForecastsState,
+    work_fields=("waiting", "running"),
     handlers={DeadlinesForecast: on_deadlines_forecast},
     site_changed=follow_policy,
     restored=follow_policy,

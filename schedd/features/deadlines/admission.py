@@ -7,13 +7,17 @@ is accepted later, as soon as the plan meets it.
 
 from collections import Counter
 
+import numpy as np
+
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.promises import make_promise, note_replaced_promise, slack_start
+from schedd.features.deadlines.lost import follow_settings
 from schedd.features.deadlines.settings import DeadlineSettings
 from schedd.features.deadlines.state import AcceptedDeadline, DeadlinesState, deadlines_state
 from schedd.model import FOREVER
+from schedd.plan.columns import PLANNED
 from schedd.policy.priority import latest_start
 from schedd.wire import JobDeleted, JobEnded
 
@@ -41,7 +45,7 @@ def guaranteed_start(state: EngineState, record: JobRecord, planned: int) -> int
         if part.refused.get(record.id) != deadline:
             part.refused[record.id] = deadline
             _count(part, "refused")
-            state.update_due[slot] = state.publishes_starts
+            state.update_due[slot], state.updates_marked = state.publishes_starts, True
         return FOREVER
     promised = int(state.promise[slot])
     if not planned <= promised < FOREVER:
@@ -49,7 +53,7 @@ def guaranteed_start(state: EngineState, record: JobRecord, planned: int) -> int
     _forget(part, record.id)
     part.accepted[record.id] = AcceptedDeadline(deadline, state.now, promised)
     _count(part, "accepted")
-    state.update_due[slot] = state.publishes_starts
+    state.update_due[slot], state.updates_marked = state.publishes_starts, True
     return latest
 
 
@@ -69,17 +73,29 @@ def _restore_promise(state: EngineState, record: JobRecord, known: AcceptedDeadl
 
 def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
     """Accept refused deadlines that the plan meets since jobs moved in this batch, and guarantee accepted
-    ones again that were at risk.
+    ones again that were at risk. All jobs are examined after a change of the policy, and if the batch before
+    was not examined; otherwise only moved ones.
     """
     part = deadlines_state(state)
+    moved_only = part.examined == state.generation - 1 and not part.policy_changed
     if part.policy_changed:
         part.policy_changed = False
         _judge_waiting_jobs(state)
-    if not (part.refused or part.accepted) or not state.moves:
+    any_judged = bool(part.refused or part.accepted)
+    if moved_only or state.moves or not any_judged:
+        part.examined = state.generation
+    if not any_judged or not state.moves:
         return
     plan, margin = state.plan, state.site.part(DeadlineSettings).margin
-    slots = plan.planned()
+    if moved_only:
+        slots = np.unique(np.concatenate([changes.slots for changes in state.moves]))
+        slots = slots[plan.jobs.states[slots] == PLANNED]
+    else:
+        slots = plan.planned()
     slots = slots[state.due_by[slots] < FOREVER]
+    if not slots.shape[0]:
+        return
+    slots = slots[np.argsort(plan.starts(slots), kind="stable")]
     latest = state.due_by[slots] - plan.jobs.durations[slots] - margin
     met = plan.starts(slots) <= latest
     # The bound of an accepted job that was delayed beyond its latest start is later than that.
@@ -96,6 +112,7 @@ def note_changed_policy(state: EngineState) -> None:
     """Let the deadlines of all waiting jobs be judged at the end of the batch: admission may have been opened
     to them, or the margin may be smaller.
     """
+    follow_settings(state)
     deadlines_state(state).policy_changed = True
 
 

@@ -12,6 +12,7 @@ from schedd.features.deadlines.admission import (
 )
 from schedd.features.deadlines.lost import (
     WAIT_KIND,
+    follow_settings,
     next_lost_deadline,
     remove_lost_deadlines,
     wait_for_deadline,
@@ -22,6 +23,9 @@ from schedd.features.deadlines.views import comment_remarks, job_details, notes,
 COMPONENT: Final = Component(
     name="deadlines",
     state=DeadlinesState,
+    work_fields=("policy_changed", "refused", "accepted", "holds_lost"),
+    begin=follow_settings,
+    restored=follow_settings,
     site_changed=note_changed_policy,
     must_wait=wait_for_deadline,
     ends_promise=frozenset({WAIT_KIND}),

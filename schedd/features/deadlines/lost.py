@@ -15,6 +15,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import replan
 from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.features.deadlines.state import deadlines_state
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.policy.priority import latest_start
@@ -41,6 +42,11 @@ def _lost_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:
         f"its user or an admin, since it can no longer end by its deadline, {format_moment(deadline)}: "
         "set a later deadline or a shorter walltime (qalter)",
     )
+
+
+def follow_settings(state: EngineState) -> None:
+    """Note whether the site holds jobs with lost deadlines."""
+    deadlines_state(state).holds_lost = state.site.weights.deadline_lost == "hold"
 
 
 def remove_lost_deadlines(state: EngineState, event: str) -> None:

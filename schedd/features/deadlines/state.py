@@ -7,7 +7,7 @@ from typing import Final
 
 from schedd.engine.facts.state import EngineState
 from schedd.features.deadlines.settings import DeadlineSettings
-from schedd.plan.schema import MOMENT, NAMES, NUMBER, FieldRule, declared
+from schedd.plan.schema import MOMENT, NAMES, NUMBER, SHARED, FieldRule, declared
 
 OUTCOMES: Final = ("accepted", "refused", "kept", "missed")
 """Counted outcomes: of requests for admission, and of accepted deadlines when their jobs ended."""
@@ -47,6 +47,10 @@ class DeadlinesState:
     """Number of deadlines by outcome, since the first start of the engine."""
     policy_changed: bool = declared(NUMBER, default=False, carried=True)
     """The deadlines of waiting jobs are to be judged under another policy of the site."""
+    holds_lost: bool = declared(SHARED, default=False, carried=True)
+    """Whether the site holds jobs that can no longer end by their deadlines."""
+    examined: int | None = declared(MOMENT, default=None)
+    """The generation in which moved jobs were examined last; None: none was."""
     published: "PublishedDeadlines | None" = declared(MOMENT, default=None)
     """The value for readers; None: something was changed."""
 

@@ -17,6 +17,7 @@ from schedd.features.fair_share.state import FairShareState
 COMPONENT: Final = Component(
     name="fair_share",
     state=FairShareState,
+    work_fields=("usage",),
     begin=follow_site,
     site_changed=follow_site,
     run_ended=charge_run,

@@ -14,6 +14,7 @@ from schedd.features.formula.rules import (
     forget_nodes,
     is_faulty,
     next_examination,
+    note_formula,
     ranks,
     wait_for_threshold,
 )
@@ -28,6 +29,9 @@ from schedd.features.formula.what_if import (
 COMPONENT: Final = Component(
     name="formula",
     state=FormulaState,
+    work_fields=("in_force", "left", "had_threshold"),
+    begin=note_formula,
+    restored=note_formula,
     nodes_reported=forget_nodes,
     nodes_replaced=forget_nodes,
     site_changed=follow_site,

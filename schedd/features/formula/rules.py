@@ -229,8 +229,14 @@ def follow_server(state: EngineState, before: ServerFacts, event: str) -> None:
         _report_faults(state, event)
 
 
+def note_formula(state: EngineState) -> None:
+    """Note whether a formula of the site or of the server is in force."""
+    formula_state(state).in_force = formula_in_force(state) is not None
+
+
 def follow_site(state: EngineState) -> None:
     """Compare all jobs with the threshold again, since it or the formula may be another."""
+    note_formula(state)
     part = formula_state(state)
     part.left = {}
     part.examined = state.now - state.settings.priority_every

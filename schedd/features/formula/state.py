@@ -32,6 +32,7 @@ class FormulaState:
     examined: int = declared(NUMBER, default=0)  # when values were last compared with the threshold
     left: dict[str, None] = declared(KEYS, make=dict)  # jobs still to be compared with it
     had_threshold: bool = declared(NUMBER, default=False)  # jobs may wait because of a threshold
+    in_force: bool = declared(SHARED, default=False, carried=True)  # a formula ranks the jobs
 
 
 @dataclass(frozen=True, slots=True)

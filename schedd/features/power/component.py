@@ -27,13 +27,17 @@ from schedd.features.power.state import (
     shift_power,
     without_blocks,
 )
-from schedd.features.power.switching import next_examination, switch_nodes
+from schedd.features.power.switching import follow_settings, next_examination, switch_nodes
 from schedd.wire import PowerRequested, Switch, Switched, WattsRead
 
 COMPONENT: Final = Component(
     name="power",
     state=PowerState,
+    work_fields=("nodes", "saves"),
     handlers={PowerRequested: set_power_aim, Switched: note_switched, WattsRead: note_readings},
+    begin=follow_settings,
+    restored=follow_settings,
+    site_changed=follow_settings,
     before_events=move_blocks,
     nodes_reported=note_reported_nodes,
     nodes_replaced=forget_kinds,

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from schedd.engine.facts.state import EngineState
 from schedd.features.power.meter import Meter
-from schedd.plan.schema import LISTS, NAMES, NUMBER, FieldRule, declared
+from schedd.plan.schema import LISTS, NAMES, NUMBER, SHARED, FieldRule, declared
 from schedd.policy.economy import Draw
 
 PowerPhase = Literal["on", "stopping", "off", "booting", "failed"]
@@ -91,6 +91,8 @@ class PowerState:
     """End of the period in ``saved_joules``."""
     saved_joules: int = declared(NUMBER, default=0, carried=True, lasting=True)
     """Energy saved by nodes that were off, if their watts are known."""
+    saves: bool = declared(SHARED, default=False, carried=True)
+    """Whether the site's settings let nodes be switched, or examined in a dry run."""
 
 
 @dataclass(frozen=True, slots=True)

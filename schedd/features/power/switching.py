@@ -53,6 +53,11 @@ def switch_nodes(state: EngineState, event: str) -> None:
     _switch_off(state, uses, event)
 
 
+def follow_settings(state: EngineState) -> None:
+    """Note whether the site's settings let nodes be switched."""
+    power_state(state).saves = state.site.part(PowerSavingSettings).mode != "off"
+
+
 def next_examination(state: EngineState) -> int:
     """Return the time of the next examination of nodes; FOREVER: never."""
     examines = state.policy is None and (

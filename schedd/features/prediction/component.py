@@ -26,6 +26,8 @@ from schedd.wire import StartsExpected
 COMPONENT: Final = Component(
     name="prediction",
     state=PredictionState,
+    work_fields=("predictor",),
+    record_fields=("predictor",),
     handlers={StartsExpected: on_starts_expected},
     begin=begin_predictions,
     is_blank=is_blank,

@@ -135,7 +135,7 @@ def on_starts_expected(state: EngineState, event: StartsExpected) -> None:
         state.expected[slot], state.expected_by[slot] = facts.start, facts.by
         state.changed[slot] = state.generation
         if state.publishes_starts and not state.silent:
-            state.update_due[slot] = 1
+            state.update_due[slot], state.updates_marked = 1, True
         if facts.kind and facts.by > state.now:  # a P90 that passed during the round was never shown
             shown = CalibratedStart(facts.start, facts.by)
             predictor.calibrations[facts.kind].record_estimate(

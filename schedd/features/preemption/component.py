@@ -38,6 +38,7 @@ COMPONENT: Final = Component(
     name="preemption",
     state=PreemptionState,
     work_fields=("planned", "waiting", "suspended"),
+    record_fields=("suspending", "suspended"),
     handlers={PreemptionDone: note_outcome},
     begin=apply_settings,
     site_changed=apply_settings,

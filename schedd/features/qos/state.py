@@ -88,9 +88,13 @@ def qos_of(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     if not isinstance(known, EngineState):
         return _find_qos(known, settings, facts)
     part = known.part(QosState)
-    source = (facts, settings, known.queues.get(facts.queue), known.server)
-    if part.last is None or any(one is not other for one, other in zip(part.last[0], source, strict=True)):
-        part.last = source, _find_qos(known, settings, facts)
+    queue, server, last = known.queues.get(facts.queue), known.server, part.last
+    if last is not None:  # no loop: each change of a job asks several times
+        before = last[0]
+        same = before[0] is facts and before[1] is settings and before[2] is queue and before[3] is server
+        if same:
+            return last[1]
+    part.last = (facts, settings, queue, server), _find_qos(known, settings, facts)
     return part.last[1]
 
 

@@ -27,6 +27,7 @@ from schedd.features.reservations.rules import (
 )
 from schedd.features.reservations.standing import (
     follow_reported_nodes,
+    follow_settings,
     follow_time,
     next_change,
     schedule_standing_renewal,
@@ -37,6 +38,9 @@ from schedd.wire import Reserve, Unreserve
 COMPONENT: Final = Component(
     name="reservations",
     state=ReservationState,
+    work_fields=("records", "stands"),
+    begin=follow_settings,
+    restored=follow_settings,
     handlers={Reserve: reserve, Unreserve: unreserve},
     snapshot_changes=snapshot_changes,
     nodes_taken=follow_reported_nodes,

@@ -52,8 +52,14 @@ def next_change(state: EngineState) -> int:
     return moment
 
 
+def follow_settings(state: EngineState) -> None:
+    """Note whether the site has standing reservations."""
+    state.part(ReservationState).stands = bool(state.site.reservations)
+
+
 def schedule_standing_renewal(state: EngineState) -> None:
     """Examine the standing reservations in the next batch: the site's policy was changed."""
+    follow_settings(state)
     state.part(ReservationState).standing_due = state.now
 
 

@@ -8,7 +8,7 @@ from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
-from schedd.plan.schema import NUMBER, FieldRule, declared
+from schedd.plan.schema import NUMBER, SHARED, FieldRule, declared
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 
@@ -121,6 +121,7 @@ class ReservationState:
     """By name."""
     standing_due: int = declared(NUMBER, default=0)
     """When the windows of standing reservations are examined next."""
+    stands: bool = declared(SHARED, default=False, carried=True)  # the site has standing reservations
     named: dict[str, NamedReservation] = declared(_NAMED, make=dict)  # by name: what jobs may name
     gone: dict[str, int] = declared(_MOMENTS, make=dict, carried=True, lasting=True)
     """By name: when a reservation that jobs could name ended or was removed."""

@@ -31,6 +31,7 @@ COMPONENT: Final = Component(
     name="transfers",
     state=TransferState,
     work_fields=("kept_places",),
+    record_fields=("bag_ends",),
     handlers={
         TransferRequest: submit_held,
         TransferRelease: release_transfer,

@@ -22,6 +22,7 @@ from schedd.wire import (
     TransferRequest,
     TransferStepDone,
 )
+from tests.engine.calls import calls_of_idle_batch
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3_600
@@ -73,6 +74,17 @@ def test_booking_reserves_its_cores_and_leaves_the_others_free() -> None:
     site.submit("1", "1:ppn=4", 100)
     site.submit("2", "1:ppn=1", 100)
     assert (site.start("1"), site.start("2")) == (150, 0)
+
+
+def test_batch_without_work_costs_the_same_for_many_bookings() -> None:
+    calls = []
+    for number in (1, 8):
+        site = BookingCluster(rules={"most": 8}, validate=False)
+        for i in range(number):
+            site.book(f"b{i}", "1:ppn=1", within=(200, 400))
+        site.at(50)
+        calls.append(calls_of_idle_batch(site))
+    assert calls[0] == calls[1]
 
 
 def test_booking_uses_a_gap_and_moves_no_job() -> None:
