@@ -1,11 +1,12 @@
-"""Renders large responses in pieces, one after another, in a low-priority thread."""
+"""Renders large responses in pieces, one after another, in a thread.
+
+The thread has the priority of the others: on a busy machine one with a lower priority stops while it has the
+interpreter's lock, and the planner with it.
+"""
 
 import asyncio
-import os
-import threading
 import zlib
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from typing import Any, Final, ParamSpec
@@ -21,7 +22,6 @@ from schedd.supervision import run_in_thread
 _P = ParamSpec("_P")
 
 _INLINE_MAX_ROWS: Final = 100  # longer lists are rendered in the background
-_RENDER_NICENESS: Final = 10
 _CLIENT_CLOSED_REQUEST: Final = 499
 _GZIP_LEVEL: Final = 4
 _COMPRESS_MIN_BYTES: Final = 2_000
@@ -58,8 +58,6 @@ async def _render_in_queue(request: Request, cluster: PlanLoop, make: Callable[[
     packs = "gzip" in request.headers.get("accept-encoding", "")
 
     def work() -> Response:
-        with suppress(OSError):  # only this thread; a sandbox may forbid it
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _RENDER_NICENESS)
         with pacing(lambda: cluster.at_work):
             answer = make()
             if packs and len(answer.body) >= _COMPRESS_MIN_BYTES:

@@ -125,7 +125,7 @@ def test_readers_yield_while_the_planner_is_busy() -> None:
     assert len(looks) == 6
 
 
-def test_a_planner_that_is_always_busy_slows_readers_to_a_fifth_at_most(
+def test_a_planner_that_is_always_busy_slows_readers_to_half_their_speed_at_most(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A list of 1,000 jobs was not made within 100 s while 5,000 jobs arrived and were planned."""
@@ -136,7 +136,7 @@ def test_a_planner_that_is_always_busy_slows_readers_to_a_fifth_at_most(
             clock.worked += 0.001
             clock.now += 0.001
             yield_to_planner()
-    assert 1 < clock.now < 1 + 0.05 + 5 * 0.5
+    assert 1 < clock.now < 1.05 + 2 * 0.5
 
 
 class FakeClock:

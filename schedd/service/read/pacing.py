@@ -12,10 +12,11 @@ from typing import Final, TypeVar
 
 _T = TypeVar("_T")
 _PIECE_S: Final = 0.001  # processor time between two checks
+_LATER_PIECE_S: Final = 0.004
 _LOOK_S: Final = 0.0005
 _MOST_S: Final = 0.05  # maximum pause after a piece of work
-_COURTESY_S: Final = 1.0  # pauses of one block in total; after them a reader gets its share of the time
-_LATER_MOST_S: Final = 0.004  # maximum pause then: a fifth of the time for the reader
+_LATER_MOST_S: Final = 0.004
+_COURTESY_S: Final = 1.0  # pauses of one block in total, after which pieces and pauses are equally long
 _present = threading.local()
 
 
@@ -23,7 +24,7 @@ _present = threading.local()
 def pacing(busy: Callable[[], bool]) -> Iterator[None]:
     """Let ``yield_to_planner`` pause while ``busy``, within the block and in this thread.
 
-    A planner that is busy all the time slows the block down to a fifth, and does not starve it.
+    A planner that is busy all the time slows the block down to half its speed, and does not starve it.
     """
     _present.busy, _present.worked, _present.paused = busy, time.thread_time(), 0.0
     try:
@@ -35,11 +36,14 @@ def pacing(busy: Callable[[], bool]) -> Iterator[None]:
 def yield_to_planner() -> None:
     """Pause while the planner is busy, if this thread worked for a while, within ``pacing``."""
     busy: Callable[[], bool] | None = getattr(_present, "busy", None)
-    if busy is None or time.thread_time() - _present.worked < _PIECE_S:
+    if busy is None:
+        return
+    hurried = _present.paused >= _COURTESY_S
+    if time.thread_time() - _present.worked < (_LATER_PIECE_S if hurried else _PIECE_S):
         return
     time.sleep(0)  # others may have the interpreter now
     began = time.monotonic()
-    until = began + (_MOST_S if _present.paused < _COURTESY_S else _LATER_MOST_S)
+    until = began + (_LATER_MOST_S if hurried else _MOST_S)
     while busy() and time.monotonic() < until:
         time.sleep(_LOOK_S)
     _present.paused += time.monotonic() - began
