@@ -161,16 +161,18 @@ def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
         assert max(one.over_at for one in ran) <= due
 
 
-def test_moldable_tasks_of_a_bag_end_by_its_deadline(simulation: BagFederation) -> None:
-    """A task takes four cores for 100 s or one core for 300 s; four cores are free."""
+def test_plan_chooses_the_size_of_each_moldable_task_of_a_bag(simulation: BagFederation) -> None:
+    """A task takes four cores for 300 s, three for 100 s or one for 250 s, and four cores are free. Two tasks
+    take three cores, one after the other, and the third takes the core that is left.
+    """
     simulation.busy("a", 1, 1000)
-    due = simulation.now + 400
-    name = simulation.bag(3, run=90, deadline=400, clusters=("a",), resources={"trl": "4@100:1@300"})
-    assert simulation[name].offered_end <= due
-    simulation.go(600, 5)
+    begin = simulation.now
+    name = simulation.bag(3, run=90, deadline=260, clusters=("a",), resources={"trl": "4@300:3@100:1@250"})
+    assert simulation[name].offered_end == begin + 250
+    simulation.go(20)
+    assert set(simulation.ran(name)) == {0, 2}
+    simulation.go(400, 5)
     assert simulation.ran(name) == Counter(range(3))
-    (share,) = [simulation.federation.jobs[one] for one in simulation[name].shares]
-    assert share.over_at <= due
 
 
 def test_large_share_is_split_into_several_arrays(simulation: BagFederation) -> None:

@@ -148,7 +148,8 @@ class PlanFork:
         number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
         NotUnderstood, and WorkSpent beyond QUESTION_WORK.
 
-        Of a job with alternatives, such as several partitions, the one with the earliest start counts.
+        Of a job with alternatives, such as several partitions, the one with the earliest start counts, or
+        with the earliest end if their numbers of cores differ.
         """
         variants = self._variants(facts)
         moment = max(now, self.as_of)
@@ -198,7 +199,10 @@ class PlanFork:
             if cheapest_by is not None and isinstance(answer, StartKnown):
                 least = asking.cheapest(request, understood.walltime, cheapest_by, self.published)
             known = isinstance(answer, StartKnown)
-            many = tuple(_ends_of_tasks(trials, request, understood.walltime, tasks)) if known else ()
+            many: tuple[TasksEnd, ...] = ()
+            if known and tasks:
+                forms = [(one, one.understood.request or request) for one in trials] if several else []
+                many = tuple(_ends_of_tasks(forms or [(asking, request)], tasks))
         return WhatIfAnswer(
             answer,
             understood.walltime,
@@ -505,14 +509,14 @@ class _Trial:
                 return None
             return ask(self.plan, slot)
 
-    def task(self, request: Request, walltime: int) -> tuple[Request, dict[str, int]] | None:
+    def task(self, request: Request) -> tuple[Request, dict[str, int]] | None:
         """Return what a job needs of the plan and of the limits; None: it is beyond a limit by itself."""
-        pools = self._pools(request, walltime)
+        pools = self._pools(request, self.understood.walltime)
         return (self._as_planned(request), pools) if self.limits.too_much(pools) is None else None
 
-    def add_task(self, request: Request, walltime: int, pools: Mapping[str, int]) -> tuple[int, int]:
+    def add_task(self, request: Request, pools: Mapping[str, int]) -> tuple[int, int]:
         """Add and place a job; return slot and start, or -1 for both. Raises WorkSpent."""
-        slot = self.plan.add_job(request, walltime, self.ready, pools)
+        slot = self.plan.add_job(request, self.understood.walltime, self.ready, pools)
         start = -1
         try:
             start = self._place(slot)
@@ -568,37 +572,51 @@ class _Trial:
         return find_windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
 
 
-def _ends_of_tasks(
-    trials: Sequence[_Trial], request: Request, walltime: int, tasks: Sequence[int]
-) -> Iterator[TasksEnd]:
-    """Yield the common end of each number of equal jobs, as long as there are placements. Each job takes
-    the alternative with its earliest start; all trials have one plan.
+_Form = tuple[_Trial, tuple[Request, dict[str, int]]]  # trial of one form of a request, and its needs
+
+
+def _ends_of_tasks(forms: Sequence[tuple[_Trial, Request]], tasks: Sequence[int]) -> Iterator[TasksEnd]:
+    """Yield the common end of each number of equal jobs, as long as there are placements.
+
+    Each job takes the form of its request with the earliest start, or end if their numbers of cores differ;
+    all trials have one plan.
     """
     slots: list[int] = []
     last = 0
-    needs = [(one, need) for one in trials if tasks and (need := one.task(request, walltime))]
+    needs = [(one, need) for one, request in forms if (need := one.task(request)) is not None]
+    cores = {sum(chunk.count * chunk.cpus for chunk in request.chunks) for _, request in forms}
     try:
         for wanted in tasks:
             while len(slots) < wanted:
-                start = -1
-                for trial, (planned, pools) in needs:
-                    slot, found = trial.add_task(planned, walltime, pools)
-                    if found >= 0 and (start < 0 or found < start):
-                        if start >= 0:
-                            trial.plan.drop_job(slots.pop(), trial.now)
-                        slots.append(slot)
-                        start = found
-                    elif found >= 0:
-                        trial.plan.drop_job(slot, trial.now)
+                form = needs[0] if len(needs) == 1 else _best_form(needs, by_end=len(cores) > 1)
+                if form is None:
+                    return
+                trial, need = form
+                slot, start = trial.add_task(*need)
                 if start < 0:
                     return
-                last = max(last, start + walltime)
+                slots.append(slot)
+                last = max(last, start + trial.understood.walltime)
             yield TasksEnd(wanted, last)
     except WorkSpent:
         return
     finally:
         for slot in slots:
-            trials[0].plan.drop_job(slot, trials[0].now)
+            forms[0][0].plan.drop_job(slot, forms[0][0].now)
+
+
+def _best_form(forms: Sequence[_Form], *, by_end: bool) -> _Form | None:
+    """Return the form in which the next job starts or ends first. The plan stays unchanged."""
+    best: _Form | None = None
+    least = FOREVER
+    for trial, need in forms:
+        slot, start = trial.add_task(*need)
+        if start >= 0:
+            trial.plan.drop_job(slot, trial.now)
+            value = start + trial.understood.walltime if by_end else start
+            if value < least:
+                best, least = (trial, need), value
+    return best
 
 
 def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = None) -> PlanFork:
