@@ -104,6 +104,8 @@ class Compared:
         self.promises = PromiseLog(engine)
         self.every_call = every_call
         self.fresh: Engine | None = None
+        self._state = b""
+        """The encoded state since the last comparison; empty after a change."""
         self.calls = 0
         self.steps = 0
 
@@ -113,7 +115,8 @@ class Compared:
     def handle(self, events: Iterable[Event], now: int) -> Outcome:
         batch = tuple(events)
         if self.fresh is None:
-            self.fresh = Engine.restore(encoded(self.engine))
+            self.fresh = Engine.restore(self._state or encoded(self.engine))
+        self._state = b""
         outcome = self.engine.handle(batch, now)
         errors = [one.text for one in outcome.decisions if isinstance(one, Alert) and one.kind in _ERRORS]
         assert not self.engine.diverged, f"an error was kept: {errors}"
@@ -147,22 +150,25 @@ class Compared:
                 assert not different, f"{name}: another state: {different}"
         if self.calls % 100 == 0:
             assert FrozenState(self.engine.state, {"forgotten": self.engine.forgotten}).encode() == state
-        self.fresh = None
+        self.fresh, self._state = None, state
         if self.calls - self._restored >= _COMPARED:
             self.other, self._restored = Engine.restore(state), self.calls
 
     _restored = 0
 
     def pause(self, why: str) -> None:
+        self._state = b""
         for one in self._all():
             one.pause(why)
 
     def resume(self) -> None:
+        self._state = b""
         for one in self._all():
             one.resume()
 
     def restart(self, settings: EngineSettings) -> None:
         """Continue all engines from checkpoints under other settings."""
+        self._state = b""
         self.engine = Engine.restore(encoded(self.engine), settings)
         self.other = Engine.restore(encoded(self.other), settings)
         if self.fresh is not None:
@@ -177,7 +183,7 @@ class Compared:
 
         Returns its run decisions, which were not sent.
         """
-        before = encoded(self.engine)
+        before = self._state or encoded(self.engine)
         lost = self.engine.handle(events, now).decisions
         self.engine = Engine.restore(before)
         return tuple(one for one in lost if isinstance(one, Run))
