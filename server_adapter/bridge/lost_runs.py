@@ -21,7 +21,7 @@ class NodeReport:
 class LostRuns:
     """Finds jobs that the server lists as running and none of whose nodes has them.
 
-    A restarted TORQUE server lists jobs that ended before, and gives their cores to others. A run counts as
+    A restarted server may list jobs that ended before, and give their cores to others. A run counts as
     lost if two reports of each of its nodes lack the job. A node without a report counts as having it.
     """
 

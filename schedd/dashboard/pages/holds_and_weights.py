@@ -140,6 +140,7 @@ async def set_weights(request: Request, cluster: Cluster, viewer: Administrator,
     """Set these weights in the policy as it was when the form was loaded."""
     published = cluster.published
     version, who = published.policy_version + 1, viewer.bearer.name
+    site: dict[str, Any] = {}
     try:
         site = _parse_policy(published.settings, form)
         if form.get("version") != str(published.policy_version):
