@@ -16,6 +16,7 @@ import numpy as np
 
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
+from schedd.predict.delay_risks import DelayRisk, delayed_quantiles
 from schedd.predict.predictions import Floats, Prediction
 from schedd.predict.sampling import sample_run_times
 from schedd.predict.start_calibration import CalibratedStart
@@ -79,7 +80,8 @@ class StartDistribution:
 class EndForecast:
     """Distribution of the end of a job. ``nodes`` are those of the plan, or where it runs.
 
-    ``run_times`` are equally probable total run times in seconds, ascending. A running job began at ``begun``
+    ``run_times`` are equally probable times from start to end in seconds, ascending, with the delays of
+    preemptions. A running job began at ``begun``
     and has run for ``elapsed`` seconds; a waiting one has a distribution of its ``start``.
     """
 
@@ -91,18 +93,27 @@ class EndForecast:
 
     @classmethod
     def for_waiting_job(
-        cls, start: StartDistribution, run_time: Prediction, nodes: tuple[str, ...]
+        cls,
+        start: StartDistribution,
+        run_time: Prediction,
+        nodes: tuple[str, ...],
+        risk: DelayRisk | None = None,
     ) -> "EndForecast":
-        """Return the forecast of a job that has not started."""
-        return cls(start, _equally_probable(run_time, 0), nodes)
+        """Return the forecast of a job that has not started; ``risk``: of delays while it runs."""
+        return cls(start, _equally_probable(run_time, 0, risk), nodes)
 
     @classmethod
     def for_running_job(
-        cls, begun: int, now: int, run_time: Prediction, nodes: tuple[str, ...]
+        cls,
+        begun: int,
+        now: int,
+        run_time: Prediction,
+        nodes: tuple[str, ...],
+        risk: DelayRisk | None = None,
     ) -> "EndForecast":
         """Return the forecast of a job that runs since ``begun``."""
         elapsed = max(now - begun, 0)
-        return cls(None, _equally_probable(run_time, elapsed), nodes, begun, elapsed)
+        return cls(None, _equally_probable(run_time, elapsed, risk), nodes, begun, elapsed)
 
     def probability(self, deadline: int, failure_rate: float) -> float:
         """Return the probability that the job ends by ``deadline``.
@@ -136,8 +147,10 @@ class EndForecast:
         return high
 
 
-def _equally_probable(run_time: Prediction, elapsed: int) -> Ints:
+def _equally_probable(run_time: Prediction, elapsed: int, risk: DelayRisk | None) -> Ints:
     found = sample_run_times([run_time], np.array([elapsed], np.int64), _LEVELS)[0]
     # A run ends at its walltime; one that exceeds it may end at any moment.
     ordered: Ints = np.sort(np.minimum(found, max(run_time.walltime, elapsed + 1)))
-    return ordered
+    if risk is None:
+        return ordered
+    return np.array(delayed_quantiles(ordered, risk, 0, elapsed, tuple(_LEVELS[0].tolist())), np.int64)

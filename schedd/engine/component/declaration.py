@@ -202,7 +202,7 @@ class Component(Generic[_S]):
     """Returns a function from a job's id to the prediction at its submission; None: nothing is predicted."""
     forecast_rounds: Callable[["EngineState"], ForecastRounds | None] | None = None
     """When the expected starts of the state were computed; None: the component computes none."""
-    delay_risk: Callable[["PlanSnapshot", "JobRecord", bool], DelayRisk | None] | None = None
+    delay_risk: Callable[["PlanSnapshot", JobFacts, bool], DelayRisk | None] | None = None
     """The risk that jobs which arrive later delay a job while it waits or, with True, while it runs; None:
     none is known. It is part of the expected start and end."""
     first_estimates: Callable[["EngineState", str], Mapping[str, int]] | None = None

@@ -66,12 +66,12 @@ def forecast_rounds(state: "EngineState") -> ForecastRounds:
     return ForecastRounds()
 
 
-def job_delay_risk(published: "PlanSnapshot", record: "JobRecord", *, runs: bool) -> DelayRisk | None:
+def job_delay_risk(published: "PlanSnapshot", facts: JobFacts, *, runs: bool) -> DelayRisk | None:
     """Return the risk that later jobs delay a job while it waits or ``runs``, by the first component that
     knows one.
     """
     for _, call in component_calls("delay_risk"):
-        found: DelayRisk | None = call(published, record, runs)
+        found: DelayRisk | None = call(published, facts, runs)
         if found is not None:
             return found
     return None

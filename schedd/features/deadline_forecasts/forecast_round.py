@@ -1,4 +1,4 @@
-"""Forecasts of ends, computed with each round of expected starts.
+"""Forecasts of ends, computed with each round of expected starts, for the jobs whose starts it has.
 
 The round computes the probability that each job with such a deadline ends in time. It also forecasts the ends
 of some other jobs, for deadlines of its own choice: their outcomes calibrate the probabilities also where few
@@ -13,15 +13,15 @@ from typing import Final
 import numpy as np
 
 from schedd.dialect.deadline import read_deadline, read_required_probability
-from schedd.engine import EngineState, JobRecord, Phase, PlanSnapshot, published_record
+from schedd.engine import EngineState, JobRecord, Phase, PlanSnapshot, job_delay_risk, published_record
 from schedd.features.deadline_forecasts.settings import DeadlineForecastSettings
 from schedd.features.deadline_forecasts.state import JudgedDeadline, PublishedForecasts, forecasts_state
-from schedd.features.prediction.expected_starts import ExpectedStarts, ExpectedStartsInput, estimate_start
+from schedd.features.prediction.expected_starts import ExpectedStarts, ExpectedStartsInput, NearStarts
 from schedd.features.prediction.state import find_predictor
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.policy.reliability import Life, failure_rates
-from schedd.predict import Correction, EndForecast, StartDistribution, start_quantiles
+from schedd.predict import Correction, EndForecast, StartDistribution
 from schedd.wire import DeadlineForecastFacts, DeadlinesForecast
 
 _TESTS: Final = 40
@@ -70,7 +70,7 @@ def begin_round(state: EngineState) -> "DeadlineRound | None":
         lives=dict(state.lives),
         half_life=state.site.reliability.half_life,
         prior_rate=1 / settings.node_failures,
-        last_round=predictor.as_of,
+        last_round=max(predictor.as_of, predictor.near_as_of),
     )
 
 
@@ -89,18 +89,18 @@ class DeadlineRound:
     last_round: int  # time of the round before
 
     def events(
-        self, given: ExpectedStartsInput, found: ExpectedStarts, name: str
+        self, given: ExpectedStartsInput, found: ExpectedStarts | NearStarts, name: str
     ) -> Iterator[DeadlinesForecast]:
         """Return the event with the forecasts of a round, if there are any; ``name`` is the prefix of its
         id.
         """
         rates = failure_rates(self.lives, given.now, self.half_life, self.prior_rate)
-        ends = _EndForecasts(given, found, rates, self.prior_rate)
+        ends = EndForecasts(given, found, rates, self.prior_rate)
         facts = (*self._requested(ends), *self._tests(ends, running=False), *self._tests(ends, running=True))
         if facts:
             yield DeadlinesForecast(id=f"{name}:deadlines", time=given.now, jobs=facts)
 
-    def _requested(self, ends: "_EndForecasts") -> Iterator[DeadlineForecastFacts]:
+    def _requested(self, ends: "EndForecasts") -> Iterator[DeadlineForecastFacts]:
         """Return the forecasts of jobs with such a deadline that changed."""
         by_slot = ends.given.by_slot
         for slot in np.flatnonzero(self.due_by < FOREVER).tolist():
@@ -147,7 +147,7 @@ class DeadlineRound:
             and abs(known.earliest - facts.earliest) < _SAME
         )
 
-    def _tests(self, ends: "_EndForecasts", *, running: bool) -> Iterator[DeadlineForecastFacts]:
+    def _tests(self, ends: "EndForecasts", *, running: bool) -> Iterator[DeadlineForecastFacts]:
         """Return forecasts of other jobs for deadlines with a probability that is drawn by the job's id."""
         known = self.open_running if running else self.open_waiting
         room = min(_TESTS, _OPEN_TESTS - len(known))
@@ -178,13 +178,13 @@ class DeadlineRound:
             )
 
 
-class _EndForecasts:
+class EndForecasts:
     """Forecasts of the ends of jobs from a round of expected starts."""
 
     def __init__(
         self,
         given: ExpectedStartsInput,
-        found: ExpectedStarts,
+        found: ExpectedStarts | NearStarts,
         rates: Mapping[str, float],
         prior_rate: float,
     ) -> None:
@@ -192,8 +192,6 @@ class _EndForecasts:
         self._found = found
         self._rates = rates
         self._unknown = prior_rate
-        order = found.scene.order.tolist()
-        self._planned = dict(zip(order, found.scene.planned_starts.tolist(), strict=True))
 
     def rate(self, forecast: EndForecast) -> float:
         """Return the failures per second of all nodes of a job together."""
@@ -220,19 +218,22 @@ class _EndForecasts:
         run_time = found.predictions.get(record.id)
         if run_time is None:
             return None
+        risk = None
+        if given.published is not None:
+            risk = job_delay_risk(given.published, record.facts, runs=True)
         if record.phase is Phase.RUNNING:
+            begun = record.run.started + record.run.suspended_s
             nodes = tuple(share.node for share in record.facts.shares)
-            return EndForecast.for_running_job(record.run.started, given.now, run_time, nodes)
-        starts = np.array([one.starts[slot] for one in found.drawn], np.int64)
-        found_starts, by_plan = start_quantiles(starts.reshape(-1, 1)), self._planned.get(slot, -1)
-        start, late = int(found_starts.p50[0]), int(found_starts.p90[0])
-        if min(start, by_plan) < 0:
+            return EndForecast.for_running_job(begun, given.now, run_time, nodes, risk)
+        start = found.starts.get(record.id)
+        if start is None:
             return None
-        _, _, expected = estimate_start(given, slot, start, late, by_plan)
         names = given.plan.node_names
         nodes = tuple(names[take.row] for take in given.plan.takes(slot) if take.row in names)
-        spread = StartDistribution.from_samples(given.now, starts, expected, int(given.promise[slot]))
-        return EndForecast.for_waiting_job(spread, run_time, nodes)
+        spread = StartDistribution.from_samples(
+            given.now, start.samples, start.expected, int(given.promise[slot])
+        )
+        return EndForecast.for_waiting_job(spread, run_time, nodes, risk)
 
 
 def _hash(job: str, use: bytes) -> int:

@@ -47,9 +47,11 @@ RoundKind = Literal["", "all", "near"]
 
 
 class RoundFollower(Protocol):
-    """What another feature makes of a round of all starts; see ``forecast_round`` in its folder."""
+    """What another feature makes of a round; see ``forecast_round`` in its folder."""
 
-    def events(self, given: ExpectedStartsInput, found: ExpectedStarts, name: str) -> Iterable[Event]:
+    def events(
+        self, given: ExpectedStartsInput, found: ExpectedStarts | NearStarts, name: str
+    ) -> Iterable[Event]:
         """Return events for the engine; ``name`` is the prefix of their ids."""
 
 
@@ -173,10 +175,7 @@ class ExpectedStartWorker:
             if self._stopping:
                 return None
         self.latest_forecast = expectation_source(fork, found, self._predict)
-        name = self._publish(found)
-        for follower in followers:
-            for event in follower.events(given, found, name):
-                self._loop.submit([event]).result(_PATIENCE_S)
+        self._publish(given, found, followers)
         # The near starts are fresh, too.
         self._all.ended = self._near.ended = time.monotonic()
         self._all.moment = self._near.moment = found.as_of
@@ -185,12 +184,10 @@ class ExpectedStartWorker:
     def run_near(self) -> NearStarts | None:
         """Run one round for the nearest jobs; see ``run_once``."""
         begun = time.monotonic()
-        published = self._loop.published
-        given = self._loop.call_between_batches(
-            lambda engine: expected_starts_input(engine.state, published)
-        ).result(_PATIENCE_S)
-        if given is None or not _has_queued_jobs(self._loop.published):
+        begins = self._loop.call_between_batches(self._copy_input).result(_PATIENCE_S)
+        if begins is None or not _has_queued_jobs(self._loop.published):
             return None
+        given, followers = begins
         found = compute_near_starts(given, _NEAREST, self._register_plan)
         self._near.took = time.monotonic() - begun
         self._loop.metrics.foretold.observe(self._near.took)
@@ -198,25 +195,36 @@ class ExpectedStartWorker:
             self._plan = None
             if self._stopping:
                 return None
-        self._publish(found)
+        self._publish(given, found, followers)
         self._near.ended, self._near.moment = time.monotonic(), found.as_of
         return found
 
-    def _publish(self, found: ExpectedStarts | NearStarts) -> str:
-        """Submit the estimates of a round; return the prefix of the ids of its events."""
+    def _publish(
+        self,
+        given: ExpectedStartsInput,
+        found: ExpectedStarts | NearStarts,
+        followers: Iterable[RoundFollower],
+    ) -> None:
+        """Submit the estimates of a round, and what other features make of it."""
         self._rounds += 1
         name = f"expected:{self._epoch}:{self._rounds}"
-        for event in found.events(name):
-            self._loop.submit([event]).result(_PATIENCE_S)
-        return name
+        for source in (found.events(name), *(one.events(given, found, name) for one in followers)):
+            for event in source:
+                self._loop.submit([event]).result(_PATIENCE_S)
 
     def _prepare(self, engine: Engine) -> tuple[ExpectedStartsInput, PlanFork, list[RoundFollower]] | None:
+        copied = self._copy_input(engine)
+        if copied is None:
+            return None
+        given, followers = copied
+        return given, self._loop.wrap_fork(engine, given.plan), followers
+
+    def _copy_input(self, engine: Engine) -> tuple[ExpectedStartsInput, list[RoundFollower]] | None:
         given = expected_starts_input(engine.state, self._loop.published)
         if given is None:
             return None
         begun = (module.begin_round(engine.state) for module in _following_modules())
-        followers = [follower for follower in begun if follower is not None]
-        return given, self._loop.wrap_fork(engine, given.plan), followers
+        return given, [follower for follower in begun if follower is not None]
 
     def _predict(self, ask: JobFeatures) -> Prediction | None:
         """Return a job's predicted run time; None if unknown, or if the planner is busy for too long."""

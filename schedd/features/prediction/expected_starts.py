@@ -105,6 +105,14 @@ class ExpectedStartsInput:
         return with_expected_run_times(self.outline, self.by_slot, initial.get)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SampledStart:
+    """Sampled starts of a job (-1: none), and the expected start that follows from them."""
+
+    samples: Ints
+    expected: CalibratedStart
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedStarts:
     """Result of a round: starts by predicted run times, and the expected starts to publish.
@@ -116,7 +124,7 @@ class ExpectedStarts:
     plan: Plan
     scene: StartSampler = field(repr=False)
     drawn: tuple[SampledPlan, ...] = field(repr=False)
-    starts: Mapping[str, int]
+    starts: Mapping[str, SampledStart] = field(repr=False)  # by job
     expected: tuple[ExpectedFacts, ...]
     predictions: Mapping[str, Prediction] = field(repr=False)
     """Run times by job; ``measured`` has those with a known throughput, in seconds."""
@@ -135,7 +143,9 @@ class NearStarts:
 
     as_of: int
     until: int
+    starts: Mapping[str, SampledStart] = field(repr=False)  # by job
     expected: tuple[ExpectedFacts, ...]
+    predictions: Mapping[str, Prediction] = field(repr=False)
 
     def events(self, name: str) -> Iterator[StartsExpected]:
         """Return the events for the engine; see ``ExpectedStarts.events``."""
@@ -225,7 +235,7 @@ def compute_near_starts(
     expected = given.expected[order]
     near = np.where(expected >= 0, np.minimum(expected, planned), planned)
     if not order.shape[0]:
-        return NearStarts(now, now, ())
+        return NearStarts(now, now, {}, (), predictions)
     last = min(nearest, near.shape[0]) - 1
     until = int(np.partition(near, last)[last])
     wanted = near <= until
@@ -234,7 +244,7 @@ def compute_near_starts(
     found, estimates = _estimate_starts(given, slots, starts, planned[wanted], predictions)
     missed = np.array([ids[slot] not in found for slot in slots.tolist()])
     until = min(until, int(near[wanted][missed].min(initial=FOREVER)) - 1)
-    return NearStarts(now, until, estimates)
+    return NearStarts(now, until, found, estimates, predictions)
 
 
 def _make_sampler(given: ExpectedStartsInput, predictions: Mapping[str, Prediction]) -> StartSampler:
@@ -258,8 +268,8 @@ def _estimate_starts(
     sampled: Ints,
     planned: Ints,
     predictions: Mapping[str, Prediction],
-) -> tuple[dict[str, int], tuple[ExpectedFacts, ...]]:
-    """Return the median of the ``sampled`` starts, (samples, jobs), by job, and the estimates to publish."""
+) -> tuple[dict[str, SampledStart], tuple[ExpectedFacts, ...]]:
+    """Return the ``sampled`` starts, (samples, jobs), by job, and the estimates to publish."""
     now, ids = given.now, given.ids
     found = start_quantiles(sampled)
     estimates = []
@@ -271,9 +281,11 @@ def _estimate_starts(
             continue
         risk = _delay_risk(given, slot)
         if risk is not None and late >= 0:
-            start, late = _with_risk(sampled[:, i], risk, now, start, late)
-        starts[job] = start
-        kind, counts, new = estimate_start(given, slot, start, late, by_plan)
+            start, late = delay_start(sampled[:, i], risk, now, start, late)
+        kind, counts = classify_estimate(given.kinds, job, now, int(given.since[slot]), start)
+        new = given.kinds[kind].estimate(now, start, by_plan, late, given.start_delay)
+        new = cap_at_promise(new, now, int(given.promise[slot]))
+        starts[job] = SampledStart(sampled[:, i], new)
         p50 = int(given.expected[slot])
         old = CalibratedStart(p50, int(given.expected_by[slot])) if p50 >= 0 else None
         if counts or not is_unchanged(old, new, now):
@@ -283,28 +295,14 @@ def _estimate_starts(
     return starts, tuple(estimates)
 
 
-def estimate_start(
-    given: ExpectedStartsInput, slot: int, start: int, late: int, by_plan: int
-) -> tuple[EstimateKind, bool, CalibratedStart]:
-    """Return the expected start of the job in ``slot``, its kind, and whether its outcome is learned from.
-
-    ``start`` and ``late`` are the median and P90 of the sampled starts, ``by_plan`` is the planned start.
-    """
-    now, record = given.now, given.by_slot[slot]
-    job = record.id if record is not None else ""
-    kind, counts = classify_estimate(given.kinds, job, now, int(given.since[slot]), start)
-    new = given.kinds[kind].estimate(now, start, by_plan, late, given.start_delay)
-    return kind, counts, cap_at_promise(new, now, int(given.promise[slot]))
-
-
 def _delay_risk(given: ExpectedStartsInput, slot: int) -> DelayRisk | None:
     record = given.by_slot[slot]
     if given.published is None or record is None:
         return None
-    return job_delay_risk(given.published, record, runs=False)
+    return job_delay_risk(given.published, record.facts, runs=False)
 
 
-def _with_risk(sampled: Ints, risk: DelayRisk, now: int, start: int, late: int) -> tuple[int, int]:
+def delay_start(sampled: Ints, risk: DelayRisk, now: int, start: int, late: int) -> tuple[int, int]:
     """Return P50 and P90 of the (samples,) starts under the risk, no earlier than without it."""
     half, most = delayed_quantiles(sampled[sampled >= 0], risk, now, now)
     return max(start, half), max(late, most)

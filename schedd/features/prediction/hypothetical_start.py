@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from schedd.engine import rank_in_what_if
-from schedd.features.prediction.expected_starts import ExpectedStarts, cap_at_promise
+from schedd.engine import job_delay_risk, rank_in_what_if
+from schedd.features.prediction.expected_starts import ExpectedStarts, cap_at_promise, delay_start
 from schedd.features.prediction.rules import job_features
 from schedd.model import StartKnown
 from schedd.plan.backfill import EXPECTED_QUANTILE
@@ -85,20 +85,24 @@ class ExpectationSource:
             delay = self.found.start_delay
             expected = CalibratedStart(planned + delay.p50, planned + delay.p90)
             samples = np.array([planned], np.int64)
-            return self._expectation(asked, samples, expected, promise, prediction)
+            return self._expectation(facts, asked, samples, expected, promise, prediction)
         samples = self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of)
         found = start_quantiles(samples)
         start, late = int(found.p50[0]), int(found.p90[0])
         if start < 0:
             return replace(UNKNOWN, run_time=run_time)
+        risk = job_delay_risk(self.fork.published, facts, runs=False)
+        if risk is not None and late >= 0:
+            start, late = delay_start(samples[:, 0], risk, asked.now, start, late)
         expected = self.found.kinds["submission"].estimate(
             asked.now, start, planned, late, self.found.start_delay
         )
         expected = cap_at_promise(expected, asked.now, promise)
-        return self._expectation(asked, samples[:, 0], expected, promise, prediction)
+        return self._expectation(facts, asked, samples[:, 0], expected, promise, prediction)
 
     def _expectation(
         self,
+        facts: JobFacts,
         asked: WhatIfAnswer,
         samples: Ints,
         expected: CalibratedStart,
@@ -109,7 +113,8 @@ class ExpectationSource:
         if prediction is None or not isinstance(asked.answer, StartKnown):
             return Expectation(expected.p50, expected.p90, self.as_of, -1)
         start = StartDistribution.from_samples(asked.now, samples, expected, promise)
-        end = EndForecast.for_waiting_job(start, prediction, tuple(asked.answer.placement.nodes))
+        risk = job_delay_risk(self.fork.published, facts, runs=True)
+        end = EndForecast.for_waiting_job(start, prediction, tuple(asked.answer.placement.nodes), risk)
         return Expectation(expected.p50, expected.p90, self.as_of, prediction.p50, end)
 
     def _starts(

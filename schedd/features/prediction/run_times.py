@@ -88,7 +88,7 @@ def expected_end(
     )
     if prediction is None or begin is None:
         return None
-    risk = job_delay_risk(published, record, runs=True)
+    risk = job_delay_risk(published, record.facts, runs=True)
     if risk is None:
         return begin + prediction.p50, begin + prediction.p90
     run_s = np.interp((np.arange(_PARTS) + 0.5) / _PARTS, LEVELS, prediction.quantiles)

@@ -88,7 +88,7 @@ def describe_preemption(published: PlanSnapshot, record: JobRecord) -> list[str]
     elif record.id in known.preempted and record.phase is not Phase.RUNNING:
         when = format_moment(known.preempted[record.id])
         found.append(f"it was preempted at {when}, and its work is lost")
-    elif record.phase is Phase.WAITING and (risk := delay_risk(published, record, False)) is not None:
+    elif record.phase is Phase.WAITING and (risk := delay_risk(published, record.facts, False)) is not None:
         wait = max(0, int(published.starts[record.slot]) - published.as_of) if record.slot >= 0 else 0
         percent = round(100 * risk.chance(wait))
         if percent > 0:

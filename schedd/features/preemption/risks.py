@@ -10,6 +10,7 @@ from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PreemptionState, PublishedPreemptions, preemption_state
 from schedd.plan.columns import Ints
 from schedd.predict import DelayRisk
+from schedd.wire import JobFacts
 
 _HALF_LIFE_S: Final = 7 * 86_400
 """Past waits and runs count half as much after this time."""
@@ -70,13 +71,13 @@ def _kept(until: int, now: int) -> float:
     return weight
 
 
-def delay_risk(published: PlanSnapshot, record: JobRecord, runs: bool) -> DelayRisk | None:
+def delay_risk(published: PlanSnapshot, facts: JobFacts, runs: bool) -> DelayRisk | None:
     """Return the risk of a job that may be preempted, while it waits or ``runs``; None: it may not, or
     nothing is known yet.
     """
     known = published.part(PublishedPreemptions)
     rate, delay = (known.rate, known.return_delay) if runs else (known.displaced_rate, known.displaced_delay)
     settings = published.settings.site.part(PreemptionSettings)
-    if not rate or not may_be_preempted(published, settings, record.facts):
+    if not rate or not may_be_preempted(published, settings, facts):
         return None
-    return DelayRisk(rate, delay, repeats=runs and permitted_methods(settings, record.facts)[0] == "requeue")
+    return DelayRisk(rate, delay, repeats=runs and permitted_methods(settings, facts)[0] == "requeue")

@@ -14,7 +14,11 @@ from schedd.features.deadline_forecasts.forecast_round import (
 )
 from schedd.features.deadline_forecasts.metrics import collect_metrics
 from schedd.features.deadline_forecasts.state import DeadlineForecastsState, PublishedForecasts
-from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.features.prediction.expected_starts import (
+    compute_expected_starts,
+    compute_near_starts,
+    expected_starts_input,
+)
 from schedd.features.prediction.state import find_predictor
 from schedd.policy.site import site_policy
 from schedd.predict import JobFeatures
@@ -42,12 +46,12 @@ def submit(cluster: Cluster, job: str, deadline: str, **more: Any) -> None:
     cluster.submit(job, walltime=3_600, resources={"x.deadline": deadline}, **{"runtime": 60, **more})
 
 
-def run_round(cluster: Cluster) -> None:
-    """A round of forecasts, as the daemon makes it."""
+def run_round(cluster: Cluster, *, near: bool = False) -> None:
+    """A round of forecasts, as the daemon makes it: of all starts, or of the ``near`` ones."""
     state = cluster.engine.state
     given, follower = expected_starts_input(state), begin_round(state)
     assert given is not None
-    found = compute_expected_starts(given)
+    found = compute_near_starts(given, 1) if near else compute_expected_starts(given)
     name = cluster.server.event_id()
     cluster.send(*found.events(name))
     if follower is not None:
@@ -100,6 +104,15 @@ def test_forecast_accepts_what_the_plan_cannot_guarantee_and_promises_nothing() 
         for one in family.samples
     }
     assert samples["schedd_deadline_forecasts_total", ("main", "accepted")] == 2
+
+
+def test_a_round_of_near_starts_judges_the_deadlines_of_its_jobs() -> None:
+    cluster = busy_cluster()
+    for job in ("1", "2"):
+        submit(cluster, job, "+0:30:00@80%")
+    run_round(cluster, near=True)
+    assert judged(cluster, "1")[0] == "accepted"
+    assert judged(cluster, "2") == ("wished", None), "its start is not in the round"
 
 
 def test_lower_probability_is_a_risk_and_a_late_end_a_miss_also_after_a_restore() -> None:

@@ -39,7 +39,7 @@ def test_prediction_round_publishes_through_the_engine() -> None:
         before = loop.published.generation
         found = ExpectedStartWorker(loop).run_once()
         assert found is not None
-        assert found.starts == {"2": T + 3600, "3": T + 7200}
+        assert {job: one.expected.p50 for job, one in found.starts.items()} == {"2": T + 3600, "3": T + 7200}
         assert (expected_start(loop, "2"), expected_start(loop, "3")) == (T + 3600, T + 7200)
         changed, _ = loop.feed.changes_since(loop.published, before, lambda *_: True) or ([], [])
         assert {record.id for record in changed} == {"2", "3"}

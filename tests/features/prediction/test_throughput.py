@@ -107,7 +107,7 @@ def test_expected_starts_behind_it_follow_its_throughput_and_the_plan_its_wallti
     assert given is not None
     found = compute_expected_starts(given)
     assert (found.measured, found.predictions["1"].p50, found.predictions["1"].p90) == ({"1": 500}, 500, 550)
-    assert 400 <= found.starts["2"] - T <= 600
+    assert 400 <= found.starts["2"].expected.p50 - T <= 600
 
 
 def test_a_prediction_is_never_longer_than_the_walltime() -> None:
@@ -153,8 +153,8 @@ def test_prediction_from_similar_jobs_follows_the_speed_of_the_planned_nodes(slo
     for fast, other in (("1", "2"), ("3", "4")):
         assert found.predictions[fast].p50 == pytest.approx(400, rel=0.02)
         assert found.predictions[other].p50 == pytest.approx(on_slow, rel=0.02)
-    assert found.starts["3"] - now == pytest.approx(400, rel=0.02)
-    assert found.starts["4"] - now == pytest.approx(on_slow, rel=0.02)
+    assert found.starts["3"].expected.p50 - now == pytest.approx(400, rel=0.02)
+    assert found.starts["4"].expected.p50 - now == pytest.approx(on_slow, rel=0.02)
     source = run_time_predictions(site.engine.state)
     assert source is not None
     for job in ("3", "4"):

@@ -2,6 +2,7 @@
 
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.deadline_forecasts.forecast_round import EndForecasts
 from schedd.features.prediction.expected_starts import (
     ExpectedStarts,
     compute_expected_starts,
@@ -54,8 +55,8 @@ def test_expected_start_of_a_job_that_may_be_preempted_includes_its_displacement
     cluster.submit("next", "1:ppn=4", 1_000)
     cluster.submit("apart", "1:ppn=4", 1_000, queue="other")
     published = publish_snapshot(cluster.engine.state)
-    assert delay_risk(published, cluster.record("apart"), False) is None
-    risk = delay_risk(published, cluster.record("next"), False)
+    assert delay_risk(published, cluster.record("apart").facts, False) is None
+    risk = delay_risk(published, cluster.record("next").facts, False)
     assert risk is not None
     assert (risk.repeats, risk.delay > 0, risk.rate > 0) == (False, True, True)
     plain, risky = (forecast(cluster, with_risk=one) for one in (False, True))
@@ -72,13 +73,29 @@ def test_end_of_a_running_job_includes_the_work_that_a_preemption_repeats() -> N
     found = forecast(cluster, with_risk=True)
     published = publish_snapshot(cluster.engine.state)
     record = cluster.record("runs2")
-    risk = delay_risk(published, record, True)
+    risk = delay_risk(published, record.facts, True)
     assert risk is not None
     assert risk.repeats
     end = expected_end(published, record, found)
     assert end is not None
     prediction = found.predictions["runs2"]
     assert end[1] > record.run.started + prediction.p90
+
+
+def test_forecast_of_an_end_includes_the_risk_of_a_preemption() -> None:
+    cluster = displaced_cluster()
+    cluster.submit("runs2", "1:ppn=4", DAY)
+    cluster.at(END + 10_000)
+    state, record = cluster.engine.state, cluster.record("runs2")
+    found = []
+    for published in (None, publish_snapshot(state)):
+        given = expected_starts_input(state, published)
+        assert given is not None
+        forecast = EndForecasts(given, compute_expected_starts(given), {}, 0.0).find(record)
+        assert forecast is not None
+        found.append(forecast.probability(record.run.started + DAY, 0.0))
+    assert found[0] == 1, "no job runs past its walltime"
+    assert found[1] < 1, "a preempted one does its work again"
 
 
 def test_risks_survive_a_checkpoint() -> None:
