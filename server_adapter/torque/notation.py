@@ -12,8 +12,8 @@ from schedd.wire.bounds import AMOUNT_END, bounded
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4, "p": 1024**5, "e": 1024**6}
 _SIZE = re.compile(r"(\d+)\s*([kmgtpe]?)([bw]?)", re.IGNORECASE)
 _WORD = 8  # bytes
-_MOM_JOBS = re.compile(r"(?:^|,)\s*jobs=((?:[^,(]|\([^)]*\))*)")
-_IN_PARENTHESES = re.compile(r"\([^)]*\)")
+_MOM_JOBS = re.compile(r"(?:^|,)\s*jobs=([^,]*)")
+_IN_PARENTHESES = re.compile(r"\([^()]*\)")
 _MAX_SLOTS = 1_000_000
 
 
@@ -119,10 +119,10 @@ def mom_jobs(text: str) -> frozenset[str] | None:
 
     Reads `jobs=1.srv 2.srv` (4.2) and `jobs=1.srv(cput=0,mem=1kb) 2.srv(cput=1)` (6.1).
     """
-    found = _MOM_JOBS.search(text)
+    found = _MOM_JOBS.search(_IN_PARENTHESES.sub(" ", text))
     if found is None:
         return None
-    return frozenset(_IN_PARENTHESES.sub(" ", found[1]).split()) - {"?"}
+    return frozenset(found[1].split()) - {"?"}
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -165,7 +165,9 @@ def metric(page: str, name: str) -> float:
 
 
 async def collect_reports(house: ProcessHarness, job: str) -> dict[str, Any]:
-    """Return the reports about the cluster: API, health, metrics, users' commands, dashboard."""
+    """Return the reports about the cluster: API, health, metrics, users' commands, dashboard pages in lower
+    case.
+    """
     headers = {"Authorization": f"Bearer {ADMIN}"}
     async with httpx2.AsyncClient(base_url=house.urls[0], timeout=WAIT_S) as client:
         cluster = (await client.get("/v1/clusters/main", headers=headers)).json()
@@ -189,8 +191,8 @@ async def collect_reports(house: ProcessHarness, job: str) -> dict[str, Any]:
             for kind in ("adapter", "by_hand", "foreign")
         },
         "commands": [text for _, text in said],
-        "page": html.unescape(page.text),
-        "admin": html.unescape(admin.text),
+        "page": html.unescape(page.text).casefold(),
+        "admin": html.unescape(admin.text).casefold(),
     }
 
 

@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, expect
 
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
+from schedd.dashboard.filters import capitalise_first
 from schedd.dashboard.start_changes import group_changes
 from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import Change
@@ -129,8 +130,8 @@ def test_every_page_reports_a_stale_plan_and_stopped_starts(site: DashboardSite,
         answer = client.get(f"/main/{path}")
     assert answer.status_code == 200
     assert stale in halted
-    words = f"<strong>This plan may be out of date, and no jobs are started.</strong> {escape(stale)}"
-    assert words in answer.text
+    words = "<strong>This plan may be out of date, and no jobs are started.</strong>"
+    assert f"{words} {escape(capitalise_first(stale))}" in answer.text
 
 
 @pytest.mark.parametrize("path", [*PAGES, "jobs/4.server", "admin"])

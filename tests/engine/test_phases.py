@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedd.engine.facts import phases
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.phases import TABLE, IllegalStep, Step, apply_step, find_fault, initial_value
 from schedd.engine.facts.records import (
@@ -266,7 +267,7 @@ _STORIES = {
 def taken(monkeypatch: pytest.MonkeyPatch) -> set[Step]:
     """The steps that are taken from here on."""
     steps: set[Step] = set()
-    monkeypatch.setattr("schedd.engine.facts.phases.TABLE", _Noting(steps))
+    monkeypatch.setattr(phases, "_CHANGES", _Noting(steps))
     return steps
 
 
@@ -285,7 +286,7 @@ def test_engine_performs_all_other_steps_of_the_table(taken: set[Step]) -> None:
 
 class _Noting(dict[Step, Any]):
     def __init__(self, taken: set[Step]) -> None:
-        super().__init__(TABLE)
+        super().__init__(phases._CHANGES)
         self._taken = taken
 
     def __getitem__(self, what: Step) -> Any:

@@ -123,10 +123,11 @@ def test_no_run_exceeds_its_walltime_and_a_running_job_has_run_already() -> None
 def test_a_preemption_delays_the_end_by_its_probability() -> None:
     run_time = prediction(1_000, [1.0] * LEVELS.shape[0])
     running = EndForecast.for_running_job(T, T, run_time, NODES, DelayRisk(1e-3, 500))
-    assert running.probability(T + 1_000, 0) == pytest.approx(exp(-1), abs=0.01)
+    # 2 of the 100 equally probable run times are below the lowest quantile: 250 and 750 s.
+    assert running.probability(T + 1_000, 0) == pytest.approx(exp(-1), abs=0.02)
     assert running.probability(T + 1_500, 0) == 1
     start = StartDistribution(T, T, T, T, T + 10)
     again = EndForecast.for_waiting_job(start, run_time, NODES, DelayRisk(1e-3, 500, repeats=True))
-    assert again.probability(T + 1_010, 0) == pytest.approx(exp(-1), abs=0.01)
+    assert again.probability(T + 1_010, 0) == pytest.approx(exp(-1), abs=0.02)
     assert again.probability(T + 1_510, 0) < 1, "the work until the preemption is done again"
     assert again.probability(T + 2_010, 0) == 1

@@ -29,7 +29,9 @@ def write_log(path: Path, *rows: str) -> Path:
 def test_a_row_becomes_a_job(tmp_path: Path) -> None:
     (trace,) = read_traces([write_log(tmp_path / "jobs.txt", row("7_2", 1000, 1600, "TIMEOUT"))])
     assert trace.jobs == (
-        TraceJob("7[2]", 950, 600, 4, 3600, "ann", queue="main", wait=50, status=0, name="relax"),
+        TraceJob(
+            "7[2]", 950, 600, 4, 3600, "ann", queue="main", wait=50, status=0, name="relax", account="p"
+        ),
     )
 
 

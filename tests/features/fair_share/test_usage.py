@@ -154,19 +154,19 @@ _SHORT = st.lists(
         lambda path, cpus, start, length: charged(path, cpus, start, start + length),
         st.sampled_from([ANN, BOB]),
         st.integers(1, 4),
-        st.integers(0, 200),
-        st.integers(0, 200),
+        st.integers(0, 1000),
+        st.integers(0, 1000),
     ),
     max_size=6,
 )
 
 
-@given(_SHORT, _SHORT, st.integers(1, 60), st.integers(1, 8))
+@given(_SHORT, _SHORT, st.integers(60, 120), st.integers(1, 8))
 def test_usage_equals_the_sum_over_seconds(
     ended: list[ChargedRun], running: list[ChargedRun], interval: int, depth: int
 ) -> None:
     tree = ShareTree(interval=interval, decay=0.5, depth=depth)
-    now = max((held.end for held in ended), default=200)
+    now = max((held.end for held in ended), default=1000)
     usage = Usage(tree.levels, interval, depth)
     for held in ended:
         usage.record(held)

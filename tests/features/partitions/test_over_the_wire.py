@@ -4,6 +4,7 @@ shown.
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -160,7 +161,7 @@ async def test_partitions_qos_and_deadlines_are_obeyed_and_shown(
             page = await asyncio.to_thread(_read_page, house.urls[0], f"jobs/{likely}")
             assert "accepted at 90 % (9" in page
             page = await asyncio.to_thread(_read_page, house.urls[0], f"jobs/{kept}")
-            assert '<span class="tag">accepted</span>' in page
+            assert re.search(r'<p id="deadline">Deadline .*: accepted\.</p>', page)
             for command, said in (
                 (["showq", "--qos", "gold"], "batch/gold"),
                 (["checkjob", small], "QOS gold"),
