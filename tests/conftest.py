@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.property_examples import examples
-from tests.waits import WAIT_S, widen_product_limits
+from tests.waits import WAIT_S, stop_unrequested_searches, widen_product_limits
 from tests.workers import COMMON_FOLDER, ForkedWorkers
 
 # No deadline: the first example may compile a kernel, and the machine may be busy. The same examples each
@@ -117,6 +117,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup() -> None:
     """Modules may have been imported since the last test."""
     widen_product_limits()
+    stop_unrequested_searches()
 
 
 _STDERR = pytest.StashKey[TextIO]()
