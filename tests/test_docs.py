@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from docs.scripts.build import FEDERATION_SECTIONS, broken_links, federation_page, formula_page
+from docs.scripts.build import (
+    FEDERATION_SECTIONS,
+    broken_links,
+    features_page,
+    federation_page,
+    formula_page,
+)
 from schedd.cli.main import COMMANDS
 from schedd.federation.settings import FederationSettings
 from tests.conftest import ROOT
@@ -33,7 +39,12 @@ def test_every_link_between_documents_has_a_target() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "make_page"), [("formula-terms", formula_page), ("configuration-federation", federation_page)]
+    ("name", "make_page"),
+    [
+        ("features", features_page),
+        ("formula-terms", formula_page),
+        ("configuration-federation", federation_page),
+    ],
 )
 def test_generated_page_is_up_to_date(name: str, make_page: Callable[[], str]) -> None:
     page = ROOT / "docs" / "reference" / f"{name}.md"

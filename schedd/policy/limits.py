@@ -37,8 +37,8 @@ class LimitRule(Section):
     further jobs wait without a planned start. `submitted`: waiting and running jobs. `used`: use over time,
     with `period` or `half_life`."""
     period: Whole = Field(default=0, ge=0, le=366 * 86_400)
-    """Use is forgotten this long after the end of its run. With neither `period` nor `half_life` it counts
-    for ever."""
+    """Use is forgotten this long after the end of its run, and up to a sixty-fourth of the period later.
+    With neither `period` nor `half_life` it counts for ever."""
     half_life: Whole = Field(default=0, ge=0, le=3660 * 86_400)
     """Half-life of past use."""
     what: str = "jobs"

@@ -53,7 +53,7 @@ class SitePolicy:
     weights: SiteWeights = field(default_factory=SiteWeights)
     limits: tuple[Limit, ...] = ()
     """Limits on concurrent use."""
-    further_limits: tuple[Limit, ...] = ()
+    tallied_limits: tuple[Limit, ...] = ()
     """Limits that count something else: see ``Counted``."""
     reservations: tuple[StandingReservation, ...] = ()
     node_sets: NodeSets | None = None
@@ -130,7 +130,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         criteria=plain.get("criteria") or None,
         objectives=plain.get("objectives") or None,
         weights=SiteWeights(**(plain.get("priority") or {}), classes=plain.get("classes") or {}),
-        further_limits=tuple(limit for limit in limits if limit.counts != "running"),
+        tallied_limits=tuple(limit for limit in limits if limit.counts != "running"),
         limits=(
             *(limit for limit in limits if limit.counts == "running"),
             *(

@@ -76,8 +76,8 @@ recurring_window: Final = lru_cache(maxsize=256)(Recurrence)
 
 
 class SiteLimitSettings(LimitRule, WindowSettings):
-    """A limit on simultaneous use, at every moment of the plan; the server's run limits apply in
-    addition. With `counts` it limits waiting jobs, or use over time. See docs/administrators/policy.md.
+    """A limit on use at once, at every moment of the plan; the server's run limits apply in addition.
+    With `counts` it limits waiting jobs, or use over time. See docs/administrators/policy.md.
     """
 
     amount: Annotated[int, Field(ge=0, le=1 << 48)] | None = None

@@ -45,7 +45,7 @@ def jobs_within_limits(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, 
     prepared, refused = _with_labels(prepared, site)
     limits = [
         *site.limits,
-        *(limit for limit in site.further_limits if limit.counts != "soft"),
+        *(limit for limit in site.tallied_limits if limit.counts != "soft"),
     ]
     for limit in limits:
         if limit.counts == "used" and not limit.period and not limit.half_life:

@@ -159,6 +159,9 @@ class Component(Generic[_S]):
         Callable[["PlanSnapshot", JobFacts, "ParsedRequest", str], WaitingFor | None] | None
     ) = None
     """The same for a job that is only asked about, instead of the job with this id (empty: of none)."""
+    present_wait: Callable[["PlanSnapshot", "JobRecord"], WaitingFor | None] | None = None
+    """What a waiting job waits for in the words of the present, for readers; None: what ``must_wait``
+    returned holds, or another component returned it."""
     must_wait_if_named: (
         Callable[["PlanSnapshot", JobFacts, "ParsedRequest"], WaitingFor | Never | None] | None
     ) = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource
 from schedd.engine.component.registry import component_calls, components, working_calls
 from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
-from schedd.model import Never
+from schedd.model import Never, WaitingFor
 from schedd.policy.limits import label_scope
 from schedd.predict import DelayRisk, ProbabilityBin
 from schedd.wire import JobFacts, ShareFacts
@@ -191,6 +191,14 @@ def job_details(published: "PlanSnapshot", record: "JobRecord", start: int) -> d
 
 def component_notes(published: "PlanSnapshot", record: "JobRecord") -> list[str]:
     return [note for one in components() if one.notes is not None for note in one.notes(published, record)]
+
+
+def present_wait(published: "PlanSnapshot", record: "JobRecord") -> WaitingFor | None:
+    """What a waiting job waits for, if its words change while it waits."""
+    for one in components():
+        if one.present_wait is not None and (found := one.present_wait(published, record)) is not None:
+            return found
+    return None
 
 
 def leave_components(state: "EngineState", key: str) -> None:

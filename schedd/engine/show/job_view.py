@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from schedd.engine.component.job_hooks import component_notes, job_details, job_labels
+from schedd.engine.component.job_hooks import component_notes, job_details, job_labels, present_wait
 from schedd.engine.facts.displayed_start import displayed_start
 from schedd.engine.facts.explanations import explain_job, format_moment, job_notes
 from schedd.engine.facts.pools import binding, free_amounts
@@ -253,6 +253,9 @@ def render_job(
     if needs_sets and together is not None and shares:
         sets = find_node_sets(together, published.nodes, [share.node for share in shares])
     further = component_notes(published, record) if wants("notes") or wants("why") else []
+    waiting = record
+    if wants("why") and isinstance(record.answer, WaitingFor):
+        waiting = replace(record, answer=present_wait(published, record) or record.answer)
     promised = job_promised_start(published, record)
     headline = ""
     if wants("headline") and standing != "never":
@@ -308,7 +311,7 @@ def render_job(
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
         requirement=record.answer.requirement if isinstance(record.answer, Never) else "",
         notes=(*job_notes(record, start, sets), *further) if wants("notes") else (),
-        why="; ".join([explain_job(record, start, limits, sets, displayed), *further])
+        why="; ".join([explain_job(waiting, start, limits, sets, displayed), *further])
         if wants("why")
         else "",
         at_risk=record.risk,

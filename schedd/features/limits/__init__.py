@@ -1,1 +1,1 @@
-"""Limits on concurrent use, read from the server, its queues and the site's policy."""
+"""Limits: on concurrent use (pools of the plan), and on waiting jobs and use over time (tallies)."""

@@ -20,7 +20,7 @@ from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.ranking import advance_job, set_rank
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.limits.state import LimitParser, PublishedLimits, limit_parser
+from schedd.features.limits.state import LimitState, PublishedLimits, limit_state
 from schedd.features.limits.tallies import JobTally, UseMeter
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import PLANNED
@@ -48,8 +48,8 @@ _PER_SECOND: Final = {"cpu_seconds": "cpus", "gpu_seconds": "gpus", "node_second
 
 def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
     """Count the job. Return the reason for its wait if a limit has no room for it."""
-    part = limit_parser(state)
-    if not state.site.further_limits:
+    part = limit_state(state)
+    if not state.site.tallied_limits:
         return None
     wanted = _wanted(state, record)
     _drop(part, record.id, [pool for pool in part.pools.get(record.id, ()) if pool not in wanted])
@@ -83,9 +83,9 @@ def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
 
 def has_room(state: EngineState, record: JobRecord) -> bool:
     """Whether the limits have room for a planned job with the walltime of this record."""
-    if not state.site.further_limits:
+    if not state.site.tallied_limits:
         return True
-    limits = limit_parser(state).limits
+    limits = limit_state(state).limits
     return all(
         limits[pool].counts == "soft" or _has_room(state, record.id, pool, amount)
         for pool, amount in _wanted(state, record).items()
@@ -101,8 +101,8 @@ def _wanted(state: EngineState, record: JobRecord) -> dict[str, int]:
         state.limits.types,
         job_scopes(state, record.facts),
     )
-    part, found = limit_parser(state), {}
-    for pool, limit, amount in _claimed(state.site.further_limits, claim):
+    part, found = limit_state(state), {}
+    for pool, limit, amount in _claimed(state.site.tallied_limits, claim):
         found[pool] = amount
         before = part.limits.get(pool)
         if before is not limit and before != limit:
@@ -123,7 +123,7 @@ def _counted_amount(limit: Limit) -> str:
 
 def _find_blocker(state: EngineState, job: str, wanted: dict[str, int]) -> str | None:
     """The first pool without room for a job."""
-    limits = limit_parser(state).limits
+    limits = limit_state(state).limits
     for counts in _ORDER:
         for pool, amount in wanted.items():
             if limits[pool].counts == counts and not _has_room(state, job, pool, amount):
@@ -132,7 +132,7 @@ def _find_blocker(state: EngineState, job: str, wanted: dict[str, int]) -> str |
 
 
 def _has_room(state: EngineState, job: str, pool: str, amount: int) -> bool:
-    part = limit_parser(state)
+    part = limit_state(state)
     limit, tally = part.limits[pool], _tally(part, pool)
     if limit.counts in ("eligible", "used") and amount <= tally.inside.get(job, 0):
         return True  # a planned job keeps its room, also if a run used more than was held for it
@@ -166,7 +166,7 @@ def _format(limit: Limit, amount: float) -> str:
 
 def _note_again(state: EngineState, pool: str, amount: int) -> None:
     """Note when enough past use is forgotten for a job that waits."""
-    part = limit_parser(state)
+    part = limit_state(state)
     limit, meter = part.limits[pool], part.meters.get(pool)
     if limit.counts != "used" or meter is None:
         return
@@ -180,7 +180,7 @@ def _note_again(state: EngineState, pool: str, amount: int) -> None:
 
 def _enter_soft(state: EngineState, record: JobRecord, wanted: dict[str, int]) -> None:
     """Count a job for soft limits; beyond one, it is planned after all others."""
-    part = limit_parser(state)
+    part = limit_state(state)
     beyond = ""
     for pool, amount in wanted.items():
         if part.limits[pool].counts != "soft":
@@ -201,7 +201,7 @@ def _enter_soft(state: EngineState, record: JobRecord, wanted: dict[str, int]) -
 
 def goes_last(state: EngineState, job: str) -> bool:
     """Whether a job is planned after all others, since it is beyond a soft limit."""
-    return job in limit_parser(state).last
+    return job in limit_state(state).last
 
 
 def job_notes(published: PlanSnapshot, record: JobRecord) -> list[str]:
@@ -227,9 +227,9 @@ def _advance(state: EngineState, record: JobRecord, event: str) -> None:
 
 def hold_for_run(state: EngineState, record: JobRecord) -> None:
     """Count a dispatched or running job, whether there is room for it or not."""
-    if not state.site.further_limits:
+    if not state.site.tallied_limits:
         return
-    part, wanted = limit_parser(state), _wanted(state, record)
+    part, wanted = limit_state(state), _wanted(state, record)
     for pool, amount in wanted.items():
         if part.limits[pool].counts == "eligible" and record.phase is Phase.RUNNING:
             _leave_pool(part, record.id, pool)
@@ -242,9 +242,9 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
 
 def charge_use(state: EngineState, record: JobRecord, end: int) -> None:
     """Charge what a finished run used."""
-    if not state.site.further_limits:
+    if not state.site.tallied_limits:
         return
-    part = limit_parser(state)
+    part = limit_state(state)
     amounts = make_claim(record.facts, record.understood, (), state.limits.types).amounts
     seconds = record.run.computed_s(end)
     for pool in _wanted(state, record):
@@ -252,14 +252,14 @@ def charge_use(state: EngineState, record: JobRecord, end: int) -> None:
         if limit.counts == "used":
             each = amounts.get(_PER_SECOND[limit.what], 0) if limit.what in _PER_SECOND else 1
             meter = part.meters.setdefault(pool, UseMeter(limit.period, limit.half_life))
-            meter.charge(each * seconds, state.now)
+            meter.charge(each * seconds, end, state.now)
             _leave_pool(part, record.id, pool)
     part.shown = None
 
 
 def leave(state: EngineState, job: str) -> None:
     """A job has no place in the plan now; unless it is gone, it still counts as submitted."""
-    part = limit_parser(state)
+    part = limit_state(state)
     record = state.records.get(job)
     if job in part.pools:
         gone = record is None or record.phase is Phase.RUNNING
@@ -267,7 +267,7 @@ def leave(state: EngineState, job: str) -> None:
         _drop(part, job, [pool for pool in counted if gone or part.limits[pool].counts != "submitted"])
         part.over.pop(job, None)
         part.shown = None
-    if record is None or not any(limit.counts == "submitted" for limit in state.site.further_limits):
+    if record is None or not any(limit.counts == "submitted" for limit in state.site.tallied_limits):
         return
     for pool, amount in _wanted(state, record).items():
         if part.limits[pool].counts == "submitted":
@@ -278,44 +278,44 @@ def leave(state: EngineState, job: str) -> None:
 
 def forget_idle(state: EngineState) -> None:
     """Forget limits that count no job, and use that counts no longer."""
-    part = limit_parser(state)
+    part = limit_state(state)
     part.meters = {pool: meter for pool, meter in part.meters.items() if meter.used(state.now) >= 1}
     part.limits = {pool: limit for pool, limit in part.limits.items() if pool in part.tallies}
     part.shown = None
 
 
-def _tally(part: LimitParser, pool: str) -> JobTally:
+def _tally(part: LimitState, pool: str) -> JobTally:
     found = part.tallies.get(pool)
     if found is None:
         found = part.tallies[pool] = JobTally()
     return found
 
 
-def _enter(part: LimitParser, pool: str, job: str, amount: int) -> None:
+def _enter(part: LimitState, pool: str, job: str, amount: int) -> None:
     """Count a job. If it takes less than before, others may have room."""
     tally = _tally(part, pool)
     if tally.enter(job, amount) and tally.outside:
         part.due[pool] = None
 
 
-def _let_wait(part: LimitParser, pool: str, job: str, amount: int) -> None:
+def _let_wait(part: LimitState, pool: str, job: str, amount: int) -> None:
     """Let a job wait. If it was counted before, others may have room."""
     if _tally(part, pool).wait(job, amount):
         part.due[pool] = None
 
 
-def _note_pool(part: LimitParser, job: str, pool: str) -> None:
+def _note_pool(part: LimitState, job: str, pool: str) -> None:
     known = part.pools.get(job, ())
     if pool not in known:
         part.pools[job] = (*known, pool)
 
 
-def _drop(part: LimitParser, job: str, pools: Iterable[str]) -> None:
+def _drop(part: LimitState, job: str, pools: Iterable[str]) -> None:
     for pool in pools:
         _leave_pool(part, job, pool)
 
 
-def _leave_pool(part: LimitParser, job: str, pool: str) -> None:
+def _leave_pool(part: LimitState, job: str, pool: str) -> None:
     tally = part.tallies.get(pool)
     if tally is None:
         return
@@ -339,7 +339,7 @@ def _leave_pool(part: LimitParser, job: str, pool: str) -> None:
 
 def next_room(state: EngineState) -> int:
     """When there may be room for jobs that wait; FOREVER: not before something happens."""
-    part = limit_parser(state)
+    part = limit_state(state)
     if part.due or part.over:
         return state.now
     return min(part.again_at.values(), default=FOREVER)
@@ -347,7 +347,7 @@ def next_room(state: EngineState) -> int:
 
 def follow_room(state: EngineState, event: str) -> None:
     """Plan jobs that have room by now, and remove planned jobs that have none under new limits."""
-    part = limit_parser(state)
+    part = limit_state(state)
     if next_room(state) > state.now:
         return
     for pool in [pool for pool, at in part.again_at.items() if at <= state.now]:
@@ -370,7 +370,7 @@ def follow_room(state: EngineState, event: str) -> None:
 
 def _give_room(state: EngineState, pool: str, event: str) -> bool:
     """Give room to the first job that waits for it; return whether one was found."""
-    part = limit_parser(state)
+    part = limit_state(state)
     tally = part.tallies.get(pool)
     if tally is None:
         return False
@@ -417,14 +417,14 @@ def _waits_for_limit(record: JobRecord) -> bool:
 
 def count_again(state: EngineState) -> None:
     """The limits of the site may be others: count all jobs again, running and planned ones first."""
-    part = limit_parser(state)
+    part = limit_state(state)
     before = set(part.last)
     for tally in part.tallies.values():
         tally.inside, tally.outside, tally.total = {}, {}, 0
     part.tallies, part.pools, part.last, part.due, part.again_at = {}, {}, {}, {}, {}
     part.limits = {}
     part.over, part.shown = {}, None
-    if not state.site.further_limits and not before:
+    if not state.site.tallied_limits and not before:
         return
     waiting: list[tuple[int, int, str, JobRecord]] = []
     others: list[str] = []
@@ -454,10 +454,10 @@ def count_again(state: EngineState) -> None:
 
 def publish_limits(state: EngineState) -> PublishedLimits:
     """A copy for other threads, made again only after a change."""
-    part = limit_parser(state)
-    if part.shown is None or part.shown.limits is not state.site.further_limits:
+    part = limit_state(state)
+    if part.shown is None or part.shown.limits is not state.site.tallied_limits:
         part.shown = PublishedLimits(
-            state.site.further_limits,
+            state.site.tallied_limits,
             {pool: tally.total for pool, tally in part.tallies.items()},
             {pool: meter.copy() for pool, meter in part.meters.items()},
             {job: part.limits[pool] for job, pool in part.last.items()},
@@ -469,6 +469,13 @@ def publish_limits(state: EngineState) -> PublishedLimits:
             ),
         )
     return part.shown
+
+
+def present_wait(published: PlanSnapshot, record: JobRecord) -> WaitingFor | None:
+    """Return what a job waits for, with the use of the present; None: it does not wait for a limit."""
+    if not _waits_for_limit(record):
+        return None
+    return wait_in_what_if(published, record.facts, record.understood, record.id)
 
 
 def wait_in_what_if(

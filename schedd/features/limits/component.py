@@ -15,22 +15,24 @@ from schedd.features.limits.admission import (
     job_notes,
     leave,
     next_room,
+    present_wait,
     publish_limits,
     wait_for_room,
     wait_in_what_if,
 )
 from schedd.features.limits.rules import follow_queue_limits, follow_server_limits, limit_sources
-from schedd.features.limits.state import LimitParser
+from schedd.features.limits.state import LimitState
 
 COMPONENT: Final = Component(
     name="limits",
-    state=LimitParser,
+    state=LimitState,
     work_fields=("due", "over", "again_at"),
     limits=limit_sources,
     site_changed=count_again,
     must_wait=wait_for_room,
     may_lengthen=has_room,
     must_wait_in_what_if=wait_in_what_if,
+    present_wait=present_wait,
     goes_last=goes_last,
     job_holds_resources=hold_for_run,
     run_ended=charge_use,

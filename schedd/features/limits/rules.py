@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from schedd.engine.facts.state import EngineState
 from schedd.engine.run.reevaluation import limits_changed
-from schedd.features.limits.state import ParsedLimits, limit_parser
+from schedd.features.limits.state import ParsedLimits, limit_state
 from schedd.policy.limits import Limit
 from schedd.wire import QueueFacts, ServerFacts
 
@@ -38,11 +38,11 @@ def follow_server_limits(state: EngineState, before: ServerFacts, event: str) ->
 
 
 def _server_limits(state: EngineState) -> ParsedLimits:
-    return limit_parser(state).parse(state.server.limits, "", state.limits.types)
+    return limit_state(state).parse(state.server.limits, "", state.limits.types)
 
 
 def _queue_limits(state: EngineState, queue: QueueFacts) -> ParsedLimits:
-    return limit_parser(state).parse(queue.limits, queue.name, state.limits.types)
+    return limit_state(state).parse(queue.limits, queue.name, state.limits.types)
 
 
 def _apply(state: EngineState, event: str, text: str, unreadable: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ _MEMO: Final = FieldRule(lambda _: {}, saved=False)
 
 
 @dataclass(slots=True)
-class LimitParser:
+class LimitState:
     """The component's part of the engine's state."""
 
     tallies: dict[str, JobTally] = declared(TALLIES, make=dict)  # by pool: the jobs that a limit counts
@@ -73,6 +73,6 @@ class PublishedLimits:
     """Jobs that wait for room in a limit on submitted jobs, which does not count them."""
 
 
-def limit_parser(state: EngineState) -> LimitParser:
+def limit_state(state: EngineState) -> LimitState:
     """The component's part of the engine's state."""
-    return state.part(LimitParser)
+    return state.part(LimitState)

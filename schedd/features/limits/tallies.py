@@ -9,7 +9,7 @@ from schedd.model import FOREVER
 from schedd.plan.schema import FieldRule
 from schedd.policy.limits import Limit
 
-_BUCKETS: Final = 64  # parts of a period in which use is forgotten
+_PARTS: Final = 64  # of a period: use is forgotten part by part
 
 
 @dataclass(slots=True)
@@ -51,7 +51,8 @@ class JobTally:
 class UseMeter:
     """Use over time that one limit counts: in parts of its period, or one sum that decays or stays.
 
-    ``parts`` are (end of the part, use), the oldest first. The sum holds as of ``since``.
+    ``parts`` are (end of the part, use), the oldest first. Use counts for a whole period after the end of its
+    part, so more than 64 parts may count. The sum holds as of ``since``.
     """
 
     period: int = 0
@@ -60,18 +61,18 @@ class UseMeter:
     sum: float = 0.0
     since: int = 0
 
-    def charge(self, amount: float, now: int) -> None:
-        """Add use that ended now."""
+    def charge(self, amount: float, end: int, now: int) -> None:
+        """Add use that ended at ``end``, which may have been reported late."""
+        end = min(end, now)
         if self.period:
-            step = max(1, self.period // _BUCKETS)
-            end = (now // step + 1) * step
-            if self.parts and self.parts[-1][0] == end:
-                self.parts[-1] = (end, self.parts[-1][1] + amount)
-            else:
-                self.parts.append((end, amount))
-            self.parts = [one for one in self.parts if one[0] + self.period > now]
+            step = max(1, self.period // _PARTS)
+            until = (end // step + 1) * step
+            sums = dict(self.parts)
+            sums[until] = sums.get(until, 0.0) + amount
+            self.parts = sorted(one for one in sums.items() if one[0] + self.period > now)
             return
-        self.sum = self.used(now) + amount
+        kept = exp2(-(now - end) / self.half_life) if self.half_life else 1.0
+        self.sum = self.used(now) + amount * kept
         self.since = now
 
     def used(self, now: int) -> float:

@@ -71,7 +71,7 @@ class KernelSiteSettings(Section):
     classes: dict[Name, JobClass] = Field(default_factory=dict)
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     limits: tuple[SiteLimitSettings, ...] = ()
-    """Limits on simultaneous use: `[[clusters.main.site.limits]]`."""
+    """Limits on use at once, on waiting jobs, and on use over time: `[[clusters.main.site.limits]]`."""
     licences: dict[Name, LicenceSettings] = Field(default_factory=dict)
     """Licences, by name: `[clusters.main.site.licences.matlab]`."""
     reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.limits.admission import wait_in_what_if
-from schedd.features.limits.state import limit_parser
+from schedd.features.limits.state import limit_state
 from schedd.features.limits.tallies import UseMeter
 from schedd.model import FOREVER, WaitingFor
 from schedd.service.settings.site import SiteSettings
@@ -45,7 +45,7 @@ def waits(cluster: Cluster, job: str) -> str:
 
 def check_tallies(cluster: Cluster) -> None:
     """Compare the counts with a plain count of the jobs."""
-    part = limit_parser(cluster.engine.state)
+    part = limit_state(cluster.engine.state)
     for pool, tally in part.tallies.items():
         assert tally.total == sum(tally.inside.values())
         assert not tally.inside.keys() & tally.outside.keys()
@@ -154,6 +154,21 @@ def test_use_within_a_period_is_limited_and_forgotten() -> None:
     check_tallies(cluster)
 
 
+def test_use_of_many_runs_counts_for_the_whole_period() -> None:
+    use = {"counts": "used", "what": "cpu_seconds", "period": 6400, "amount": 40 * 400, "who": "user"}
+    cluster = Limited(use)
+    jobs = [str(number) for number in range(1, 42)]
+    for job in jobs:
+        cluster.submit(job)  # one ends in each part of the period
+    cluster.at(4000)
+    assert [cluster.runs(job) for job in jobs[:40]] == [[start] for start in range(0, 4000, 100)]
+    assert cluster.start("41") is None
+    assert "4.44 core-hours are used, 0 core-hours are held" in cluster.view("41").why
+    cluster.at(7000)
+    assert cluster.runs("41") == [6600]  # the use of job 1, which ended at 100, is forgotten
+    check_tallies(cluster)
+
+
 def test_use_decays_by_its_half_life() -> None:
     use = {"counts": "used", "what": "cpu_seconds", "half_life": 1000, "amount": 500, "who": "user"}
     cluster = Limited(use)
@@ -188,7 +203,7 @@ def test_a_changed_limit_removes_and_plans_jobs() -> None:
     assert starts(cluster, "1234") == [0, 100, 200, None]
     cluster.send(PolicyChanged(id="p3", time=cluster.server.now, version=3, site={}))
     assert starts(cluster, "1234") == [0, 100, 200, 300]
-    assert not limit_parser(cluster.engine.state).tallies
+    assert not limit_state(cluster.engine.state).tallies
 
 
 def test_an_amount_beyond_a_limit_must_wait_for_a_higher_limit() -> None:
@@ -314,9 +329,9 @@ def test_counts_survive_a_restart() -> None:
     for job in "12345":
         cluster.submit(job)
     cluster.at(100)
-    part = limit_parser(cluster.engine.state)
+    part = limit_state(cluster.engine.state)
     cluster.engine = Engine.restore(cluster.engine.checkpoint(), cluster.engine.state.settings)
-    after = limit_parser(cluster.engine.state)
+    after = limit_state(cluster.engine.state)
     assert after is not part
     assert (after.tallies, after.limits, after.meters) == (part.tallies, part.limits, part.meters)
     assert ({job: set(pools) for job, pools in after.pools.items()}, after.last) == (
@@ -352,20 +367,24 @@ def test_bad_limits_are_refused(limit: dict[str, Any], fault: str) -> None:
 
 
 @given(
-    charges=st.lists(st.tuples(st.integers(0, 5000), st.integers(1, 1000)), max_size=20),
+    charges=st.lists(
+        st.tuples(st.integers(0, 150) | st.integers(0, 5000), st.integers(0, 3000), st.integers(1, 1000)),
+        max_size=100,
+    ),
     kind=st.sampled_from([(0, 0), (6400, 0), (0, 3000)]),
     most=st.integers(1, 2000),
 )
+@example(charges=[(100, 0, 10)] * 64, kind=(6400, 0), most=300)  # use in each part of the period
 def test_meters_agree_with_the_definition(
-    charges: list[tuple[int, int]], kind: tuple[int, int], most: int
+    charges: list[tuple[int, int, int]], kind: tuple[int, int], most: int
 ) -> None:
     period, half_life = kind
     meter, now = UseMeter(period, half_life), 0
     ends: list[tuple[int, int]] = []
-    for wait, amount in charges:
+    for wait, delay, amount in charges:
         now += wait
-        meter.charge(amount, now)
-        ends.append((now, amount))
+        meter.charge(amount, now - delay, now)
+        ends.append((now - delay, amount))
 
     def used(at: int) -> float:
         if period:  # use ends in parts of a sixty-fourth of the period
@@ -423,7 +442,7 @@ def test_counts_agree_with_the_jobs_after_any_events(steps: list[tuple[str, int]
 
 
 def _check_nobody_waits_for_free_room(cluster: Cluster) -> None:
-    part, now = limit_parser(cluster.engine.state), cluster.engine.state.now
+    part, now = limit_state(cluster.engine.state), cluster.engine.state.now
     for pool, tally in part.tallies.items():
         used = part.meters[pool].used(now) if pool in part.meters else 0
         room = part.limits[pool].amount - tally.total - int(used)
@@ -431,7 +450,7 @@ def _check_nobody_waits_for_free_room(cluster: Cluster) -> None:
 
 
 def _check_all_jobs_are_submitted(cluster: Cluster) -> None:
-    part = limit_parser(cluster.engine.state)
+    part = limit_state(cluster.engine.state)
     pools = [pool for pool, limit in part.limits.items() if limit.counts == "submitted"]
     counted = [job for pool in pools for job in (*part.tallies[pool].inside, *part.tallies[pool].outside)]
     assert sorted(counted) == sorted(cluster.engine.state.records)
