@@ -1,5 +1,6 @@
 """Terms of a booking, at one cluster or of a federation."""
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from fastapi import Path
@@ -7,8 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schedd.api.request_bodies import RequestText, Resources
 from schedd.dialect import RequestError, format_walltime, resource_list
+from schedd.dialect.moldable import lists_alternatives, read_alternatives
 
 _TIME_END: Final = 1 << 36
+_LEAST_S: Final = 60
+_MOST_S: Final = 366 * 86_400
 OptionalTime = Annotated[int | None, Field(ge=0, lt=_TIME_END)]
 BookingKey = Annotated[
     str,
@@ -40,13 +44,22 @@ class BookingTerms(BaseModel):
             "examples": [
                 {"request": "nodes=2:ppn=4", "duration": 7200, "deadline": 4_000_000_000},
                 {"request": "procs=64", "duration": 3600, "start": 4_000_000_000},
+                {"request": "trl=64@3600:32@7200", "deadline": 4_000_000_000},
             ]
         },
     )
 
     request: RequestText = None
     resources: Resources = None
-    duration: Annotated[int, Field(description="Seconds.", ge=60, le=366 * 86_400)]
+    duration: Annotated[
+        int | None,
+        Field(
+            description="Seconds. Left out if the request has alternatives, each with a length of its own "
+            "(`trl=8@1800:4@3600`): the one that ends first is booked.",
+            ge=_LEAST_S,
+            le=_MOST_S,
+        ),
+    ] = None
     start: Annotated[OptionalTime, Field(description="It begins at this second, and no other.")] = None
     ready: Annotated[
         OptionalTime, Field(description="It begins then or later; without it, now or later.")
@@ -79,17 +92,37 @@ class BookingTerms(BaseModel):
         if self.start is None and self.deadline is None:
             raise ValueError("say when: start, or deadline (and ready)")
         try:
-            _ = self.requested_resources
+            resources = self.requested_resources
         except RequestError as error:
             raise ValueError(error.comment) from None
+        if lists_alternatives(resources):
+            self._check_alternatives(resources)
+        elif self.duration is None:
+            raise ValueError("say how long: duration")
         return self
+
+    def _check_alternatives(self, resources: Mapping[str, str]) -> None:
+        if self.duration is not None:
+            raise ValueError("each alternative of trl has its own length: leave duration out")
+        lengths = [int(one["walltime"]) for one in read_alternatives(resources)]
+        if not lengths:
+            raise ValueError("trl: write tasks@seconds, up to 16 of them: trl=8@1800:4@3600")
+        if min(lengths) < _LEAST_S or max(lengths) > _MOST_S:
+            raise ValueError(f"trl: each length must be between {_LEAST_S} and {_MOST_S} s")
+
+    @property
+    def longest(self) -> int:
+        """The duration, or that of the longest alternative; seconds."""
+        if self.duration is not None:
+            return self.duration
+        return max(int(one["walltime"]) for one in read_alternatives(self.requested_resources))
 
     @property
     def requested_resources(self) -> dict[str, str]:
-        """Name by name, its length as walltime. Raises RequestError."""
+        """Name by name, its length, if it has one, as walltime. Raises RequestError."""
         found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
         found = {name: value for name, value in found.items() if name.lower() != "walltime"}
-        return found | {"walltime": format_walltime(self.duration)}
+        return found | ({} if self.duration is None else {"walltime": format_walltime(self.duration)})
 
 
 class OptionChoice(BaseModel):

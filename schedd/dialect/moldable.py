@@ -65,6 +65,11 @@ def read_alternatives(resources: Mapping[str, str]) -> tuple[dict[str, str], ...
     return tuple([{**rest, "procs": match[1], "walltime": match[2]} for match in found])
 
 
+def lists_alternatives(resources: Mapping[str, str]) -> bool:
+    """Return whether the request has a list of alternatives, well-formed or not."""
+    return not resources.keys().isdisjoint(_TASK_LISTS)
+
+
 def scale_alternatives(resources: Mapping[str, str], scale: Callable[[int], int]) -> dict[str, str]:
     """Return the request with ``scale`` applied to the seconds of each alternative, if it has any."""
     found = dict(resources)

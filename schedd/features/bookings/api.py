@@ -113,9 +113,9 @@ class BookingRequest(BookingTerms):
             name=name,
             owner=owner,
             resources=self.requested_resources,
-            duration=self.duration,
+            duration=self.longest,
             ready=start if start is not None else self.ready if self.ready is not None else now,
-            deadline=start + self.duration if start is not None else self.deadline or 0,
+            deadline=start + self.longest if start is not None else self.deadline or 0,
             freeze=0 if start is not None else self.freeze,
             account=self.account,
             by=by,
@@ -268,9 +268,9 @@ async def book_cores(
     409 `no-room` with counter-offers, and nothing is changed; `POST …/accept` takes one. The site says how
     much users may book; without that, nothing.
     """
-    async with audit_act(cluster, caller.name, "book", f"{name}: {body.duration} s") as act:
+    async with audit_act(cluster, caller.name, "book", f"{name}: {body.longest} s") as act:
         owner = _booking_owner(caller, body)
-        act.detail = f"{name}: {body.duration} s for {owner}"
+        act.detail = f"{name}: {body.longest} s for {owner}"
         now = cluster.now()
         event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=caller.name)
         add_cpu_time((await await_planner(cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent)

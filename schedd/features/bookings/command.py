@@ -23,6 +23,7 @@ from schedd.federation.commands import bookings as federation_bookings
 from schedd.federation.commands.jobs import add_federation_option
 
 _SPAN = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d)|(\d+)([smhd])")
+_TASK_LIST = re.compile(r"\btrl=")
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
@@ -48,7 +49,12 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         required=True,
         help="requested resources, as for qsub: nodes=2:ppn=4",
     )
-    add("--for", dest="duration", metavar="LENGTH", required=True, help="length of the booking: 2:00:00, 90m")
+    add(
+        "--for",
+        dest="duration",
+        metavar="LENGTH",
+        help="length of the booking: 2:00:00, 90m; not with trl=8@1800:4@3600 (each has its own)",
+    )
     add("--at", dest="start", metavar="WHEN", help="exact start")
     add("--after", dest="ready", metavar="WHEN", help="earliest start (default: now)")
     add("--by", dest="deadline", metavar="WHEN", help="latest end")
@@ -139,7 +145,11 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
 
 
 def _booking_terms(args: argparse.Namespace, now: int) -> dict[str, Any]:
-    body: dict[str, Any] = {"request": args.request, "duration": _parse_duration(args.duration)}
+    body: dict[str, Any] = {"request": args.request}
+    if args.duration is not None:
+        body["duration"] = _parse_duration(args.duration)
+    elif not _TASK_LIST.search(args.request):
+        raise ClientError("say how long: --for")
     for name in ("start", "ready", "deadline"):
         text = getattr(args, name)
         if text is not None:

@@ -5,12 +5,13 @@ that the plan leaves; bookings that may still move make way for it within their 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from schedd.dialect import request_family
+from schedd.dialect.moldable import read_alternatives
 from schedd.engine.component.hook_values import PricedUse, UseBegan
 from schedd.engine.component.job_hooks import leave_components
 from schedd.engine.component.registry import components
@@ -71,11 +72,10 @@ def step(state: EngineState, event: BookingStep) -> None:
         return
     match event.act:
         case "accept" if booking.phase == "refused" and 0 < event.option <= len(booking.options):
-            start = booking.options[event.option - 1].start
-            asked = booking.event
+            chosen, asked = booking.options[event.option - 1], booking.event
             _admit(
                 state,
-                replace(asked, id=event.id, time=event.time, ready=start, deadline=start + asked.duration),
+                replace(asked, id=event.id, time=event.time, ready=chosen.start, deadline=chosen.end),
             )
         case "freeze" if booking.phase == "flexible":
             _store_booking(state, replace(booking, phase="frozen"))
@@ -98,37 +98,80 @@ def _store_booking(state: EngineState, booking: Booking) -> None:
 # ---- admission ------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """One alternative of a request, or the only one: the booking, and its request in the plan."""
+
+    booking: Booking
+    understood: ParsedRequest
+    request: Request
+
+
 def _admit(state: EngineState, event: Book) -> None:
+    """Book the alternative that ends first, of those with room in the window; or refuse all."""
+    candidates: list[_Candidate] = []
+    problem = ""
+    for one in _alternatives(event):
+        found = _candidate(state, one)
+        if isinstance(found, _Candidate):
+            candidates.append(found)
+        else:
+            problem = problem or found
+    most = max((one.booking.cpus for one in candidates), default=0)
+    refused = Booking(event=event, phase="refused", since=state.now, cpus=most)
+    options: list[Option] = []
+    try:
+        if len(candidates) > 1:
+            candidates.sort(key=lambda one: _end_without_moves(state, one))
+        for one in candidates:
+            fault = _component_problem(state, one)
+            if fault:
+                problem = problem or fault
+                continue
+            moved = _find_room(state, one.booking, {event.name: one.request})
+            if moved is not None:
+                _keep(state, event, moved)
+                return
+            leave_components(state, booking_key(event.name))
+            options += _options(state, one.booking, one.request)
+            problem = "there is no room for it in its window"
+    except WorkSpent as error:
+        leave_components(state, booking_key(event.name))
+        problem = str(error)
+    offers = {(one.start, one.end): one for one in options}.values()
+    _store_booking(state, replace(refused, text=problem, options=nearest(offers, _OPTIONS)))
+
+
+def _alternatives(event: Book) -> list[Book]:
+    """The request once for each alternative of its size, with the length of each; or as it is."""
+    found = read_alternatives(event.resources)
+    return [replace(event, resources=one, duration=int(one["walltime"])) for one in found] or [event]
+
+
+def _candidate(state: EngineState, event: Book) -> _Candidate | str:
+    """Return the booking to be placed, or why the cluster or the site refuses it."""
     facts = _facts(event)
     understood = state.requests.read(facts, None, {})
-    new = Booking(event=event, phase="refused", since=state.now)
     problem = _problem(state, understood)
     request = understood.request
     if problem or request is None:
-        _store_booking(state, replace(new, text=problem or understood.problem))
-        return
+        return problem or understood.problem
     cpus = sum(chunk.count * chunk.cpus for chunk in request.chunks)
-    new = replace(new, cpus=cpus)
     problem = _against_rules(state, event, cpus) if not event.transfer else ""
     if problem:
-        _store_booking(state, replace(new, text=problem))
-        return
-    problem = _component_problem(state, event, facts, understood)
-    if problem:
-        _store_booking(state, replace(new, text=problem))
-        return
-    asked = {event.name: state.planned_request(facts, request)}
-    try:
-        moved = _find_room(state, new, asked)
-    except WorkSpent as error:
-        leave_components(state, booking_key(event.name))
-        _store_booking(state, replace(new, text=str(error)))
-        return
-    if moved is None:
-        leave_components(state, booking_key(event.name))
-        options = _options(state, new, asked[event.name])
-        _store_booking(state, replace(new, text="there is no room for it in its window", options=options))
-        return
+        return problem
+    booking = Booking(event=event, phase="refused", since=state.now, cpus=cpus)
+    return _Candidate(booking, understood, state.planned_request(facts, request))
+
+
+def _end_without_moves(state: EngineState, one: _Candidate) -> int:
+    """When the booking would end if no other moved; FOREVER: there is no room."""
+    found = _planned(state, [one.booking], {one.booking.name: one.request})
+    return found[0].end if found is not None else FOREVER
+
+
+def _keep(state: EngineState, event: Book, moved: Iterable[Booking]) -> None:
+    """Store a new booking and those that moved for it, and plan the jobs again that it concerns."""
     for one in moved:
         known = booking_table(state).get(one.name)
         before = known.start if known is not None and known.phase in LIVE else -1
@@ -205,12 +248,13 @@ def booking_key(name: str) -> str:
     return f"booking {name}"
 
 
-def _component_problem(state: EngineState, event: Book, facts: JobFacts, understood: ParsedRequest) -> str:
+def _component_problem(state: EngineState, wanted: _Candidate) -> str:
     """Return why a component refuses a booking that has a price; empty if all components accept it."""
+    event = wanted.booking.event
     if not state.site.part(BookingSettings).cost or event.transfer:
         return ""
-    priced = replace(understood, walltime=event.duration)
-    use = PricedUse(booking_key(event.name), facts, priced, state.site.part(BookingSettings).cost)
+    priced = replace(wanted.understood, walltime=event.duration)
+    use = PricedUse(booking_key(event.name), _facts(event), priced, state.site.part(BookingSettings).cost)
     for one in components():
         if one.use_requested is not None:
             problem = one.use_requested(state, use)

@@ -55,6 +55,8 @@ class FederatedBooking(BookingTerms):
 
     @model_validator(mode="after")
     def _check_request(self) -> "FederatedBooking":
+        if self.duration is None:
+            raise ValueError("alternatives (trl) are for a booking of one cluster")
         try:
             parse_request(self.requested_resources)
         except RequestError as error:

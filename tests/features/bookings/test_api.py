@@ -79,6 +79,10 @@ def test_bookings_need_the_sites_permission(busy_cluster: TestClient) -> None:
         ({"duration": 5}, "greater than or equal to 60"),
         ({"freeze": 101}, "less than or equal to 100"),
         ({"what": 1}, "Extra inputs"),
+        ({"duration": None}, "say how long: duration"),
+        ({"request": "trl=4@100"}, "leave duration out"),
+        ({"request": "trl=4@100:x", "duration": None}, "write tasks@seconds"),
+        ({"request": "trl=4@59", "duration": None}, "each length must be between 60 and"),
     ],
 )
 def test_invalid_bookings_are_refused(open_site: TestClient, body: dict[str, Any], said: str) -> None:

@@ -127,6 +127,50 @@ def test_booking_beyond_the_site_rules_is_refused_with_a_reason(
     assert not found.slots
 
 
+def test_the_alternative_that_ends_first_is_booked() -> None:
+    site = BookingCluster(nodes=1)
+    site.submit("1", "1:ppn=2", 100)
+    alternatives = {"resources": {"trl": "4@100:2@150:1@400"}, "length": 400}
+    found = site.book("b", **alternatives, within=(0, 1_000))
+    assert (found.start, found.end, found.cpus) == (T, T + 150, 2)
+    assert found.event.resources == {"procs": "2", "walltime": "150"}
+    later = site.book("c", **alternatives, within=(160, 1_000))
+    assert (later.start, later.end, later.cpus) == (T + 160, T + 260, 4)
+
+
+def test_alternatives_beyond_the_rules_are_left_out() -> None:
+    site = BookingCluster(nodes=1, rules={"cpus": 2, "longest": 300})
+    alternatives = {"resources": {"trl": "4@100:2@150:1@400"}, "length": 400}
+    assert site.book("b", **alternatives).cpus == 2
+    refused = site.book("c", resources={"trl": "4@100:1@400"}, length=400)
+    assert (refused.phase, refused.text) == (
+        "refused",
+        "it asks for 4 cores; at most 2 may be booked at once",
+    )
+
+
+def test_offers_of_alternatives_have_their_own_lengths() -> None:
+    site = BookingCluster(nodes=1)
+    site.book("a", within=(500, 600))
+    refused = site.book("b", resources={"trl": "4@100:2@150"}, length=150, within=(500, 655))
+    assert refused.phase == "refused"
+    lengths = {one.end - one.start for one in refused.options}
+    assert lengths == {100, 150}
+    number = next(i for i, one in enumerate(refused.options, 1) if one.end - one.start == 150)
+    wanted = refused.options[number - 1]
+    taken = site.perform_step("b", "accept", number)
+    assert taken.phase == "flexible"
+    assert wanted.start <= taken.start < taken.end <= wanted.end
+
+
+def test_an_alternative_is_booked_that_others_make_room_for() -> None:
+    site = BookingCluster(nodes=1)
+    site.book("a", within=(50, 10_000), freeze=100)
+    found = site.book("b", resources={"trl": "8@50:4@100"}, length=100, within=(50, 150))
+    assert (found.start, found.cpus) == (T + 50, 4)
+    assert site.booking("a").start == T + 150
+
+
 def test_refused_booking_gets_the_nearest_offers_first_and_can_accept_any() -> None:
     site = BookingCluster(nodes=1)
     site.book("a", within=(500, 600))

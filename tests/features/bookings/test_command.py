@@ -1,6 +1,7 @@
 """``schedd book`` against a daemon on a socket."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,6 +68,12 @@ def test_a_booking_is_created_shown_frozen_and_cancelled(run: Run) -> None:
     assert run("cancel", "exam")[:2] == (0, "booking exam is given back\n")
 
 
+def test_the_alternative_that_ends_first_is_booked_and_shown(run: Run) -> None:
+    code, out, err = run("add", "exam", "-l", "trl=2@7200:4@3600", "--after", "+1h", "--by", "+5h")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(r"exam +flexible +\S+ .*\S +4 .* n1", out.splitlines()[1]), out
+
+
 def test_a_refused_booking_has_offers_that_can_be_accepted(run: Run) -> None:
     wide = ("-l", "nodes=2:ppn=8", "--for", "60m")
     assert run("add", "first", *wide, "--at", "+2h")[0] == 0
@@ -101,6 +108,8 @@ def test_booking_moves_are_shown(run: Run) -> None:
         (("add", "b", "-l", "nodes=1:ppn", "--for", "2h", "--by", "+5h"), "ppn"),
         (("add", "b", "-l", "nodes=1:ppn=9", "--for", "2h", "--by", "+5h"), "9 cpus of a node"),
         (("freeze", "nobody"), "nobody"),
+        (("add", "b", "-l", "nodes=1", "--by", "+5h"), "say how long: --for"),
+        (("add", "b", "-l", "trl=2@3600", "--for", "2h", "--by", "+5h"), "leave duration out"),
     ],
 )
 def test_an_impossible_booking_shows_the_reason(run: Run, args: tuple[str, ...], words: str) -> None:
