@@ -35,14 +35,26 @@ class SelfProbe:
         self._host = _WILDCARD_TO_LOOPBACK.get(host, host)
         self._on_open = on_open
         self._on_close = on_close
+        self._ended = False
         self._tls: ssl.SSLContext | None = None
         if tls:
             self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             self._tls.check_hostname = False  # it is this process, whatever its certificate says
             self._tls.verify_mode = ssl.CERT_NONE
 
+    def end(self) -> None:
+        """From now on no answer is expected: the daemon ends."""
+        self._ended = True
+
     async def check(self, seconds: float) -> None:
-        """Return when the daemon answered. Raises ProbeFailed after ``seconds`` at the latest."""
+        """Return when the daemon answered, or ends. Raises ProbeFailed after ``seconds`` at the latest."""
+        try:
+            await self._check(seconds)
+        except ProbeFailed:
+            if not self._ended:
+                raise
+
+    async def _check(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 line = await self._answer()

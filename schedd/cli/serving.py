@@ -154,7 +154,7 @@ def serve(
             "no request can be authenticated yet: create a token with `schedd token create`,"
             " or set server.socket"
         )
-    running = _DaemonServer(config, clusters, local, slots.most_descriptors)
+    running = _DaemonServer(config, clusters, probe, local, slots.most_descriptors)
     with _absorb_repeated_signals(running):
         running.run([server])
     _log.info("stopped")
@@ -165,10 +165,16 @@ class _DaemonServer(uvicorn.Server):
     """Accepts connections by itself; lets long polls end before it waits for its connections."""
 
     def __init__(
-        self, config: uvicorn.Config, clusters: Clusters, local: socket.socket | None, most_descriptors: int
+        self,
+        config: uvicorn.Config,
+        clusters: Clusters,
+        probe: SelfProbe,
+        local: socket.socket | None,
+        most_descriptors: int,
     ) -> None:
         super().__init__(config)
         self._clusters = clusters
+        self._probe = probe
         self._local = local
         self._most = most_descriptors
         self._acceptors: list[Acceptor] = []
@@ -193,6 +199,7 @@ class _DaemonServer(uvicorn.Server):
         _log.info("stopping")
         with contextlib.suppress(OSError):
             notify("STOPPING=1")
+        self._probe.end()
         self._clusters.end_polls()
         for acceptor in self._acceptors:
             await acceptor.close()
