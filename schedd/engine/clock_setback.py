@@ -12,7 +12,7 @@ from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.promises import note_replaced_promise
-from schedd.engine.recovery import rebuild_state
+from schedd.engine.recovery import open_runs, rebuild_state
 from schedd.model import FOREVER
 from schedd.wire import ClockSet, Event
 
@@ -39,7 +39,8 @@ def _shifted(alert: OpenAlert, ahead: int) -> OpenAlert:
 
 def _restart_at(state: EngineState, event: ClockSet) -> None:
     ahead = state.now - event.time
-    out = {job: max(0, state.records[job].attempt.expires - state.now) for job in state.dispatched}
+    left = {job: until - state.now for job, until in open_runs(state).items()}
+    left |= {job: 0 for job in state.dispatched if job not in left}
     for record in state.records.values():
         if record.slot >= 0 and state.now <= state.promise[record.slot] < FOREVER:
             note_replaced_promise(state, record, event.id, "the clock was set back")
@@ -60,7 +61,7 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
         if one.clock_set_back is not None:
             one.clock_set_back(state.part(one.state), state.now, ahead)
     state.lose_track()  # what the server starts now may have been decided before
-    rebuild_state(state, {job: state.now + left for job, left in out.items()})
+    rebuild_state(state, {job: state.now + seconds for job, seconds in left.items()})
     words = f"the clock was set back by {ahead} s; the plan is rebuilt from a snapshot"
     state.stale = words
     state.alert(event.id, "clock", words)

@@ -67,7 +67,7 @@ def _apply_skipped_batch(state: EngineState, event: BatchSkipped) -> None:
         state.skipped_steps[step] = (state.now + wait, wait)
         told.append(f'the step "{step}" is skipped for {wait} s')
     if event.anew:
-        out = {job: state.records[job].attempt.expires for job in state.dispatched if job in state.records}
+        out = open_runs(state)
         for job, until in event.out.items():
             out[job] = max(until, out.get(job, -1))
         rebuild_state(state, out)
@@ -105,6 +105,21 @@ def _quarantine_job(state: EngineState, job_id: str, event: str) -> None:
     quarantine(state, record, event, _WHY)
 
 
+def open_runs(state: EngineState) -> dict[str, int]:
+    """By job: until when a run decision may still be carried out.
+
+    Its job is dispatched; or it waits, as the decision is followed no longer; or no snapshot has listed it
+    since the last rebuild.
+    """
+    found = {job: one.until for job, one in state.unresolved.items()}
+    for job, kept in state.carried_jobs.items():
+        found[job] = max(kept.open_until, found.get(job, -1))
+    for job in state.dispatched:
+        if job in state.records:
+            found[job] = max(state.records[job].attempt.expires, found.get(job, -1))
+    return {job: until for job, until in found.items() if until >= state.now}
+
+
 def rebuild_state(state: EngineState, out: Mapping[str, int]) -> None:
     """Rebuild the state from user data and persistent counters; the next credible snapshot provides the rest.
 
@@ -116,7 +131,7 @@ def rebuild_state(state: EngineState, out: Mapping[str, int]) -> None:
     }
     kept |= {job: CarriedJob(open_until=until) for job, until in out.items() if job not in kept}
     for job, until in out.items():
-        if job in state.records:
+        if job in state.records and (job in state.dispatched or job not in state.unresolved):
             state.hold_unresolved_start(state.records[job], until)
     new = EngineState.empty(state.settings, state.now)
     new.carried_jobs = state.carried_jobs

@@ -10,7 +10,16 @@ from schedd.features.licences.state import licence_counts
 from schedd.features.prediction.state import find_predictor
 from schedd.features.reservations.state import reservation_records
 from schedd.model import NodeState
-from schedd.wire import BatchSkipped, Event, JobFacts, JobStarted, LogLost, ResourceCounted, ShareFacts
+from schedd.wire import (
+    BatchSkipped,
+    ClockSet,
+    Event,
+    JobFacts,
+    JobStarted,
+    LogLost,
+    ResourceCounted,
+    ShareFacts,
+)
 from tests.engine.cluster import Cluster, T
 
 ADAPTED = frozenset({"carried_jobs", "limits", "requests", "stale", "parts"})
@@ -252,3 +261,32 @@ def test_unknown_starts_after_a_recovery_are_not_foreign(word: Event) -> None:
     _start(cluster, "456", 200)
     assert len(cluster.alerts("by_hand")) == 3
     assert cluster.engine.state.foreign
+
+
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("way", ["anew", "clock"])
+def test_a_decision_of_a_lost_batch_stays_the_only_one_through_further_rebuilds(
+    way: str, listed: bool
+) -> None:
+    cluster = Cluster(decision_expiry=60, answer_grace=30)
+    cluster.obeys = False
+    cluster.engine.pause("for now")
+    cluster.submit("1", walltime=500)
+    passed(cluster, anew=not listed, out={"1": T + 100}, decided=1)
+    if listed:
+        cluster.send(cluster.server.snapshot())
+    cluster.at(20)
+    ahead = 0
+    if way == "anew":
+        passed(cluster, anew=True)
+    else:
+        ahead = 400
+        cluster.server.now -= ahead
+        cluster.send(ClockSet(id="c", time=cluster.server.now))
+    cluster.engine.resume()
+    for moment in range(20 - ahead, 100 + 30 - ahead, 10):
+        cluster.at(moment)
+        cluster.send(cluster.server.snapshot())
+    assert cluster.runs("1") == []
+    cluster.at(100 + 31 + 10 - ahead)
+    assert len(cluster.runs("1")) == 1

@@ -18,6 +18,8 @@ class PromiseLog:
         self._tracker.reset(engine)
         self._promised: dict[_JobKey, int] = {}
         self._running: set[_JobKey] = set()
+        self._decided: dict[_JobKey, int] = {}
+        """When the open run decisions were made."""
 
     def check_call(self, engine: Engine) -> None:
         """Check the promises after a call of the engine against those before it."""
@@ -28,14 +30,15 @@ class PromiseLog:
         assert not kept & explained, f"at {state.now} both safe again and gone: {kept & explained}"
         present: dict[_JobKey, int] = {}
         running: set[_JobKey] = set()
+        decided: dict[_JobKey, int] = {}
         for record in state.records.values():
             key, before = _key(record), self._promised.get(_key(record))
             promised = int(state.promise[record.slot]) if record.slot >= 0 else FOREVER
             if record.phase is Phase.RUNNING:
                 running.add(key)
-                started, decided = record.run.started, record.attempt.decided
-                if decided >= 0 and started <= decided + state.settings.decision_expiry:
-                    started = min(started, decided)
+                started, made = record.run.started, self._decided.get(key, -1)
+                if made >= 0 and started <= made + state.settings.decision_expiry:
+                    started = min(started, made)
                 if key in self._running or before is None or started <= before:
                     continue
                 assert record.id in explained, (
@@ -47,10 +50,12 @@ class PromiseLog:
             )
             if promised < FOREVER:
                 present[key] = promised
+            if record.phase is Phase.DISPATCHED:
+                decided[key] = record.attempt.decided
         for job, one in state.carried_jobs.items():
             if one.promised < FOREVER and one.started < 0:
                 present[job, one.owner, one.submitted] = one.promised
-        self._promised, self._running = present, running
+        self._promised, self._running, self._decided = present, running, decided
 
 
 def _key(record: JobRecord) -> _JobKey:
