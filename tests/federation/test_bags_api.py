@@ -270,7 +270,9 @@ def test_bag_without_offer_is_submitted_unless_late(
     assert option["id"] in problem["hint"]
     row = ann.post(BAGS, json={**bag(harness, 20, late=True), **WORK}).json()
     assert (row["deadline_kept"], row["end"]) == (False, harness.now + 50)
-    assert ann.post(BAGS, json={**bag(harness), **WORK}).json()["deadline_kept"] is True
+    assert row["deadline_state"] == "wished"
+    row = ann.post(BAGS, json={**bag(harness), **WORK}).json()
+    assert (row["deadline_kept"], row["deadline_state"]) == (True, "accepted")
 
 
 @pytest.mark.parametrize(
@@ -336,6 +338,9 @@ def test_bag_shows_task_counts_by_cluster(
         "failed": 1,
     }
     assert (row["state"], row["end"], row["deadline_kept"]) == ("running", harness.now + 70, False)
+    assert row["deadline_state"] == "at_risk"
+    text = TestClient(harness.app).get("/").text
+    assert text.count('<span class="tag bad">at risk</span>') == 1
     # The south does not disclose its plan, so its planned ends are hidden.
     assert (row["first_end"], row["stretch_s"], row["stretch"]) == (first, 50, 50 / 70)
     assert [one["stretch_s"] for one in row["shares"]] == [50, None]
@@ -352,7 +357,7 @@ def test_bag_shows_task_counts_by_cluster(
         harness.now + 40,
         True,
     )
-    assert (row["stretch_s"], row["stretch"]) == (30, 0.75)
+    assert (row["stretch_s"], row["stretch"], row["deadline_state"]) == (30, 0.75, "kept")
     assert [one["stretch_s"] for one in row["shares"]] == [20, 30]
     report = ann.get("/v1/federation/report").json()["bags"]["stretch"]
     assert report == {"known": 1, "stretch_s": 30, "stretch": 0.75}
@@ -371,8 +376,8 @@ def test_page_shows_bags_without_owners(
     ann.post(BAGS, json={**bag(harness, 20, late=True), **WORK})
     text = page.get("/").text
     assert "Bags of tasks" in text
-    assert text.count("<td>kept</td>") == 1
-    assert text.count('<span class="tag bad">not kept</span>') == 1
+    assert text.count("<td>accepted</td>") == 1
+    assert text.count("<td>wished</td>") == 1
     assert "north, south" in text
     assert "ann@" not in text
     assert "sweep" not in text
@@ -441,7 +446,7 @@ def test_commands_offer_submit_show_and_cancel_a_bag(
     (row,) = json.loads(capsys.readouterr().out)["bags"]
     assert (row["id"], row["deadline_kept"]) == (name, True)
     assert shell("bag", "list") == 0
-    assert re.search(rf"{name} +ann@org +waiting +0/10 ", capsys.readouterr().out)
+    assert re.search(rf"{name} +ann@org +waiting +0/10 .* accepted +north", capsys.readouterr().out)
     assert shell("bag", "cancel", name) == 0
     assert capsys.readouterr().out.endswith(f"bag {name}: withdrawn\n")
     assert shell("bag", "show", "999") == 3

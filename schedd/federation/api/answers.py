@@ -5,6 +5,7 @@ They are the types of the client's answers, too (schedd/client/answers.py).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from schedd.federation.bags.offers import ClusterOffer, TaskSplit
 from schedd.federation.items import AttemptPhase, ItemOutcome
@@ -402,7 +403,9 @@ class BagView:
     """A bag of tasks.
 
     ``end`` is the expected or actual end of the last task, ``first_end`` the end of the first known one.
-    ``stretch_s`` is the time between them, ``stretch`` its share of the response time.
+    ``stretch_s`` is the time between them, ``stretch`` its share of the response time. ``deadline_state``:
+    the clusters' offers ended by the deadline (``accepted``) or later (``wished``); an accepted one that they
+    would miss now is ``at_risk``; at the end ``kept`` or ``missed``; empty for a cancelled bag.
     """
 
     id: str
@@ -418,6 +421,7 @@ class BagView:
     stretch_s: int | None
     stretch: float | None
     deadline_kept: bool | None
+    deadline_state: Literal["", "accepted", "wished", "at_risk", "missed", "kept"]
     without_cluster: int
     waiting: int
     running: int

@@ -1,7 +1,7 @@
 """Rows of bags: state of their tasks, by cluster and in total, and whether deadlines are kept."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from schedd.federation.api.answers import BagShareView, BagView
 from schedd.federation.bags.bags import Bag, bag_outcome, count_tasks, unassigned_tasks
@@ -36,6 +36,7 @@ def bag_row(federation: FederationState, bag: Bag) -> BagView:
         stretch_s=spread.seconds if spread is not None else None,
         stretch=spread.share if spread is not None else None,
         deadline_kept=_deadline_kept(bag, over, end),
+        deadline_state=_deadline_state(bag, over, end, federation.now),
         without_cluster=left,
         waiting=sum(one.waiting for one in there),
         running=sum(one.running for one in there),
@@ -56,6 +57,21 @@ def _deadline_kept(bag: Bag, over: str, end: int | None) -> bool | None:
     if bag.failed or over == "incomplete":
         return False
     return None if end is None or bag.cancelled else end <= bag.deadline
+
+
+def _deadline_state(
+    bag: Bag, over: str, end: int | None, now: int
+) -> Literal["", "accepted", "wished", "at_risk", "missed", "kept"]:
+    if bag.cancelled:
+        return ""
+    kept = _deadline_kept(bag, over, end)
+    if over and kept is not None:
+        return "kept" if kept else "missed"
+    if now > bag.deadline:
+        return "missed"
+    if bag.offered_end > bag.deadline:
+        return "wished"
+    return "at_risk" if kept is False else "accepted"
 
 
 def _bag_state(over: str, shares: Sequence[BagShareView], left: int) -> str:

@@ -269,4 +269,4 @@ def _format_counts(found: dict[str, int]) -> str:
 
 
 def _deadline_text(one: BagView) -> str:
-    return {True: "kept", False: "not kept", None: "not known"}[one.deadline_kept]
+    return one.deadline_state.replace("_", " ") or "-"
