@@ -111,8 +111,8 @@ def _admit(state: EngineState, event: Book) -> None:
     """Book the alternative that ends first, of those with room in the window; or refuse all."""
     candidates: list[_Candidate] = []
     problem = ""
-    for one in _alternatives(event):
-        found = _candidate(state, one)
+    for alternative in _alternatives(event):
+        found = _candidate(state, alternative)
         if isinstance(found, _Candidate):
             candidates.append(found)
         else:

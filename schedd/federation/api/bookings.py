@@ -99,9 +99,7 @@ async def _book_cores(
     owner = resolve_owner(federation, caller, body)
     now = federation.now
     start = body.start
-    ready, deadline = (
-        (start, start + body.duration) if start is not None else (body.ready, body.deadline or 0)
-    )
+    ready, deadline = (start, start + body.longest) if start is not None else (body.ready, body.deadline or 0)
     shortest = _shortest_length(federation, body)
     if deadline - max(now, ready or 0) < shortest:
         where = "body.start" if start is not None else "body.deadline"
@@ -109,7 +107,7 @@ async def _book_cores(
         raise invalid_problem(where, what)
     terms = {
         "resources": body.requested_resources,
-        "duration": body.duration,
+        "duration": body.longest,
         "ready": ready,
         "deadline": deadline,
         "freeze": 0 if start is not None else body.freeze,
@@ -126,7 +124,7 @@ def _shortest_length(federation: FederationState, body: FederatedBooking) -> int
     """The duration at the fastest of the clusters that may be used."""
     known = federation.settings.clusters
     speeds = [known[name].speed for name in body.clusters or known if name in known]
-    return scale_seconds(body.duration, max(speeds, default=1.0)) if body.by_speed else body.duration
+    return scale_seconds(body.longest, max(speeds, default=1.0)) if body.by_speed else body.longest
 
 
 @router.post(

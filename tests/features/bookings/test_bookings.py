@@ -130,7 +130,7 @@ def test_booking_beyond_the_site_rules_is_refused_with_a_reason(
 def test_the_alternative_that_ends_first_is_booked() -> None:
     site = BookingCluster(nodes=1)
     site.submit("1", "1:ppn=2", 100)
-    alternatives = {"resources": {"trl": "4@100:2@150:1@400"}, "length": 400}
+    alternatives: dict[str, Any] = {"resources": {"trl": "4@100:2@150:1@400"}, "length": 400}
     found = site.book("b", **alternatives, within=(0, 1_000))
     assert (found.start, found.end, found.cpus) == (T, T + 150, 2)
     assert found.event.resources == {"procs": "2", "walltime": "150"}
@@ -140,7 +140,7 @@ def test_the_alternative_that_ends_first_is_booked() -> None:
 
 def test_alternatives_beyond_the_rules_are_left_out() -> None:
     site = BookingCluster(nodes=1, rules={"cpus": 2, "longest": 300})
-    alternatives = {"resources": {"trl": "4@100:2@150:1@400"}, "length": 400}
+    alternatives: dict[str, Any] = {"resources": {"trl": "4@100:2@150:1@400"}, "length": 400}
     assert site.book("b", **alternatives).cpus == 2
     refused = site.book("c", resources={"trl": "4@100:1@400"}, length=400)
     assert (refused.phase, refused.text) == (
