@@ -91,8 +91,8 @@ class PreemptionSettings(Section):
     rest: Seconds = 21_600
     """A job that was preempted is not preempted again within this time."""
     signal: Annotated[str, Field(pattern=r"^(|[A-Z0-9+]{1,20})$")] = ""
-    """Signal sent before a job is preempted, such as `USR1`; empty: none. A job that does not catch it may
-    end, and is then not requeued."""
+    """Signal sent before a job is preempted; empty: none. Use one that is ignored by default, such as `URG`:
+    others end a job, even if its script catches them, and it is then not requeued."""
     grace: Seconds = 0
     """Time between the signal and the preemption."""
     release_time: Step = 30
