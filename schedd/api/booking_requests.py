@@ -112,14 +112,14 @@ class BookingTerms(BaseModel):
 
     @property
     def longest(self) -> int:
-        """The duration, or that of the longest alternative; seconds."""
+        """Seconds: the duration, or the length of the longest alternative."""
         if self.duration is not None:
             return self.duration
         return max(int(one["walltime"]) for one in read_alternatives(self.requested_resources))
 
     @property
     def requested_resources(self) -> dict[str, str]:
-        """Name by name, its length, if it has one, as walltime. Raises RequestError."""
+        """Amounts by resource; ``walltime`` is the duration, if there is one. Raises RequestError."""
         found = resource_list(self.request) if self.request is not None else dict(self.resources or {})
         found = {name: value for name, value in found.items() if name.lower() != "walltime"}
         return found | ({} if self.duration is None else {"walltime": format_walltime(self.duration)})

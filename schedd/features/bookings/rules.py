@@ -143,7 +143,7 @@ def _admit(state: EngineState, event: Book) -> None:
 
 
 def _alternatives(event: Book) -> list[Book]:
-    """The request once for each alternative of its size, with the length of each; or as it is."""
+    """Return one request for each size in it, with the length of that size; without sizes the request."""
     found = read_alternatives(event.resources)
     return [replace(event, resources=one, duration=int(one["walltime"])) for one in found] or [event]
 
@@ -171,7 +171,7 @@ def _end_without_moves(state: EngineState, one: _Candidate) -> int:
 
 
 def _keep(state: EngineState, event: Book, moved: Iterable[Booking]) -> None:
-    """Store a new booking and those that moved for it, and plan the jobs again that it concerns."""
+    """Store a new booking and the bookings that moved for it; plan jobs again whose owner now has it."""
     for one in moved:
         known = booking_table(state).get(one.name)
         before = known.start if known is not None and known.phase in LIVE else -1
