@@ -7,7 +7,8 @@ improves. It is *broken* if the job has not started by then; the start planned a
 promised instead.
 
 ``state.bound`` is the latest start that the plan may give a job: its promise or, while that is at risk, the
-start that it had to give plus slack. It limits the delay even of a job with a promise at risk.
+start that it had to give plus slack. It limits the delay even of a job with a promise at risk. A component
+may bind a job to an earlier start, until the job moves beyond it.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ def record_moves(
         state.updates_marked = True
     promised = state.promise[slots]
     matters = (new > promised) | (new < 0) | (old > promised) | (old < 0)
-    hit = np.flatnonzero((promised < FOREVER) & matters)
+    hit = np.flatnonzero(((promised < FOREVER) & matters) | (new > state.bound[slots]))
     for i in hit.tolist():
         _judge(state, changes, int(slots[i]), int(promised[i]), int(old[i]), int(new[i]))
 
@@ -74,7 +75,8 @@ def record_move(
         state.update_due[slot] = due or (new < 0 and bool(state.update_due[slot]))
         state.updates_marked |= due
     promised = int(state.promise[slot])
-    if promised < FOREVER and (new > promised or new < 0 or old > promised or old < 0):
+    matters = new > promised or new < 0 or old > promised or old < 0
+    if (promised < FOREVER and matters) or new > state.bound[slot]:
         _judge(state, changes, slot, promised, old, new)
 
 

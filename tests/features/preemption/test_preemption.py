@@ -204,6 +204,25 @@ def test_planned_jobs_move_for_a_preemptor_before_any_is_preempted() -> None:
     assert (cluster.runs("now"), cluster.breaches("next")) == ([2_000], [])
 
 
+def test_preemptor_planned_before_others_keeps_its_promise_when_a_halt_delays_it() -> None:
+    cluster = PreemptingCluster(nodes=2, targets={"queues": ["other"]}, more={"slack": 5_000})
+    cluster.submit("a", "1:ppn=4", 2_000)
+    cluster.submit("b", "1:ppn=4", 10_000, queue="other")
+    cluster.submit("next", "1:ppn=4", 1_000)
+    cluster.at(1_990)
+    cluster.submit("now", "1:ppn=4", 500, queue="urgent")
+    assert (cluster.start("now"), cluster.planned("now")) == (2_000, [])
+    promised = cluster.promise("now")
+    assert promised is not None
+    assert promised > 2_500
+    cluster.engine.pause("an upgrade")
+    cluster.at(2_399)  # late jobs are moved on meanwhile
+    cluster.engine.resume()
+    cluster.at(2_500)
+    assert cluster.runs("now") == [2_400]
+    assert (cluster.promise("now"), cluster.breaches("now")) == (promised, [])
+
+
 def test_job_is_not_preempted_twice_within_the_rest() -> None:
     cluster = PreemptingCluster(rest=5_000, min_run=0)
     cluster.submit("long", "1:ppn=4", 20_000)
@@ -611,12 +630,18 @@ def random_events(cluster: PreemptingCluster, draw: random.Random, number_of_eve
             cluster.node(f"n{draw.randrange(1, 4)}", state=draw.choice(("up", "up", "drain")))
         elif act < 0.9 and running:
             cluster.requeue(draw.choice(running))
+        elif 0.9 <= act < 0.94:
+            cluster.engine.pause("an upgrade")
+        elif act >= 0.94:
+            cluster.engine.resume()
         moment += draw.choice((0, 10, 60, 400))
         cluster.at(moment)
         orders = cluster.orders()
         for one in orders[-3:] if not cluster.preempts else ():
             if draw.random() < 0.5:
                 cluster.send(*cluster.outcome(one, draw.choice(("", "no"))))
+    cluster.engine.resume()
+    cluster.at(moment)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 55, 75])
