@@ -6,6 +6,9 @@ Each family supports a part of them: the keys of its `SHAPES`.
 from enum import IntEnum
 
 PROTOCOL_TYPE = 2
+FIRST_ERROR_CODE = 15000
+"""Error codes of both families begin here. A server passes on a smaller number if it could not read the reply
+of a node."""
 
 
 class RequestCode(IntEnum):

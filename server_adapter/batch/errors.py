@@ -43,6 +43,17 @@ class StaleConnectionError(ServerUnreachableError):
         self.action = action
 
 
+class OpenOutcomeError(ServerUnreachableError):
+    """The server answered that a node did not answer it: the node may still carry out the request.
+
+    `code` is the server's.
+    """
+
+    def __init__(self, refusal: ServerRefusedError) -> None:
+        super().__init__(f"{refusal}; a node may still carry it out")
+        self.code = refusal.code
+
+
 class RightsError(BatchError):
     """Missing rights: no privileged port, no authentication, or the server does not trust this client."""
 

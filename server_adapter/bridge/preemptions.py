@@ -8,12 +8,13 @@ is delivered again: a run that is over is reported as preempted, and never anoth
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from schedd.wire import JobFacts, Preempt, PreemptionDone, Resume
 from server_adapter.batch.errors import (
+    OpenOutcomeError,
     ProtocolError,
     RightsError,
     ServerRefusedError,
@@ -53,6 +54,10 @@ class PreemptionServer(Protocol):
         """End the run of a job and put it back into its queue."""
         ...
 
+    async def is_being_requeued(self, job: str) -> bool:
+        """Return whether the server is ending the run of this job to requeue it."""
+        ...
+
     async def suspend_job(self, job: str) -> None: ...
 
     async def resume_job(self, job: str) -> None:
@@ -87,6 +92,14 @@ class _PreemptionOutcome:
     done: bool
     code: int = 0
     text: str = ""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Progress of a decision over several tries: the time of the signal, and whether an answer was lost."""
+
+    signalled_at: float | None = None
+    lost: bool = False
 
 
 class PreemptionExecutor:
@@ -162,28 +175,26 @@ class PreemptionExecutor:
             return _PreemptionOutcome(
                 False, text=f"the decision expired {self._clock() - order.expires:.0f} s ago"
             )
-        signalled: list[float] = []
-        lost = False
+        progress = _Progress()
         while True:
             try:
                 if isinstance(order, Resume):
                     return await self._resume(server, order)
-                return await self._preempt(server, order, signalled)
+                return await self._preempt(server, order, progress)
             except ServerRefusedError as error:
                 if done := await self._find_done(server, order):
                     return _PreemptionOutcome(True, text=done)
-                if not lost or self._clock() >= _deadline(order, signalled):
-                    return _PreemptionOutcome(False, error.code, error.text or str(error))
-                # The request whose answer was lost may still be under way.
-                await self._sleep(_SETTLING_S)
+                return _PreemptionOutcome(False, error.code, error.text or str(error))
             except (RightsError, ValueError) as error:
                 return _PreemptionOutcome(False, text=str(error))
             except (ServerUnreachableError, ProtocolError) as error:
                 # The request may have been carried out: the next try looks at the run first.
-                if self._clock() >= _deadline(order, signalled):
-                    return _PreemptionOutcome(False, text=f"{error}; not reached again in time")
-                _log.warning("%s of %s: %s; it is tried again", order.type, order.job_id, error)
-                lost = True
+                if self._clock() >= _deadline(order, progress):
+                    code = error.code if isinstance(error, OpenOutcomeError) else 0
+                    return _PreemptionOutcome(False, code, f"{error}; no final answer in time")
+                if not progress.lost:
+                    _log.warning("%s of %s: %s; it is tried again", order.type, order.job_id, error)
+                progress.lost = True
                 await self._sleep(_SETTLING_S)
 
     def _refusal(self, order: Preempt | Resume) -> str:
@@ -194,18 +205,16 @@ class PreemptionExecutor:
         return ""
 
     async def _preempt(
-        self, server: PreemptionServer, order: Preempt, signalled: list[float]
+        self, server: PreemptionServer, order: Preempt, progress: _Progress
     ) -> _PreemptionOutcome:
-        """Try once. The grace time begins with the signal, however late the decision came; ``signalled``
-        keeps its time for the next try.
-        """
+        """Try once. The grace time begins with the signal, however late the decision came."""
         if done := await self._end_of_run(server, order):
             return _PreemptionOutcome(True, text=done)
         if order.signal:
-            if not signalled:
+            if progress.signalled_at is None:
                 await server.signal_job(order.job_id, order.signal)
-                signalled.append(self._clock())
-            await self._sleep(max(0.0, signalled[0] + order.grace - self._clock()))
+                progress.signalled_at = self._clock()
+            await self._sleep(max(0.0, progress.signalled_at + order.grace - self._clock()))
             if not _is_this_run(order, await server.find_job(order.job_id)):
                 return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")
         if barred := self._barred():
@@ -217,8 +226,29 @@ class PreemptionExecutor:
             case "checkpoint":
                 return await self._checkpoint(server, order)
             case "requeue":
+                return await self._requeue(server, order, progress)
+
+    async def _requeue(
+        self, server: PreemptionServer, order: Preempt, progress: _Progress
+    ) -> _PreemptionOutcome:
+        """Request a rerun, once, and follow the run while the server is ending it: an error in reply may mean
+        only that the server does not wait any longer for the node.
+        """
+        if not (progress.lost and await server.is_being_requeued(order.job_id)):
+            try:
                 await server.requeue_job(order.job_id)
                 return _PreemptionOutcome(True, text="it was requeued")
+            except ServerRefusedError as error:
+                if not await server.is_being_requeued(order.job_id):
+                    raise
+                _log.warning("%s; the server is ending the run, which is followed", error)
+        while await server.is_being_requeued(order.job_id):
+            if self._clock() >= _deadline(order, progress):
+                return _PreemptionOutcome(False, text="the server has not ended the run in time")
+            await self._sleep(_SETTLING_S)
+        if done := await self._end_of_run(server, order):
+            return _PreemptionOutcome(True, text=done)
+        return _PreemptionOutcome(False, text="the server did not end the run")
 
     async def _checkpoint(self, server: PreemptionServer, order: Preempt) -> _PreemptionOutcome:
         """Hold the job, which ends its run with a checkpoint, and lift the hold. A job with such a hold by
@@ -232,8 +262,9 @@ class PreemptionExecutor:
             self._holds.record(order.job_id)
             try:
                 await server.hold_job(order.job_id)
-            except ServerRefusedError:
-                self._holds.forget(order.job_id)
+            except (ServerRefusedError, OpenOutcomeError):
+                # OpenPBS keeps the hold although the node made no checkpoint.
+                await self._lift_hold(server, order.job_id)
                 raise
         until = self._clock() + _CHECKPOINT_S
         while _is_this_run(order, await server.find_job(order.job_id)):
@@ -295,6 +326,7 @@ def _is_this_run(order: Preempt | Resume, job: JobFacts | None) -> bool:
     return job.started is None or abs(job.started - order.started) <= _SAME_RUN_S
 
 
-def _deadline(order: Preempt | Resume, signalled: Sequence[float]) -> int:
-    """Return until when a request is tried again."""
+def _deadline(order: Preempt | Resume, progress: _Progress) -> int:
+    """Return until when a request is tried again, or followed."""
+    signalled = progress.signalled_at is not None
     return order.expires + (order.grace if signalled and isinstance(order, Preempt) else 0)

@@ -40,6 +40,7 @@ class Faults:
     silences: Countdown = field(default_factory=Countdown)
     cuts: Countdown = field(default_factory=Countdown)
     cut_after: int = 10
+    rerun_time: float = 0.0
     delay: float = 0.0
     delayed: frozenset[RequestCode] | None = None
     failure_rate: float = 0.0
@@ -61,6 +62,12 @@ class Faults:
     def return_runs(self, count: int = FOREVER) -> None:
         """Accepts the next `count` asynchronous runs, then puts the jobs back into the queue."""
         self.returns.left = count
+
+    def requeue_slowly(self, seconds: float) -> None:
+        """Let the run of a requeued job end this many simulated seconds after the request, like a node that
+        answers late. OpenPBS refuses the request at once, as a real server after its `job_requeue_timeout`.
+        """
+        self.rerun_time = seconds
 
     def reject_jobs(self, nodes: Collection[str]) -> None:
         """Let these nodes' daemons refuse every job, like a failing prologue or execjob_begin hook."""
@@ -97,4 +104,5 @@ class Faults:
         for countdown in (self.refusals, self.returns, self.silences, self.cuts):
             countdown.left = 0
         self.delay, self.delayed, self.refused_jobs, self.failure_rate = 0.0, None, None, 0.0
+        self.rerun_time = 0.0
         self.rejecting = frozenset()

@@ -28,6 +28,9 @@ SUBSTATE: Mapping[JobState, int] = {
     JobState.SUSPENDED: 43,
 }
 
+BEING_REQUEUED = 60
+"""Substate of a running job, of either family, whose run is being ended to requeue it."""
+
 STATE_NAMES: Mapping[JobState, str] = {
     JobState.QUEUED: "Queued",
     JobState.HELD: "Held",
@@ -121,6 +124,7 @@ class Job:
     left_slots: tuple[tuple[str, tuple[int, ...]], ...] = ()  # slots of a suspended job (TORQUE)
     left_gpus: tuple[tuple[str, int, str], ...] = ()  # its gpus: node, number and mode
     checkpointed: bool = False  # it goes on from its checkpoint at its next start
+    requeueing: bool = False  # its run is being ended to requeue it
     wants_to_go_on: bool = False  # suspended until its scheduler resumes it
     moved: str = ""  # destination on another server
     run: int = 0  # number of the run, to ignore timers of earlier runs

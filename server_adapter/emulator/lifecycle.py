@@ -86,6 +86,7 @@ def begin(cluster: Cluster, job: Job, *, taken: bool) -> None:
     """Start a job that holds its slots; if not `taken`, the mom refuses it `timing.refused` s later."""
     cluster.queue(job.queue).used = True
     job.state = JobState.RUNNING
+    job.requeueing = False
     job.run += 1
     cluster.runs[job.id] = cluster.runs.get(job.id, 0) + 1
     job.touch(cluster.now)
@@ -255,8 +256,23 @@ def requeue(cluster: Cluster, job: Job) -> None:
     """Requeue a job that `can_requeue` (qrerun). Raises refusal 15040."""
     if not job.order.rerunnable:
         raise refusal(TorqueErrorCode.NORERUN, f"job {job.id} not rerunnable")
+    if cluster.faults.rerun_time and job.state is JobState.RUNNING:
+        run, job.requeueing = job.run, True
+        job.touch(cluster.now)
+        cluster.timers.at(cluster.now + cluster.faults.rerun_time, lambda: _requeued(cluster, job, run))
+    else:
+        _put_back(cluster, job)
+
+
+def _requeued(cluster: Cluster, job: Job, run: int) -> None:
+    if job.run == run and job.active:
+        _put_back(cluster, job)
+
+
+def _put_back(cluster: Cluster, job: Job) -> None:
     release(cluster, job)
     job.run += 1
+    job.requeueing = False
     job.exec_host = job.exec_port = job.exec_gpus = ""
     if not job.finished:  # a finished job keeps its session and start time
         job.session = job.start_time = None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from server_adapter.dis import Attribute
 from server_adapter.emulator.dependencies import parse_depend, reverse_condition
-from server_adapter.emulator.jobs import STATE_NAMES, SUBSTATE, Job, JobState, Queue
+from server_adapter.emulator.jobs import BEING_REQUEUED, STATE_NAMES, SUBSTATE, Job, JobState, Queue
 from server_adapter.emulator.nodes import EmulatedNode
 from server_adapter.emulator.settings import QUEUE_RANK, SERVER_RANK
 from server_adapter.emulator.state import Cluster
@@ -72,7 +72,7 @@ def _job_entries(cluster: Cluster, job: Job) -> Iterator[Attribute]:
         "Priority": str(job.priority),
         "qtime": str(int(job.queued)),
         "Rerunable": str(order.rerunnable),
-        "substate": str(SUBSTATE[job.state]),
+        "substate": str(BEING_REQUEUED if job.requeueing and job.active else SUBSTATE[job.state]),
         "euser": order.user,
         "egroup": order.group or order.user,
         "queue_rank": str(job.rank),

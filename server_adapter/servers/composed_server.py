@@ -136,6 +136,10 @@ class ComposedServer:
         """End the run of a job and put it back into its queue."""
         await self.preemption_client.requeue_job(job)
 
+    async def is_being_requeued(self, job: str) -> bool:
+        """Return whether the server is ending the run of this job to requeue it."""
+        return await self.preemption_client.is_being_requeued(job)
+
     async def suspend_job(self, job: str) -> None:
         await self.preemption_client.suspend_job(job)
 

@@ -45,6 +45,8 @@ from server_adapter.openpbs.requests import (
 
 OK = encode_reply(Reply())
 _AT_ONCE = ":C:"  # the extension of a submission without a script, which needs no commit
+_STILL_IN_PROGRESS = "Response timed out. Job rerun request still in progress for"
+"""Text with which a rerun is refused after `job_requeue_timeout`; the server goes on with it."""
 _OF_NODES = frozenset({"admin-suspend", "admin-resume"})
 """Suspensions that take vnodes into maintenance, which this server does not know."""
 
@@ -234,9 +236,11 @@ class OpenPBSHandlers:
     def _rerun(self, request: JobRequest, who: Principal) -> list[bytes]:
         _demand_manager(who)
         for job in self._queries.find_jobs(request.job):
-            if not job.active or job.state is JobState.SUSPENDED:
+            if not job.active or job.state is JobState.SUSPENDED or job.requeueing:
                 raise RefusalError(OpenPBSErrorCode.BADSTATE, "Request invalid for state of job")
             lifecycle.requeue(self._cluster, job)
+            if job.requeueing:
+                raise RefusalError(OpenPBSErrorCode.INTERNAL, _STILL_IN_PROGRESS)
         return [OK]
 
     def _preempt(self, request: PreemptJobsRequest, who: Principal) -> list[bytes]:

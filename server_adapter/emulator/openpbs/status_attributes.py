@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from server_adapter.dis import Attribute
 from server_adapter.emulator.dependencies import parse_depend, write_depend
-from server_adapter.emulator.jobs import Job, JobState, Queue
+from server_adapter.emulator.jobs import BEING_REQUEUED, Job, JobState, Queue
 from server_adapter.emulator.openpbs import select_statements
 from server_adapter.emulator.openpbs.state import PbsCluster, Reservation, Scheduler
 from server_adapter.emulator.openpbs.vnodes import Vnode
@@ -194,6 +194,8 @@ def _entries(cluster: PbsCluster, job: Job, index: str = "") -> Iterator[Attribu
 def _substate(job: Job) -> int:
     if job.moved:
         return 94
+    if job.requeueing and job.active:
+        return BEING_REQUEUED
     if job.wants_to_go_on and job.state is JobState.SUSPENDED:
         return 45
     return 22 if "d" in job.holds and job.state is JobState.HELD else _SUBSTATES[job.state]

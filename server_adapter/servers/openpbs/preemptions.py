@@ -11,21 +11,44 @@ from typing import Final
 
 from schedd.wire import JobFacts
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.bridge.facts import Values
+from server_adapter.bridge.link import LinkPool
 from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.servers.openpbs.facts import is_over, job_facts
 from server_adapter.servers.openpbs.reader import job_request
-from server_adapter.servers.preemption_requests import PREEMPTION_REQUESTS, PreemptionRequests
+from server_adapter.servers.preemption_requests import (
+    PREEMPTION_REQUESTS,
+    PreemptionRequests,
+    is_being_requeued,
+)
 
 REQUESTS: Final = READ_ONLY | PREEMPTION_REQUESTS
 _GONE: Final = frozenset({OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID})
+_SILENCES: Final = frozenset({OpenPBSErrorCode.CKPBSY, OpenPBSErrorCode.NORELYMOM})
+"""The node is making another checkpoint, or the connection to it broke before its reply."""
 
 
 class OpenPBSPreemptionClient(PreemptionRequests[OpenPBSConnection]):
-    """Ends runs. A rerun is answered when the node has ended the job: reruns have their own connections."""
+    """Ends runs. A rerun is answered when the node has ended the job: reruns have their own connections.
+
+    After the server's `job_requeue_timeout` (45 s) it is answered with 15011, and goes on.
+    """
+
+    def __init__(self, link: LinkPool[OpenPBSConnection]) -> None:
+        super().__init__(link, _SILENCES)
 
     async def find_job(self, job: str) -> JobFacts | None:
         """Return the job; None if it has ended or is unknown."""
+        values = await self._describe(job)
+        return None if values is None or is_over(values) else job_facts(job, values)
+
+    async def is_being_requeued(self, job: str) -> bool:
+        """Return whether the server is ending the run of this job to requeue it."""
+        values = await self._describe(job)
+        return values is not None and is_being_requeued(values.get("substate", ""))
+
+    async def _describe(self, job: str) -> Values | None:
         async with self._link.borrow() as connection:
             try:
                 found = await connection.describe(job_request(job))
@@ -33,5 +56,4 @@ class OpenPBSPreemptionClient(PreemptionRequests[OpenPBSConnection]):
                 if error.code in _GONE:
                     return None
                 raise
-        values = next((one.values for one in found if one.name == job), None)
-        return None if values is None or is_over(values) else job_facts(job, values)
+        return next((one.values for one in found if one.name == job), None)

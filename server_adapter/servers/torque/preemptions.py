@@ -6,9 +6,15 @@ A rerun is answered when the node has ended the job, which may take longer than 
 from typing import Final
 
 from schedd.wire import JobFacts
+from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.link import LinkPool
-from server_adapter.servers.preemption_requests import PREEMPTION_REQUESTS, PreemptionRequests
+from server_adapter.servers.preemption_requests import (
+    PREEMPTION_REQUESTS,
+    PreemptionRequests,
+    is_being_requeued,
+)
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import job_facts
 from server_adapter.torque.codes import READ_ONLY
@@ -24,16 +30,25 @@ class TorquePreemptionClient(PreemptionRequests[TorqueConnection]):
     def __init__(self, link: LinkPool[TorqueConnection], jobs: AttributeQuery) -> None:
         super().__init__(link)
         self._jobs = jobs
+        self._substate = AttributeQuery(RequestCode.STATUS_JOB, ("job_state", "substate"))
 
     async def find_job(self, job: str) -> JobFacts | None:
         """Return the job; None if it is complete or unknown."""
-        async with self._link.borrow() as connection:
-            try:
-                found = await self._jobs.fetch(connection, job)
-            except ServerRefusedError as error:
-                if error.code == TorqueErrorCode.UNKJOBID:
-                    return None
-                raise
+        found = await self._fetch(self._jobs, job)
         if not found or found[0].values.get("job_state") == "C":
             return None
         return job_facts(job, found[0].values)
+
+    async def is_being_requeued(self, job: str) -> bool:
+        """Return whether the server is ending the run of this job to requeue it."""
+        found = await self._fetch(self._substate, job)
+        return bool(found) and is_being_requeued(found[0].values.get("substate", ""))
+
+    async def _fetch(self, query: AttributeQuery, job: str) -> list[DescribedObject]:
+        async with self._link.borrow() as connection:
+            try:
+                return await query.fetch(connection, job)
+            except ServerRefusedError as error:
+                if error.code == TorqueErrorCode.UNKJOBID:
+                    return []
+                raise

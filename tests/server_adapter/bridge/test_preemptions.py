@@ -31,9 +31,11 @@ class RunningJob:
         self.lost: list[str] = []  # requests that are carried out, and their answers lost
         self.refused = ""
         self.stays = False  # the next request that is lost was not carried out
-        self.ends_late = 0  # the first request is under way for so many further ones
+        self.ends_after = 0  # a requeued run is under way for so many looks
+        self.is_ending = False
         self.ends_on_signal = False
         self.refuses_checkpoint = False
+        self.refuses_hold = False
 
     async def find_job(self, job: str) -> JobFacts | None:
         assert job == "7"
@@ -45,6 +47,14 @@ class RunningJob:
         if self.ends_on_signal:
             self.job = None
 
+    async def is_being_requeued(self, job: str) -> bool:
+        assert job == "7"
+        if self.is_ending:
+            self.ends_after -= 1
+        if self.is_ending and self.ends_after <= 0:
+            self.is_ending, self.job = False, JobFacts(id="7", owner="ann", queue="batch", submitted=0)
+        return self.is_ending
+
     async def suspend_job(self, job: str) -> None:
         assert job == "7"
         await self._change("suspend", state="S")
@@ -55,10 +65,11 @@ class RunningJob:
 
     async def hold_job(self, job: str) -> None:
         assert job == "7"
-        held: dict[str, Any] = (
-            {} if self.refuses_checkpoint else {"state": "H", "started": None, "shares": ()}
-        )
+        runs_on = self.refuses_checkpoint or self.refuses_hold
+        held: dict[str, Any] = {} if runs_on else {"state": "H", "started": None, "shares": ()}
         await self._change("hold", holds="s", **held)
+        if self.refuses_hold:
+            raise ServerRefusedError(15029, "no checkpoints", "hold")
 
     async def lift_hold(self, job: str) -> None:
         assert job == "7"
@@ -75,11 +86,9 @@ class RunningJob:
     async def requeue_job(self, job: str) -> None:
         assert job == "7"
         self.requests.append("requeue")
-        if self.ends_late and len(self.requests) > 1:
-            self.ends_late -= 1
-            if not self.ends_late:
-                self.job = None
-            raise ServerRefusedError(15018, "invalid state for job", "rerun")
+        self.is_ending = self.ends_after > 0
+        if self.is_ending and not self.lost:
+            raise ServerRefusedError(15011, "still in progress", "rerun")
         if self.refused:
             raise ServerRefusedError(15040, self.refused, "rerun")
         assert self.job is not None
@@ -229,14 +238,36 @@ def test_signal_is_sent_only_once_if_the_server_is_lost_after_it() -> None:
     assert house.server.requests == ["signal USR1", "requeue", "requeue"]
 
 
-def test_refusal_while_a_lost_request_is_under_way_is_no_failure() -> None:
+@pytest.mark.parametrize("lost", [[], ["no answer within 30 s"]])
+def test_requeueing_that_is_still_under_way_is_followed_and_not_requested_again(lost: list[str]) -> None:
     house = ExecutorHarness()
-    house.server.lost = ["no answer within 30 s"]
+    house.server.lost = lost
     house.server.stays = True
-    house.server.ends_late = 3
+    house.server.ends_after = 20
     (event,) = house.do(order())
     assert (event.done, event.text) == (True, "the run had ended")
-    assert house.server.requests == ["requeue"] * 4
+    assert house.server.requests == ["requeue"]
+    assert house.now > NOW + 30
+
+
+def test_requeueing_that_does_not_end_is_refused_at_the_deadline_of_the_decision() -> None:
+    house = ExecutorHarness()
+    house.server.ends_after = 1_000
+    (event,) = house.do(order())
+    assert (event.done, event.text) == (False, "the server has not ended the run in time")
+    assert house.server.requests == ["requeue"]
+    assert house.now >= NOW + 60
+
+
+def test_refused_checkpoint_leaves_no_hold() -> None:
+    house = ExecutorHarness()
+    house.server.refuses_hold = True
+    (event,) = house.do(order(method="checkpoint"))
+    assert (event.done, event.code) == (False, 15029)
+    assert house.server.requests == ["hold", "lift"]
+    assert house.server.job is not None
+    assert house.server.job.holds == ""
+    assert not house.holds
 
 
 def test_pool_lends_a_second_connection_only_while_the_first_is_in_use() -> None:
