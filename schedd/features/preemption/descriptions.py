@@ -47,6 +47,14 @@ def name_jobs(names: Sequence[str]) -> str:
     return f"job{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
 
 
+def describe_freed_nodes(one: PlannedPreemption) -> str:
+    """Return why the preemptor starts now: its victims were preempted, or have ended before."""
+    victims = [victim.job for victim in one.victims]
+    if one.asked < 0:
+        return f"{name_jobs(victims)} ended before the preemption"
+    return f"{name_jobs(victims)} left its nodes for it"
+
+
 def block_names(state: EngineState) -> dict[int, str]:
     """Return names for these slots."""
     part = preemption_state(state)

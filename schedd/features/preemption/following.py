@@ -16,6 +16,7 @@ from schedd.features.preemption.candidates import (
     may_be_preempted,
     permitted_methods,
 )
+from schedd.features.preemption.descriptions import describe_freed_nodes
 from schedd.features.preemption.planning import (
     EndedRun,
     block_rest,
@@ -104,7 +105,7 @@ def _follow(state: EngineState, one: PlannedPreemption, event: str) -> None:
     elif any(state.plan.end(run.slot) != one.start for run in runs):
         undo_preemption(state, one, event, Cause.OVERRUN, "a job to be preempted for it was altered")
     elif not runs:
-        undo_preemption(state, one, event, Cause.FREED, "the jobs to be preempted for it are gone")
+        undo_preemption(state, one, event, Cause.FREED, describe_freed_nodes(one))
     elif one.asked < 0 and not _is_permitted(state, one):
         undo_preemption(
             state,

@@ -71,6 +71,13 @@ class PreemptingCluster(Cluster):
         return sorted(victim.job for victim in one.victims) if one is not None else []
 
 
+def last_move(cluster: PreemptingCluster, job: str) -> str:
+    """Return the reason of the job's last move."""
+    state = cluster.engine.state
+    slot = cluster.record(job).slot
+    return next(one.words for one in reversed(state.changes) if slot in one.slots)
+
+
 def test_urgent_job_starts_as_soon_as_its_victim_is_requeued() -> None:
     cluster = PreemptingCluster()
     cluster.submit("long", "1:ppn=4", 10_000)
@@ -90,6 +97,7 @@ def test_urgent_job_starts_as_soon_as_its_victim_is_requeued() -> None:
     assert cluster.runs("now") == []
     cluster.send(*cluster.server.requeue("long"))
     assert cluster.runs("now") == [1_003]
+    assert last_move(cluster, "now") == "job long left its nodes for it"
     assert "it was preempted at" in cluster.view("long").why
     assert cluster.promise("next") == promised
     assert cluster.record("long").back_off.returns == 0
@@ -311,6 +319,7 @@ def test_preemption_of_a_victim_that_ends_by_itself_is_over() -> None:
     cluster.at(700)
     assert cluster.orders() == []
     assert cluster.runs("now") == [700]
+    assert last_move(cluster, "now") == "job long ended before the preemption"
 
 
 def test_jobs_that_cannot_be_requeued_and_other_queues_are_not_preempted() -> None:

@@ -15,7 +15,12 @@ from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import ClockSet, Event, JobFacts, NodeFacts, PreemptionDone, Resume, ServerFacts
 from tests.engine.cluster import T
-from tests.features.preemption.test_preemption import PreemptingCluster, hypothetical_job, random_events
+from tests.features.preemption.test_preemption import (
+    PreemptingCluster,
+    hypothetical_job,
+    last_move,
+    random_events,
+)
 
 MEM = 1 << 20
 """1 GiB in KiB."""
@@ -74,6 +79,7 @@ def test_suspended_job_goes_on_after_its_preemptor_for_the_rest_of_its_walltime(
     cluster.server.now += 3
     cluster.send(*cluster.outcome(order), *cluster.server.suspend("long"))
     assert cluster.runs("now") == [1_003]
+    assert last_move(cluster, "now") == "job long left its nodes for it"
     assert "it is suspended for job now since" in cluster.view("long").why
     assert (cluster.engine.state.plan.start(cluster.record("long").slot), cluster.end("long")) == (
         T + 1_103, 10_100)  # fmt: skip
