@@ -39,17 +39,18 @@ class TransferServer(Protocol):
         """Return the id of the job with this mark; empty if unknown."""
         ...
 
-    async def finish(self, job: str, tasks: int) -> None:
-        """Complete an interrupted submission; ``tasks`` is the number of jobs of an array, else 0."""
+    async def finish(self, job: str, submission: SubmissionFacts) -> None:
+        """Complete an interrupted submission. Raises ValueError if the server's job differs from it."""
         ...
 
     async def release(self, job: str) -> None:
         """Lifts the hold."""
         ...
 
-    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
+    async def withdraw(self, job: str, *, may_have_run: bool, again: bool) -> None:
         """Delete the job unless it runs or ran: then raise `JobRunsError`. An unknown job counts as withdrawn
-        unless it may have run. Of an array the waiting jobs are deleted even if others run.
+        unless it may have run. Of an array the waiting jobs are deleted even if others run. ``again``: an
+        interrupted try may have left its hold on a job that runs.
         """
         ...
 
@@ -163,7 +164,8 @@ class TransferExecutor:
                 if job:
                     await server.delete(job)
             elif job:
-                await server.withdraw(job, may_have_run=decision.release_requested)
+                again = self._may_be_repeated(decision)
+                await server.withdraw(job, may_have_run=decision.release_requested, again=again)
             elif decision.release_requested:
                 raise JobRunsError("the job is gone, and may have run")
         except ServerRefusedError as error:
@@ -180,10 +182,15 @@ class TransferExecutor:
             return _StepOutcome(False, text="the decision has no job in it")
         if transfer in self._withdrawn:
             return _StepOutcome(False, text="it was withdrawn")
-        # An earlier process of this adapter, or a try with a lost answer, may have submitted it.
-        if transfer in self._tried or decision.time < self._began + _MARGIN:
+        if self._may_be_repeated(decision):
             job = await server.find_marked(transfer)
             if job:
-                await server.finish(job, decision.submission.tasks)
+                await server.finish(job, decision.submission)
                 return _StepOutcome(True, job)
         return _StepOutcome(True, await server.submit(decision.submission, transfer))
+
+    def _may_be_repeated(self, decision: TransferDecision) -> bool:
+        """Return whether an earlier process of this adapter, or a try with a lost answer, may have executed
+        the decision, or a part of it.
+        """
+        return decision.transfer in self._tried or decision.time < self._began + _MARGIN

@@ -108,17 +108,17 @@ class ComposedServer:
         """Return the id of the job with this mark."""
         return await self.transfer_client.find_marked(mark)
 
-    async def finish(self, job: str, tasks: int) -> None:
+    async def finish(self, job: str, submission: SubmissionFacts) -> None:
         """Complete an interrupted submission."""
-        await self.transfer_client.finish(job, tasks)
+        await self.transfer_client.finish(job, submission)
 
     async def release(self, job: str) -> None:
         """Lifts its hold."""
         await self.transfer_client.release(job)
 
-    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
+    async def withdraw(self, job: str, *, may_have_run: bool, again: bool) -> None:
         """Delete a job unless it runs."""
-        await self.transfer_client.withdraw(job, may_have_run=may_have_run)
+        await self.transfer_client.withdraw(job, may_have_run=may_have_run, again=again)
 
     async def delete(self, job: str) -> None:
         """Delete a job, even if it runs."""

@@ -39,10 +39,14 @@ _HOLD, _USERS = "o", "u"
 _WORDS: Final = "held until the federation lets it start"
 _OF_TORQUE: Final = frozenset({"init_work_dir", "submit_args", "submit_host"})
 """Attributes unknown to this family; the variable PBS_O_WORKDIR replaces the first."""
-_LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "run_count", "exec_vnode", "Exit_status")
+_LOOKED_AT: Final = (
+    *("job_state", "Hold_Types", "Job_Owner", "comment"),
+    *("run_count", "exec_vnode", "Exit_status"),
+)
 _AT_ONCE: Final = 500  # subjobs in one request
 _RAN: Final = ("R", "E", "S", "U", "B")
 _OVER: Final = ("F", "M", "X")
+_WAIT: Final = ("H", "Q", "W")
 _NONE: Final = (OpenPBSErrorCode.UNKJOBID, OpenPBSErrorCode.HISTJOBID)
 
 
@@ -80,30 +84,25 @@ class OpenpbsTransferClient:
         attributes = submission_attributes(submission, mark)
         async with await self._open_as(submission.user) as connection:
             job = await queue_job(connection, submission, attributes, (RequestCode.COMMIT,))
-        await self.finish(job, submission.tasks)
+        await self.finish(job, submission)
+        return job
+
+    async def finish(self, job: str, submission: SubmissionFacts) -> None:
+        """Replace the owner's hold by the adapter's, if the job has not run, and check the result. This
+        follows each commit, also one of an earlier run of the adapter, which may have been killed after any
+        of the requests here. Holds of an array are on its parent.
+        """
         async with self._link.borrow() as connection:
             values = await _read_job(connection, job)
+            if values is not None and values.get("job_state") not in _WAIT:
+                return
+            if values is not None and values.get("comment") != _WORDS:
+                await _replace_hold(connection, job, values.get("Hold_Types", ""))
+                values = await _read_job(connection, job)
             wrong = submission_fault([values] if values is not None else [], submission.user, _HOLD)
             if wrong:
                 await _delete(connection, job)
                 raise ValueError(f"{wrong}: it was deleted again")
-        return job
-
-    async def finish(self, job: str, tasks: int) -> None:
-        """Replace the owner's hold by the adapter's, if the job has not run. This follows each commit, also
-        one of an earlier run of the adapter. Holds of an array are on its parent.
-        """
-        del tasks
-        async with self._link.borrow() as connection:
-            values = await _read_job(connection, job)
-            if values is None or values.get("job_state") not in ("H", "Q", "W"):
-                return
-            if _HOLD not in values.get("Hold_Types", ""):
-                await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
-                await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _USERS))
-            # A hold that does not change the job's state stays only in memory until the next alteration:
-            # after a kill the server would return with the owner's hold, which no component would release.
-            await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
 
     async def _takes_deadlines(self) -> bool:
         """Return whether the site has created a resource for deadlines."""
@@ -126,13 +125,17 @@ class OpenpbsTransferClient:
         async with self._link.borrow() as connection:
             await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
-    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
-        """Withdraw a job, held first, so that no run starts between check and deletion."""
+    async def withdraw(self, job: str, *, may_have_run: bool, again: bool) -> None:
+        """Withdraw a job, held first, so that no run starts between check and deletion. A job that stays,
+        and had been released, loses this hold.
+        """
         async with self._link.borrow() as connection:
             if is_array(job):
                 await _withdraw_array(connection, job, may_have_run=may_have_run)
                 return
             values = await _read_job(connection, job)
+            if again and values is not None and values.get("job_state") in _RAN:
+                await _release(connection, job, values)
             _demand_not_run(job, values, may_have_run=may_have_run)
             if values is None or values.get("job_state") in _OVER:
                 return
@@ -142,13 +145,14 @@ class OpenpbsTransferClient:
                     await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
                     raise JobRunsError(f"{job} was started meanwhile")
                 await _delete(connection, job)
-            except ServerRefusedError as error:
-                if error.code not in (*_NONE, OpenPBSErrorCode.BADSTATE):
-                    raise
+            except ServerRefusedError:
                 values = await _read_job(connection, job)
-                _demand_not_run(job, values, may_have_run=may_have_run)
                 if values is not None and values.get("job_state") not in _OVER:
+                    if may_have_run:
+                        await _release(connection, job, values)
+                    _demand_not_run(job, values, may_have_run=may_have_run)
                     raise
+                _demand_not_run(job, values, may_have_run=may_have_run)
 
     async def delete(self, job: str) -> None:
         async with self._link.borrow() as connection:
@@ -177,14 +181,34 @@ async def _withdraw_array(connection: OpenPBSConnection, array: str, *, may_have
             await _delete(connection, *names[first : first + _AT_ONCE])
         await connection.request(hold_request(RequestCode.RELEASE_JOB, array, _HOLD))
         demand_none_ran(array, ran, ran + len(names), may_have_run=may_have_run)
-    except ServerRefusedError as error:
-        if error.code not in (*_NONE, OpenPBSErrorCode.BADSTATE):
-            raise
+    except ServerRefusedError:
         values = await _read_job(connection, array)
-        if values is None or values.get("job_state") in _OVER:
-            demand_none_ran(array, 0, 0, may_have_run=may_have_run)
-        else:
+        if values is not None and values.get("job_state") not in _OVER:
+            if may_have_run:
+                await _release(connection, array, values)
             raise
+        demand_none_ran(array, 0, 0, may_have_run=may_have_run)
+
+
+async def _replace_hold(connection: OpenPBSConnection, job: str, holds: str) -> None:
+    """Replace the owner's hold on a submitted job, where this has not been done; the comment says that it is
+    complete: from then on a hold of the owner is the owner's wish.
+
+    A hold that does not change the job's state stays only in the server's memory until the next alteration:
+    without the comment, a server that was killed would return with the owner's hold, which no component would
+    release.
+    """
+    if _HOLD not in holds:
+        await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
+    if _USERS in holds:
+        await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _USERS))
+    await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
+
+
+async def _release(connection: OpenPBSConnection, job: str, values: Values) -> None:
+    """Lift the hold of a withdrawal, if there is one."""
+    if _HOLD in values.get("Hold_Types", ""):
+        await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
 
 async def _read_job(connection: OpenPBSConnection, job: str) -> Values | None:

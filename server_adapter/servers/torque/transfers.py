@@ -44,6 +44,7 @@ _HOLD: Final = "o"
 _COMMITS: Final = (RequestCode.READY_TO_COMMIT, RequestCode.COMMIT)
 _LOOKED_AT: Final = ("job_state", "Hold_Types", "Job_Owner", "exec_host", "start_count")
 _RAN: Final = ("R", "E", "S")
+_WAIT: Final = ("H", "Q", "W")
 _LOOKS, _WAIT_S = 60, 0.5  # checks whether an array is complete: number, and pause in seconds
 
 
@@ -77,12 +78,7 @@ class TorqueTransferClient:
         attributes = submission_attributes(submission, mark)
         async with self._link.borrow() as connection:
             job = await queue_job(connection, submission, attributes, _COMMITS)
-        await self.finish(job, submission.tasks)
-        async with self._link.borrow() as connection:
-            wrong = submission_fault(await _read_job(connection, job), submission.user, _HOLD)
-            if wrong:
-                await connection.request(_delete(job))
-                raise ValueError(f"{wrong}: it was deleted again")
+        await self.finish(job, submission)
         return job
 
     async def find_marked(self, mark: str) -> str:
@@ -97,37 +93,51 @@ class TorqueTransferClient:
             return ""
         return array_id(found.name) if "job_array_id" in found.values else found.name
 
-    async def finish(self, job: str, tasks: int) -> None:
-        """Wait until the server has created all jobs of an array, which are held from the start."""
-        for _ in range(_LOOKS if tasks else 0):
+    async def finish(self, job: str, submission: SubmissionFacts) -> None:
+        """Wait until the server has created all jobs of an array, which are held from the start, and check
+        the result.
+        """
+        for _ in range(_LOOKS if submission.tasks else 0):
             async with self._link.borrow() as connection:
-                if len(await _read_job(connection, job)) >= tasks:
-                    return
+                if len(await _read_job(connection, job)) >= submission.tasks:
+                    break
             await asyncio.sleep(_WAIT_S)
+        async with self._link.borrow() as connection:
+            found = await _read_job(connection, job)
+            if found and not all(one.get("job_state") in _WAIT for one in found):
+                return
+            wrong = submission_fault(found, submission.user, _HOLD)
+            if wrong:
+                await connection.request(_delete(job))
+                raise ValueError(f"{wrong}: it was deleted again")
 
     async def release(self, job: str) -> None:
         """Lifts our hold."""
         async with self._link.borrow() as connection:
             await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
-    async def withdraw(self, job: str, *, may_have_run: bool) -> None:
-        """Withdraw a job, held first, so that no run starts between check and deletion."""
+    async def withdraw(self, job: str, *, may_have_run: bool, again: bool) -> None:
+        """Withdraw a job, held first, so that no run starts between check and deletion. A job that stays,
+        and had been released, loses this hold.
+        """
         if not is_array(job):
-            await self._withdraw(job, may_have_run=may_have_run)
+            await self._withdraw(job, may_have_run=may_have_run, again=again)
             return
         async with self._link.borrow() as connection:
             names = await _names(connection, job)
         ran = 0
         for name in names:  # one at a time: other tasks have the connection in between
             try:
-                await self._withdraw(name, may_have_run=may_have_run)
+                await self._withdraw(name, may_have_run=may_have_run, again=again)
             except JobRunsError:
                 ran += 1
         demand_none_ran(job, ran, len(names), may_have_run=may_have_run)
 
-    async def _withdraw(self, job: str, *, may_have_run: bool) -> None:
+    async def _withdraw(self, job: str, *, may_have_run: bool, again: bool) -> None:
         async with self._link.borrow() as connection:
             values = _first(await _read_job(connection, job))
+            if again and values is not None and values.get("job_state") in _RAN:
+                await _release(connection, job, values)
             if _ran(values):
                 raise JobRunsError(f"{job} runs or has run")
             if values is None and may_have_run:
@@ -138,10 +148,10 @@ class TorqueTransferClient:
                     await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
                     raise JobRunsError(f"{job} was started meanwhile")
                 await connection.request(_delete(job))
-            except ServerRefusedError as error:
-                if error.code not in (TorqueErrorCode.UNKJOBID, TorqueErrorCode.BADSTATE):
-                    raise
+            except ServerRefusedError:
                 values = _first(await _read_job(connection, job))
+                if may_have_run and values is not None and values.get("job_state") != "C":
+                    await _release(connection, job, values)
                 if _ran(values) or (values is None and may_have_run):
                     raise JobRunsError(f"{job} runs or has run") from None
                 if values is not None and values.get("job_state") != "C":
@@ -157,6 +167,12 @@ class TorqueTransferClient:
                 left = await _read_job(connection, job)
                 if any(values.get("job_state") not in ("C", "E") for values in left):
                     raise
+
+
+async def _release(connection: TorqueConnection, job: str, values: Values) -> None:
+    """Lift the hold of a withdrawal, if there is one."""
+    if _HOLD in values.get("Hold_Types", ""):
+        await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
 
 async def _read_job(connection: TorqueConnection, job: str) -> list[Values]:

@@ -315,7 +315,7 @@ def test_an_array_is_checked_after_all_its_jobs_exist(
         del counter.server.cluster.arrays[array][last]
         monkeypatch.setattr("server_adapter.servers.torque.transfers.asyncio.sleep", pause)
         torque: Any = counter.torque
-        await torque.finish(array, 4)
+        await torque.finish(array, ARRAY)
         assert last in counter.server.cluster.jobs
 
     run(tmp_path, run_scenario)

@@ -57,6 +57,10 @@ class OpenPBSTransferHarness:
         }
         self.told: list[TransferStepDone] = []
         self.numbers = count(1)
+        self.begin()
+
+    def begin(self) -> None:
+        """As an adapter that was just started."""
         made = connector(load_settings(None, self.values))(AdaptiveRateLimiter(1000.0))
         assert isinstance(made, OpenPBSServer)
         self.openpbs = made
@@ -148,9 +152,9 @@ async def test_an_interrupted_submission_is_found_and_put_on_the_adapters_hold(
     desk: Any = counter.openpbs.transfer_client
     whole = desk.finish
 
-    async def cut(job: str, tasks: int) -> None:
+    async def cut(job: str, submission: SubmissionFacts) -> None:
         assert counter.server.cluster.jobs[job].holds == {"u"}
-        assert tasks == 0
+        assert submission == JOB
         monkeypatch.setattr(desk, "finish", whole)
         raise ServerUnreachableError("the connection broke")
 
@@ -167,7 +171,7 @@ async def test_a_hold_of_the_owner_is_preserved(counter: OpenPBSTransferHarness)
     done = await counter.do("submit")
     job = counter.server.cluster.jobs[done.server_job]
     job.holds.add("u")
-    await counter.openpbs.finish(done.server_job, 0)
+    await counter.openpbs.finish(done.server_job, JOB)
     assert job.holds == {"o", "u"}
     await counter.do("release", done.server_job)
     assert (job.state, job.holds) == (JobState.HELD, {"u"})
