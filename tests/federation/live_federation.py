@@ -18,7 +18,8 @@ from schedd.client.json_object import json_members
 from schedd.federation.bookings.decisions import LIVE
 from schedd.federation.client import FederationClient
 from server_adapter.emulator import NodeSpec
-from tests.server_adapter.bridge.processes import ProcessHarness, Program, _says_yes, free_port
+from tests.ports import free_port
+from tests.server_adapter.bridge.processes import ProcessHarness, Program, _says_yes
 from tests.waits import WAIT_S
 
 FEDERATION, ALICE, CAROL = "the-federations-token-there", "the-token-of-alice", "the-token-of-carol"

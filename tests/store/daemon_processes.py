@@ -7,15 +7,14 @@ import http.client
 import json
 import os
 import re
-import secrets
 import signal
-import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, Self
 from urllib.parse import urlencode
 
+from tests.ports import free_port
 from tests.store.forked_processes import DaemonLauncher
 from tests.waits import WAIT_S, wait_until
 
@@ -45,7 +44,7 @@ class DaemonProcess:
         self._launcher = launcher
         self.name = name
         self.log = folder / f"{name}.log"
-        self.port = _free_port()
+        self.port = free_port()
         self.pid = 0
         self.patience = WAIT_S
         self.skew = ""
@@ -181,14 +180,3 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _free_port() -> int:
-    """Return a free port outside the range of client ports, so that it stays free for every life of the
-    daemon.
-    """
-    while True:
-        port = secrets.randbelow(10_000) + 20_000
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port

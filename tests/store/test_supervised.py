@@ -33,6 +33,7 @@ from schedd.store import Leadership
 from schedd.store import lease as leases
 from schedd.supervision import WorkRecord
 from tests.conftest import ROOT
+from tests.ports import free_port
 from tests.service.planner_harness import event_id, job, node
 from tests.store.postgres import PostgresServer
 from tests.waits import WAIT_S
@@ -54,9 +55,7 @@ class SupervisedDaemon:
     """A daemon with all its background work, in a thread of this process."""
 
     def __init__(self, url: str, folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        with socket.socket() as nobody:
-            nobody.bind(("127.0.0.1", 0))
-            away = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        away = f"http://127.0.0.1:{free_port()}"
         secret = folder / "secret"
         secret.write_text(secrets.token_hex(16))
         secret.chmod(0o600)

@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sqlite3
 import urllib.error
 import urllib.request
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, JobState, NodeSpec, Timing
+from tests.ports import free_port
 from tests.store.daemon_processes import alive
 from tests.store.forked_processes import shared_launcher
 from tests.waits import WAIT_S, wait_until
@@ -223,10 +223,3 @@ def _says_yes(url: str) -> bool:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port

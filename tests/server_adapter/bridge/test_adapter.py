@@ -12,6 +12,7 @@ from server_adapter.bridge.state import ServerState
 from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.listener import PortTakenError
+from tests.ports import free_port
 from tests.server_adapter.bridge.house import AdapterHarness, Build, release_all, server_link, submit_mixed
 
 pytestmark = pytest.mark.anyio
@@ -330,12 +331,7 @@ async def test_a_server_that_never_calls_is_reported_to_the_log_and_to_the_daemo
 
 @pytest.fixture
 def unused_port() -> int:
-    import socket  # noqa: PLC0415
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+    return free_port()
 
 
 async def test_a_port_in_use_prevents_the_start_as_scheduler(build: Build) -> None:

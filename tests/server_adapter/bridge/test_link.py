@@ -1,7 +1,6 @@
 """The connection to a server that is away: looked for often, said seldom."""
 
 import logging
-import socket
 
 import pytest
 
@@ -13,6 +12,7 @@ from server_adapter.bridge.link import ServerLink
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque.connection import open_connection
 from server_adapter.torque.credentials import TorqueAnyPort
+from tests.ports import free_port
 
 pytestmark = pytest.mark.anyio
 
@@ -25,10 +25,7 @@ def anyio_backend() -> str:
 async def test_an_unreachable_server_is_tried_every_two_seconds_and_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    address = Address("127.0.0.1", port)
+    address = Address("127.0.0.1", free_port())
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -11,7 +11,8 @@ from server_adapter.bridge import site_check
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonBusyError
 from server_adapter.bridge.delivery import Backoff
 from server_adapter.emulator import NodeSpec
-from tests.server_adapter.bridge.processes import ProcessHarness, Program, free_port
+from tests.ports import free_port
+from tests.server_adapter.bridge.processes import ProcessHarness, Program
 from tests.store.forked_processes import run_program
 from tests.waits import WAIT_S
 
