@@ -1,6 +1,6 @@
 """Settings of preemption: ``[clusters.NAME.site.preemption]``."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -62,6 +62,10 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     return names
 
 
+_HARMLESS_SIGNALS: Final = frozenset({"CHLD", "CONT", "URG", "WINCH", "17", "18", "23", "28"})
+"""Signals whose default action leaves a process running; numbers of Linux."""
+
+
 class PreemptionSettings(Section):
     """Preemption: `preemptors` may start in place of running `targets` and `scavengers`, which return to
     their queue or are suspended. See docs/administrators/preemption.md.
@@ -119,10 +123,21 @@ def _check_site(plain: Mapping[str, Any]) -> None:
         )
 
 
+def _advise(plain: Mapping[str, Any]) -> Iterator[str]:
+    """Warn of a signal that usually ends a job."""
+    signal = str((plain.get("preemption") or {}).get("signal", "")).removeprefix("SIG")
+    if signal and signal not in _HARMLESS_SIGNALS:
+        yield (
+            f"preemption.signal: {signal} ends a job even if its script catches it, since the shell above "
+            "the script gets it, too, and an ended job is not requeued; URG is ignored by default"
+        )
+
+
 SETTINGS: Final = FeatureSettings(
     table="preemption",
     model=PreemptionSettings,
     check=_check_site,
+    advice=_advise,
     about="Planned preemption: `[clusters.main.site.preemption]`.",
     heading="Preemption",
 )
