@@ -51,7 +51,7 @@ class PreemptionServer(Protocol):
         ...
 
     async def requeue_job(self, job: str) -> None:
-        """End the run of a job and put it back into its queue."""
+        """End the run of a job and put it back into its queue. Raises ValueError if the job would be lost."""
         ...
 
     async def is_being_requeued(self, job: str) -> bool:

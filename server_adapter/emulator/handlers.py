@@ -138,8 +138,15 @@ class TorqueHandlers:
             demand_owner(context.who, job)
             if lifecycle.can_requeue(self._cluster, job):
                 demand_manager(context.who, _RERUN_RIGHTS)
-                lifecycle.requeue(self._cluster, job)
+                if self._kill_delay(job) and job.state is JobState.RUNNING:
+                    lifecycle.end_by_term(self._cluster, job)  # a fault of real servers
+                else:
+                    lifecycle.requeue(self._cluster, job)
         return OK
+
+    def _kill_delay(self, job: Job) -> int:
+        found = self._cluster.queue(job.queue).attributes.get("kill_delay")
+        return int(found or self._cluster.attributes.get("kill_delay", "0"))
 
     def _signal(self, request: SignalRequest, context: ClientContext) -> bytes:
         job = self._job(request.job)

@@ -284,6 +284,12 @@ def _put_back(cluster: Cluster, job: Job) -> None:
         cluster.poke(SchedulerCommand.NEW)
 
 
+def end_by_term(cluster: Cluster, job: Job) -> None:
+    """End a job by the SIGTERM that TORQUE sends `kill_delay` s before it notes a rerun."""
+    run = job.run
+    cluster.timers.at(cluster.now + cluster.timing.kill, lambda: _ended(cluster, job, run, 0))
+
+
 def release_dependents(cluster: Cluster) -> None:
     """Release jobs with fulfilled conditions; delete jobs with conditions that can never be fulfilled."""
     for name in sorted(cluster.dependents):

@@ -14,6 +14,7 @@ from server_adapter.emulator import EmulatedOpenPBS, EmulatedServer, NodeSpec, l
 from server_adapter.emulator.jobs import JobState
 from server_adapter.emulator.openpbs import runs
 from server_adapter.families import connector
+from server_adapter.servers.preemption_requests import PreemptionRequests
 from server_adapter.settings import load_settings
 from tests.server_adapter.bridge.test_preemptions import Holds
 from tests.server_adapter.openpbs.site import Site
@@ -107,6 +108,27 @@ async def test_torque_shows_a_run_that_it_is_ending_after_it_accepted_a_rerun(tm
         await server.close()
     assert found == [False, True, False, False]
     assert job.state is JobState.QUEUED
+
+
+@pytest.mark.parametrize("owner", ["server", "queue"])
+async def test_torque_with_a_kill_delay_is_not_told_to_rerun_a_job(tmp_path: Path, owner: str) -> None:
+    async with EmulatedServer([NodeSpec("n1", 4)], time_scale=0) as emulated:
+        cluster = emulated.cluster
+        job = emulated.job(emulated.submit("ann", resources={"nodes": "1:ppn=2"}, runtime=3_000))
+        lifecycle.start(cluster, job, "n1:ppn=2", synchronous=True)
+        holder = cluster.attributes if owner == "server" else cluster.queue(job.queue).attributes
+        holder["kill_delay"] = "5"
+        server = connect("torque", emulated.address[1], tmp_path)
+        event = await preempt(server, job.id, int(cluster.now), "requeue", emulated.skip)
+        emulated.skip(60)
+        assert (event.done, event.code) == (False, 0)
+        assert "kill_delay is 5 s" in event.text
+        assert job.state is JobState.RUNNING
+        # The emulated server loses it like a real one.
+        await PreemptionRequests.requeue_job(server.preemption_client, job.id)
+        emulated.skip(60)
+        await server.close()
+    assert (job.state, job.exit_status) == (JobState.COMPLETE, 0)
 
 
 @pytest.mark.parametrize("code", [15070, 5])

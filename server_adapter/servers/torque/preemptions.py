@@ -8,8 +8,11 @@ from typing import Final
 from schedd.wire import JobFacts
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
+from server_adapter.batch.requests import StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
+from server_adapter.bridge.facts import parse_or
 from server_adapter.bridge.link import LinkPool
+from server_adapter.dis import Attribute
 from server_adapter.servers.preemption_requests import (
     PREEMPTION_REQUESTS,
     PreemptionRequests,
@@ -38,6 +41,34 @@ class TorquePreemptionClient(PreemptionRequests[TorqueConnection]):
         if not found or found[0].values.get("job_state") == "C":
             return None
         return job_facts(job, found[0].values)
+
+    async def requeue_job(self, job: str) -> None:
+        """End the run of a job and put it back into its queue.
+
+        Raises ValueError with a `kill_delay`: TORQUE then sends SIGTERM that long before it notes the rerun,
+        and a job that ends in between counts as finished.
+        """
+        if delay := await self._kill_delay(job):
+            raise ValueError(
+                f"kill_delay is {delay} s: TORQUE would count a job that ends at the SIGTERM of a rerun as "
+                "finished; unset kill_delay of the server and its queues"
+            )
+        await super().requeue_job(job)
+
+    async def _kill_delay(self, job: str) -> int:
+        """Return the `kill_delay` of the job's queue, or else the server's, in seconds."""
+        found = await self._fetch(self._jobs, job)
+        queue = found[0].values.get("queue", "") if found else ""
+        wanted = (Attribute("kill_delay"),)
+        async with self._link.borrow() as connection:
+            for request in (
+                StatusRequest(code=RequestCode.STATUS_QUEUE, name=queue, attributes=wanted),
+                StatusRequest(code=RequestCode.STATUS_SERVER, attributes=wanted),
+            ):
+                for one in await connection.describe(request):
+                    if value := one.values.get("kill_delay"):
+                        return parse_or(int, value, default=0)
+        return 0
 
     async def is_being_requeued(self, job: str) -> bool:
         """Return whether the server is ending the run of this job to requeue it."""
