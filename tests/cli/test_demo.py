@@ -19,9 +19,12 @@ import httpx2
 import pytest
 
 from schedd.cli.demo.arrivals import workload_from_log
+from schedd.cli.demo.past_runs import write_past_runs
 from schedd.cli.demo.run import DemoOutput
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds, requested_cores
 from schedd.cli.demo.table import DemoTable, format_span
+from schedd.engine import EngineSettings
+from schedd.features.prediction.earlier import past_runs
 from schedd.replay.workload import Trace, TraceError, TraceJob
 from tests.store.forked_processes import start_program
 from tests.waits import WAIT_S, wait_until
@@ -355,6 +358,17 @@ def test_workload_depends_only_on_the_seed_and_fits_the_cluster() -> None:
     assert sum(requested_cores(arrival.order) for arrival in at_once[:-10]) >= 32, (
         "the machine is full, 10 wait"
     )
+
+
+def test_daemon_learns_the_run_times_of_jobs_that_ended_before_the_demo(tmp_path: Path) -> None:
+    steady, log = SteadyWorkload(4, 8, 10, 3), tmp_path / "log"
+    write_past_runs(steady, log, T)
+    runs = steady.past_orders()
+    learned = past_runs(EngineSettings(predict=True, predict_from=str(log)), "demo", T)
+    assert learned is not None
+    assert learned.ends == len(runs) > 1_000, "none of them ended later"
+    arrivals = [one.order for one in islice(steady.arrivals(lambda: (10, 0.0), lambda: 0.0), 50)]
+    assert not any(order in runs for order in arrivals)
 
 
 def test_many_waiting_jobs_are_played_at_a_speed_that_keeps_forecasts_fresh() -> None:

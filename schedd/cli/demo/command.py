@@ -127,12 +127,10 @@ def _run_demo_command(args: argparse.Namespace) -> int:
     # The clock begins to count while the daemon compiles: jobs arrive only once it is ready.
     with TemporaryDirectory(prefix="schedd-demo-") as directory:
         say.step("starting the daemon")
-        # A log's jobs get no reservations in their way.
-        nodes = {
-            one.name: [node.name for node in one.workload.nodes if isinstance(one.workload, SteadyWorkload)]
-            for one in clusters
+        endless = {
+            one.name: one.workload if isinstance(one.workload, SteadyWorkload) else None for one in clusters
         }
-        part, logins = start_daemon(clock, args.port, Path(directory), nodes, args.server)
+        part, logins = start_daemon(clock, args.port, Path(directory), endless, args.server)
         try:
             url = f"http://127.0.0.1:{part.greeting()}"
             say(_introduction(url, clusters, speed, logins, args.server))

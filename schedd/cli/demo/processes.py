@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from schedd.cli.demo.past_runs import write_past_runs
 from schedd.cli.demo.scene import site_settings
+from schedd.cli.demo.steady import SteadyWorkload
 from schedd.service.cluster.clock import ScaledClock
 
 MAIL_DOMAIN = "demo.example"  # domain of the demo's mailbox
@@ -95,10 +97,14 @@ class DemoProcess:
 
 
 def start_daemon(
-    clock: ScaledClock, port: int | None, directory: Path, clusters: Mapping[str, Sequence[str]], family: str
+    clock: ScaledClock,
+    port: int | None,
+    directory: Path,
+    clusters: Mapping[str, SteadyWorkload | None],
+    family: str,
 ) -> tuple[DemoProcess, DemoLogins]:
-    """Start the daemon of these clusters, each with the names of nodes for reservations and a server of this
-    family.
+    """Start the daemon of these clusters, each with a server of this family. A cluster with an endless
+    workload gets reservations and a log of past runs; None: the jobs of a log get neither.
 
     Returns the daemon, which greets with its port, and the tokens of its clients. It listens on this port of
     loopback; None: the default one, or any free port if that is taken. Its database is a file in
@@ -137,8 +143,8 @@ def start_daemon(
             ],
         },
         "clusters": {
-            name: {**cluster, "site": site_settings(nodes, int(clock.start))}
-            for name, nodes in clusters.items()
+            name: {**cluster, **_workload_settings(name, workload, directory, int(clock.start))}
+            for name, workload in clusters.items()
         },
     }
     login = {"login_key": logins.key, "login_as": _digest(logins.admin)}
@@ -150,6 +156,17 @@ def start_daemon(
         **_clock_arguments(clock),
     }
     return DemoProcess("the daemon", "schedd.cli.demo.daemon", arguments), logins
+
+
+def _workload_settings(
+    name: str, workload: SteadyWorkload | None, directory: Path, begin: int
+) -> dict[str, Any]:
+    """Return a cluster's settings that depend on its workload. Writes the log of past runs."""
+    if workload is None:
+        return {"site": site_settings((), begin)}
+    log = directory / f"{name}.accounting"
+    write_past_runs(workload, log, begin)
+    return {"site": site_settings([node.name for node in workload.nodes], begin), "predict_from": str(log)}
 
 
 def start_adapter(

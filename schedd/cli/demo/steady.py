@@ -15,7 +15,8 @@ from schedd.replay.workload import Trace
 from server_adapter.emulator import Arrival, JobOrder, NodeSpec
 
 _BATCH: Final = 2_000  # jobs of the model made at a time
-_MAX_RUN_S: Final = 12 * 3600  # jobs that run for longer are left out: they make a dull picture
+_PAST_BATCH: Final = 100_000  # number of the batch whose jobs ran before the demo
+MAX_RUN_S: Final = 12 * 3600  # jobs that run for longer are left out: they make a dull picture
 _MEAN_MACHINE_S: Final = 2_767
 """Walltime times cpus of a job of the model, as seconds of the whole machine; measured for 320 cpus."""
 _MAX_HORIZON_S: Final = 5 * 86_400
@@ -55,8 +56,12 @@ class SteadyWorkload:
 
     def _made(self, batch: int) -> list[JobOrder]:
         trace = generate(_BATCH, self._widest, self._seed + batch)
-        short = Trace(trace.name, tuple(job for job in trace.jobs if job.run <= _MAX_RUN_S), self._widest)
+        short = Trace(trace.name, tuple(job for job in trace.jobs if job.run <= MAX_RUN_S), self._widest)
         return [arrival.order for arrival in arrivals(short, self.nodes)[0]]
+
+    def past_orders(self) -> list[JobOrder]:
+        """Return jobs of the same model that are not part of the arrivals: those that ran before."""
+        return self._made(_PAST_BATCH)
 
     def _orders(self) -> Iterator[JobOrder]:
         for batch in count():
