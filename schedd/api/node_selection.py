@@ -12,6 +12,7 @@ _LAST_NUMBER: Final = re.compile(r"(.*?)(\d{1,9})(\D*)")
 _SPAN_PATTERN: Final = re.compile(r"(\d+)-(\d+)")
 _MAX_EXPANDED_NAMES: Final = 100_000
 _MAX_WORDS: Final = 200
+_HUNDRED: Final = 100
 _STATE_WORDS: Final = {"up": "up", "down": "down", "drain": "drain", "draining": "drain", "drained": "drain"}
 
 
@@ -54,6 +55,34 @@ def select_nodes(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
     if not found:
         raise ValueError("name nodes: n1, n[001-020], gpu*, or a property")
     return sorted(found, key=natural_key)
+
+
+def narrow_selection(text: str, word: str) -> str:
+    """The text with one more word for each of its alternatives: what fits must fit this word too."""
+    parts = [part.strip() for part in _split_alternatives(text) if part.strip()]
+    return ", ".join(f"{part} {word}" for part in parts) or word
+
+
+def fold_hundreds(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names by hundreds of their last number, in natural order: `n[0100-0199]` to those that exist.
+
+    ``match_nodes`` reads the keys. A name without a number is a key of its own.
+    """
+    found: dict[str, list[str]] = {}
+    for name in sorted(names, key=natural_key):
+        found.setdefault(_name_hundred(name), []).append(name)
+    return found
+
+
+def _name_hundred(name: str) -> str:
+    parts = _LAST_NUMBER.fullmatch(name)
+    if parts is None:
+        return name
+    head, digits, tail = parts.groups()
+    width = len(digits)  # a range has numbers of one width: n7 is in n[0-9], n07 in n[00-99]
+    first = int(digits) // _HUNDRED * _HUNDRED
+    last = min(first + _HUNDRED, 10**width) - 1
+    return f"{head}[{first:0{width}}-{last:0{width}}]{tail}"
 
 
 def fold_names(names: Iterable[str]) -> str:

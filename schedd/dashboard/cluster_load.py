@@ -1,12 +1,13 @@
 """How full the cluster is at the plan's own time."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 
 from schedd.engine import PlanSnapshot
 from schedd.plan.columns import FIXED, PLANNED
-from schedd.service.read.plan_lists import node_views
+from schedd.service.read.plan_lists import NodeView, node_views
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,10 @@ class ClusterLoad:
     until: int | None
 
 
-def measure_load(published: PlanSnapshot) -> ClusterLoad:
-    """Counted over the nodes."""
-    views = node_views(published)
+def measure_load(published: PlanSnapshot, views: Collection[NodeView] | None = None) -> ClusterLoad:
+    """Counted over the nodes, whose ``views`` a caller may have already."""
+    if views is None:
+        views = node_views(published)
     up = [node for node in views if node.state == "up"]
     starts = published.starts
     placed = np.flatnonzero((published.states == PLANNED) | (published.states == FIXED))

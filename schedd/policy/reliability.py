@@ -6,7 +6,7 @@ rate, so that a node observed for an hour is not considered perfect.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import log
 from typing import Final
 
@@ -55,9 +55,7 @@ class Life:
         left = 0.5 ** (seconds / half_life)
         # integrate the decay weight over the uptime since the last change
         more = half_life / _LN2 * (1 - left) if self.is_up else 0.0
-        return replace(
-            self, as_of=self.as_of + seconds, up=self.up * left + more, failures=self.failures * left
-        )
+        return Life(self.as_of + seconds, self.up * left + more, self.failures * left, self.is_up, self.fell)
 
 
 def failure_rates(

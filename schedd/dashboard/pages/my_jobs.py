@@ -16,6 +16,7 @@ from schedd.dashboard.viewer import Cluster, Reader, Visibility
 router = RouteTable()
 _MAX_JOBS: Final = 2_000
 _MAX_ENDED_JOBS: Final = 50
+_PAGE_SIZE: Final = 100  # rows of each table
 
 
 @router.get("/{cluster}/my-jobs")
@@ -25,8 +26,12 @@ def show_my_jobs(
     viewer: Reader,
     visibility: Visibility,
     user: Annotated[str, Query(max_length=200)] = "",
+    most: Annotated[int, Query(ge=1, le=_MAX_JOBS)] = _PAGE_SIZE,
 ) -> Response:
-    """The jobs of the viewer, or the visible jobs of a ``user``; and recently ended ones."""
+    """The jobs of the viewer, or the visible jobs of a ``user``; and recently ended ones.
+
+    The tables have ``most`` rows each, and up to as many later jobs whose promises are at risk.
+    """
     own = viewer.bearer.name.partition("@")[0] if viewer.bearer.role == "user" else ""
     whose = user or own
     found = list_jobs(
@@ -48,8 +53,11 @@ def show_my_jobs(
         own=own,
         found=found,
         rows=rows,
-        waiting=waiting,
-        running=running,
+        waiting=[*waiting[:most], *[row for row in waiting[most:] if row.job.at_risk][:most]],
+        running=list(running[:most]),
+        more=len(waiting) > most or len(running) > most,
+        most=most,
+        most_jobs=_MAX_JOBS,
         ended=ended[:_MAX_ENDED_JOBS],
         parts=page_parts(request, "my-jobs", cluster, viewer) if own and whose == own else (),
     )

@@ -9,7 +9,7 @@ from fastapi import Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from schedd.api.node_selection import natural_key
+from schedd.api.node_selection import fold_hundreds, match_nodes, narrow_selection, natural_key
 from schedd.api.problems import ProblemError
 from schedd.api.routes import RouteTable
 from schedd.dashboard.cluster_load import measure_load
@@ -27,7 +27,10 @@ from schedd.store import StoreError
 
 router = RouteTable()
 _HORIZON_S: Final = 30 * 86_400
-_PAGE_SIZE: Final = 200
+_PAGE_SIZE: Final = 50
+_MAX_MAP_NODES: Final = 1_000  # more are drawn as groups: the page must not grow with the cluster
+_MAX_MAP_GROUPS: Final = 300
+_MAX_SEARCH: Final = 400
 _MAX_JOBS: Final = 200
 _MAX_ENDED_JOBS: Final = 50
 _MAX_HISTORY_ROWS: Final = 100
@@ -50,10 +53,14 @@ class NodeTableRow:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes of one rack, switch or another resource; without grouping all nodes, and no name."""
+    """Nodes of one rack, switch or another resource, or of one hundred; without grouping all nodes, no name.
+
+    ``search`` finds these nodes.
+    """
 
     name: str
     views: Sequence[NodeView]
+    search: str = ""
 
     @property
     def cpus(self) -> int:
@@ -64,6 +71,14 @@ class NodeGroup:
         """Cpus in use of its nodes that are up."""
         return sum(view.cpus - view.free_cpus for view in self.views if view.state == "up")
 
+    @property
+    def drain(self) -> int:
+        return sum(view.state == "drain" for view in self.views)
+
+    @property
+    def down(self) -> int:
+        return sum(view.state == "down" for view in self.views)
+
 
 @router.get("/{cluster}/nodes")
 def show_nodes(
@@ -71,33 +86,36 @@ def show_nodes(
     cluster: Cluster,
     viewer: Reader,
     visibility: Visibility,
-    q: Annotated[str, Query(max_length=200)] = "",
+    q: Annotated[str, Query(max_length=_MAX_SEARCH)] = "",
     state: Literal["", "up", "drain", "down"] = "",
     most: Annotated[int, Query(ge=1, le=10_000)] = _PAGE_SIZE,
     by: Annotated[str | None, Query(max_length=200)] = None,
 ) -> Response:
-    """All nodes as a map, grouped by rack if nodes have one; the matching ones as a table."""
+    """The matching nodes as a map, by rack if nodes have one, and as a table. A map of many has groups."""
     published = cluster.published
-    views = sorted(node_views(published, sees=visibility.shows), key=lambda view: natural_key(view.name))
-    words = q.lower().split()
-    found = [
-        view
-        for view in views
-        if state in ("", view.state)
-        and all(word in f"{view.name} {' '.join(view.properties)}".lower() for word in words)
-    ]
+    views = {view.name: view for view in node_views(published, sees=visibility.shows)}
+    matching = [views[name] for name in match_nodes(published.nodes, q)]
+    found = [view for view in matching if state in ("", view.state)]
+    by = _choose_grouping(keys := _grouping_keys(views.values()), by)
+    folded = len(found) > _MAX_MAP_NODES
+    groups = _fold_views(found, by, q) if folded else _group_views(found, by, q)
     return render_page(
         request,
         "nodes",
         viewer,
         cluster,
-        groups=_group_views(views, by := _choose_grouping(keys := _grouping_keys(views), by)),
+        folded=folded,
+        groups=groups[:_MAX_MAP_GROUPS],
+        more_groups=max(0, len(groups) - _MAX_MAP_GROUPS),
         grouped_by=by,
         groupings=keys,
-        views=views,
+        gpus=any(view.gpus for view in found),
         rows=_table_rows(cluster, found[:most]),
         total=len(found),
-        load=measure_load(published),
+        node_count=len(views),
+        most_in_map=_MAX_MAP_NODES,
+        max_search=_MAX_SEARCH,
+        load=measure_load(published, views.values()),
         q=q,
         state=state,
         most=most,
@@ -181,13 +199,34 @@ def _choose_grouping(keys: Sequence[str], wanted: str | None) -> str:
     return by if by in keys else ""
 
 
-def _group_views(views: Iterable[NodeView], by: str) -> list[NodeGroup]:
+def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroup]:
     groups: dict[str, list[NodeView]] = {}
     for view in views:
         found = (one for one in view.properties if one.startswith(f"{by}=")) if by else iter(())
         groups.setdefault(next(found, ""), []).append(view)
     order = sorted(groups, key=lambda name: (not name, natural_key(name)))
-    return [NodeGroup(name.partition("=")[2] or ("none" if by else ""), groups[name]) for name in order]
+    return [
+        NodeGroup(
+            name.partition("=")[2] or ("none" if by else ""),
+            groups[name],
+            narrow_selection(q, name) if name else q,
+        )
+        for name in order
+    ]
+
+
+def _fold_views(views: Sequence[NodeView], by: str, q: str) -> list[NodeGroup]:
+    """The groups of a map, small enough to be opened: those of the grouping, else hundreds of nodes."""
+    found: list[NodeGroup] = []
+    for group in _group_views(views, by, q):
+        if group.search != q and len(group.views) < len(views):
+            found.append(group)
+            continue
+        here = {view.name: view for view in group.views}
+        for search, names in fold_hundreds(here).items():
+            name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+            found.append(NodeGroup(name, [here[one] for one in names], narrow_selection(q, search)))
+    return found
 
 
 def _table_rows(cluster: PlanLoop, views: list[NodeView]) -> list[NodeTableRow]:

@@ -22,7 +22,7 @@ const before = key ? kept(key) : null;
 function difference(row) {
   if (!before) return "";
   const was = before.jobs[row.dataset.key];
-  if (!was) return "new";
+  if (!was) return "more" in box.dataset ? "" : "new"; // a page with some of the jobs does not know which are new
   const start = row.dataset.start ? Number(row.dataset.start) : null;
   if (was.state !== row.dataset.state) return `was ${was.state}`;
   if (was.start === start || row.dataset.state === "running") return "";
