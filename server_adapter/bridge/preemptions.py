@@ -46,8 +46,8 @@ class PreemptionServer(Protocol):
         """Return the job as the server shows it now; None if it has ended or is unknown."""
         ...
 
-    async def signal_job(self, job: str, signal: str) -> None:
-        """Send a signal to a running job."""
+    async def signal_job(self, job: str, signal: str) -> bool:
+        """Send a signal to a running job; return False, without sending it, if it would end any job."""
         ...
 
     async def requeue_job(self, job: str) -> None:
@@ -210,10 +210,12 @@ class PreemptionExecutor:
         """Try once. The grace time begins with the signal, however late the decision came."""
         if done := await self._end_of_run(server, order):
             return _PreemptionOutcome(True, text=done)
-        if order.signal:
-            if progress.signalled_at is None:
-                await server.signal_job(order.job_id, order.signal)
+        if order.signal and progress.signalled_at is None:
+            if await server.signal_job(order.job_id, order.signal):
                 progress.signalled_at = self._clock()
+            else:
+                _log.warning("%s gets no %s, which would end it", order.job_id, order.signal)
+        if progress.signalled_at is not None:
             await self._sleep(max(0.0, progress.signalled_at + order.grace - self._clock()))
             if not _is_this_run(order, await server.find_job(order.job_id)):
                 return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")

@@ -154,6 +154,8 @@ class TorqueHandlers:
         demand_live(job)
         if not job.active:
             raise RefusalError(TorqueErrorCode.BADSTATE)
+        if len(job.held_slots) > 1 and request.signal not in _SUSPENSIONS:
+            lifecycle.end_by_term(self._cluster, job)  # a fault of real servers
         if request.signal in _SUSPENSIONS:
             if not context.who.manager:
                 raise RefusalError(TorqueErrorCode.PERM)

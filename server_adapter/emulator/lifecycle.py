@@ -285,7 +285,7 @@ def _put_back(cluster: Cluster, job: Job) -> None:
 
 
 def end_by_term(cluster: Cluster, job: Job) -> None:
-    """End a job by the SIGTERM that TORQUE sends `kill_delay` s before it notes a rerun."""
+    """End a job as finished, like TORQUE by the SIGTERM of a rerun or a signal on several nodes."""
     run = job.run
     cluster.timers.at(cluster.now + cluster.timing.kill, lambda: _ended(cluster, job, run, 0))
 

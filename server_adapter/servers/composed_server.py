@@ -128,9 +128,9 @@ class ComposedServer:
         """Return a job as the server shows it now."""
         return await self.preemption_client.find_job(job)
 
-    async def signal_job(self, job: str, signal: str) -> None:
-        """Send a signal to a running job."""
-        await self.preemption_client.signal_job(job, signal)
+    async def signal_job(self, job: str, signal: str) -> bool:
+        """Send a signal to a running job, unless it would end the job."""
+        return await self.preemption_client.signal_job(job, signal)
 
     async def requeue_job(self, job: str) -> None:
         """End the run of a job and put it back into its queue."""

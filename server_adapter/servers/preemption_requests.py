@@ -44,8 +44,10 @@ class PreemptionRequests(Generic[C]):
         self._link = link
         self._silences = frozenset(silences)
 
-    async def signal_job(self, job: str, signal: str) -> None:
+    async def signal_job(self, job: str, signal: str) -> bool:
+        """Send a signal to a running job."""
         await self._send(SignalRequest(job=job, signal=full_signal_name(signal)))
+        return True
 
     async def requeue_job(self, job: str) -> None:
         await self._send(JobRequest(code=RequestCode.RERUN, job=job))

@@ -131,6 +131,24 @@ async def test_torque_with_a_kill_delay_is_not_told_to_rerun_a_job(tmp_path: Pat
     assert (job.state, job.exit_status) == (JobState.COMPLETE, 0)
 
 
+@pytest.mark.parametrize(("nodes", "sent"), [("n1:ppn=2", True), ("n1:ppn=2+n2:ppn=2", False)])
+async def test_torque_sends_no_signal_to_a_job_on_several_nodes(
+    tmp_path: Path, nodes: str, sent: bool
+) -> None:
+    async with EmulatedServer([NodeSpec("n1", 4), NodeSpec("n2", 4)], time_scale=0) as emulated:
+        job = emulated.job(emulated.submit("ann", resources={"nodes": nodes}, runtime=3_000))
+        lifecycle.start(emulated.cluster, job, nodes, synchronous=True)
+        server = connect("torque", emulated.address[1], tmp_path)
+        assert await server.signal_job(job.id, "URG") is sent
+        emulated.skip(60)
+        assert job.state is JobState.RUNNING
+        # The emulated server ends a job on several nodes like a real one.
+        await PreemptionRequests.signal_job(server.preemption_client, job.id, "URG")
+        emulated.skip(60)
+        await server.close()
+    assert job.state is (JobState.RUNNING if sent else JobState.COMPLETE)
+
+
 @pytest.mark.parametrize("code", [15070, 5])
 async def test_suspension_that_a_node_did_not_answer_is_requested_again(tmp_path: Path, code: int) -> None:
     started = 1_700_000_000

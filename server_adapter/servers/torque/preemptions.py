@@ -33,6 +33,7 @@ class TorquePreemptionClient(PreemptionRequests[TorqueConnection]):
     def __init__(self, link: LinkPool[TorqueConnection], jobs: AttributeQuery) -> None:
         super().__init__(link)
         self._jobs = jobs
+        self._delays = AttributeQuery(RequestCode.STATUS_JOB, ("queue", "user_kill_delay"))
         self._substate = AttributeQuery(RequestCode.STATUS_JOB, ("job_state", "substate"))
 
     async def find_job(self, job: str) -> JobFacts | None:
@@ -41,6 +42,15 @@ class TorquePreemptionClient(PreemptionRequests[TorqueConnection]):
         if not found or found[0].values.get("job_state") == "C":
             return None
         return job_facts(job, found[0].values)
+
+    async def signal_job(self, job: str, signal: str) -> bool:
+        """Send a signal to a running job. One on several nodes gets none: its first MoM would end it on the
+        others, whatever the signal.
+        """
+        found = await self.find_job(job)
+        if found is not None and len({share.node for share in found.shares}) > 1:
+            return False
+        return await super().signal_job(job, signal)
 
     async def requeue_job(self, job: str) -> None:
         """End the run of a job and put it back into its queue.
@@ -51,14 +61,17 @@ class TorquePreemptionClient(PreemptionRequests[TorqueConnection]):
         if delay := await self._kill_delay(job):
             raise ValueError(
                 f"kill_delay is {delay} s: TORQUE would count a job that ends at the SIGTERM of a rerun as "
-                "finished; unset kill_delay of the server and its queues"
+                "finished; unset kill_delay of the server and its queues, and user_kill_delay of jobs"
             )
         await super().requeue_job(job)
 
     async def _kill_delay(self, job: str) -> int:
-        """Return the `kill_delay` of the job's queue, or else the server's, in seconds."""
-        found = await self._fetch(self._jobs, job)
-        queue = found[0].values.get("queue", "") if found else ""
+        """Return the `kill_delay` of the job, or else of its queue, or else of the server, in seconds."""
+        found = await self._fetch(self._delays, job)
+        values = found[0].values if found else {}
+        if own := parse_or(int, values.get("user_kill_delay"), default=0):
+            return own
+        queue = values.get("queue", "")
         wanted = (Attribute("kill_delay"),)
         async with self._link.borrow() as connection:
             for request in (

@@ -34,6 +34,7 @@ class RunningJob:
         self.ends_after = 0  # a requeued run is under way for so many looks
         self.is_ending = False
         self.ends_on_signal = False
+        self.is_ended_by_signals = False
         self.refuses_checkpoint = False
         self.refuses_hold = False
 
@@ -41,11 +42,14 @@ class RunningJob:
         assert job == "7"
         return self.job
 
-    async def signal_job(self, job: str, signal: str) -> None:
+    async def signal_job(self, job: str, signal: str) -> bool:
         assert job == "7"
+        if self.is_ended_by_signals:
+            return False
         self.requests.append(f"signal {signal}")
         if self.ends_on_signal:
             self.job = None
+        return True
 
     async def is_being_requeued(self, job: str) -> bool:
         assert job == "7"
@@ -169,6 +173,15 @@ def test_signal_comes_a_grace_time_before_the_requeueing() -> None:
     assert event.done
     assert house.server.requests == ["signal USR1", "requeue"]
     assert house.now == NOW + 120
+
+
+def test_job_that_a_signal_would_end_is_requeued_without_a_grace_time() -> None:
+    house = ExecutorHarness()
+    house.server.is_ended_by_signals = True
+    (event,) = house.do(order(signal="URG", grace=120))
+    assert event.done
+    assert house.server.requests == ["requeue"]
+    assert house.now == NOW
 
 
 def test_job_that_ends_after_the_signal_is_not_requeued() -> None:
