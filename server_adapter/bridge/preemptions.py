@@ -184,7 +184,10 @@ class PreemptionExecutor:
             except ServerRefusedError as error:
                 if done := await self._find_done(server, order):
                     return _PreemptionOutcome(True, text=done)
-                return _PreemptionOutcome(False, error.code, error.text or str(error))
+                text = error.text or str(error)
+                if progress.lost and isinstance(order, Preempt) and order.method == "suspend":
+                    text = f"{text}; an earlier request may have stopped it on its nodes"
+                return _PreemptionOutcome(False, error.code, text)
             except (RightsError, ValueError) as error:
                 return _PreemptionOutcome(False, text=str(error))
             except (ServerUnreachableError, ProtocolError) as error:

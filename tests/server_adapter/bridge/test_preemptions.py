@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schedd.wire import JobFacts, Preempt, PreemptionDone, Resume, ShareFacts
-from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
+from server_adapter.batch.errors import OpenOutcomeError, ServerRefusedError, ServerUnreachableError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import LinkPool, ServerLink
 from server_adapter.bridge.preemptions import PreemptionExecutor, full_signal_name
@@ -35,6 +35,7 @@ class RunningJob:
         self.is_ending = False
         self.ends_on_signal = False
         self.is_ended_by_signals = False
+        self.suspended_by_node = False  # the node suspends it, and the server does not hear of it
         self.refuses_checkpoint = False
         self.refuses_hold = False
 
@@ -61,7 +62,12 @@ class RunningJob:
 
     async def suspend_job(self, job: str) -> None:
         assert job == "7"
-        await self._change("suspend", state="S")
+        if not self.suspended_by_node:
+            await self._change("suspend", state="S")
+            return
+        self.requests.append("suspend")
+        refusal = ServerRefusedError(15070 if len(self.requests) == 1 else 15016, "no", "suspend")
+        raise OpenOutcomeError(refusal) if len(self.requests) == 1 else refusal
 
     async def resume_job(self, job: str) -> None:
         assert job == "7"
@@ -345,6 +351,15 @@ def test_job_is_suspended_and_resumed_once(lost: list[str]) -> None:
     (event,) = again.do(resumption())[1:]
     assert (event.done, event.text) == (True, "it was not suspended any more")
     assert house.server.requests == ["suspend", "resume"]
+
+
+def test_suspension_that_only_the_node_knows_of_is_reported_with_that_risk() -> None:
+    house = ExecutorHarness()
+    house.server.suspended_by_node = True
+    (event,) = house.do(order(method="suspend"))
+    assert (event.done, event.code) == (False, 15016)
+    assert "may have stopped it on its nodes" in event.text
+    assert house.server.requests == ["suspend", "suspend"]
 
 
 @pytest.mark.parametrize("lost", [[], ["the connection broke"]])
