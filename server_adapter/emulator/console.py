@@ -100,6 +100,11 @@ async def _delay(server: SimulatedServer, arguments: Arguments) -> str:
     return "slow"
 
 
+async def _rerun(server: SimulatedServer, arguments: Arguments) -> str:
+    server.faults.requeue_slowly(float(arguments[0]))
+    return "reruns slowly"
+
+
 async def _silent(server: SimulatedServer, arguments: Arguments) -> str:
     server.faults.be_silent(int(arguments[0]))
     return "silent"
@@ -139,6 +144,7 @@ _COMMANDS: Mapping[str, tuple[str, Callable[[SimulatedServer, Arguments], Awaita
     "reject": ("reject NODE…           the daemons of these nodes refuse every job; of no others", _reject),
     "fail": ("fail SHARE             this share of the jobs fails at once", _fail),
     "delay": ("delay SECONDS          waits before each answer", _delay),
+    "rerun": ("rerun SECONDS          a rerun ends the run only after so long", _rerun),
     "silent": ("silent N               the next N requests get no answer", _silent),
     "cut": ("cut N [BYTES]          the next N replies end after so many bytes, with the connection", _cut),
     "restart": ("restart [SECONDS]      all connections end; back after so long", _restart),

@@ -104,12 +104,23 @@ def test_the_console_switches_faults_on_and_off(console: Console) -> None:
     server = console._server
     faults = server.faults
     asyncio.run(
-        send_line(console, "refuse 3 15046", "return 2", "delay 0.5", "silent 1", "cut 4 20", "fail 0.25")
+        send_line(
+            console,
+            "refuse 3 15046",
+            "return 2",
+            "delay 0.5",
+            "silent 1",
+            "cut 4 20",
+            "fail 0.25",
+            "rerun 30",
+        )
     )
     assert (faults.refusals.left, int(faults.refusal_code)) == (3, 15046)
     assert (faults.returns.left, faults.delay, faults.silences.left) == (2, 0.5, 1)
     assert (faults.cuts.left, faults.cut_after, faults.failure_rate) == (4, 20, 0.25)
+    assert server.faults.rerun_time == 30
     asyncio.run(send_line(console, "behave"))
+    assert server.faults.rerun_time == 0
     assert (faults.refusals.left, faults.returns.left, faults.delay, faults.cuts.left) == (0, 0, 0, 0)
 
 
