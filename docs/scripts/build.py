@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from schedd.cli.config import ADAPTER_SECTIONS
+from schedd.cli.config_actions import ADAPTER_SECTIONS
 from schedd.cli.manual import reference
 from schedd.feature_list import FEATURES, feature_modules
 from schedd.features.formula.terms import LABEL_TERMS, TERMS, TEXT_TERMS

@@ -16,8 +16,9 @@ from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.parallel_calls import run_in_threads
 from schedd.plan.columns import PLANNED
-from schedd.plan.evaluate import Criterion, ScoringColumns
-from schedd.plan.latest_starts import PATIENCE, latest_starts
+from schedd.plan.criteria import PATIENCE, Criterion
+from schedd.plan.evaluate import ScoringColumns
+from schedd.plan.latest_starts import latest_starts
 
 LIFTED = (2, 8, 32)
 SECONDS = (0.5, 2.0, 8.0)

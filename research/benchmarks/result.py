@@ -8,7 +8,7 @@ import numpy as np
 from rich.table import Table
 
 from research.benchmarks.live import EngineFigures
-from schedd.engine.facts.slack import Slack
+from schedd.policy.slack import Slack
 
 
 @dataclass(frozen=True, slots=True)

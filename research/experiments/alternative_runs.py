@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.alternatives.chromosomes import ChromosomeDecoder
-from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives
+from schedd.alternatives.objective_weights import Objective
+from schedd.alternatives.objectives import ObjectiveInput, measure_objectives
 from schedd.alternatives.pareto_front import ObjectiveWeights
 from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
 from schedd.alternatives.thrift_tiers import set_thrift_tiers

@@ -12,9 +12,9 @@ from research.experiments.deadline_streams import stream
 from research.experiments.random_outages import random_outages
 from research.experiments.wait_bound import mean_wait_bound
 from research.versions import version_of
-from schedd.engine.facts.slack import Slack
 from schedd.optimize import MoveKind, SearchSettings
-from schedd.plan.evaluate import parse_criteria
+from schedd.plan.criteria import parse_criteria
+from schedd.policy.slack import Slack
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.machines import read_machines
 from schedd.replay.prepared import Prepared, prepare

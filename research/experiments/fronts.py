@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from schedd.alternatives.chromosomes import ChromosomeDecoder
 from schedd.alternatives.node_economics import NodeEconomics
-from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives
+from schedd.alternatives.objective_weights import Objective
+from schedd.alternatives.objectives import ObjectiveInput, measure_objectives
 from schedd.alternatives.pareto_front import ObjectiveWeights, pareto_front
 from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings, hypervolume
 from schedd.alternatives.plan_archive import PlanArchive

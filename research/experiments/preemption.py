@@ -15,8 +15,8 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from schedd.engine.facts.slack import Slack
 from schedd.plan.columns import Ints
+from schedd.policy.slack import Slack
 from schedd.replay.driver import run
 from schedd.replay.prepared import Prepared
 from schedd.replay.workload import TraceJob

@@ -15,13 +15,14 @@ import numpy as np
 
 from research.experiments.alternative_runs import AlternativeRuns, make_alternative_search
 from schedd.alternatives.node_economics import NodeEconomics
-from schedd.alternatives.objectives import Objective, ObjectiveInput
+from schedd.alternatives.objective_weights import Objective
+from schedd.alternatives.objectives import ObjectiveInput
 from schedd.alternatives.pareto_front import pareto_front
 from schedd.alternatives.pareto_search import ParetoSettings
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine import Engine, EngineSettings, EngineState
-from schedd.engine.facts.slack import Slack
 from schedd.policy.site import parse_economy, site_policy
+from schedd.policy.slack import Slack
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.site import ReplaySite

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from research.federations.field import ClusterSpec, Field, FieldJob, Ran
-from schedd.engine.facts.slack import NONE, Slack
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
+from schedd.policy.slack import NONE, Slack
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.wire import JobFacts
 

@@ -9,11 +9,11 @@ from time import thread_time_ns
 from typing import Any, Final, Literal
 
 from schedd.engine import Engine, EngineSettings, publish_snapshot
-from schedd.engine.facts.slack import NONE, Slack
 from schedd.federation.routing.policies import RoutingCandidate, RoutingPolicy
 from schedd.federation.routing.priorities import Backlog
 from schedd.model import StartKnown
 from schedd.policy.site import site_policy
+from schedd.policy.slack import NONE, Slack
 from schedd.replay.machine_state import ReplayDefectError, ReplayMachine
 from schedd.service.questions.plan_fork import PlanFork, TasksEnd, fork_plan
 from schedd.wire import (

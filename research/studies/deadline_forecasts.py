@@ -7,7 +7,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from research.studies.results import Results, chosen
-from schedd.engine.facts.slack import Slack
+from schedd.policy.slack import Slack
 from schedd.replay.comparison import Comparison, warm_up
 from schedd.replay.driver import replay
 

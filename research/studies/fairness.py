@@ -12,10 +12,10 @@ from rich.console import Console
 from research.experiments.cells import Workload, busiest, prepared_workload
 from research.studies.results import Results, chosen
 from schedd.engine import EngineSettings
-from schedd.engine.facts.slack import Slack
 from schedd.optimize import SearchSettings
-from schedd.plan.evaluate import Criterion
+from schedd.plan.criteria import Criterion
 from schedd.policy.site import site_policy
+from schedd.policy.slack import Slack
 from schedd.replay.comparison import warm_up
 from schedd.replay.driver import PLANNING_POLICY, run
 from schedd.replay.metrics import measure, normalised_waits

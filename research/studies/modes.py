@@ -13,7 +13,7 @@ from research.federations.grid import SIZES, paper
 from research.federations.measures import worth
 from research.studies.pool import at_once, how_often
 from research.studies.results import Results
-from schedd.engine.facts.slack import OFF
+from schedd.policy.slack import OFF
 from schedd.replay.workload import TraceError
 
 NAME: Final = "modes"

@@ -10,8 +10,8 @@ from rich.console import Console
 from research.experiments.displayed_starts import AGES_S, DisplayedStarts
 from research.studies.results import Results, chosen
 from schedd.engine import EngineSettings
-from schedd.engine.facts.slack import Slack
 from schedd.optimize import SearchSettings
+from schedd.policy.slack import Slack
 from schedd.replay.comparison import Comparison, warm_up
 from schedd.replay.driver import BACKFILL_POLICY, PLANNING_POLICY, walk
 from schedd.replay.metrics import measure

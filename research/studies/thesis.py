@@ -11,7 +11,7 @@ from rich.console import Console
 from research.experiments.thesis import MODELS, Batch, Ran, batch, front_of, ran
 from research.experiments.thesis_printed import PRINTED, Printed
 from research.studies.results import Results
-from schedd.alternatives.objectives import Objective
+from schedd.alternatives.objective_weights import Objective
 from schedd.cli import plot_support
 from schedd.replay.workload import TraceError
 

@@ -4,19 +4,18 @@ Source: D. Paul, Multi-objective evolution based dynamic job scheduler (2013), s
 on, because a daemon's plan has no first job. Formulas: docs/administrators/alternatives.md.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AfterValidator
 
 from schedd.alternatives.node_economics import NodeEconomics
+from schedd.alternatives.objective_weights import Objective
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, FIXED, PLANNED, HeldEntries, Ints
-from schedd.plan.evaluate import Criterion, Evaluation, ScoringColumns
+from schedd.plan.criteria import Criterion
+from schedd.plan.evaluate import Evaluation, ScoringColumns
 from schedd.plan.plan import Plan
 
 Floats = npt.NDArray[np.float64]
@@ -25,22 +24,6 @@ _TAU: Final = 3600.0  # time constant tau in seconds of the penalty `exp(latenes
 _MAX_EXPONENT: Final = 50.0  # upper bound of the exponent; avoids overflow
 _KWH: Final = 3.6e6
 _HOUR: Final = 3600.0
-
-
-class Objective(StrEnum):
-    """Objectives of plans. Names shared with ``Criterion`` have the same meaning."""
-
-    MAKESPAN = "makespan"
-    NON_UTILISATION = "non_utilisation"
-    LATENESS = "lateness"
-    COST_OVERRUN = "cost_overrun"
-    COST = "cost"
-    ENERGY = "energy"
-    LOSS = "expected_loss"
-    WAIT = "wait"
-    WAIT_MAX = "wait_max"
-    SLOWDOWN = "bounded_slowdown"
-    UNFAIRNESS = "unfairness"
 
 
 _CRITERIA: Final = {
@@ -57,29 +40,6 @@ class ObjectiveMeasure:
     unit: str  # `s`, `kWh`, `core-h`, the currency, or `1` for a plain number
     why: str = ""
 
-
-def parse_weights(plain: Mapping[str, float]) -> dict[Objective, float]:
-    """Return weights by objective from weights by name, without zeros.
-
-    Raises ValueError for an unknown name, for a weight that is negative or not finite, and if all are 0.
-    """
-    known = [one.value for one in Objective]
-    for name, weight in plain.items():
-        if name not in known:
-            raise ValueError(f"there is no objective {name!r}; known are {', '.join(known)}")
-        if not 0 <= weight < float("inf"):
-            raise ValueError(f"the weight of {name} is {weight}: must be finite, at least 0")
-    if not any(plain.values()):
-        raise ValueError("all weights are 0: no plan would be better than another")
-    return {Objective(name): weight for name, weight in plain.items() if weight}
-
-
-def _check_weights(weights: dict[str, float]) -> dict[str, float]:
-    parse_weights(weights)
-    return weights
-
-
-ObjectiveWeights = Annotated[dict[str, float], AfterValidator(_check_weights)]  # a setting: weights by name
 
 ObjectiveVector = tuple[ObjectiveMeasure, ...]  # one value per objective, in the order of `Objective`
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from schedd.alternatives.node_economics import NodeEconomics
-from schedd.alternatives.objectives import Objective
+from schedd.alternatives.objective_weights import Objective
 from schedd.plan.plan import Plan
 
 

@@ -23,7 +23,7 @@ from schedd.api.result_views import (
 from schedd.api.routes import RouteTable
 from schedd.api.views import snapshot_fields
 from schedd.engine import PlanSnapshot, deadline_accuracy
-from schedd.plan.evaluate import UNITS
+from schedd.plan.criteria import UNITS
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.summaries import evaluate_criteria, summarise_users

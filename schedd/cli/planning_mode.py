@@ -58,8 +58,8 @@ def recommend_planning_mode(
     # Here and not above: the other questions need not wait for the numeric libraries.
     from schedd.cli.replay_options import load_site_run  # noqa: PLC0415
     from schedd.cli.replay_recommend import compare_modes, print_recommendation  # noqa: PLC0415
-    from schedd.engine.facts.slack import Slack  # noqa: PLC0415
     from schedd.optimize import SearchSettings  # noqa: PLC0415
+    from schedd.policy.slack import Slack  # noqa: PLC0415
     from schedd.replay.comparison import Comparison, Machine  # noqa: PLC0415
     from schedd.replay.driver import ReplayDefectError  # noqa: PLC0415
     from schedd.replay.searches import SearchSchedule  # noqa: PLC0415

@@ -11,7 +11,7 @@ from schedd.cli.arguments import OneLineErrorParser, fail, parse_within
 if TYPE_CHECKING:
     from schedd.cli.replay_options import SiteRun
     from schedd.cli.replay_steps import ReplayStops
-    from schedd.engine.facts.slack import Slack
+    from schedd.policy.slack import Slack
     from schedd.replay.comparison import Comparison
     from schedd.replay.result import ReplayResult
     from schedd.replay.searches import SearchSchedule

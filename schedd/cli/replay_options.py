@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from schedd.dialect import RequestError, parse_size
 from schedd.engine import EngineSettings
-from schedd.engine.facts.slack import Slack
 from schedd.optimize import MoveKind, SearchSettings
-from schedd.plan.evaluate import Criterion, CriterionWeights, parse_criteria
+from schedd.plan.criteria import Criterion, parse_criteria
+from schedd.plan.evaluate import CriterionWeights
+from schedd.policy.slack import Slack
 from schedd.replay.comparison import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searches import SEARCH_POLICY, SearchSchedule

@@ -10,7 +10,7 @@ from rich.console import Console
 from schedd.cli.importing.result import to_toml
 from schedd.cli.progress import ReplayDisplay
 from schedd.engine import SITE_PUBLISH_HOLD
-from schedd.engine.facts.slack import Slack
+from schedd.policy.slack import Slack
 from schedd.replay.comparison import Comparison, warm_up
 from schedd.replay.limits import jobs_within_limits
 from schedd.replay.prepared import Prepared

@@ -9,7 +9,7 @@ import numpy as np
 from schedd.engine import PlanSnapshot
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
-from schedd.plan.evaluate import UNITS, Criterion
+from schedd.plan.criteria import UNITS, Criterion
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters

@@ -8,7 +8,7 @@ from typing import Any, Final
 from schedd.api.problems import ProblemError
 from schedd.dashboard.criterion_help import criterion_help
 from schedd.engine import EngineSettings
-from schedd.plan.evaluate import Criterion
+from schedd.plan.criteria import Criterion
 from schedd.policy.priority import PrioritySettings
 from schedd.wire.field_docstrings import setting_descriptions
 

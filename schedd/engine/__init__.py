@@ -28,17 +28,6 @@ from schedd.engine.facts.records import (
     Phase,
     Risk,
 )
-from schedd.engine.facts.settings import (
-    SITE_PUBLISH_HOLD,
-    SITE_PUBLISH_PAUSE,
-    SITE_SLACK,
-    SITE_START_RATE,
-    SITE_START_RATE_NODE,
-    EngineSettings,
-    PlanningSettings,
-    SlackText,
-    StartRate,
-)
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.log import Incident, LoggedBatch
 from schedd.engine.place.start_holds import last_starts_on_hold
@@ -68,6 +57,17 @@ from schedd.engine.show.job_view import (
     render_job,
 )
 from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
+from schedd.policy.engine_settings import (
+    SITE_PUBLISH_HOLD,
+    SITE_PUBLISH_PAUSE,
+    SITE_SLACK,
+    SITE_START_RATE,
+    SITE_START_RATE_NODE,
+    EngineSettings,
+    PlanningSettings,
+    SlackText,
+    StartRate,
+)
 
 __all__ = [
     "HORIZON",

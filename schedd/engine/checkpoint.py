@@ -23,13 +23,13 @@ from schedd.engine.component.registry import component_calls
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.encoding import load_records, save_records
 from schedd.engine.facts.records import Cause, ChangeSet, RankingProgress
-from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.lasting_facts import dump_lasting_facts
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
 from schedd.plan.schema import arrays_below, load_part, map_in_parts, save_part
 from schedd.policy.demand import Demand
+from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.limits import Limit
 from schedd.policy.site import site_policy
 from schedd.wire import ResourceTypes

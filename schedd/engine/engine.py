@@ -16,7 +16,6 @@ from schedd.engine.facts.arrivals import pop_arrivals
 from schedd.engine.facts.carried_jobs import CarriedJob
 from schedd.engine.facts.event_order import sort_events
 from schedd.engine.facts.records import Outcome
-from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all, apply_site_policy
 from schedd.engine.lasting_facts import load_lasting_facts
@@ -29,6 +28,7 @@ from schedd.engine.run.reevaluation import reevaluate_slice
 from schedd.engine.run.start_outages import forget_start_outage
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
+from schedd.policy.engine_settings import EngineSettings
 from schedd.wire import Event, Snapshot
 
 _FORGET_EVERY = 60

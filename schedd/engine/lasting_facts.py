@@ -22,10 +22,10 @@ from schedd.engine.facts.alerts import raise_alert
 from schedd.engine.facts.carried_jobs import load_carried_job, save_carried_job
 from schedd.engine.facts.carry_over import carry_job
 from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
-from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.handlers import apply_all
 from schedd.plan.schema import Arrays, FieldRule, field_rule
+from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.site import site_policy
 from schedd.wire import (
     Event,

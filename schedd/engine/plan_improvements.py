@@ -12,7 +12,8 @@ from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.rank.promises import record_plan_moves
 from schedd.plan.columns import PLANNED, Ints
-from schedd.plan.evaluate import CriterionWeights, parse_criteria
+from schedd.plan.criteria import parse_criteria
+from schedd.plan.evaluate import CriterionWeights
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan, Take

@@ -6,11 +6,11 @@ from typing import Final, Literal
 import numpy as np
 
 from schedd.engine.facts.records import Cause
-from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.plan_improvements import movable_slots
 from schedd.plan.columns import Ints
 from schedd.plan.startable import startable
+from schedd.policy.engine_settings import EngineSettings
 
 SearchReason = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]
 

@@ -16,15 +16,9 @@ from schedd.optimize.orders import OrderingColumns, advance_job, generate_orders
 from schedd.optimize.search_report import CriterionDelta, SearchEndReason, SearchReport
 from schedd.optimize.settings import SearchSettings
 from schedd.plan.columns import Ints
-from schedd.plan.evaluate import (
-    UNITS,
-    Criterion,
-    CriterionValues,
-    CriterionWeights,
-    Evaluation,
-    ScoringColumns,
-)
-from schedd.plan.latest_starts import PATIENCE, reference_values, scale_to_expected
+from schedd.plan.criteria import PATIENCE, UNITS, Criterion
+from schedd.plan.evaluate import CriterionValues, CriterionWeights, Evaluation, ScoringColumns
+from schedd.plan.latest_starts import reference_values, scale_to_expected
 from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.trials import TrialOutcome, TrialRound, Trials

@@ -7,7 +7,8 @@ from schedd.optimize.parallel_search import ParallelSearch, RunTogether, run_in_
 from schedd.optimize.search import PlanSearch
 from schedd.optimize.settings import SearchSettings
 from schedd.plan.columns import Ints
-from schedd.plan.evaluate import ScoringColumns, parse_criteria
+from schedd.plan.criteria import parse_criteria
+from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from schedd.optimize.settings import MoveKind
-from schedd.plan.evaluate import Criterion
+from schedd.plan.criteria import Criterion
 
 
 class SearchEndReason(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from schedd.plan.evaluate import DEFAULT_WEIGHTS, Criterion
+from schedd.plan.criteria import DEFAULT_WEIGHTS, Criterion
 from schedd.plan.trials import MoveKind
 
 __all__ = ["MoveKind", "SearchSettings"]

@@ -6,64 +6,17 @@ real ones.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
-from types import MappingProxyType
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 
 from schedd.model import FOREVER, NodeState
+from schedd.plan.criteria import CRITERIA, MAXIMISED, NON_REGULAR, Criterion, check_weights
 from schedd.plan.kernels import evaluate as ev
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.evaluate import Floats, Scores
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
-
-
-class Criterion(StrEnum):
-    """Criteria of a plan, in the order of the kernels' values."""
-
-    MAKESPAN = "makespan"
-    UTILISATION = "utilisation"
-    WEIGHTED_UTILISATION = "weighted_utilisation"
-    WAIT = "wait"
-    WAIT_RMS = "wait_rms"
-    WAIT_MAX = "wait_max"
-    RESPONSE = "response"
-    RESPONSE_MAX = "response_max"
-    SLOWDOWN = "slowdown"
-    SLOWDOWN_MAX = "slowdown_max"
-    BOUNDED_SLOWDOWN = "bounded_slowdown"
-    BOUNDED_SLOWDOWN_MAX = "bounded_slowdown_max"
-    LATE_JOBS = "late_jobs"
-    TARDINESS = "tardiness"
-    TARDINESS_MAX = "tardiness_max"
-    NUWT = "nuwt"
-    NUWT_MAX = "nuwt_max"
-    UNFAIRNESS = "unfairness"
-
-
-_ORDER = tuple(Criterion)
-
-_MAXIMISED = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION})
-
-NON_REGULAR = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION, Criterion.UNFAIRNESS})
-"""Criteria that may become worse although no job starts later than before."""
-
-UNITS: Mapping[Criterion, str] = {
-    criterion: "s"
-    if criterion.value.partition("_")[0] in {"makespan", "wait", "response", "tardiness"}
-    else "jobs"
-    if criterion is Criterion.LATE_JOBS
-    else "1"
-    for criterion in Criterion
-}
-"""The unit of each criterion: seconds, jobs, or a plain number."""
-
-DEFAULT_WEIGHTS: Final[Mapping[Criterion, float]] = MappingProxyType(
-    {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0, Criterion.WAIT_RMS: 1.0, Criterion.WAIT_MAX: 1.0}
-)
-"""Means of wait and bounded slowdown and, against starvation, root mean square and maximum of the wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,50 +66,39 @@ class CriterionValues:
     array: Floats
 
     def __getitem__(self, criterion: Criterion) -> float:
-        return float(self.array[_ORDER.index(criterion)])
+        return float(self.array[CRITERIA.index(criterion)])
 
     def as_dict(self) -> dict[str, float]:
         """Return the values by names of the criteria."""
-        return dict(zip(map(str, _ORDER), self.array.tolist(), strict=True))
+        return dict(zip(map(str, CRITERIA), self.array.tolist(), strict=True))
 
     def at_least(self, criterion: Criterion, value: float) -> Self:
         """Return the values with at least ``value`` for this criterion."""
         array = self.array.copy()
-        array[_ORDER.index(criterion)] = max(self[criterion], value)
+        array[CRITERIA.index(criterion)] = max(self[criterion], value)
         return type(self)(array)
-
-
-def parse_criteria(weights: Mapping[str, float]) -> dict[Criterion, float]:
-    """Return weights by criterion, from weights by name. Raises ValueError for an unknown name."""
-    for name in weights:
-        if name not in _ORDER:
-            raise ValueError(f"there is no criterion {name!r}; known are {', '.join(_ORDER)}")
-    return {Criterion(name): weight for name, weight in weights.items()}
 
 
 class CriterionWeights:
     """Weights of criteria; unnamed criteria have weight 0.
 
     The cost of a plan is the weighted sum of its values, each divided by its value in a reference plan, with
-    which a search began. A plan is better than another if its cost is lower. Raises ValueError if a weight is
-    negative or not finite, or if all are 0.
+    which a search began. A plan is better than another if its cost is lower. Raises the errors of
+    ``check_weights``.
     """
 
     def __init__(self, weights: Mapping[Criterion, float]) -> None:
+        check_weights(weights)
         self.array: Floats = np.zeros(ev.CRITERIA)
         for criterion, weight in weights.items():
-            if not 0 <= weight < float("inf"):
-                raise ValueError(f"the weight of {criterion} is {weight}: must be finite, at least 0")
-            self.array[_ORDER.index(criterion)] = -weight if criterion in _MAXIMISED else weight
-        if not self.array.any():
-            raise ValueError("all weights are 0: no plan would be better than another")
+            self.array[CRITERIA.index(criterion)] = -weight if criterion in MAXIMISED else weight
         # scaled to a maximum of 1, so that the minimum gain is independent of the scale and nothing overflows
         self.array /= np.abs(self.array).max()
 
     @property
     def regular(self) -> bool:
         """Whether a plan never becomes worse when jobs start earlier."""
-        return not any(self.array[_ORDER.index(criterion)] for criterion in NON_REGULAR)
+        return not any(self.array[CRITERIA.index(criterion)] for criterion in NON_REGULAR)
 
     def cost(self, values: CriterionValues, reference: CriterionValues) -> float:
         """Return a plan's cost for ``values``; infinite if one is positive where ``reference`` is 0."""

@@ -6,12 +6,10 @@ from typing import Final
 import numpy as np
 
 from schedd.model import FOREVER
-from schedd.plan.evaluate import Criterion, CriterionValues, ScoringColumns
+from schedd.plan.criteria import PATIENCE, Criterion
+from schedd.plan.evaluate import CriterionValues, ScoringColumns
 from schedd.plan.kernels.layout import START, Ints
 from schedd.plan.plan import Plan
-
-PATIENCE: Final = 24 * 3600
-"""After waiting this many seconds no search moves a job later, unless the site sets another value."""
 
 _STEPS: Final = 12  # number of steps into which the patience is divided: see `latest_starts`
 

@@ -7,10 +7,11 @@ from enum import Enum, auto
 
 import numpy as np
 
+from schedd.plan.criteria import PATIENCE
 from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels.layout import DUR, PLANNED, POOLS, READY, START, STATE, Ints
 from schedd.plan.kernels.moves import LEAST_GAIN
-from schedd.plan.latest_starts import PATIENCE, reference_values, scale_to_expected
+from schedd.plan.latest_starts import reference_values, scale_to_expected
 from schedd.plan.placements import Allocation, PlanAttempt, current_allocation, free_at, is_misplaced
 from schedd.plan.plan import Plan
 from schedd.plan.records import Moves

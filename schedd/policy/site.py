@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from schedd.model import NodeSets
-from schedd.plan.evaluate import CriterionWeights, parse_criteria
+from schedd.plan.criteria import check_weights, parse_criteria
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import find_part, obeyed_resources, parse_feature_settings
@@ -111,7 +111,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     KeyError for values that validation should have rejected.
     """
     if plain.get("criteria") is not None:  # searches read them by themselves
-        CriterionWeights(parse_criteria(plain["criteria"]))
+        check_weights(parse_criteria(plain["criteria"]))
     zone = plain.get("zone", "UTC")
     licences = {
         name: LicenceSettings.model_validate(one) for name, one in (plain.get("licences") or {}).items()

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from schedd.engine.facts.slack import OFF
 from schedd.optimize import SearchSettings
 from schedd.policy.queue_policies import QUEUE_POLICIES
+from schedd.policy.slack import OFF
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
 from schedd.replay.failure_log import read_outages
 from schedd.replay.failures import Outage

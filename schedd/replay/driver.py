@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.engine import SITE_PUBLISH_PAUSE, EngineSettings
-from schedd.engine.facts.slack import NONE, Slack
 from schedd.policy.site import site_policy
+from schedd.policy.slack import NONE, Slack
 from schedd.replay.failures import Outage
 from schedd.replay.limits import peak_usage
 from schedd.replay.machine_state import ReplayDefectError, check_capacity

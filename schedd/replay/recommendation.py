@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from schedd.engine import SITE_PUBLISH_HOLD, SITE_SLACK, EngineSettings
-from schedd.engine.facts.slack import Slack
+from schedd.policy.slack import Slack
 from schedd.replay.driver import BACKFILL_POLICY, PLANNING_POLICY, replay
 from schedd.replay.failures import Outage
 from schedd.replay.prepared import Prepared

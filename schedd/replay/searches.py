@@ -17,7 +17,7 @@ from schedd.engine import (
 )
 from schedd.optimize import SearchEndReason, SearchInput, SearchReport, SearchSettings
 from schedd.parallel_calls import run_in_threads
-from schedd.plan.evaluate import parse_criteria
+from schedd.plan.criteria import parse_criteria
 from schedd.replay.result import SearchTotals
 from schedd.wire import PlanChosen, PlanImproved
 

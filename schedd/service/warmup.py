@@ -12,7 +12,8 @@ import structlog
 from schedd.engine import Engine, EngineSettings, movable_slots, publish_snapshot
 from schedd.feature_list import feature_modules
 from schedd.optimize import PlanSearch, SearchSettings
-from schedd.plan.evaluate import DEFAULT_WEIGHTS, CriterionWeights
+from schedd.plan.criteria import DEFAULT_WEIGHTS
+from schedd.plan.evaluate import CriterionWeights
 from schedd.plan.kernel_status import count_compiled
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import current_allocation

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from schedd.alternatives.node_economics import NodeEconomics
-from schedd.alternatives.objectives import Objective, ObjectiveInput, ObjectiveMeasure, measure_objectives
+from schedd.alternatives.objective_weights import Objective
+from schedd.alternatives.objectives import ObjectiveInput, ObjectiveMeasure, measure_objectives
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.plan import Plan, Take

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from research.benchmarks.grow import Grower
 from schedd.alternatives.chromosomes import ChromosomeDecoder
 from schedd.alternatives.node_economics import NodeEconomics
-from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives
+from schedd.alternatives.objective_weights import Objective
+from schedd.alternatives.objectives import ObjectiveInput, measure_objectives
 from schedd.alternatives.pareto_front import ObjectiveWeights, pareto_front
 from schedd.alternatives.pareto_search import ParetoSearch, ParetoSet, ParetoSettings
 from schedd.model import FOREVER

@@ -51,3 +51,42 @@ def test_ready_daemon_has_loaded_no_library_for_pages_or_migrations(tmp_path: Pa
     config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/schedd.db"\n[clusters.main]\n')
     assert libraries_of_ready_daemon(config) == "alembic mako"  # the first start makes the tables
     assert libraries_of_ready_daemon(config) == ""
+
+
+UNNEEDED_FOR_SETTINGS = (
+    "numba",
+    "rich",
+    "schedd.engine",
+    "schedd.plan.plan",
+    "schedd.store",
+    "sqlalchemy",
+    "structlog",
+)
+"""For the daemon and for output; they take half the time of a command that reads or writes settings."""
+
+_SETTINGS_SCRIPT = """
+import sys
+from schedd.cli.main import main
+
+folder, maui = sys.argv[1:3]
+codes = [
+    main(["import", maui, "--output", f"{folder}/policy.toml"]),
+    main(["config", "init", "--yes", "--dir", folder, "--server", "", "--admins", "root"]),
+]
+print(*codes, *sorted(set(sys.argv[3].split(",")) & set(sys.modules)))
+"""
+
+
+def test_import_and_config_init_load_no_library_for_the_daemon(tmp_path: Path) -> None:
+    maui = ROOT / "tests/cli/examples/maui.cfg"
+    command = [
+        sys.executable,
+        "-c",
+        _SETTINGS_SCRIPT,
+        str(tmp_path),
+        str(maui),
+        ",".join(UNNEEDED_FOR_SETTINGS),
+    ]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.stdout.splitlines()[-1] == "3 0", run.stderr  # 3: the example has blockers
+    assert (tmp_path / "schedd.toml").is_file()

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 import pytest
 from playwright.sync_api import expect
 
-from schedd.alternatives.objectives import Objective
+from schedd.alternatives.objective_weights import Objective
 from schedd.dashboard.criterion_help import CRITERION_HELP
 from schedd.dashboard.filters import format_change, format_criterion, format_time
 from schedd.dashboard.health import format_act
 from schedd.dashboard.pages.what_if import WhatIfForm, normalize_walltime
 from schedd.dashboard.start_changes import group_changes
 from schedd.engine.show.job_view import Change
-from schedd.plan.evaluate import Criterion
+from schedd.plan.criteria import Criterion
 from schedd.wire import WattsRead
 from tests.dashboard.conftest import DashboardSite, UserWindow
 from tests.dashboard.test_pages import column_texts, iso

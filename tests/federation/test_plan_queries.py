@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research.federations.field import ClusterSpec, Place
-from schedd.engine.facts.slack import NONE
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import PlanOffer
 from schedd.federation.routing.jobs import PlanQuestion
@@ -17,6 +16,7 @@ from schedd.federation.routing.plan_offers import NEVER, PlanOffers
 from schedd.federation.routing.request_sizes import is_no_larger, request_size
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import ClusterPollResult, FederationState
+from schedd.policy.slack import NONE
 from schedd.wire import JobFacts, JobQueued, NodeFacts
 from tests.property_examples import examples
 

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Node
 from schedd.optimize import MoveKind, SearchSettings
-from schedd.plan.evaluate import Criterion, CriterionWeights, Evaluation, ScoringColumns
+from schedd.plan.criteria import Criterion
+from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest_starts import reference_values

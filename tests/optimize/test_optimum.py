@@ -9,7 +9,8 @@ pytest.importorskip("ortools", reason="has no wheel for this Python")
 
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import PlanSearch, SearchSettings
-from schedd.plan.evaluate import Criterion, ScoringColumns
+from schedd.plan.criteria import Criterion
+from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan
 from tests.optimize.proven_optimum import SolverJob, minimal_wait_cost

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from schedd.model import Chunk, Node, Request
 from schedd.optimize import ParallelSearch, SearchEndReason, SearchInput, SearchSettings, run_in_turn
 from schedd.parallel_calls import run_in_threads
-from schedd.plan.evaluate import DEFAULT_WEIGHTS, CriterionWeights, ScoringColumns
-from schedd.plan.latest_starts import PATIENCE
+from schedd.plan.criteria import DEFAULT_WEIGHTS, PATIENCE
+from schedd.plan.evaluate import CriterionWeights, ScoringColumns
 from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
 from tests.optimize.random_plans import NOW, RandomPlan, cost_between, random_plans, search_settings

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.optimize import PlanSearch, SearchSettings
-from schedd.plan.evaluate import Criterion, CriterionWeights, ScoringColumns
+from schedd.plan.criteria import PATIENCE, Criterion
+from schedd.plan.evaluate import CriterionWeights, ScoringColumns
 from schedd.plan.kernels import layout as at
-from schedd.plan.latest_starts import PATIENCE, latest_starts, scale_to_expected
+from schedd.plan.latest_starts import latest_starts, scale_to_expected
 from schedd.plan.placements import Allocation, current_allocation
 from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase

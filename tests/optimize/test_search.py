@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.optimize import MoveKind, PlanSearch, SearchEndReason, SearchSettings
-from schedd.plan.evaluate import Criterion, CriterionWeights, Evaluation, ScoringColumns
+from schedd.plan.criteria import Criterion
+from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.latest_starts import latest_starts, reference_values, scale_to_expected
 from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan

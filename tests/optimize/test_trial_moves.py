@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.plan.columns import Ints
-from schedd.plan.evaluate import DEFAULT_WEIGHTS, Criterion, CriterionWeights, Evaluation, ScoringColumns
+from schedd.plan.criteria import DEFAULT_WEIGHTS, Criterion
+from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
 from schedd.plan.latest_starts import latest_starts

@@ -11,14 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
-from schedd.plan.evaluate import (
-    NON_REGULAR,
-    Criterion,
-    CriterionValues,
-    CriterionWeights,
-    Evaluation,
-    ScoringColumns,
-)
+from schedd.plan.criteria import NON_REGULAR, Criterion
+from schedd.plan.evaluate import CriterionValues, CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.plan import Plan, Take
 from tests.plan.strategies import DURATIONS, clusters, requests

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
-from schedd.plan.evaluate import Criterion, CriterionWeights, ScoringColumns
+from schedd.plan.criteria import Criterion
+from schedd.plan.evaluate import CriterionWeights, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.latest_starts import latest_starts

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from research.experiments.random_outages import random_outages
 from schedd.engine import EngineSettings
-from schedd.engine.facts.slack import Slack
 from schedd.policy.queue_policies import QUEUE_POLICIES
 from schedd.policy.site import site_policy
+from schedd.policy.slack import Slack
 from schedd.replay.driver import Progress, ReplayDefectError, Schedule, replay, run
 from schedd.replay.failures import Outage, check_outages
 from schedd.replay.limits import jobs_within_limits, peak_usage

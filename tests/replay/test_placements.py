@@ -7,7 +7,7 @@ import pytest
 from research.experiments.cells import Cell, Workload, run_cell
 from research.experiments.deadline_streams import stream
 from schedd.cli.replay_options import expand_runs, parse_policies, parse_searches, parse_slacks
-from schedd.engine.facts.slack import OFF, Slack
+from schedd.policy.slack import OFF, Slack
 from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay, run
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.result import TIMINGS

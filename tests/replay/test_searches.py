@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine import EngineSettings
-from schedd.engine.facts.slack import NONE, OFF, Slack
 from schedd.optimize import MoveKind, SearchSettings
-from schedd.plan.evaluate import Criterion
+from schedd.plan.criteria import Criterion
 from schedd.policy.site import site_policy
+from schedd.policy.slack import NONE, OFF, Slack
 from schedd.replay.driver import PLANNING_POLICY, replay, run
 from schedd.replay.lublin import generate
 from schedd.replay.machine_state import check_capacity

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from schedd.engine.facts.slack import Slack
 from schedd.optimize import SearchSettings
+from schedd.policy.slack import Slack
 from schedd.replay.driver import replay
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.result import TIMINGS

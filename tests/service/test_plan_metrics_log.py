@@ -9,7 +9,7 @@ import pytest
 from schedd.optimize import SearchEndReason, SearchReport
 from schedd.optimize.search_report import CriterionDelta
 from schedd.optimize.settings import MoveKind
-from schedd.plan.evaluate import Criterion
+from schedd.plan.criteria import Criterion
 from schedd.service.background.plan_metrics_log import (
     MemoryPlanMetricsLog,
     PlanMetricsLog,

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.serve import run as serve
-from schedd.engine.facts.slack import OFF, Slack
 from schedd.features.fair_share.settings import FairShareSettings
 from schedd.model import FOREVER
 from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass
+from schedd.policy.slack import OFF, Slack
 from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.settings.effective import effective_settings
 from schedd.service.settings.file import AuthSettings, SettingsError, read_settings_file

@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from docs.scripts.build import settings_page
-from schedd.cli.config import ADAPTER_SECTIONS
+from schedd.cli.config_actions import ADAPTER_SECTIONS
 from schedd.engine import EngineSettings
-from schedd.engine.facts.settings import (
+from schedd.policy.engine_settings import (
     SITE_PUBLISH_HOLD,
     SITE_PUBLISH_PAUSE,
     SITE_SLACK,

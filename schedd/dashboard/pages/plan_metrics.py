@@ -21,7 +21,7 @@ from schedd.dashboard.plan_metrics import (
 )
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader, Visibility
-from schedd.plan.evaluate import Criterion
+from schedd.plan.criteria import Criterion
 from schedd.service.clusters import Clusters
 from schedd.service.questions.summaries import evaluate_criteria
 from schedd.service.read.job_visibility import ALL_JOBS

@@ -16,10 +16,10 @@ from schedd.dialect import (
     node_kinds,
     parse_walltime,
 )
-from schedd.engine.facts.settings import EngineSettings
 from schedd.model import Features, Never, Node, NodeSets, NodeState, Request
 from schedd.plan.gates import GATE
 from schedd.policy.access import Access
+from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.site import SitePolicy
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
 

@@ -56,13 +56,13 @@ from schedd.engine.facts.records import (
     RankingProgress,
     UnresolvedStart,
 )
-from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.slot_columns import SlotColumns
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.model import FOREVER, Never, Node, Request
 from schedd.plan.columns import VACANT
-from schedd.plan.evaluate import Criterion, ScoringColumns
+from schedd.plan.criteria import Criterion
+from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.job_order import ArrayEnds
 from schedd.plan.plan import Plan
 from schedd.plan.schema import (
@@ -80,6 +80,7 @@ from schedd.plan.schema import (
 from schedd.policy.access import Access
 from schedd.policy.affordable_places import Tariff
 from schedd.policy.economy import Economy
+from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.protocol import Applicant
 from schedd.policy.queue_policies import QUEUE_POLICIES, QueuePolicy
 from schedd.policy.reliability import Life

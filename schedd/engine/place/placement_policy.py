@@ -6,7 +6,8 @@ from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.rank.promises import record_plan_moves
-from schedd.plan.evaluate import CriterionWeights, parse_criteria
+from schedd.plan.criteria import parse_criteria
+from schedd.plan.evaluate import CriterionWeights
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
 from schedd.policy.site import Placing

@@ -31,12 +31,12 @@ from schedd.engine.facts.records import (
     Phase,
     Risk,
 )
-from schedd.engine.facts.settings import EngineSettings
-from schedd.engine.facts.slack import Slack, parse_slack
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Moves
+from schedd.policy.engine_settings import EngineSettings
+from schedd.policy.slack import Slack, parse_slack
 
 _CHANGES_KEPT = 2_000_000
 _SET_WEIGHT = 20  # weight of a change set in addition to its slots, in slots

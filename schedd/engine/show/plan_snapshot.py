@@ -24,13 +24,13 @@ from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.job_numbers import JobNumbers
 from schedd.engine.facts.job_requests import queue_stop_reason
 from schedd.engine.facts.records import ChangeSet, JobRecord
-from schedd.engine.facts.settings import EngineSettings
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.missing_starts import describe_closed_node
 from schedd.model import NodeSets
 from schedd.plan.columns import HeldEntries, HeldEntry, Ints, PlanReadView
 from schedd.policy.access import Access
 from schedd.policy.economy import Draw
+from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.limits import Limit
 from schedd.policy.reliability import Life
 from schedd.wire import Mode, NodeFacts, PlanningHeld, QueueFacts, Reserve, ServerFacts

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import structlog
 
 from schedd.alternatives.chromosomes import ChromosomeDecoder
-from schedd.alternatives.objectives import Objective, ObjectiveInput, measure_objectives, parse_weights
+from schedd.alternatives.objective_weights import Objective, parse_weights
+from schedd.alternatives.objectives import ObjectiveInput, measure_objectives
 from schedd.alternatives.pareto_front import ObjectiveWeights
 from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
 from schedd.alternatives.plan_archive import PlanArchive
@@ -21,7 +22,8 @@ from schedd.engine.place.dependencies import last_starts
 from schedd.model import FOREVER
 from schedd.optimize import PlanSearch, SearchInput, SearchSettings
 from schedd.plan.columns import PLANNED, Ints
-from schedd.plan.evaluate import CriterionWeights, parse_criteria
+from schedd.plan.criteria import parse_criteria
+from schedd.plan.evaluate import CriterionWeights
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import Allocation, free_at
 from schedd.plan.plan import Plan

@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import Field
 
-from schedd.alternatives.objectives import ObjectiveWeights
+from schedd.alternatives.objective_weights import ObjectiveWeights
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.wire.section import Section
 from schedd.wire.times import Whole

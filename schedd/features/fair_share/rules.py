@@ -13,7 +13,7 @@ from schedd.features.fair_share.settings import FairShareSettings
 from schedd.features.fair_share.state import RatedUsage, fair_share_state, share_tree
 from schedd.features.fair_share.tree import RatedTree, ShareTree
 from schedd.features.fair_share.usage import RATE_UNIT, ChargedRun, Usage
-from schedd.plan.evaluate import Criterion
+from schedd.plan.criteria import Criterion
 
 
 def follow_site(state: EngineState) -> None:

@@ -2,21 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from schedd.engine.component.job_hooks import job_labels
 from schedd.policy.access import Access
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.policy.site_tables import WindowText
 from schedd.wire.facts import JobFacts, PreemptionMethod
 from schedd.wire.section import Section, SettingConflictError
 from schedd.wire.times import Seconds, Step
-
-if TYPE_CHECKING:
-    from schedd.engine.facts.state import EngineState
-    from schedd.engine.show.plan_snapshot import PlanSnapshot
 
 _ResourceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,254}$")]
 
@@ -37,8 +32,9 @@ class JobSelection(Section):
     qos: _Names = ()
     """QOS, requested or by default."""
 
-    def selects(self, known: "EngineState | PlanSnapshot", facts: JobFacts) -> bool:
-        if self.qos and job_labels(known, facts).get("qos", "") in self.qos:
+    def selects(self, facts: JobFacts, qos: str) -> bool:
+        """Whether the job is selected; ``qos`` is its QOS, empty for none."""
+        if qos in self.qos:
             return True
         return self._access.admits(facts.owner, facts.group, facts.account, facts.queue)
 

@@ -12,7 +12,8 @@ from typing import Final
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
-from schedd.alternatives.objectives import Objective, ObjectiveVector
+from schedd.alternatives.objective_weights import Objective
+from schedd.alternatives.objectives import ObjectiveVector
 from schedd.engine import Cause, ChangeSet, Engine, PlanSnapshot, alert_kinds, first_estimates
 from schedd.predict import ESTIMATE_KINDS
 from schedd.wire import Event, JobStarted, LogLost

@@ -29,7 +29,8 @@ from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.shares import planned_shares
 from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
-from schedd.plan.evaluate import CriterionWeights, ScoringColumns, parse_criteria
+from schedd.plan.criteria import parse_criteria
+from schedd.plan.evaluate import CriterionWeights, ScoringColumns
 from schedd.plan.placement_choice import choose_placement
 from schedd.plan.plan import Plan, WorkSpent
 from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows

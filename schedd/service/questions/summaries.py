@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from schedd.engine import JobRecord, PlanSnapshot, job_status
-from schedd.plan.evaluate import UNITS, Criterion, Evaluation
+from schedd.plan.criteria import UNITS, Criterion
+from schedd.plan.evaluate import Evaluation
 from schedd.service.questions.plan_fork import PlanFork
 
 

@@ -4,7 +4,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schedd.engine import (
+from schedd.policy.engine_settings import (
     SITE_PUBLISH_HOLD,
     SITE_PUBLISH_PAUSE,
     SITE_SLACK,

@@ -1,18 +1,21 @@
 """Settings of the daemon as a whole: server, request limits, notifications, log and database."""
 
 import ipaddress
+import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from schedd.service.settings.targets import parse_allowed
-from schedd.store import RetentionLimits, StoreError
-from schedd.store.connections import parse_database_url
 from schedd.wire.section import Section
 from schedd.wire.times import Days, FloatSeconds, Seconds
 
+if TYPE_CHECKING:
+    from schedd.store import RetentionLimits
+
 _DAY = 86_400
+_SQLITE_FILE = re.compile(r"(sqlite:///)?[^:?]+")  # also `memory`: nothing to check
 
 
 class ServerSettings(Section):
@@ -212,7 +215,10 @@ class StoreSettings(Section):
     @field_validator("url")
     @classmethod
     def _name_a_database(cls, url: str) -> str:
-        if url not in ("", "memory"):
+        if url and not _SQLITE_FILE.fullmatch(url):
+            from schedd.store import StoreError  # noqa: PLC0415  (SQLAlchemy takes long to import)
+            from schedd.store.connections import parse_database_url  # noqa: PLC0415
+
             try:
                 parse_database_url(url)
             except StoreError as error:
@@ -220,8 +226,10 @@ class StoreSettings(Section):
         return url
 
     @property
-    def limits(self) -> RetentionLimits:
+    def limits(self) -> "RetentionLimits":
         """The retention times in the store's form."""
+        from schedd.store import RetentionLimits  # noqa: PLC0415
+
         return RetentionLimits(
             events=int(self.keep_events * _DAY),
             decisions=int(self.keep_decisions * _DAY),

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, create_model, model_validator
 
-from schedd.alternatives.objectives import ObjectiveWeights
-from schedd.plan.evaluate import CriterionWeights, parse_criteria
+from schedd.alternatives.objective_weights import ObjectiveWeights
+from schedd.plan.criteria import check_weights, parse_criteria
 from schedd.policy.economy import Draw, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
 from schedd.policy.feature_settings import feature_settings
@@ -18,7 +18,7 @@ from schedd.wire.times import Whole
 
 
 def _known_criteria(weights: dict[str, float]) -> dict[str, float]:
-    CriterionWeights(parse_criteria(weights))  # raises ValueError with the reason
+    check_weights(parse_criteria(weights))
     return weights
 
 

@@ -13,7 +13,8 @@ from schedd.features.fair_share.settings import SETTINGS
 from schedd.features.fair_share.state import fair_share_state
 from schedd.features.fair_share.tree import ShareRow
 from schedd.features.fair_share.usage import ChargedRun
-from schedd.plan.evaluate import Criterion, CriterionWeights, Evaluation
+from schedd.plan.criteria import Criterion
+from schedd.plan.evaluate import CriterionWeights, Evaluation
 from schedd.policy.protocol import OwnerShare
 from schedd.policy.site import site_policy
 from schedd.service.settings.file import SettingsError, read_settings_file

@@ -1,6 +1,6 @@
 """Replays of a log with urgent jobs."""
 
-from schedd.engine.facts.slack import Slack
+from schedd.policy.slack import Slack
 from schedd.replay.driver import replay
 from schedd.replay.prepared import prepare
 from schedd.replay.site import single_node_site

@@ -9,7 +9,7 @@ import pytest
 from research.__main__ import main
 from research.experiments.thesis import MODELS, Batch, batch, front_of, ran
 from research.experiments.thesis_printed import PRINTED
-from schedd.alternatives.objectives import Objective
+from schedd.alternatives.objective_weights import Objective
 from schedd.engine import EngineSettings
 from schedd.replay.driver import run
 from schedd.replay.prepared import prepare

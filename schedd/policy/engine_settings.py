@@ -5,10 +5,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
-from schedd.engine.facts.slack import Slack
-from schedd.plan.evaluate import DEFAULT_WEIGHTS
-from schedd.plan.latest_starts import PATIENCE
+from schedd.plan.criteria import DEFAULT_WEIGHTS, PATIENCE
 from schedd.policy.site import SitePolicy, site_policy
+from schedd.policy.slack import Slack
 from schedd.wire.section import Section
 from schedd.wire.times import AllowedValues, FloatSeconds, Seconds, Step, Whole
 
