@@ -513,8 +513,7 @@ class Plan(PlanContents):
             how, slots, before = kernel(tb)
             if how != at.FULL:
                 break
-            self.slabs.make_room(tb.out.shape[0] * 2, times)
-            times += 1
+            times += self.slabs.make_room(tb.out.shape[0] * 2, times)
             self.slabs.tb.ctl[at.WORK] = work
         if how != at.DONE:
             return None

@@ -367,17 +367,22 @@ class Slabs:
                 return
         self._replace_alloc(Compaction.compact_now(self.tb, self.alloc_shape(more)[0]))
 
-    def make_room(self, entries: int, times: int) -> None:
-        """Make room for an attempt with several jobs that take ``entries`` entries of the allocations.
+    def make_room(self, entries: int, times: int) -> bool:
+        """Enlarge the slab that a kernel found full in an attempt with several jobs, which take ``entries``
+        entries of the allocations. Return whether that was the rows' slab.
 
-        ``times``: number of previous calls for this attempt, which were not enough; the room doubles each
-        time, since rows that grow in an attempt leave their old space unused until it ends.
+        ``times``: number of previous calls for this attempt that enlarged the rows' slab; its room doubles
+        each time, since rows that grow in an attempt leave their old space unused until it ends. Full
+        allocations have no effect on the rows' slab: a restored plan has allocations of another size.
         """
-        self.tb.ctl[[at.WANTED_ENTRIES, at.WANTED_SEGMENTS]] = 0
-        more = entries << times
-        if int(self.tb.ctl[at.ALLOC_TOP]) + more > self.tb.alloc.shape[0]:
-            self.grow_alloc(more)
-        self.grow_segments(more)
+        tb = self.tb
+        if wanted := int(tb.ctl[at.WANTED_ENTRIES]):
+            tb.ctl[at.WANTED_ENTRIES] = 0
+            self.grow_alloc(max(wanted, 2 * (tb.alloc.shape[0] - int(tb.ctl[at.ALLOC_TOP]))))
+            return False
+        tb.ctl[at.WANTED_SEGMENTS] = 0
+        self.grow_segments(entries << times)
+        return True
 
     def _replace_alloc(self, alloc: Ints) -> None:
         self._former = self.tb.alloc

@@ -13,6 +13,7 @@ import schedd.plan.contents as contents_module
 import schedd.plan.plan as plan_module
 from schedd.model import Chunk, Node, NodeSets, Place, Request
 from schedd.plan import repairs
+from schedd.plan.compaction import Compaction
 from schedd.plan.kernels import layout as at
 from schedd.plan.machine import Machine
 from schedd.plan.plan import Plan
@@ -210,6 +211,21 @@ def test_reset_fork_is_like_a_new_one(seed: int) -> None:
         reset()
         assert fork.slabs.tb.alloc is arrays.alloc, "in the memory of the fork"
         assert _all_of(fork) == before == _all_of(plan)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_size_of_the_allocations_has_no_effect_on_the_rest_of_a_plan(seed: int) -> None:
+    """A checkpoint does not keep it."""
+    plan = _plan(seed)
+    full, roomy = plan.fork(), plan.fork()
+    full.slabs.tb = full.slabs.tb._replace(alloc=Compaction.compact_now(full.slabs.tb, full.slabs._held))
+    roomy.slabs.grow_alloc(10_000)
+    size = full.slabs.tb.alloc.shape[0]
+    slots = np.ascontiguousarray(plan.planned()[::-1])
+    for one in (full, roomy):
+        assert one.displace(slots, np.full(slots.shape[0], 10_000), 0) is not None
+    assert full.slabs.tb.alloc.shape[0] > size, "it was full"
+    assert _all_of(full) == _all_of(roomy)
 
 
 def test_resource_that_is_added_is_not_held_by_planned_jobs() -> None:

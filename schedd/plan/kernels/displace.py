@@ -31,7 +31,7 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.place import occupy, place
+from schedd.plan.kernels.place import entries_fit, most_entries, occupy, place
 from schedd.plan.kernels.rows import floor
 from schedd.plan.kernels.undo import (
     OLD_ALLOC,
@@ -189,6 +189,11 @@ def displace(
     Return (DONE, TOO_LATE, STOPPED or FULL; the number of jobs that found a place). After DONE, ``un.old``
     has the old places, and ``commit`` or ``revert`` must follow; else nothing was changed.
     """
+    entries = 0
+    for slot in jobs:
+        entries += most_entries(tb, slot)
+    if not entries_fit(tb, entries):  # an attempt that is reverted would leave other versions of rows
+        return FULL, 0
     set_now(tb, now)  # before bounds are saved: they become invalid if now goes back
     begin_attempt(tb, un, jobs)
     pools = mode != PREFER_OLD_PLACE_AND_POOLS

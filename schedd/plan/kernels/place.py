@@ -17,6 +17,7 @@ from schedd.plan.kernels.layout import (
     ALLOCS,
     CHUNK,
     CHUNKS,
+    COUNT,
     DUR,
     EXCLUSIVE,
     EXTRA,
@@ -83,12 +84,22 @@ def _note_wanted_segments(tb: Tables, row: int) -> None:
 
 
 @inner
-def _entries_fit(tb: Tables, n: int) -> bool:
+def entries_fit(tb: Tables, n: int) -> bool:
     """Return whether the allocations have room for ``n`` entries; if not, note that they are wanted."""
     if tb.ctl[ALLOC_TOP] + n <= tb.alloc.shape[0]:
         return True
     tb.ctl[WANTED_ENTRIES] = n
     return False
+
+
+@inner
+def most_entries(tb: Tables, slot: int) -> int:
+    """Return the maximum number of entries of the allocations that a placement of ``slot`` takes."""
+    n = tb.jobs[POOLS, slot]
+    first = tb.shapes[tb.jobs[SHAPE, slot], CHUNK]
+    for c in range(first, first + tb.shapes[tb.jobs[SHAPE, slot], CHUNKS]):
+        n += min(tb.chunks[c, COUNT], tb.chunks[c, SET_LEN])
+    return int(n)
 
 
 @inner
@@ -101,7 +112,7 @@ def ensure_room(tb: Tables, slot: int, found: int) -> bool:
     allocs = tb.jobs[ALLOCS, slot]
     pool = tb.jobs[POOL, slot]
     pools = tb.jobs[POOLS, slot]
-    if not _entries_fit(tb, found + pools):
+    if not entries_fit(tb, found + pools):
         return False
     # Several entries may be of one row: each adds at most two segments.
     extra = tb.scratch[EXTRA]
@@ -250,7 +261,7 @@ def replace_pools(tb: Tables, slot: int) -> bool:
     while nodes < n and tb.alloc[at + nodes, A_CHUNK] >= 0:
         nodes += 1
     top = tb.ctl[ALLOC_TOP]
-    if not _entries_fit(tb, nodes + pools):
+    if not entries_fit(tb, nodes + pools):
         return False
     good = True
     extra = tb.scratch[EXTRA]

@@ -23,6 +23,7 @@ from schedd.plan.kernels.layout import (
     DONE,
     DUR,
     FAR,
+    FULL,
     PLANNED,
     POOL,
     POOL_NEED,
@@ -37,7 +38,7 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.place import holds_row
+from schedd.plan.kernels.place import entries_fit, holds_row, most_entries
 from schedd.plan.kernels.rows import fit
 from schedd.plan.kernels.undo import OLD_FIELDS, commit, make_undo_log
 
@@ -131,6 +132,15 @@ def _find_candidates(
                 & int(start < end)
             )
     return n
+
+
+@inner
+def _most_entries_of_a_set(tb: Tables, bf: DisplacementBuffers, slot: int, others: int) -> int:
+    """Return the maximum number of entries that ``slot`` and a set of the candidates take."""
+    most = 0
+    for k in range(others):
+        most = max(most, most_entries(tb, bf.candidates[k]))
+    return int(most_entries(tb, slot) + min(others, bf.selected.shape[0]) * most)
 
 
 @inner
@@ -263,6 +273,8 @@ def displace_lower_ranked(
     earliest = max(now, tb.jobs[READY, slot])
     pools = _flag_useful_rows(tb, slot, earliest, bf.useful)
     others = _find_candidates(tb, bf, slot, rank, promise, breaks)
+    if others > 0 and not entries_fit(tb, _most_entries_of_a_set(tb, bf, slot, others)):
+        return FULL, bf.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)  # before any set is tried
     shape = tb.jobs[SHAPE, slot]
     one = tb.shapes[shape, CHUNKS] == 1 and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1 and not pools
     n = 0 if one else _select_last(tb, bf, others, pools, earliest)

@@ -11,6 +11,9 @@ import numpy as np
 
 from schedd.engine import Engine, EngineSettings, Outcome
 from schedd.engine.checkpoint import _MAGIC, _SIZES, FORMAT, FrozenState, _header, _opened
+from schedd.plan.compaction import Compaction
+from schedd.plan.kernels import layout
+from schedd.plan.plan import Plan
 from schedd.policy.site import site_policy
 from schedd.wire import (
     AccountMoved,
@@ -39,7 +42,7 @@ from tests.engine.chaos.lives import Chaos, Placed, Ranked, Shortest, Strict, ac
 from tests.engine.chaos.promise_log import PromiseLog
 from tests.engine.chaos.values import JOBS, NODES
 
-__all__ = ["KINDS", "QUEUE_KINDS", "Stream", "packed", "stream"]
+__all__ = ["KINDS", "QUEUE_KINDS", "Stream", "fill_allocations", "packed", "stream"]
 
 _COMPARED = 300
 """Steps of a restored engine in parallel with the first one, before it is replaced."""
@@ -116,6 +119,7 @@ class Compared:
         batch = tuple(events)
         if self.fresh is None:
             self.fresh = Engine.restore(self._state or encoded(self.engine))
+            fill_allocations(self.fresh.state.plan)
         self._state = b""
         outcome = self.engine.handle(batch, now)
         errors = [one.text for one in outcome.decisions if isinstance(one, Alert) and one.kind in _ERRORS]
@@ -187,6 +191,13 @@ class Compared:
         lost = self.engine.handle(events, now).decisions
         self.engine = Engine.restore(before)
         return tuple(one for one in lost if isinstance(one, Run))
+
+
+def fill_allocations(plan: Plan) -> None:
+    """Leave no unused entry of a plan's allocations: their size must have no effect, as it is not saved."""
+    slabs = plan.slabs
+    held = int(slabs.tb.jobs[layout.ALLOCS].sum())
+    slabs.tb = slabs.tb._replace(alloc=Compaction.compact_now(slabs.tb, held))
 
 
 def _plain(change: Any) -> list[Any]:
