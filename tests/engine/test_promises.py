@@ -7,7 +7,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.engine.facts.records import Cause
-from schedd.wire import JobDeleted, Run, RunRefused, ShareFacts
+from schedd.wire import JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
@@ -169,3 +169,49 @@ def test_job_that_leaves_while_at_risk_is_removed_from_the_risks() -> None:
     cluster.send(JobDeleted(id="d", time=T, job_id="2"))
     cluster.at(300)
     assert (cluster.engine.state.risks, cluster.engine.state.breaches) == ({}, 0)
+
+
+def test_job_that_is_altered_to_need_a_licence_loses_its_promise() -> None:
+    """The licence is no part of a chunk of nodes."""
+    cluster = behind_one(slack=50)
+    cluster.send(ResourceCounted(id="c", time=T, name="sw", amount=0))
+    cluster.alter_request("2", sw="1")
+    assert (cluster.start("2"), cluster.promise("2"), cluster.at_risk("2")) == (None, None, "")
+    ended = cluster.record("2").ended
+    assert ended is not None
+    assert ended.words == "its request was enlarged"
+    cluster.at(300)
+    assert cluster.breaches("2") == []
+    cluster.alter_request("2", sw="0")
+    promised = cluster.promise("2")
+    assert promised is not None
+    cluster.send(ResourceCounted(id="d", time=cluster.server.now, name="sw", amount=1))
+    cluster.alter_request("2", sw="0", nodes="1:ppn=3")
+    assert cluster.promise("2") == promised
+    assert cluster.breaches("2") == []
+
+
+def test_lowered_cost_limit_ends_a_promise_only_where_limits_are_hard() -> None:
+    prices = {"prices": [{"core_hour": 36.0}], "cost_limits": "hard"}
+    for site, promised in ((prices, None), ({**prices, "cost_limits": "soft"}, 150)):
+        cluster = behind_one(slack=50, site=site)
+        cluster.alter_request("2", **{"x.cost_limit": "3"})  # it costs 4.00
+        assert (cluster.promise("2"), cluster.at_risk("2")) == (promised, "")
+        cluster.at(300)
+        assert cluster.engine.state.breaches == 0
+
+
+def test_job_that_is_altered_to_need_one_set_of_nodes_loses_its_promise() -> None:
+    cluster = Cluster(nodes=3, slack=50)
+    for name, rack in (("n1", "a"), ("n2", "b"), ("n3", "b")):
+        cluster.node(name, properties=(f"rack={rack}",))
+    cluster.submit("1", "n2:ppn=4", 300)
+    cluster.submit("2", "n1:ppn=4", 100)
+    spread = {"select": "2:ncpus=4", "place": "scatter", "nodes": ""}
+    cluster.submit("3", resources=spread, family="openpbs")
+    assert (cluster.start("3"), cluster.promise("3")) == (100, 150)
+    cluster.alter("3", resources={**cluster.server.jobs["3"].resources, "place": "scatter:group=rack"})
+    assert (cluster.start("3"), cluster.promise("3"), cluster.at_risk("3")) == (300, 350, "")
+    cluster.alter("3", resources={**cluster.server.jobs["3"].resources, "place": "scatter"})
+    assert (cluster.start("3"), cluster.promise("3")) == (100, 350)
+    assert cluster.engine.state.breaches == 0

@@ -117,9 +117,9 @@ def _judge(
     cause, bound = record.lost or changes.cause, int(state.bound[slot])
     if cause not in MAY_BREAK and (bound < state.now or 0 <= before < state.now):
         cause = Cause.OUTAGE  # its moment went by before this: it was not started in time
+    if state.settings.validate_ and cause not in MAY_BREAK and (planned > bound or planned < 0):
+        raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
     if planned > bound:
-        if cause not in MAY_BREAK and state.settings.validate_:
-            raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
         state.bound[slot] = _latest(state, slot, planned)
     risk = record.risk or Risk(state.now, changes.event, cause)
     state.store_record(apply_step(record, Step.RISKED, lost=cause if planned < 0 else None, risk=risk))

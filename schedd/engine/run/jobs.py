@@ -4,6 +4,8 @@ from dataclasses import replace
 
 from schedd.dialect import find_dialect
 from schedd.dialect.advres import read_advres
+from schedd.dialect.cost_limit import read_cost_limit
+from schedd.dialect.shared import shared_amounts
 from schedd.engine.component.job_hooks import (
     is_requeued_on_purpose,
     job_scopes,
@@ -288,15 +290,18 @@ def replan_with_facts(
 ) -> None:
     """Replan a job that is not about to start, with the server's present facts.
 
-    A larger request, another queue, another booking and ineligibility end its promise; a smaller request
-    keeps it.
+    A larger request, a lower cost limit, another queue, another booking and ineligibility end its promise; a
+    smaller request keeps it.
     """
     before = record.facts
     understood = state.read_request(facts)
-    if record.slot >= 0 and not _asks_no_more(understood, record.understood):
+    more = not _asks_no_more(understood, record.understood) or _asks_more_of_the_cluster(state, facts, before)
+    if record.slot >= 0 and more:
         record = end_promise(state, record, event, "its request was enlarged")
     elif facts.queue != before.queue:
         record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
+    elif state.site.hard_limits and _is_cost_limit_lowered(facts, before):
+        record = end_promise(state, record, event, "its cost limit was lowered")
     elif read_advres(facts.resources) != read_advres(before.resources):
         record = end_promise(state, record, event, "its booking was changed")
     elif _limit_keys(facts) != _limit_keys(before):
@@ -353,6 +358,8 @@ def _asks_no_more(after: ParsedRequest, before: ParsedRequest) -> bool:
         return False
     if (request.place, request.exclusive) != (old.place, old.exclusive):
         return False
+    if request.together not in (None, old.together):
+        return False
     return all(
         a.count <= b.count
         and a.cpus <= b.cpus
@@ -363,6 +370,21 @@ def _asks_no_more(after: ParsedRequest, before: ParsedRequest) -> bool:
         and a.features == b.features
         for b, a in zip(old.chunks, request.chunks, strict=True)
     )
+
+
+def _asks_more_of_the_cluster(state: EngineState, after: JobFacts, before: JobFacts) -> bool:
+    """Return whether a job asks for more of a resource of the whole cluster than before."""
+    shared, types = state.limits.shared, state.limits.types
+    if not shared:
+        return False
+    old = shared_amounts(before.resources, shared, types)
+    new = shared_amounts(after.resources, shared, types)
+    return any(amount > old.get(name, 0) for name, amount in new.items())
+
+
+def _is_cost_limit_lowered(after: JobFacts, before: JobFacts) -> bool:
+    new, old = read_cost_limit(after.resources), read_cost_limit(before.resources)
+    return new is not None and (old is None or new < old)
 
 
 def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
