@@ -20,7 +20,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import displace_for, place_unplaced
 from schedd.features.refused_cores.state import RefusedCores, refused_cores
 from schedd.model import FOREVER, Chunk, Place, Request
-from schedd.plan.columns import CPUS
+from schedd.plan.columns import CPUS, SHARE
 from schedd.plan.plan import Take
 from schedd.wire import Event, NodeChanged, ShareFacts, Snapshot
 
@@ -84,7 +84,7 @@ def _hold(state: EngineState, one: RefusedCores, event: str, words: str) -> None
     plan = state.plan
     slot = state.new_slot(_NOTHING, one.again_at - state.now)
     amounts = [0] * len(plan.resource_columns)
-    amounts[CPUS] = one.cores
+    amounts[CPUS], amounts[SHARE] = one.cores, 1  # a whole-node job needs all shares
     plan.fix(slot, state.now, [Take(plan.node_rows[one.node], 0, 1, tuple(amounts))])
     refused_cores(state)[one.node] = replace(one, slot=slot)
     displace_for(state, [slot], event, Cause.NODE_LOST, words)

@@ -66,6 +66,17 @@ def test_cores_that_are_not_refused_are_used() -> None:
     )
 
 
+def test_whole_node_job_waits_until_the_refused_cores_are_tried() -> None:
+    cluster, _ = losing_cluster(2)
+    cluster.submit("a", "1:ppn=3", 1000)
+    cluster.at(5)
+    (one,) = refused_cores(cluster.engine.state).values()
+    cluster.submit("b", "1:ppn=1", 50, exclusive=True)
+    start = cluster.start("b")
+    assert start is not None
+    assert start >= one.again_at - T
+
+
 def test_a_node_with_refused_cores_is_left_for_another_one() -> None:
     cluster, _ = losing_cluster(4, nodes=2)
     cluster.submit("a", "n1:ppn=1", 1000)
