@@ -306,7 +306,7 @@ class Switched:
 class PreemptionDone:
     """Outcome of a ``Preempt`` or a ``Resume``: ``done`` if the run is over, ends now, or is suspended; or
     if it goes on. ``code`` is the server's error, or 0 for a refusal by the adapter, with the reason in
-    ``text``.
+    ``text``. ``outage``: no job could be preempted or resumed at that moment.
     """
 
     id: str
@@ -316,6 +316,7 @@ class PreemptionDone:
     done: bool
     code: int = 0
     text: str = ""
+    outage: bool = False
     type: Literal["preemption_done"] = "preemption_done"
 
 

@@ -89,9 +89,12 @@ class CheckpointHolds(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _PreemptionOutcome:
+    """Outcome of a decision. `outage`: none can be carried out at present, whatever the job."""
+
     done: bool
     code: int = 0
     text: str = ""
+    outage: bool = False
 
 
 @dataclass(slots=True)
@@ -160,21 +163,22 @@ class PreemptionExecutor:
                 done=outcome.done,
                 code=outcome.code,
                 text=outcome.text,
+                outage=outcome.outage,
             )
         )
         self._request_reading()
 
     async def _attempt(self, order: Preempt | Resume) -> _PreemptionOutcome:
-        reason = self._refusal(order)
         server = self._server
-        if reason or not isinstance(server, PreemptionServer):
-            return _PreemptionOutcome(False, text=reason or "this family of servers has no preemption")
+        if reason := self._refusal(order):
+            return _PreemptionOutcome(False, text=reason, outage=True)
+        if not isinstance(server, PreemptionServer):
+            return _PreemptionOutcome(False, text="this family of servers has no preemption")
         if self._clock() >= order.expires:
             if done := await self._find_done(server, order):
                 return _PreemptionOutcome(True, text=done)
-            return _PreemptionOutcome(
-                False, text=f"the decision expired {self._clock() - order.expires:.0f} s ago"
-            )
+            text = f"the decision expired {self._clock() - order.expires:.0f} s ago"
+            return _PreemptionOutcome(False, text=text, outage=True)
         progress = _Progress()
         while True:
             try:
@@ -189,12 +193,14 @@ class PreemptionExecutor:
                     text = f"{text}; an earlier request may have stopped it on its nodes"
                 return _PreemptionOutcome(False, error.code, text)
             except (RightsError, ValueError) as error:
-                return _PreemptionOutcome(False, text=str(error))
+                return _PreemptionOutcome(False, text=str(error), outage=isinstance(error, RightsError))
             except (ServerUnreachableError, ProtocolError) as error:
                 # The request may have been carried out: the next try looks at the run first.
                 if self._clock() >= _deadline(order, progress):
-                    code = error.code if isinstance(error, OpenOutcomeError) else 0
-                    return _PreemptionOutcome(False, code, f"{error}; no final answer in time")
+                    text = f"{error}; no final answer in time"
+                    if isinstance(error, OpenOutcomeError):
+                        return _PreemptionOutcome(False, error.code, text)
+                    return _PreemptionOutcome(False, text=text, outage=True)
                 if not progress.lost:
                     _log.warning("%s of %s: %s; it is tried again", order.type, order.job_id, error)
                 progress.lost = True
@@ -223,7 +229,7 @@ class PreemptionExecutor:
             if not _is_this_run(order, await server.find_job(order.job_id)):
                 return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")
         if barred := self._barred():
-            return _PreemptionOutcome(False, text=barred)
+            return _PreemptionOutcome(False, text=barred, outage=True)
         match order.method:
             case "suspend":
                 await server.suspend_job(order.job_id)

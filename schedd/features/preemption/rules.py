@@ -290,6 +290,11 @@ def note_outcome(state: EngineState, event: PreemptionDone) -> None:
                 part.planned[one.preemptor] = replace(one, victims=rest)
                 return
             words = f"job {victim.job} could not be preempted: {event.text or f'code {event.code}'}"
+            if event.outage:  # no fault of the job: the same jobs are chosen again later
+                _forget_order(part, victim.job)
+                undo_preemption(state, one, event.id, Cause.OUTAGE, words)
+                part.tried[one.preemptor] = state.now
+                return
             state.alert(
                 event.id, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor
             )
@@ -299,12 +304,20 @@ def note_outcome(state: EngineState, event: PreemptionDone) -> None:
     ordered = not any(victim.job == event.job_id for one in part.planned.values() for victim in one.victims)
     known = event.job_id in part.ordered or event.job_id in part.suspending
     if not event.done and ordered and known:  # it was undone before
-        _note_refusal(part, event.job_id, state.now)
+        if event.outage:
+            _forget_order(part, event.job_id)
+        else:
+            _note_refusal(part, event.job_id, state.now)
 
 
 def _note_refusal(part: PreemptionState, job: str, now: int) -> None:
     """Note that a run was not ended as ordered."""
     part.refused[job] = now
+    _forget_order(part, job)
+
+
+def _forget_order(part: PreemptionState, job: str) -> None:
+    """Forget the order to end a run, which goes on."""
     part.preempted.pop(job, None)
     part.ordered.pop(job, None)
     part.away.pop(job, None)

@@ -238,6 +238,7 @@ def note_resume_outcome(state: EngineState, event: PreemptionDone) -> bool:
         part.suspended[one.job] = replace(one, decision="")
         return True
     words = f"job {one.job} could not be resumed: {event.text or f'code {event.code}'}"
-    state.alert(event.id, "suspension", f"{words}; it is tried again", one.job)
+    if not event.outage:
+        state.alert(event.id, "suspension", f"{words}; it is tried again", one.job)
     part.suspended[one.job] = replace(one, decision="", asked=-1, retry=state.now + _ASKED_EVERY_S)
     return True

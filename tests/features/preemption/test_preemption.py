@@ -51,7 +51,7 @@ class PreemptingCluster(Cluster):
     def requeue(self, job: str) -> None:
         self.send(*self.server.requeue(job))
 
-    def outcome(self, order: Preempt, refusal: str = "") -> tuple[PreemptionDone]:
+    def outcome(self, order: Preempt, refusal: str = "", *, outage: bool = False) -> tuple[PreemptionDone]:
         done = PreemptionDone(
             id=self.server.event_id(),
             time=self.server.now,
@@ -59,6 +59,7 @@ class PreemptingCluster(Cluster):
             job_id=order.job_id,
             done=not refusal,
             text=refusal,
+            outage=outage,
         )
         return (done,)
 
@@ -261,6 +262,26 @@ def test_refused_preemption_is_undone_and_another_victim_found() -> None:
     assert cluster.alerts("preemption") == [
         "job b could not be preempted: job not rerunnable; job now is planned again"
     ]
+
+
+def test_outage_blames_no_victim_and_the_same_one_is_chosen_later() -> None:
+    cluster = PreemptingCluster(nodes=2)
+    cluster.submit("a", "1:ppn=4", 10_000)
+    cluster.at(100)
+    cluster.submit("b", "1:ppn=4", 10_000)
+    cluster.at(2_000)
+    cluster.preempts = False
+    cluster.submit("now", "1:ppn=4", 100, queue="urgent")
+    (order,) = cluster.orders()
+    cluster.send(*cluster.outcome(order, "decided in term 1, but term 2 rules", outage=True))
+    part = preemption_state(cluster.engine.state)
+    assert (part.preempted, part.ordered, part.refused, part.planned) == ({}, {}, {}, {})
+    assert cluster.engine.state.plan.end(cluster.record("b").slot) == T + 10_100
+    cluster.at(2_020)
+    assert cluster.orders() == [order]
+    cluster.at(2_060)
+    assert [one.job_id for one in cluster.orders()] == ["b", "b"]
+    assert cluster.alerts("preemption") == []
 
 
 def test_late_victims_postpone_the_preemptor_until_it_is_given_up() -> None:

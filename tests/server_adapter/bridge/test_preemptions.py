@@ -234,7 +234,7 @@ def test_decision_that_is_void_is_not_carried_out(more: dict[str, Any], barred: 
     house = ExecutorHarness()
     house.barred = barred
     (event,) = house.do(order(**more))
-    assert not event.done
+    assert (event.done, event.outage) == (False, True)
     assert text in event.text
     assert house.server.requests == []
 
@@ -334,6 +334,7 @@ def test_refusal_of_the_server_is_reported() -> None:
     house.server.refused = "job is not rerunnable"
     (event,) = house.do(order())
     assert (event.done, event.code, event.text) == (False, 15040, "job is not rerunnable")
+    assert not event.outage
 
 
 @pytest.mark.parametrize("lost", [[], ["the connection broke"]])
