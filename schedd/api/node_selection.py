@@ -64,12 +64,12 @@ def narrow_selection(text: str, word: str) -> str:
 
 
 def fold_hundreds(names: Iterable[str]) -> dict[str, list[str]]:
-    """The names by hundreds of their last number, in natural order: `n[0100-0199]` to those that exist.
+    """The names by hundreds of their last number, in their order: `n[0100-0199]` to those that exist.
 
     ``match_nodes`` reads the keys. A name without a number is a key of its own.
     """
     found: dict[str, list[str]] = {}
-    for name in sorted(names, key=natural_key):
+    for name in names:
         found.setdefault(_name_hundred(name), []).append(name)
     return found
 

@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.api.node_selection import fold_hundreds, fold_names, match_nodes, narrow_selection, select_nodes
+from schedd.api.node_selection import (
+    fold_hundreds,
+    fold_names,
+    match_nodes,
+    narrow_selection,
+    natural_key,
+    select_nodes,
+)
 from schedd.wire import NodeFacts
 
 
@@ -35,7 +42,7 @@ def test_names_are_folded_by_hundreds() -> None:
 @given(st.sets(st.from_regex(r"[a-c][0-9]{1,4}(x[0-9])?", fullmatch=True), min_size=1, max_size=40))
 def test_each_hundred_is_a_search_for_its_nodes(names: set[str]) -> None:
     nodes = {name: NodeFacts(name=name, cpus=4) for name in names}
-    folded = fold_hundreds(names)
+    folded = fold_hundreds(sorted(names, key=natural_key))
     assert {name for found in folded.values() for name in found} == names
     for search, found in folded.items():
         assert match_nodes(nodes, search) == found
