@@ -19,7 +19,7 @@ from schedd.engine.run.job_attributes import (
     next_update_time,
 )
 from schedd.model import FOREVER
-from schedd.plan.columns import FIXED, PLANNED, UNPLACED, VACANT, Ints
+from schedd.plan.columns import CPUS, FIXED, MEM, PLANNED, SHARE, UNPLACED, VACANT, Ints
 from schedd.policy.recurrence import Recurrence, occurrences
 
 _Held = dict[int, list[tuple[int, int, Ints, int]]]
@@ -94,6 +94,9 @@ def _check_row(
     moments = np.array(sorted(edges), np.int64)
     here = (starts <= moments[:, None]) & (moments[:, None] < ends)
     total = here.astype(np.int64) @ takes
+    if row in state.plan.node_names:
+        unseen = total[:, [CPUS, MEM]].any(axis=1) & (total[:, SHARE] == 0)
+        assert not unseen.any(), f"row {row} at {moments[unseen]}: a whole-node job does not see what is held"
     free = timeline.free[:, np.maximum(np.searchsorted(timeline.times, moments, side="right") - 1, 0)].T
     cap = np.tile(timeline.capacity, (moments.size, 1))
     for k, t in enumerate(moments.tolist() if opened > state.now else ()):

@@ -207,6 +207,7 @@ def kept_amounts(plan: Plan, record: JobRecord, released: frozenset[str]) -> dic
         if row not in pools:
             held = np.minimum(held, own.get(row, held))
             held[[*columns, SHARE]] = 0
+            held[SHARE] = int(held.any())  # a whole-node job needs all shares
         if held.any():
             found[row] = held
     return found

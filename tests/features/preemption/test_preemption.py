@@ -647,6 +647,7 @@ def random_events(cluster: PreemptingCluster, draw: random.Random, number_of_eve
             if cluster.server.nodes["n1"].mem:
                 more["resources"] = {"mem": f"{draw.choice((1, 3, 6))}gb"}
             ran = walltime if draw.random() < 0.5 else draw.randrange(50, walltime)
+            more["exclusive"] = number % 9 == 8
             cluster.submit(f"j{number}", nodes, walltime, queue=queue, runtime=ran, **more)
         elif act < 0.65:
             cluster.send(*cluster.server.delete(draw.choice(waiting)))

@@ -281,6 +281,18 @@ def test_jobs_declare_checkpoints_by_the_words_of_both_families(text: str, decla
     assert declares_checkpoint(text) is declared
 
 
+def test_whole_node_job_does_not_use_a_node_on_which_a_suspended_job_keeps_memory() -> None:
+    cluster = SuspendingCluster(nodes=2)
+    cluster.submit("long", "2:ppn=4", 10_000, resources={"mem": "4gb"})
+    cluster.at(100)
+    cluster.submit("now", "1:ppn=4", 1_000, queue="urgent")
+    assert [one.job_id for one in cluster.orders()] == ["long"]
+    cluster.submit("whole", "1:ppn=1", 100, exclusive=True)
+    cluster.submit("shared", "1:ppn=4", 100)
+    assert cluster.start("shared") == 100
+    assert cluster.start("whole") == cluster.end("long")
+
+
 @pytest.mark.parametrize("seed", [0, 3, 5])
 def test_random_events_break_no_invariant_and_no_promise_by_a_suspension(seed: int) -> None:
     draw = random.Random(seed)
