@@ -29,6 +29,7 @@ from schedd.wire import (
     JobEnded,
     PlanningHeld,
     PolicyChanged,
+    ResourceCounted,
     SubmissionFacts,
     TransferRequest,
 )
@@ -179,6 +180,23 @@ def test_job_enlarged_or_replaced_during_an_outage_loses_its_promise() -> None:
     assert cluster.record("3").ended is None
     assert (cluster.promise("4"), cluster.record("4").eligible_since) == (None, -1)
     assert cluster.promise("5") == 1_310  # a job that shrank keeps its promise
+
+
+def test_job_altered_to_need_a_licence_during_an_outage_loses_its_promise() -> None:
+    cluster = Cluster(nodes=1, slack=10)
+    cluster.send(ResourceCounted(id="c", time=T, name="sw", amount=2))
+    cluster.submit("1", walltime=1_000)
+    cluster.submit("2", walltime=100)
+    cluster.submit("3", walltime=100, resources={"sw": "2"})
+    assert not rebuild(cluster)
+    jobs = cluster.server.jobs
+    jobs["2"] = replace(jobs["2"], resources={**jobs["2"].resources, "sw": "1"})
+    jobs["3"] = replace(jobs["3"], resources={**jobs["3"].resources, "sw": "1"})
+    cluster.send(cluster.server.snapshot())
+    ended = cluster.record("2").ended
+    assert ended is not None
+    assert "asks for more" in ended.words
+    assert (cluster.record("3").ended, cluster.promise("3")) == (None, 1_110)
 
 
 def test_job_postponed_during_an_outage_loses_its_waiting_time() -> None:

@@ -14,8 +14,8 @@ class CarriedJob:
     """Facts about one job that the server does not know. Times are seconds since the epoch, -1: none.
 
     ``planned`` is the start in the plan before the rebuild; until ``open_until`` a run decision may still be
-    carried out. ``owner``, ``submitted``, ``queue`` and ``size`` (see ``request_size``) identify the job;
-    empty ones are not compared.
+    carried out. ``owner``, ``submitted``, ``queue``, ``size`` (see ``request_size``) and ``shared`` (amounts
+    of the resources of the whole cluster) identify the job; empty ones are not compared.
     """
 
     promised: int = FOREVER
@@ -37,14 +37,15 @@ class CarriedJob:
     submitted: int = -1
     queue: str = ""
     size: tuple[int, ...] = ()
+    shared: tuple[tuple[str, int], ...] = ()
 
     def is_same_job(self, owner: str, submitted: int) -> bool:
         """Return whether the carried job is this one, not an earlier job with the same id."""
         return self.owner in ("", owner) and self.submitted in (-1, submitted)
 
-    def fits(self, queue: str, size: tuple[int, ...]) -> bool:
+    def fits(self, queue: str, size: tuple[int, ...], shared: Mapping[str, int]) -> bool:
         """Whether the job still asks for no more than its promise was made for, in the same queue."""
-        if self.queue not in ("", queue):
+        if self.queue not in ("", queue) or any(shared.get(name, 0) > most for name, most in self.shared):
             return False
         return not self.size or (
             len(size) == len(self.size) and all(a <= b for a, b in zip(size, self.size, strict=True))
@@ -84,6 +85,7 @@ def load_carried_job(saved: Any) -> CarriedJob:
     values = {name: value for name, value in saved.items() if name in _DEFAULTS}
     values["weak"] = bool(values.get("weak", False))
     values["size"] = tuple(values.get("size", ()))
+    values["shared"] = tuple((name, amount) for name, amount in values.get("shared", ()))
     values["breaches"] = tuple(
         Breach(time, event, Cause(cause), promised, planned)
         for time, event, cause, promised, planned in values.get("breaches", ())

@@ -1,5 +1,6 @@
 """Which facts about the jobs of a state are kept while the plan is rebuilt."""
 
+from schedd.dialect.shared import shared_amounts
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -17,6 +18,8 @@ def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
     paused = record.run.seconds_suspended(state.now) > 0 or record.run.suspended_since >= 0
     if not (counts or paused or record.quarantine or record.breaches or record.back_off.returns):
         return None
+    names = state.limits.shared
+    shared = shared_amounts(facts.resources, names, state.limits.types) if names else {}
     return CarriedJob(
         promised=promised,
         eligible_since=record.eligible_since,
@@ -37,6 +40,7 @@ def carry_job(state: EngineState, record: JobRecord) -> CarriedJob | None:
         submitted=facts.submitted,
         queue=facts.queue,
         size=request_size(understood.request, understood.walltime),
+        shared=tuple((name, shared.get(name, 0)) for name in sorted(names)),
     )
 
 

@@ -137,7 +137,9 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJo
         state.promise[slot] = state.bound[slot] = kept.promised
     understood = record.understood
     # These also end the waiting time of a job without a promise.
-    if kept.started < 0 and not kept.fits(facts.queue, request_size(understood.request, understood.walltime)):
+    size = request_size(understood.request, understood.walltime)
+    shared = shared_amounts(facts.resources, [name for name, _ in kept.shared], state.limits.types)
+    if kept.started < 0 and not kept.fits(facts.queue, size, shared):
         return end_promise(state, record, event, "it asks for more, or is in another queue, than before")
     if not runs and not is_eligible(facts, state.now):
         return end_promise(state, record, event, "it may not start now")
