@@ -168,6 +168,7 @@ def _is_over(event: Event) -> bool:
 
 def _change_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     new = nodes.new_nodes(state, events)
+    before = {event.node.name: state.plan.nodes.get(event.node.name) for event in events}
     for one in components():
         if one.nodes_reported is not None:
             one.nodes_reported(state, events)
@@ -176,9 +177,14 @@ def _change_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
         note_untyped(state, events[-1].id)
     if state.note_power():
         limits_changed(state, events[-1].id, "the nodes that a power cap is about were changed")
+    other = frozenset(
+        name
+        for name, node in before.items()
+        if node is None or not node.differs_in_state_at_most(state.plan.nodes[name])
+    )
     for one in components():
         if one.nodes_taken is not None:
-            one.nodes_taken(state, events)
+            one.nodes_taken(state, events, other)
     if new:
         hold_new_node(state, events[-1].id, new)
 

@@ -5,7 +5,7 @@ import numpy as np
 from schedd.engine.component.registry import working_calls
 from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
-from schedd.engine.machine.nodes import is_to_return, leave_lost_nodes
+from schedd.engine.machine.nodes import leave_lost_nodes, unexpectedly_down
 from schedd.engine.place.backfilling import is_backfilling, next_backfill, run_backfill
 from schedd.engine.place.budgets import apply_cost_limits
 from schedd.engine.place.costs import next_cost_check
@@ -140,9 +140,8 @@ def next_wake(state: EngineState) -> int | None:
             moments.append(int(ready.min()))
     if state.ends:
         moments.append(state.ends[0][0])
-    for name, since in state.down_since.items():
-        if not is_to_return(state, name):
-            moments.append(since + settings.node_grace)
+    if state.down_since:
+        moments += [since + settings.node_grace for _, since in unexpectedly_down(state)]
     if state.dispatched:
         moments += [void_after(state, state.records[job]) + 1 for job in state.dispatched]
     soonest = min(moments, default=FOREVER)

@@ -1,6 +1,6 @@
 """A node of the cluster: capacities, features and state."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -28,6 +28,10 @@ class Node:
     features: frozenset[str] = frozenset()
     state: NodeState = NodeState.UP
     speed: float = 1.0
+
+    def differs_in_state_at_most(self, other: "Node") -> bool:
+        """Return whether the other node offers the same, whatever the states are."""
+        return self == replace(other, state=self.state)
 
     @property
     def all_features(self) -> frozenset[str]:

@@ -81,13 +81,14 @@ class Component(Generic[_S]):
     after the snapshot's nodes and before its jobs, which are then placed and get their promises."""
     nodes_reported: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None
     """Called before the plan takes over what the server reports of nodes."""
-    nodes_taken: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None
-    """Called when the plan has taken over what the server reports of nodes."""
+    nodes_taken: Callable[["EngineState", Sequence[NodeChanged], frozenset[str]], None] | None = None
+    """Called when the plan has taken over what the server reports of nodes; the names are of those that are
+    new or offer something else. The others differ in their state at most."""
     nodes_withdrawn: Callable[["EngineState", Sequence[str], str, str], None] | None = None
     """Called with the nodes, event and cause when nodes can be used no longer: they are lost, closed, or kept
     free."""
     nodes_replaced: Callable[["EngineState"], None] | None = None
-    """Called when the plan has other nodes than before."""
+    """Called when the plan has other nodes than before, or nodes that offer something else."""
     node_features: Callable[["EngineState", NodeFacts], Iterable[str]] | None = None
     """Returns features that the component adds to a node of the plan, for its restrictions of jobs."""
     planned_node: Callable[["EngineState", str, Node], Node] | None = None

@@ -64,6 +64,7 @@ class RequestReader:
         self._requests: dict[object, Request] = {}
         self._nodes: frozenset[str] = frozenset()
         self._generic: frozenset[str] = frozenset()
+        self._uncounted: frozenset[str] = frozenset()
         self._shared: frozenset[str] = frozenset()
         self._kinds: tuple[NodeKind, ...] = ()
         self._types = NO_TYPES
@@ -75,7 +76,7 @@ class RequestReader:
         """Return a reader for a copy of the engine, with the same nodes and an empty cache."""
         new = RequestReader(self._settings)
         new._nodes, new._generic, new._shared = self._nodes, self._generic, self._shared
-        new._kinds, new._types = self._kinds, self._types
+        new._kinds, new._types, new._uncounted = self._kinds, self._types, self._uncounted
         new._known_nodes, new._levels = self._known_nodes, self._levels
         new._obeyed = self._obeyed
         return new
@@ -89,7 +90,8 @@ class RequestReader:
         generic = frozenset(
             name for node in nodes.values() for name, _ in node.resources if not name.startswith(GATE)
         )
-        generic |= frozenset(uncounted)
+        self._uncounted = frozenset(uncounted)
+        generic |= self._uncounted
         kinds = node_kinds(nodes.values(), GATE)
         self._known_nodes = tuple(nodes.values())
         levels = self._find_levels()
@@ -100,6 +102,10 @@ class RequestReader:
         self._known.clear()
         self._requests.clear()
         return True
+
+    def knows_uncounted(self, names: Iterable[str]) -> bool:
+        """Return whether these are the uncounted resources of the last ``set_nodes``."""
+        return frozenset(names) == self._uncounted
 
     def set_shared(self, names: frozenset[str]) -> bool:
         """Know the resources of the whole cluster; returns whether requests may now read differently."""

@@ -642,22 +642,31 @@ class EngineState(SlotColumns):
         return queue_stop_reason(self.queues.get(queue), self.holds.get(("queue", queue)))
 
     def set_nodes(self, nodes: Iterable[Node]) -> bool:
-        """Replace the plan's nodes; return whether requests may now be read differently."""
-        nodes = tuple(nodes)
-        if self.bare is not None and not all(map(self._is_in_empty_plan, nodes)):
+        """Add nodes to the plan, or change known ones; return whether requests may now be read differently.
+
+        What depends on all nodes is done only if some are new or offer something else: at large sites nodes
+        go down and return all the time.
+        """
+        known = self.plan.nodes
+        changed = [node for node in nodes if known.get(node.name) != node]
+        other = not all(map(self._differs_in_state_at_most, changed))
+        if changed:
+            self.plan.set_nodes(changed, self.now)
+            self.nevers.clear()
+            self.tariff = self.failure_rates = self.row_watts = None
+        if other:
             self.bare = None
-        self.plan.set_nodes(nodes, self.now)
-        self.nevers.clear()
-        self.tariff = self.failure_rates = self.row_watts = None
-        for one in components():
-            if one.nodes_replaced is not None:
-                one.nodes_replaced(self)
+            for one in components():
+                if one.nodes_replaced is not None:
+                    one.nodes_replaced(self)
+        if not other and self.requests.knows_uncounted(self.uncounted):
+            return False
         return self.requests.set_nodes(self.plan.nodes, self.uncounted)
 
-    def _is_in_empty_plan(self, node: Node) -> bool:
-        """Whether the node differs from the known one in its state at most."""
+    def _differs_in_state_at_most(self, node: Node) -> bool:
+        """Whether the plan has the node, possibly in another state."""
         known = self.plan.nodes.get(node.name)
-        return known is not None and (known == node or known == replace(node, state=known.state))
+        return known is not None and known.differs_in_state_at_most(node)
 
     def find_unmet_requirement(self, request: Request) -> Never | None:
         """The first requirement that no configured node can meet; None when all can be met."""

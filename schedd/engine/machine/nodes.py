@@ -207,14 +207,20 @@ def await_reports(state: EngineState, until: int) -> None:
         state.down_since[name] = max(since, latest)
 
 
+def unexpectedly_down(state: EngineState) -> list[tuple[str, int]]:
+    """Return the nodes that are down and not known to return, each with the time since when."""
+    nodes = state.plan.nodes  # those that are known to return are planned for as if they were up
+    return [
+        (name, since)
+        for name, since in state.down_since.items()
+        if not (name in nodes and nodes[name].state is NodeState.UP) and not is_to_return(state, name)
+    ]
+
+
 def leave_lost_nodes(state: EngineState, event: str) -> None:
     """Planned jobs leave nodes that are down for longer than the grace."""
     grace = state.settings.node_grace
-    lost = {
-        name: since
-        for name, since in state.down_since.items()
-        if state.now >= since + grace and not is_to_return(state, name)
-    }
+    lost = {name: since for name, since in unexpectedly_down(state) if state.now >= since + grace}
     if not lost:
         return
     for name in lost:

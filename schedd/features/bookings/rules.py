@@ -413,7 +413,7 @@ def job_gone(state: EngineState, event: JobDeleted | JobEnded) -> None:
 # ---- time -----------------------------------------------------------------------------------------
 
 
-def follow_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
+def follow_nodes(state: EngineState, events: Sequence[NodeChanged], _: frozenset[str]) -> None:
     """Let bookings to come leave nodes that were set offline."""
     closed = [event.node.name for event in events if event.node.state == "drain"]
     if closed:

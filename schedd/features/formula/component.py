@@ -33,7 +33,6 @@ COMPONENT: Final = Component(
     begin=note_formula,
     restored=note_formula,
     nodes_reported=forget_nodes,
-    nodes_replaced=forget_nodes,
     site_changed=follow_site,
     server_changed=follow_server,
     must_wait=wait_for_threshold,

@@ -197,9 +197,9 @@ def cluster_totals(nodes: Sequence[NodeFacts]) -> dict[str, float]:
     """Return the terms about the whole cluster; nodes that are down do not count."""
     up = [node for node in nodes if node.state != "down"]
     return {
-        "total_cpus": float(sum(node.cpus for node in up)),
-        "total_gpus": float(sum(node.gpus for node in up)),
-        "total_mem": float(sum(node.mem for node in up)),
+        "total_cpus": float(sum([node.cpus for node in up])),
+        "total_gpus": float(sum([node.gpus for node in up])),
+        "total_mem": float(sum([node.mem for node in up])),
         "total_nodes": float(len(up)),
     }
 

@@ -16,6 +16,7 @@ COMPONENT: Final = Component(
     name="node_choice",
     state=NodeChoiceState,
     nodes_replaced=order_nodes,
+    site_changed=order_nodes,
     node_features=level_features,
     refusal=refuse_unknown_level,
     node_order=node_order,

@@ -250,7 +250,7 @@ def next_examination(state: EngineState) -> int:
     return next_one
 
 
-def note_freed_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:
+def note_freed_nodes(state: EngineState, _: Sequence[NodeChanged], __: frozenset[str]) -> None:
     """Note that nodes changed: jobs of other partitions may start there."""
     partition_state(state).freed = 1
 

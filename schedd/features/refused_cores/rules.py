@@ -112,7 +112,7 @@ def note_start(state: EngineState, before: JobRecord | None, record: JobRecord) 
             _forget(state, one.node)
 
 
-def follow_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
+def follow_nodes(state: EngineState, events: Sequence[NodeChanged], _: frozenset[str]) -> None:
     """Forget the refused cores of nodes that have another number of cores now, or are not up. Keep those of
     the others from jobs in a plan that was rebuilt.
     """

@@ -14,7 +14,7 @@ list. With a gate for each union, this is Hall's condition: the jobs fit if and 
 leaves enough cores.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from schedd.engine.facts.state import EngineState
@@ -160,11 +160,18 @@ def _kind(gate: str) -> str:
     return next((kind for kind in _KINDS if gate.startswith(kind)), GATE)
 
 
-def update_partial_takes(state: EngineState) -> list[ReservationRecord]:
-    """Let reservations of cores hold their part of present gates and nodes. Return the changed ones."""
+def update_partial_takes(
+    state: EngineState, changed_nodes: Callable[[ReservationRecord], frozenset[str]] | None = None
+) -> list[ReservationRecord]:
+    """Let reservations of cores hold their part of present gates and nodes. Return the changed ones.
+
+    ``changed_nodes``: the changed nodes that matter to a reservation; None: the gates are others.
+    """
     changed = []
     for record in reservation_records(state).values():
         if record.slot < 0 or not is_partial(record.event) or _kind(record.gates[0]) == GATE:
+            continue
+        if changed_nodes is not None and record.names.isdisjoint(changed_nodes(record)):
             continue
         takes = reserved_takes(state, record.event, record.nodes)
         if takes != list(state.plan.takes(record.slot)):

@@ -11,7 +11,7 @@ from schedd.engine.component.hook_values import NodeClaim
 from schedd.engine.facts.records import Cause, Phase
 from schedd.engine.facts.shares import BLOCK, block_takes
 from schedd.engine.facts.state import HORIZON, EngineState
-from schedd.engine.machine.nodes import refresh_node, refresh_nodes
+from schedd.engine.machine.nodes import refresh_nodes
 from schedd.engine.place.placement import displace_for, place_unplaced
 from schedd.features.reservations.gates import (
     MOST_GATES,
@@ -31,13 +31,13 @@ from schedd.features.reservations.state import (
 )
 from schedd.model import Chunk, Node, NodeState, Place, Request
 from schedd.plan.gates import UNLIMITED
-from schedd.wire import SERVER_RESERVATION, Event, NodeChanged, Reserve, Snapshot, Unreserve
+from schedd.wire import SERVER_RESERVATION, Event, Reserve, Snapshot, Unreserve
 
 _GUARD: Final = Request((Chunk(cpus=0),), Place.FREE)
 
 
 def matching_nodes(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
-    """Return the known nodes of a reservation, in the order of their first report."""
+    """Return those of the nodes that a reservation is for, in their order."""
     if event.everywhere:
         return tuple(nodes)
     named, features = frozenset(event.nodes), frozenset(event.features)
@@ -65,6 +65,7 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
     start = max(event.start, state.now)
     access = reservation_access(event)
     replaced = _drop(state, event.name)
+    gates_before = dict(state.gates)
     gates: tuple[str, ...] = ()
     if end <= event.start:
         words = f"reservation {event.name} was not made: it ends before it begins"
@@ -108,7 +109,7 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
             state.plan.fix(slot, start, takes)
         reservations[event.name] = ReservationRecord(event, slot, names, gates)
         words = f"reservation {event.name} was made"
-        changed = update_partial_takes(state) if partial else []
+        changed = update_partial_takes(state) if partial and state.gates != gates_before else []
         if slot >= 0:
             stay = [slot, *(one.slot for one in changed)]
             displace_for(state, stay, event.id, Cause.RESERVATION, words)
@@ -159,14 +160,33 @@ def _plain(event: Reserve) -> Reserve:
     return replace(event, id="", time=0)
 
 
-def follow_nodes(state: EngineState, _: Sequence[NodeChanged]) -> None:
-    """Renew the reservations that match other nodes now, because nodes are new or have other features."""
-    known = reservation_records(state).values()
-    _reserve_again(state, [one for one in known if matching_nodes(one.event, state.plan.nodes) != one.nodes])
-    for record in update_partial_takes(state):
+def follow_nodes(state: EngineState, reported: Iterable[str], other: frozenset[str]) -> None:
+    """Renew the reservations that match other nodes now, because nodes are new or have other features.
+
+    ``other`` are those of the ``reported`` nodes that are new or offer something else.
+    """
+    if other:
+        _reserve_again(state, _with_other_nodes(state, other))
+    names = frozenset(reported)
+    for record in update_partial_takes(state, lambda one: names if one.event.total else other):
         event, words = record.event, f"the nodes of reservation {record.event.name} were changed"
         displace_for(state, [record.slot], event.id, Cause.RESERVATION, words)
         refresh_nodes(state, record.nodes, event.id, words)
+
+
+def _with_other_nodes(state: EngineState, other: frozenset[str]) -> list[ReservationRecord]:
+    """Return the reservations to which one of the ``other`` nodes belongs now, and did not, or no longer."""
+    nodes = {name: state.plan.nodes[name] for name in other}
+    matching: dict[tuple[object, ...], frozenset[str]] = {}
+    found = []
+    for record in reservation_records(state).values():
+        event = record.event
+        what = (event.everywhere, event.nodes, event.features)  # the same for all windows of a standing one
+        if what not in matching:
+            matching[what] = frozenset(matching_nodes(event, nodes))
+        if matching[what] != record.names & other:
+            found.append(record)
+    return found
 
 
 def reserve_again(state: EngineState) -> None:
@@ -192,10 +212,12 @@ def follow_edges(state: EngineState, event: str) -> None:
             _drop(state, name)
             over.append(name)
             refresh_nodes(state, record.nodes, event, f"reservation {name} is over")
-        elif end is not None and record.event.start <= state.now:
-            for node in record.nodes:
-                if node in state.plan.nodes and state.plan.nodes[node].state is NodeState.DOWN:
-                    refresh_node(state, node, event, f"node {node} returns when reservation {name} is over")
+        elif end is not None and record.event.start <= state.now and not record.down_followed:
+            record.down_followed = True  # the reports of nodes that go down later find it in force
+            known = state.plan.nodes
+            down = [node for node in record.nodes if node in known and known[node].state is NodeState.DOWN]
+            words = f"the nodes that are down return when reservation {name} is over"
+            refresh_nodes(state, down, event, words)
     update_named(state, over, event, "the reservation that it names is over")
 
 

@@ -33,7 +33,7 @@ def follow_time(state: EngineState, event: str) -> None:
         follow_edges(state, event)
 
 
-def follow_reported_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
+def follow_reported_nodes(state: EngineState, events: Sequence[NodeChanged], other: frozenset[str]) -> None:
     """Renew the windows if they are due, and then all reservations that match other nodes now.
 
     The first report of nodes precedes the jobs of the same snapshot: windows that were reserved after these
@@ -41,7 +41,7 @@ def follow_reported_nodes(state: EngineState, events: Sequence[NodeChanged]) -> 
     """
     if state.now >= state.part(ReservationState).standing_due:
         _renew(state)
-    follow_nodes(state, events)
+    follow_nodes(state, [event.node.name for event in events], other)
 
 
 def next_change(state: EngineState) -> int:

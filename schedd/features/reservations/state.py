@@ -25,6 +25,7 @@ class ReservationRecord:
     slot: int
     nodes: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
+    down_followed: bool = False  # since it began, its nodes that are down are planned for from its end on
     names: frozenset[str] = field(init=False)  # the same nodes as a set
 
     def __post_init__(self) -> None:
