@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from schedd.cli.arguments import add_action, fail
 from schedd.cli.importing.result import to_toml
+from schedd.cli.installation import DEFAULT_CONFIG
 from schedd.cli.planning_mode import (
     COMPARED_JOBS,
     find_accounting_logs,
@@ -98,7 +99,7 @@ def add_init(actions: Any) -> None:
 
 
 def _init(args: argparse.Namespace) -> int:
-    files = [args.dir / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
+    files = [args.dir.absolute() / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
     there = [str(path) for path in files if path.exists() and not _is_packaged_default(path)]
     if there and not args.force:
         fail(
@@ -154,6 +155,11 @@ def _init(args: argparse.Namespace) -> int:
         for remark in seen.remarks():
             print(f"  {remark}")
     print(_NEXT_STEPS.format(mode=_MODE_REMARKS[mode]))
+    if files[0] != DEFAULT_CONFIG:
+        print(
+            f"\nThe services read {DEFAULT_CONFIG.parent}: copy the files there.\n"
+            f"Before that: schedd config check --config {files[0]}"
+        )
     return 0
 
 
@@ -164,9 +170,9 @@ Next:
   systemctl enable --now pbs-adapter         on the host of pbs_server; copy pbs-adapter.toml and .token there
   schedd showq                               {mode}"""
 _MODE_REMARKS = {
-    "shadow": "in shadow mode no job is started; the adapter's log compares",
-    "adviser": "as adviser no job is started; jobs show their planned starts",
-    "scheduler": "as scheduler jobs are started: first stop the present scheduler",
+    "shadow": "in mode shadow no job is started; the adapter's log compares",
+    "adviser": "in mode adviser no job is started; jobs show their planned starts",
+    "scheduler": "in mode scheduler, schedd starts jobs: first stop the present scheduler",
 }
 
 

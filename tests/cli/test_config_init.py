@@ -66,7 +66,8 @@ def test_options_create_valid_files_for_both_programs(
     ]
     said = capsys.readouterr().out
     assert "systemctl enable --now schedd" in said
-    assert "as adviser no job is started; jobs show their planned starts" in said
+    assert "in mode adviser no job is started; jobs show their planned starts" in said
+    assert f"schedd config check --config {tmp_path}/schedd.toml" in said
     assert "shadow" not in said
 
 
@@ -241,3 +242,10 @@ def test_missing_accounting_logs_are_refused(tmp_path: Path, capsys: pytest.Capt
     (tmp_path / "log").write_text(accounting_records(3))
     assert init(tmp_path / "etc", *QUIET, "--accounting", str(tmp_path / "log")) == 0
     assert "without the server the machine's size is unknown" in capsys.readouterr().err
+
+
+def test_files_name_each_other_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert init(Path(), *QUIET) == 0
+    adapter = load_settings(tmp_path / "pbs-adapter.toml", {})
+    assert adapter.daemon.token_file == tmp_path / "pbs-adapter.token"
