@@ -63,7 +63,7 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
         print(f"no expected start published {period} can be compared yet")
         print_deadline_accuracy(found.deadlines)
         return False
-    heads = ("MADE", "AHEAD", "JOBS", "IN 5/10", "IN 9/10", "ERROR", "PLAN'S", "RATIO", "SHARP")
+    heads = ("MADE", "AHEAD", "JOBS", "BY LIKELY", "BY 90 %", "ERROR", "PLAN'S", "RATIO", "SPREAD")
     print(f"expected starts published {period}\n")
     print(
         format_table(
