@@ -193,7 +193,7 @@ class PreemptionExecutor:
                     text = f"{text}; an earlier request may have stopped it on its nodes"
                 return _PreemptionOutcome(False, error.code, text)
             except (RightsError, ValueError) as error:
-                return _PreemptionOutcome(False, text=str(error), outage=isinstance(error, RightsError))
+                return _PreemptionOutcome(False, text=str(error), outage=True)
             except (ServerUnreachableError, ProtocolError) as error:
                 # The request may have been carried out: the next try looks at the run first.
                 if self._clock() >= _deadline(order, progress):

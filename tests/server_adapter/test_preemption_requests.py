@@ -121,7 +121,7 @@ async def test_torque_with_a_kill_delay_is_not_told_to_rerun_a_job(tmp_path: Pat
         server = connect("torque", emulated.address[1], tmp_path)
         event = await preempt(server, job.id, int(cluster.now), "requeue", emulated.skip)
         emulated.skip(60)
-        assert (event.done, event.code) == (False, 0)
+        assert (event.done, event.outage) == (False, True)
         assert "kill_delay is 5 s" in event.text
         assert job.state is JobState.RUNNING
         # The emulated server loses it like a real one.

@@ -290,14 +290,14 @@ def note_outcome(state: EngineState, event: PreemptionDone) -> None:
                 part.planned[one.preemptor] = replace(one, victims=rest)
                 return
             words = f"job {victim.job} could not be preempted: {event.text or f'code {event.code}'}"
+            state.alert(
+                event.id, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor
+            )
             if event.outage:  # no fault of the job: the same jobs are chosen again later
                 _forget_order(part, victim.job)
                 undo_preemption(state, one, event.id, Cause.OUTAGE, words)
                 part.tried[one.preemptor] = state.now
                 return
-            state.alert(
-                event.id, "preemption", f"{words}; job {one.preemptor} is planned again", one.preemptor
-            )
             _note_refusal(part, victim.job, state.now)
             undo_preemption(state, one, event.id, Cause.REFUSED, words)
             return

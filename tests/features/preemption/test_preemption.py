@@ -281,7 +281,9 @@ def test_outage_blames_no_victim_and_the_same_one_is_chosen_later() -> None:
     assert cluster.orders() == [order]
     cluster.at(2_060)
     assert [one.job_id for one in cluster.orders()] == ["b", "b"]
-    assert cluster.alerts("preemption") == []
+    assert cluster.alerts("preemption") == [
+        "job b could not be preempted: decided in term 1, but term 2 rules; job now is planned again"
+    ]
 
 
 def test_late_victims_postpone_the_preemptor_until_it_is_given_up() -> None:
