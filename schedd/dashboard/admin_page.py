@@ -12,6 +12,7 @@ from schedd.api.node_selection import natural_key
 from schedd.api.policy import PolicyPreview, PreviewView
 from schedd.api.problems import ProblemError, note_refusal
 from schedd.dashboard.calendar import calendar_entries
+from schedd.dashboard.folded_holds import MAX_ROWS, fold_holds
 from schedd.dashboard.health import check_components, format_act, latest_audit
 from schedd.dashboard.paths import dashboard_path
 from schedd.dashboard.rendering import render_page
@@ -96,7 +97,9 @@ async def render_admin_page(
         reservations=calendar_entries(published.node_blocks),
         reservation_error=reservation_error,
         reservation_preview=reservation_preview,
-        holds=sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name))),
+        holds=fold_holds(published.holds),
+        most_holds=MAX_ROWS,
+        drained=sum(one.kind == "node" for one in published.holds),
         names=[*sorted(published.nodes, key=natural_key), *sorted(published.queues)],
         hold_error=hold_error,
         release_error=release_error,

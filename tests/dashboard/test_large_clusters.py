@@ -8,16 +8,22 @@ import pytest
 from fastapi.testclient import TestClient
 
 from schedd.api.app import create_app
+from schedd.api.node_selection import fold_names
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
 from schedd.service.clusters import Clusters
+from schedd.wire import PlanningHeld
 from tests.dashboard.conftest import token, tokens
-from tests.service.planner_harness import StillClock, job, node
+from tests.service.planner_harness import StillClock, T, event_id, job, node
 from tests.waits import WAIT_S
 
 NODES, RACK, JOBS = 4_000, 8, 500
 MAX_BYTES = 200_000
+
+
+def hold(number: int, time: int, reason: str) -> PlanningHeld:
+    return PlanningHeld(id=event_id(), time=time, kind="node", name=f"n{number:04}", reason=reason)
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +38,13 @@ def client() -> Iterator[TestClient]:
         ]
     ).result(WAIT_S)
     loop.submit([job(f"{i}.server", nodes="60:ppn=4") for i in range(JOBS)]).result(WAIT_S)
+    held = [hold(i, T, "new switch") for i in range(0, 2_000, 2)]
+    held += [hold(i, T + i, "fan") for i in range(2_000, 3_000, 2)]
+    loop.submit(held).result(WAIT_S)
     app = create_app(clusters, Callers(tokens()))
     add_dashboard(app)
-    client = TestClient(app, headers={"Accept": "text/html", "Authorization": f"Bearer {token('admin')}"})
+    client = TestClient(app, headers={"Accept": "text/html"})
+    client.post("/dashboard/login", data={"token": token("admin")})
     yield client
     clusters.stop()
 
@@ -74,3 +84,16 @@ def test_a_map_of_many_nodes_has_groups_that_open_their_nodes(client: TestClient
     assert {count for _, count in hundreds.values()} == {50}
     opened = read(client, f"nodes{hundreds['n0101 to n0199'][0]}")
     assert re.findall(r'data-key="(n\d+)"><a', opened) == [f"n{i:04}" for i in range(101, 200, 2)]
+
+
+def test_nodes_drained_together_are_a_row_and_released_together(client: TestClient) -> None:
+    page = read(client, "admin")
+    assert "The first 200 of 510 rows" in page
+    texts = re.findall(r'name="hold_name" value="(n[^"]+)"', page)
+    assert len(texts) == 200
+    assert texts[0] == fold_names(f"n{i:04}" for i in range(0, 200, 2))
+    csrf = re.findall(r'name="csrf" value="([^"]+)"', page)[0]
+    form = {"csrf": csrf, "hold_kind": "node", "hold_name": texts[0]}
+    answer = client.post("/dashboard/main/admin/release", data=form, follow_redirects=False)
+    assert answer.status_code == 303
+    assert texts[0] not in read(client, "admin")

@@ -5,9 +5,9 @@ from typing import Any
 from fastapi import Request
 from starlette.responses import Response
 
-from schedd.api.node_selection import natural_key
 from schedd.api.routes import RouteTable
 from schedd.dashboard.calendar import calendar_entries, calendar_windows
+from schedd.dashboard.folded_holds import MAX_ROWS, fold_holds
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.viewer import Cluster, Reader
 from schedd.feature_list import feature_modules
@@ -30,6 +30,7 @@ def show_calendar(request: Request, cluster: Cluster, viewer: Reader) -> Respons
         cluster,
         entries=found,
         windows=calendar_windows(found),
-        holds=sorted(published.holds, key=lambda one: (one.kind, natural_key(one.name))),
+        holds=fold_holds(published.holds),
+        most_holds=MAX_ROWS,
         **of_features,
     )
