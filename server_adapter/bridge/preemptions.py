@@ -274,7 +274,7 @@ class PreemptionExecutor:
             try:
                 await server.hold_job(order.job_id)
             except (ServerRefusedError, OpenOutcomeError):
-                # OpenPBS keeps the hold although the node made no checkpoint.
+                # Some servers keep the hold although the node made no checkpoint.
                 await self._lift_hold(server, order.job_id)
                 raise
         until = self._clock() + _CHECKPOINT_S
