@@ -20,6 +20,7 @@ from schedd.wire import Act, Book, BookingStep, Event, NodeChanged, NodeFacts
 PROCS: Final = 128
 DAYS: Final = 15
 _DAY: Final = 86_400
+_YEAR: Final = 366 * _DAY  # the most that the settings allow
 _SHORTEST: Final = 60  # shorter jobs are left out, as there
 _DEADLINE: Final = 5  # a deadline lies behind the submission by so many run times in the mean (Poisson)
 _PRECISION: Final = 80
@@ -107,7 +108,7 @@ class _Desk:
     """One machine, its bookings, and who asks next."""
 
     def __init__(self, wishes: Sequence[Asked], order: str, freeze: int, accept: float | None) -> None:
-        rules = {"most": len(wishes) + 1, "longest": 1 << 30, "ahead": 1 << 30, "order": order}
+        rules = {"most": len(wishes) + 1, "longest": _YEAR, "ahead": _YEAR, "order": order}
         settings = EngineSettings(
             site=site_policy({"bookings": rules}), end_allowance=0, publish_starts=False, search_every=0
         )
