@@ -25,7 +25,7 @@ class CalendarEntry:
         return self.windows[0]
 
     @property
-    def where(self) -> str:
+    def place_text(self) -> str:
         """Which nodes, and how much of them, in a few words."""
         one = self.next
         nodes = _describe_nodes(one)
@@ -68,7 +68,7 @@ def calendar_windows(found: Iterable[CalendarEntry]) -> list[dict[str, object]]:
             "name": entry.name,
             "start": one.start,
             "end": one.end,
-            "where": entry.where,
+            "where": entry.place_text,
             "reason": one.reason,
             "kept": bool(entry.access),
         }

@@ -44,7 +44,7 @@ def test_recurring_reservation_is_a_single_entry() -> None:
         ("repair", False, 1),
     ]
     assert found[1].next.start == MORNING
-    assert [one.where for one in found] == ["all nodes", "n1", "n1, n2, n3, n4, n5, n6 and 2 more"]
+    assert [one.place_text for one in found] == ["all nodes", "n1", "n1, n2, n3, n4, n5, n6 and 2 more"]
     drawn = calendar_windows(found)
     assert [one["name"] for one in drawn] == ["all", "backup", "backup", "backup", "repair"]
     assert drawn[-1]["end"] is None
@@ -54,7 +54,7 @@ def test_access_and_properties_are_shown() -> None:
     (found,) = calendar_entries(
         [make_reservation("course", T, T + 1, features=("gpu", "ib"), users=("ann",), queues=("short",))]
     )
-    assert (found.where, found.access) == ("nodes with gpu, ib", "ann, short")
+    assert (found.place_text, found.access) == ("nodes with gpu, ib", "ann, short")
     assert calendar_windows([found])[0]["kept"] is True
     (short,) = calendar_entries(
         [make_reservation("quick", T, T + 1, nodes=("n1",), users=("ann",), shorter=1800)]

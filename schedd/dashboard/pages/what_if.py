@@ -65,7 +65,7 @@ class WhatIfForm(BaseModel):
         return any(field.strip() for field in fields)
 
     @property
-    def words(self) -> str:
+    def request_text(self) -> str:
         """The request as `qsub -l` takes it."""
         if self.request:
             return self.request
@@ -98,7 +98,7 @@ class WhatIfForm(BaseModel):
                 raise ProblemError("invalid", f"by: {error}") from None
         if self.job:
             return WhatIfRequest(job=self.job, **wanted)
-        return WhatIfRequest(request=self.words, queue=self.queue, **wanted)
+        return WhatIfRequest(request=self.request_text, queue=self.queue, **wanted)
 
     def altered_request(self, job: JobView) -> str:
         """The part of the request of a queued job that differs from the job's; empty: nothing."""

@@ -35,7 +35,7 @@ def connect_federation(url: str | None) -> FederationClient:
 def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     """``showq --federation``: the jobs that are not over."""
 
-    def ask(args: argparse.Namespace) -> bool:
+    def print_queue(args: argparse.Namespace) -> bool:
         if args.parts or args.queue or args.cluster or args.sort != found.get_default("sort"):
             raise ClientError("--federation can be combined only with -u and --json")
         with connect_federation(args.url) as federation:
@@ -53,13 +53,13 @@ def show_queue(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
         print(f"\n{len(jobs)} jobs on {there} {'cluster' if there == 1 else 'clusters'}")
         return True
 
-    return run_with_exit_code(found, ask, argv)
+    return run_with_exit_code(found, print_queue, argv)
 
 
 def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bool) -> int:
     """``checkjob --federation``, or ``briefly`` ``showstart``: where a job is, and when it starts."""
 
-    def ask(args: argparse.Namespace) -> bool:
+    def print_job(args: argparse.Namespace) -> bool:
         name: str = args.what or "" if briefly else args.job
         if not name or "@" in name or getattr(args, "request", None) is not None:
             raise ClientError("name a job of the federation; `schedd submit --where` asks about a new one")
@@ -76,7 +76,7 @@ def show_job(found: argparse.ArgumentParser, argv: Sequence[str], *, briefly: bo
         sentence = describe_federated_start(job, now)
         return sentence is not None and sentence.certainty != "unknown"
 
-    return run_with_exit_code(found, ask, argv)
+    return run_with_exit_code(found, print_job, argv)
 
 
 def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
@@ -84,7 +84,7 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
     codes = []
     for name in found.parse_args(argv).jobs:
 
-        def ask(args: argparse.Namespace, name: str = name) -> bool:
+        def cancel_one(args: argparse.Namespace, name: str = name) -> bool:
             with connect_federation(args.url) as federation:
                 job = federation.cancel(name)
             if args.json:
@@ -94,7 +94,7 @@ def cancel_jobs(found: argparse.ArgumentParser, argv: Sequence[str]) -> int:
                 print(f"job {job.id}: {done}")
             return True
 
-        codes.append(run_with_exit_code(found, ask, argv))
+        codes.append(run_with_exit_code(found, cancel_one, argv))
     return next((code for code in codes if code), 0)
 
 
