@@ -322,13 +322,13 @@ class Supervisor:
 
     def trouble(self, cluster: str) -> str:
         """Return the recent failures of the cluster's and the daemon's work; empty if there are none."""
-        return "; ".join(filter(None, (one.text for one in self._of(cluster))))
+        return "; ".join(filter(None, (one.text for one in self._records_for(cluster))))
 
     def unready(self, cluster: str) -> str:
         """Return the failing needed work of the cluster or the daemon; empty if there is none."""
-        return "; ".join(one.text for one in self._of(cluster) if one.needed and one.failing)
+        return "; ".join(one.text for one in self._records_for(cluster) if one.needed and one.failing)
 
-    def _of(self, cluster: str) -> Iterator[WorkRecord]:
+    def _records_for(self, cluster: str) -> Iterator[WorkRecord]:
         return (one for one in self.records if one.cluster in ("", cluster))
 
     def watch_loop(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -91,11 +91,13 @@ def _read_line(
             raise ValueError(f"an outage from {fields[0]} to {fields[1]}: it must end later")
         return begin, end, (names[fields[2]],)
     if len(fields) in (3, 4) and fields[1] in clusters:
-        begin, duration = clock.read(fields[0]), _whole(fields[2])
+        begin, duration = clock.read(fields[0]), _parse_integer(fields[2])
         if duration < 1:
             raise ValueError(f"an outage of {duration} s: at least 1")
         own = clusters[fields[1]]
-        numbers = [_whole(word) for word in fields[3].split()] if len(fields) == 4 else range(len(own))
+        numbers = (
+            [_parse_integer(word) for word in fields[3].split()] if len(fields) == 4 else range(len(own))
+        )
         if wrong := [i for i in numbers if i >= len(own)]:
             raise ValueError(
                 f"cluster {fields[1]} has {len(own)} nodes, numbered from 0; there is no {wrong[0]}"
@@ -121,7 +123,7 @@ def _clusters(nodes: Sequence[NodeFacts]) -> dict[str, list[int]]:
     return found
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 12):
         raise ValueError(f"{text!r} is not a whole number")
     return int(text)

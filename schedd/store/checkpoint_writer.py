@@ -74,15 +74,15 @@ class CheckpointWriter:
         """Whether a restart now would be slow: the engine has worked long since the last checkpoint."""
         return time.thread_time() - self._worked >= max(_MAX_REPLAY_S, _MAX_REPLAY_FACTOR * self._cost_s)
 
-    def start(self, state: FrozenState, keep: Callable[[bytes, bytes], None]) -> None:
-        """Encode and compress a checkpoint and its facts in a thread, then call ``keep`` with both."""
+    def start(self, state: FrozenState, store: Callable[[bytes, bytes], None]) -> None:
+        """Encode and compress a checkpoint and its facts in a thread, then call ``store`` with both."""
         self._pause = _BUSY_PAUSE_FACTOR if self._busy else _PAUSE_FACTOR
         self._started = time.monotonic()
         self._worked = time.thread_time()
-        self._work = run_in_thread("checkpoint", partial(self._make, state, keep))
+        self._work = run_in_thread("checkpoint", partial(self._make, state, store))
 
     def finished(self, *, wait: bool = False) -> bool:
-        """Return True once after a checkpoint was stored. Raises the exception of ``keep``, if any."""
+        """Return True once after a checkpoint was stored. Raises the exception of ``store``, if any."""
         work = self._work
         if work is None or not (wait or work.done()):
             return False
@@ -106,12 +106,12 @@ class CheckpointWriter:
         if self._work is not None:
             wait((self._work,))
 
-    def _make(self, state: FrozenState, keep: Callable[[bytes, bytes], None]) -> float:
+    def _make(self, state: FrozenState, store: Callable[[bytes, bytes], None]) -> float:
         """Write the checkpoint; return the processor time of encoding it, in seconds."""
         begun = time.thread_time()
         body, facts = self._compress(state.parts()), self._compress(state.facts())
         took = time.thread_time() - begun
-        keep(body, facts)
+        store(body, facts)
         return took
 
     def _compress(self, parts: CheckpointChunks) -> bytes:

@@ -301,7 +301,7 @@ class DurableJournal:
             self._all_durable(self._paused)
             at = self._tail
 
-            def keep(body: bytes, facts: bytes) -> None:
+            def store_checkpoint(body: bytes, facts: bytes) -> None:
                 self._store.save_checkpoint(self.cluster, at, now, body, facts)
                 if self._mark is not None:
                     self._mark.sync()
@@ -310,7 +310,7 @@ class DurableJournal:
                 self._run_slices(self._record_history)
                 self._run_slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
 
-            self._background.start(freeze(), keep)
+            self._background.start(freeze(), store_checkpoint)
         return (self._background.finished(wait=True) if must else False) or kept
 
     def _run_slices(self, work: Callable[[], bool]) -> None:

@@ -14,7 +14,7 @@ from tests.engine.cluster import Cluster
 class _All(Dependents):
     """An index that has each job examined in each call."""
 
-    def due(self, now: int, order: Iterable[str]) -> Iterator[str]:
+    def jobs_to_examine(self, now: int, order: Iterable[str]) -> Iterator[str]:
         del now
         yield from order
 

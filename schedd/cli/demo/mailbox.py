@@ -31,7 +31,7 @@ class Mailbox:
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
         self._mails: deque[Mail] = deque(maxlen=_KEPT)
-        self._server = _Server(self._keep)
+        self._server = _Server(self._store_mail)
         self.port: int = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, name="mailbox", daemon=True).start()
 
@@ -44,7 +44,7 @@ class Mailbox:
         self._server.shutdown()
         self._server.server_close()
 
-    def _keep(self, recipients: Sequence[str], data: bytes) -> None:
+    def _store_mail(self, recipients: Sequence[str], data: bytes) -> None:
         message = message_from_bytes(data, policy=default)
         assert isinstance(message, EmailMessage)
         part = message.get_body(("plain",))
@@ -56,8 +56,8 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     allow_reuse_address = True
 
-    def __init__(self, keep: Callable[[Sequence[str], bytes], None]) -> None:
-        self.keep: Final = keep
+    def __init__(self, store_mail: Callable[[Sequence[str], bytes], None]) -> None:
+        self.store_mail: Final = store_mail
         super().__init__(("127.0.0.1", 0), _Session)
 
 
@@ -100,7 +100,7 @@ class _Session(socketserver.StreamRequestHandler):
             if len(data) > _MAX_BYTES:
                 self._answer("552 too large")
                 return
-        self.server.keep(recipients, data)
+        self.server.store_mail(recipients, data)
         self._answer("250 kept")
 
     def _answer(self, text: str) -> None:

@@ -100,7 +100,7 @@ def run_command(
     completes the arguments before the cluster is chosen.
     """
 
-    def ask(args: argparse.Namespace) -> bool:
+    def call_cluster(args: argparse.Namespace) -> bool:
         endpoint = find_endpoint()
         if adjust is not None:
             adjust(args)
@@ -111,16 +111,16 @@ def run_command(
                 _print_error(found, line)
             return command(session, args)
 
-    return run_with_exit_code(found, ask, argv)
+    return run_with_exit_code(found, call_cluster, argv)
 
 
 def run_with_exit_code(
-    found: argparse.ArgumentParser, ask: Callable[[argparse.Namespace], bool], argv: Sequence[str]
+    found: argparse.ArgumentParser, run: Callable[[argparse.Namespace], bool], argv: Sequence[str]
 ) -> int:
-    """Run ``ask``, which says whether a start is known; its errors become one line and an exit code."""
+    """Call ``run``, which returns whether a start is known; its errors become one line and an exit code."""
     args = found.parse_args(argv)
     try:
-        return 0 if ask(args) else _NO_START
+        return 0 if run(args) else _NO_START
     except Refused as error:
         message = error.places[0].removeprefix("body.request: ") if error.places else str(error)
         _print_error(found, f"{error.detail}; {_TOKEN_HINT}" if error.kind == "no-token" else message)

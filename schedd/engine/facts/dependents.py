@@ -87,7 +87,7 @@ class Dependents:
         self._again_at.pop(job, None)
         self._changed.discard(job)
 
-    def due(self, now: int, order: Iterable[str]) -> Iterator[str]:
+    def jobs_to_examine(self, now: int, order: Iterable[str]) -> Iterator[str]:
         """The jobs to be examined, in this order; what changes while they are is heeded for those to come."""
         if self._next <= now:
             self._changed.update(job for job, at in self._again_at.items() if at <= now)

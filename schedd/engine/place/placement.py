@@ -230,7 +230,7 @@ def follow_dependencies(state: EngineState, event: str) -> None:
     index = state.dependents
     index.replace_jobs(state.records[job_id] for job_id in state.chained)
     index.note_plan(state.plan, state.by_slot)
-    for job_id in index.due(state.now, list(state.chained)):
+    for job_id in index.jobs_to_examine(state.now, list(state.chained)):
         with JobErrorGuard(state, job_id, event):
             if _follow_dependency(state, state.records[job_id], event):
                 index.note_plan(state.plan, state.by_slot)

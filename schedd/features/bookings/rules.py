@@ -130,7 +130,7 @@ def _admit(state: EngineState, event: Book) -> None:
                 continue
             moved = _find_room(state, one.booking, {event.name: one.request})
             if moved is not None:
-                _keep(state, event, moved)
+                _accept_booking(state, event, moved)
                 return
             leave_components(state, booking_key(event.name))
             options += _options(state, one.booking, one.request)
@@ -170,7 +170,7 @@ def _end_without_moves(state: EngineState, one: _Candidate) -> int:
     return found[0].end if found is not None else FOREVER
 
 
-def _keep(state: EngineState, event: Book, moved: Iterable[Booking]) -> None:
+def _accept_booking(state: EngineState, event: Book, moved: Iterable[Booking]) -> None:
     """Store a new booking and the bookings that moved for it; plan jobs again whose owner now has it."""
     for one in moved:
         known = booking_table(state).get(one.name)

@@ -32,8 +32,8 @@ _SAME: Final = 60
 """Seconds by which the earliest deadline may change without a new event."""
 
 
-def is_forecast_wanted(published: PlanSnapshot) -> bool:
-    """Return whether a round is wanted even if no job waits: there is a deadline with a probability."""
+def is_forecast_needed(published: PlanSnapshot) -> bool:
+    """Return whether a round is needed even if no job waits: there is a deadline with a probability."""
     part = published.part(PublishedForecasts)
     return part.settings.admission and bool(part.requested)
 

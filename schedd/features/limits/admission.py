@@ -51,7 +51,7 @@ def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
     part = limit_state(state)
     if not state.site.tallied_limits:
         return None
-    wanted = _wanted(state, record)
+    wanted = _limited_amounts(state, record)
     _drop(part, record.id, [pool for pool in part.pools.get(record.id, ()) if pool not in wanted])
     blocker = _find_blocker(state, record.id, wanted)
     for pool, amount in wanted.items():
@@ -88,11 +88,11 @@ def has_room(state: EngineState, record: JobRecord) -> bool:
     limits = limit_state(state).limits
     return all(
         limits[pool].counts == "soft" or _has_room(state, record.id, pool, amount)
-        for pool, amount in _wanted(state, record).items()
+        for pool, amount in _limited_amounts(state, record).items()
     )
 
 
-def _wanted(state: EngineState, record: JobRecord) -> dict[str, int]:
+def _limited_amounts(state: EngineState, record: JobRecord) -> dict[str, int]:
     """By pool: the amount that the job takes of a limit. Notes the limits."""
     claim = make_claim(
         record.facts,
@@ -229,7 +229,7 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
     """Count a dispatched or running job, whether there is room for it or not."""
     if not state.site.tallied_limits:
         return
-    part, wanted = limit_state(state), _wanted(state, record)
+    part, wanted = limit_state(state), _limited_amounts(state, record)
     for pool, amount in wanted.items():
         if part.limits[pool].counts == "eligible" and record.phase is Phase.RUNNING:
             _leave_pool(part, record.id, pool)
@@ -247,7 +247,7 @@ def charge_use(state: EngineState, record: JobRecord, end: int) -> None:
     part = limit_state(state)
     amounts = make_claim(record.facts, record.understood, (), state.limits.types).amounts
     seconds = record.run.computed_s(end)
-    for pool in _wanted(state, record):
+    for pool in _limited_amounts(state, record):
         limit = part.limits[pool]
         if limit.counts == "used":
             each = amounts.get(_PER_SECOND[limit.what], 0) if limit.what in _PER_SECOND else 1
@@ -269,7 +269,7 @@ def leave(state: EngineState, job: str) -> None:
         part.shown = None
     if record is None or not any(limit.counts == "submitted" for limit in state.site.tallied_limits):
         return
-    for pool, amount in _wanted(state, record).items():
+    for pool, amount in _limited_amounts(state, record).items():
         if part.limits[pool].counts == "submitted":
             _enter(part, pool, job, amount)
             _note_pool(part, job, pool)

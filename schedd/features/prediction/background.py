@@ -61,11 +61,11 @@ class _FollowingModule(Protocol):
     def begin_round(self, state: EngineState) -> RoundFollower | None:
         """Copy what the round needs; called between two batches."""
 
-    def is_forecast_wanted(self, published: PlanSnapshot) -> bool:
-        """Return whether a round is wanted even if no job waits."""
+    def is_forecast_needed(self, published: PlanSnapshot) -> bool:
+        """Return whether a round is needed even if no job waits."""
 
     def is_forecast_urgent(self, published: PlanSnapshot) -> bool:
-        """Return whether the next round is wanted as early as possible."""
+        """Return whether the next round is needed as early as possible."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class _RoundTimes:
     took: float = float("-inf")
     moment: int = -1
 
-    def due(self, now: float, moment: int, *, soon: bool = False) -> bool:
+    def may_begin(self, now: float, moment: int, *, soon: bool = False) -> bool:
         """Return whether the next round may begin; ``soon``: as early as possible."""
         rest = max(_SHARE * self.took, _SOON_S)
         if now < self.ended + rest:
@@ -127,10 +127,10 @@ class ExpectedStartWorker:
                 if self._stopping:
                     return
             try:
-                due = self._due_round(time.monotonic())
-                if due == "all":
+                kind = self._next_round_kind(time.monotonic())
+                if kind == "all":
                     self.run_once()
-                elif due == "near":
+                elif kind == "near":
                     self.run_near()
             except (PlannerStopped, Overloaded, TimeoutError) as error:
                 if not self._stopping:
@@ -139,20 +139,20 @@ class ExpectedStartWorker:
                 self._all.ended = self._near.ended = time.monotonic()
                 raise
 
-    def _due_round(self, now: float) -> RoundKind:
+    def _next_round_kind(self, now: float) -> RoundKind:
         loop = self._loop
         published = loop.published
         if loop.on_standby or not published.settings.predict:
             return ""
-        if not (_has_queued_jobs(published) or _is_wanted(published)):
+        if not (_has_queued_jobs(published) or _is_any_forecast_needed(published)):
             return ""
         moment, new = loop.now(), _has_new_jobs(published, self._generation) or _is_urgent(published)
-        if self._all.due(now, moment, soon=new):
+        if self._all.may_begin(now, moment, soon=new):
             return "all"
         rests_long = _SHARE * self._all.took > _LONG_REST_S
         if self.latest_forecast is None or not rests_long or published.settings.policy != "conservative":
             return ""
-        return "near" if self._near.due(now, moment) else ""
+        return "near" if self._near.may_begin(now, moment) else ""
 
     def run_once(self) -> ExpectedStarts | None:
         """Run one round: predict all starts, and submit the estimates to publish.
@@ -249,8 +249,8 @@ def _following_modules() -> tuple[_FollowingModule, ...]:
     return cast("tuple[_FollowingModule, ...]", feature_modules("forecast_round"))
 
 
-def _is_wanted(published: PlanSnapshot) -> bool:
-    return any(module.is_forecast_wanted(published) for module in _following_modules())
+def _is_any_forecast_needed(published: PlanSnapshot) -> bool:
+    return any(module.is_forecast_needed(published) for module in _following_modules())
 
 
 def _is_urgent(published: PlanSnapshot) -> bool:

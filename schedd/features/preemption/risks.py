@@ -19,7 +19,7 @@ _HALF_LIFE_S: Final = 7 * 86_400
 def note_run_end(state: EngineState, record: JobRecord, at: int, *, preempted: bool) -> None:
     """Count a run that ended in the rate of preemptions."""
     part = preemption_state(state)
-    kept = _kept(part.exposed_until, at)
+    kept = _remaining_weight(part.exposed_until, at)
     seconds = record.run.computed_s(at)
     part.exposed_runs, part.exposed_s = part.exposed_runs * kept + preempted, part.exposed_s * kept + seconds
     part.exposed_until = max(at, part.exposed_until)
@@ -55,7 +55,7 @@ def note_displaced(state: EngineState, slots: Ints, old: Ints, new: Ints) -> Non
 
 
 def _forget_by_age(part: PreemptionState, now: int) -> None:
-    kept = _kept(part.waits_until, now)
+    kept = _remaining_weight(part.waits_until, now)
     part.waited_s, part.displaced, part.displaced_s = (
         part.waited_s * kept,
         part.displaced * kept,
@@ -65,7 +65,7 @@ def _forget_by_age(part: PreemptionState, now: int) -> None:
     part.waits_until = max(now, part.waits_until)
 
 
-def _kept(until: int, now: int) -> float:
+def _remaining_weight(until: int, now: int) -> float:
     """Return the part of past waits and runs that still counts."""
     weight: float = 0.5 ** (max(0, now - until) / _HALF_LIFE_S)
     return weight

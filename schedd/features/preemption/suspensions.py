@@ -50,7 +50,7 @@ def note_run(state: EngineState, before: JobRecord | None, record: JobRecord) ->
     runs = record.phase is Phase.RUNNING
     if not runs and (before is None or before.phase is not Phase.RUNNING):
         return  # after a restart a job is known before its run is
-    if job in part.suspended and not (runs and _is_of(part.suspended[job], record)):
+    if job in part.suspended and not (runs and _is_still_suspended(part.suspended[job], record)):
         forget_suspension(state, job)
     elif job in part.suspending and runs and record.facts.state == "S" and job not in part.suspended:
         preemptor = part.suspending.pop(job)
@@ -64,7 +64,7 @@ def note_run(state: EngineState, before: JobRecord | None, record: JobRecord) ->
         part.suspending.pop(job)
 
 
-def _is_of(one: SuspendedRun, record: JobRecord) -> bool:
+def _is_still_suspended(one: SuspendedRun, record: JobRecord) -> bool:
     return record.facts.state == "S" and record.run.started == one.started
 
 

@@ -39,7 +39,7 @@ class ReservedPart(NamedTuple):
     gpus: int
     mem: int = 0
 
-    def of_gate(self, gate: str) -> int:
+    def amount_at_gate(self, gate: str) -> int:
         """Return the reserved amount that a gate of cpus, gpus or memory counts."""
         return next((n for kind, n in zip(COUNTED_GATES, self, strict=True) if gate.startswith(kind)), 0)
 
@@ -81,7 +81,7 @@ def reserved_takes(state: EngineState, event: Reserve, nodes: Iterable[str]) -> 
         amounts = {}
         for gate, known in wider:
             if gate.startswith(COUNTED_GATES):
-                amounts[gate] = part.of_gate(gate)
+                amounts[gate] = part.amount_at_gate(gate)
             elif gate.startswith(WHOLE_NODES_GATE) and known == access:
                 amounts[gate] = WHOLE
         takes.append(Take(state.plan.node_rows[name], 0, 1, state.plan.amounts(amounts)))

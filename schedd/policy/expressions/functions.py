@@ -73,7 +73,7 @@ def _exp(a: Value) -> Floats:
     return blank_invalid(_overflows(result, a), result)
 
 
-def _whole(rounding: Callable[[Value], object]) -> Callable[[Value], Floats]:
+def _integer_rounding(rounding: Callable[[Value], object]) -> Callable[[Value], Floats]:
     """A rounding to whole numbers, which an infinite number has none of."""
     return lambda a: blank_invalid(np.isinf(a), rounding(a))
 
@@ -142,12 +142,12 @@ class FormulaFunction:
 
 FUNCTIONS: Final[Mapping[str, FormulaFunction]] = {
     "abs": FormulaFunction(np.abs),
-    "ceil": FormulaFunction(_whole(np.ceil)),
+    "ceil": FormulaFunction(_integer_rounding(np.ceil)),
     "exp": FormulaFunction(_exp),
     "fabs": FormulaFunction(np.abs),
     "float": FormulaFunction(lambda a: a),
-    "floor": FormulaFunction(_whole(np.floor)),
-    "int": FormulaFunction(_whole(np.trunc)),
+    "floor": FormulaFunction(_integer_rounding(np.floor)),
+    "int": FormulaFunction(_integer_rounding(np.trunc)),
     "log": FormulaFunction(_logarithm, 1, 2),
     "log10": FormulaFunction(_log10),
     "log2": FormulaFunction(_log2),
@@ -156,7 +156,7 @@ FUNCTIONS: Final[Mapping[str, FormulaFunction]] = {
     "pow": FormulaFunction(raise_power, 2, 2),
     "round": FormulaFunction(_round, 1, 2),
     "sqrt": FormulaFunction(_sqrt),
-    "trunc": FormulaFunction(_whole(np.trunc)),
+    "trunc": FormulaFunction(_integer_rounding(np.trunc)),
 }
 OPERATORS: Final[Mapping[str, tuple[int, Callable[..., Value]]]] = {
     "+": (1, np.add),

@@ -431,7 +431,7 @@ class PlanLoop:
             deliveries = self._inbox.next_deliveries()
             if deliveries:
                 self._handle_deliveries(deliveries)
-            elif self._due():
+            elif self._is_wake_time_reached():
                 self._planner.handle_batch(())
             self._busy_since = 0.0
 
@@ -512,7 +512,7 @@ class PlanLoop:
                 self._inbox.condition.wait(wait)
             return not self._stopping
 
-    def _due(self) -> bool:
+    def _is_wake_time_reached(self) -> bool:
         wake = self._planner.next_wake
         return wake is not None and self._clock.wait_for(wake) <= 0
 

@@ -153,7 +153,9 @@ def test_every_command_reports_that_no_jobs_are_started(
 def test_past_times_are_overdue_and_never_negative(
     run: Run, clock: StillClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PlanLoop, "_due", lambda _: False)  # the planner does not act by itself
+    monkeypatch.setattr(
+        PlanLoop, "_is_wake_time_reached", lambda _: False
+    )  # the planner does not act by itself
     clock.moment = T + 5_000
     _, out, _ = run("showq")
     assert [line.split()[5] for line in out.splitlines() if line.startswith("2.srv")] == ["overdue"]

@@ -9,8 +9,8 @@ from schedd.engine import Engine, PlanSnapshot
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.deadline_forecasts.forecast_round import (
     begin_round,
+    is_forecast_needed,
     is_forecast_urgent,
-    is_forecast_wanted,
 )
 from schedd.features.deadline_forecasts.metrics import collect_metrics
 from schedd.features.deadline_forecasts.state import DeadlineForecastsState, PublishedForecasts
@@ -177,17 +177,17 @@ def test_failing_nodes_lower_the_probability_until_no_deadline_has_it() -> None:
 def test_job_that_starts_at_once_is_judged_while_it_runs() -> None:
     cluster = busy_cluster()
     cluster.at(100)
-    assert not is_forecast_wanted(snapshot(cluster))
+    assert not is_forecast_needed(snapshot(cluster))
     submit(cluster, "1", "+2:00:00@90%", runtime=3_000)
     assert cluster.runs("1") == [100]
-    assert is_forecast_wanted(snapshot(cluster))
+    assert is_forecast_needed(snapshot(cluster))
     assert is_forecast_urgent(snapshot(cluster))
     run_round(cluster)
     assert not is_forecast_urgent(snapshot(cluster))
     assert judged(cluster, "1")[0] == "accepted"
     cluster.at(5_000)
     assert part_of(cluster).counts == {"accepted": 1, "kept": 1}
-    assert not is_forecast_wanted(snapshot(cluster))
+    assert not is_forecast_needed(snapshot(cluster))
 
 
 def test_hold_withdraws_the_judgement_and_deleted_jobs_teach_nothing() -> None:

@@ -68,12 +68,12 @@ def test_no_round_without_prediction_or_queued_jobs() -> None:
     with planner(predict=False) as loop:
         fill(loop)
         worker = ExpectedStartWorker(loop)
-        assert not worker._due_round(time.monotonic())
+        assert not worker._next_round_kind(time.monotonic())
         assert worker.run_once() is None
         assert worker.latest_forecast is None
     with planner(predict=True) as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT_S)
-        assert not ExpectedStartWorker(loop)._due_round(time.monotonic())
+        assert not ExpectedStartWorker(loop)._next_round_kind(time.monotonic())
 
 
 def test_prediction_rounds_take_at_most_a_tenth() -> None:
@@ -81,8 +81,8 @@ def test_prediction_rounds_take_at_most_a_tenth() -> None:
         fill(loop)
         worker = ExpectedStartWorker(loop)
         worker._all.took, worker._all.ended = 30.0, 1000.0
-        assert not worker._due_round(1299.0)
-        assert worker._due_round(1301.0) == "all"
+        assert not worker._next_round_kind(1299.0)
+        assert worker._next_round_kind(1301.0) == "all"
 
 
 def test_running_prediction_round_ends_with_the_daemon() -> None:
@@ -148,17 +148,17 @@ def test_near_starts_are_refreshed_more_often_and_have_their_own_age(
     with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
         loop.submit([node("n1"), *(job(str(number)) for number in range(1, 6))]).result(WAIT_S)
         worker = ExpectedStartWorker(loop)
-        assert worker._due_round(time.monotonic()) == "all"
+        assert worker._next_round_kind(time.monotonic()) == "all"
         assert worker.run_once() is not None
         clock = loop._clock
         assert isinstance(clock, StillClock)
         worker._all.took, worker._near.took = 1.9, 0.5
-        assert worker._due_round(worker._all.ended + 18) == "", "a round of all starts follows soon"
+        assert worker._next_round_kind(worker._all.ended + 18) == "", "a round of all starts follows soon"
         worker._all.took = 100.0
         clock.moment = T + 100
         loop.submit([node("n2", state="down")]).result(WAIT_S)
-        assert worker._due_round(worker._all.ended + 4.9) == "", "not yet"
-        assert worker._due_round(worker._all.ended + 5.1) == "near", "by the cluster's clock"
+        assert worker._next_round_kind(worker._all.ended + 4.9) == "", "not yet"
+        assert worker._next_round_kind(worker._all.ended + 5.1) == "near", "by the cluster's clock"
         near = worker.run_near()
         assert near is not None
         assert (near.as_of, near.until) == (T + 100, T + 7200)
