@@ -1,8 +1,8 @@
 """Chromosomes of plans and their decoder.
 
-The gene of a job is one of: keep the place in the live plan, take the place in a known plan, or search a
-place on nodes of a minimum tier. A key gives the order of the searched jobs. All placements use the plan's
-own operations, so the result is a valid plan: no over-commitment, no start before the earliest or after the
+The gene of a job keeps its place in the live plan, takes its place from a known plan, or searches a place on
+nodes of a minimum tier. A key gives the order of the searched jobs. All placements use the plan's own
+operations, so the result is a valid plan: no over-commitment, no start before the earliest or after the
 latest one. The decoder finally repairs the plan, as the engine does.
 """
 

@@ -46,7 +46,7 @@ ObjectiveVector = tuple[ObjectiveMeasure, ...]  # one value per objective, in th
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveInput:
-    """Inputs beside the plan: job columns, economics of nodes, cost limits by slot (infinite: none)."""
+    """Inputs besides the plan: job columns, economics of nodes, cost limits by slot (infinite: none)."""
 
     columns: ScoringColumns
     economics: NodeEconomics

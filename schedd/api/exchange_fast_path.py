@@ -1,7 +1,7 @@
 """The adapter's two frequent requests, without the framework's routing and parameter checks.
 
 These cost more processor time than the planner needs for an end of a job. The response is the same.
-Any request that is not plainly valid takes the framework's route, which reports what is wrong.
+Any request that is not plainly valid takes the framework's route, which reports its faults.
 """
 
 import re

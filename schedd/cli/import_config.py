@@ -146,9 +146,9 @@ def _translate(file: Path, text: str, kind: ConfigFormat) -> "ImportResult":
     now, zone = datetime.now(), _local_time_zone()  # noqa: DTZ005  (the site's own day)
     if kind is not ConfigFormat.SCHED_CONFIG:
         return import_maui(text, now.date(), zone, moab=kind is ConfigFormat.MOAB)
-    beside = {name: file.with_name(name) for name in _COMPANION_FILES}
+    companions = {name: file.with_name(name) for name in _COMPANION_FILES}
     return import_sched_config(
-        text, {name: _read(path) for name, path in beside.items() if path.is_file()}, now, zone
+        text, {name: _read(path) for name, path in companions.items() if path.is_file()}, now, zone
     )
 
 

@@ -1,4 +1,4 @@
-"""Application of search results to the plan, as far as they are still better and keep all promises."""
+"""Application of search results and chosen plans to the live plan. No promise is broken by it."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

@@ -156,7 +156,7 @@ class PlanSearch:
     def branch(self, settings: SearchSettings) -> "PlanSearch":
         """Return a search that goes on from this one after its ``finish``, on a fork of its plan.
 
-        ``settings`` bound the new search alone. Its report counts the moves of the new search, but has the
+        ``settings`` bound only the new search. Its report counts the moves of the new search, but has the
         gains and the moved jobs of both.
         """
         new = copy(self)

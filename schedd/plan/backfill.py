@@ -1,7 +1,7 @@
 """Shortest-expected-job-first backfilling, bounded by job age and promises.
 
-Planned starts come from walltimes, which are two to ten times too long: by them alone, a job of ten minutes
-waits behind one that requests days. So waiting jobs are tried for an immediate start, shortest expected run
+Planned starts come from walltimes, which are two to ten times too long: a job of ten minutes would wait
+behind a job that requests days. So waiting jobs are tried for an immediate start, shortest expected run
 time first. Jobs that have waited for the site's patience precede all of these, and the first of them that
 cannot start keeps the earliest gap that walltimes leave for it, as EASY does for the head of its queue.
 Patience is shorter for wide jobs, for which the machine is drained, and for short ones.

@@ -145,7 +145,7 @@ class Scarcity:
         return frozenset(one for one in found if one in self._nodes)
 
     def choice(self, nodes: Iterable[tuple[int, RequestKey]]) -> NodeChoice:
-        """How nodes were chosen, each given by its class and the ``request_key`` of what it serves."""
+        """How nodes were chosen, each given by its class and the ``request_key`` of the request it serves."""
         wasted: set[str] = set()
         offered: set[str] = set()
         requested: set[str] = set()
@@ -211,7 +211,7 @@ class Scarcity:
     def _weight(self, attribute: str, nodes: int) -> int:
         """Return ``rarity * (expected demand + demand / supply)``.
 
-        Rarity is the number of nodes without the attribute over that of nodes with it.
+        Rarity is ``nodes without the attribute / nodes with it``.
         """
         name = attribute.partition(" ")[0]
         expected = 0 if name == "property" else _EXPECTED.get(name, _EXPECTED_GENERIC)

@@ -29,9 +29,9 @@ def _same(value: Any) -> Any:
 class FieldRule:
     """How a field is copied for a fork and saved in a checkpoint.
 
-    ``save`` returns a JSON-able value; with ``each`` a list, of which each element is then saved by ``each``;
-    with ``arrays`` a dict of arrays; with ``mixed`` a JSON-able value and a dict of arrays, of which ``load``
-    gets a pair. ``load`` is the inverse. Without ``saved`` the field is not in the checkpoint.
+    ``save`` returns a JSON-able value; with ``each`` a list, and ``each`` saves its elements; with ``arrays``
+    a dict of arrays; with ``mixed`` a JSON-able value and a dict of arrays, which ``load`` gets as a pair.
+    ``load`` is the inverse. Without ``saved`` the field is not in the checkpoint.
     """
 
     copy: Callable[[Any], Any] = _same
@@ -64,7 +64,7 @@ KEYS: Final = FieldRule(dict, list, dict.fromkeys)  # a dict with meaning only i
 FOUND: Final = FieldRule(dict, saved=False)
 """A dict that is recomputed from other fields, by ``derive`` of its part or by the loader."""
 SHARED: Final = FieldRule(saved=False)
-"""A value that forks share, or one that decides nothing in the plan and begins anew with a checkpoint."""
+"""A value that forks share, or that decides nothing in the plan and has its default in a restored one."""
 OWN: Final = FieldRule(lambda value: value.copy(), saved=False)
 """A value with a ``copy`` method, recomputed or saved by the owner of the part."""
 MOMENT: Final = FieldRule(lambda _: None, saved=False)

@@ -176,7 +176,7 @@ def parse_queued_limits(
     printed: Mapping[str, str], queue: str = "", types: ResourceTypes = NO_TYPES
 ) -> dict[str, tuple[Limit, ...]]:
     """Return the limits on queued jobs by attribute, for example ``max_queued_res.ncpus``. The server refuses
-    jobs beyond one. Those that count ``submitted`` include running jobs. Unreadable ones are omitted.
+    jobs beyond a limit. Limits on ``submitted`` jobs include running ones. Unreadable limits are omitted.
     """
     found: dict[str, tuple[Limit, ...]] = {}
     for name, text in printed.items():

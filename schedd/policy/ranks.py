@@ -1,8 +1,8 @@
 """Ranks of jobs as integers, from values of any size.
 
-A rank keeps the order of the values: it is made of the leading bits of a 64-bit float, whose order as
-integers is that of the numbers. Values that differ by less than about one part in 10**12 have the same rank,
-so that rounding errors do not make equal jobs displace each other.
+A rank keeps the order of the values: it is the integer of the leading bits of a 64-bit float. Values that
+differ by less than about one part in 10**12 have the same rank, so that rounding errors do not make equal
+jobs displace each other.
 """
 
 from typing import Final

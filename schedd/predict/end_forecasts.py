@@ -78,7 +78,7 @@ class StartDistribution:
 
 @dataclass(frozen=True, slots=True)
 class EndForecast:
-    """Distribution of the end of a job. ``nodes`` are those of the plan, or where it runs.
+    """Distribution of the end of a job. ``nodes`` are where it is planned or runs.
 
     ``run_times`` are equally probable times from start to end in seconds, ascending, with the delays of
     preemptions. A running job began at ``begun``

@@ -111,7 +111,7 @@ class ProbabilityCalibration:
             self.open[job] = replace(known, met=True)
 
     def forget(self, job: str) -> None:
-        """Discard the forecast of a job that was deleted, held or changed; of one that has ended it stays."""
+        """Discard the forecast of a job that was deleted, held or changed, but not that of an ended job."""
         known = self.open.get(job)
         if known is not None and not known.met:
             del self.open[job]
@@ -139,7 +139,7 @@ class ProbabilityCalibration:
         return replace(self, open=dict(self.open), outcomes=self.outcomes.copy(), _due=list(self._due))
 
     def without_open(self) -> "ProbabilityCalibration":
-        """Return what was learned, without the open forecasts."""
+        """Return a copy without the open forecasts."""
         return replace(self.copy(), open={}, _due=[])
 
     def save(self) -> dict[str, Any]:

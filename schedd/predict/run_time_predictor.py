@@ -34,7 +34,7 @@ class RunTimePredictor:
         self._due: dict[str, int] = {}  # when each job with an open run decision was due
         self.as_of = -1  # time of the latest round of all expected starts; -1: none yet
         self.near_as_of = self.near_until = -1
-        """Time of the latest round of near starts, and up to which start it went; -1: none yet."""
+        """Time of the latest round of near starts, and its latest considered start; -1: none yet."""
 
     def record_dispatch(self, job: str, due: int) -> None:
         """Record that a run decision was made for a job that was ``due``."""
@@ -47,7 +47,7 @@ class RunTimePredictor:
             self.start_delays.record(at - due)
 
     def record_end_delay(self, seconds: int) -> None:
-        """Learn the delay of the report of an end; not of one that was reported after an outage."""
+        """Learn the delay of the report of an end, unless an outage caused it."""
         if seconds <= LONGEST_DELAY_S:
             self.end_delays.record(seconds)
 
@@ -67,7 +67,7 @@ class RunTimePredictor:
         self._discard_estimates(job)
 
     def without_jobs(self) -> "RunTimePredictor":
-        """Return what was learned, without the open jobs: they are to be listed again."""
+        """Return a copy without the open jobs: they are to be listed again."""
         new = RunTimePredictor(Learner(self.learner.run_times))
         new.calibrations = {kind: one.without_estimates() for kind, one in self.calibrations.items()}
         new.start_delays, new.end_delays = self.start_delays.copy(), self.end_delays.copy()

@@ -8,8 +8,8 @@ jobs start minutes late, the factor of these would move P90 of long waits by day
 outcomes for a correction, P90 is no earlier than the planned start by walltimes.
 
 P50 is the median of the samples. Where it covers fewer than 48 or more than 56 % of the jobs, it is moved as
-far as these bounds. Jobs that still wait count with their wait so far (Kaplan and Meier 1958): those that
-have started are a biased sample of early ones.
+far as these bounds. Jobs that still wait count with their wait so far (Kaplan and Meier 1958): the
+started jobs are a biased sample of early ones.
 
 The delay of starts is added to all of these times: no estimate is earlier than a start that was due now.
 """
@@ -292,8 +292,8 @@ def _p50_correction(started: Sequence[float], waiting: Sequence[float]) -> float
 
 
 def _censored_quantiles(seen: Floats, beyond: Floats, levels: Sequence[float]) -> list[float]:
-    """Return quantiles of values of which some are only known to be ``beyond`` a value (Kaplan-Meier); of
-    one beyond all values, 0 or the largest value.
+    """Return Kaplan-Meier quantiles: ``seen`` are exact values, ``beyond`` lower bounds of censored ones. A
+    quantile above all values is 0 or the largest value.
     """
     values = np.concatenate((seen, beyond))
     is_seen = np.arange(values.shape[0]) < seen.shape[0]

@@ -16,7 +16,7 @@ from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 
 _FIELDS: Final = 29
-_LOOKED_AT: Final = 400  # lines at the beginning that tell the format; headers have some hundred
+_LOOKED_AT: Final = 400  # lines read to detect the format; headers have some hundred
 _MEM_LIMIT: Final = 1 << 60
 
 

@@ -97,7 +97,7 @@ def _with_labels(prepared: Prepared, site: SitePolicy) -> tuple[Prepared, int]:
 
 
 def _known_partitions(requested: str, known: Collection[str]) -> str:
-    """Return those of the requested partitions that the site has, as a request; empty: any."""
+    """Return the requested partitions that the site has, as a request; empty: any."""
     try:
         names = read_partitions({PARTITION: requested})
     except RequestError:
@@ -141,7 +141,7 @@ def _concerns(limit: Limit, limits: Sequence[Limit], job: TraceJob) -> str | Non
 
 
 def _kind(limit: Limit) -> tuple[object, ...]:
-    """What limits have in common of which a named one precedes the one for each."""
+    """Key common to a limit for each and the named limits that precede it."""
     return limit.queue, limit.scope, limit.who, limit.what, limit.counts, limit.period, limit.half_life
 
 

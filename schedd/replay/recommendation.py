@@ -34,7 +34,7 @@ _EQUAL: Final = 1.03  # scores within this factor of the best one count as equal
 _TAIL_LIMIT: Final = 1.25  # a mode with a larger ratio of a tail is chosen only if all modes have one
 _WAIT_FLOOR_S: Final = 60.0  # shorter waits count as this long: ratios of a few seconds say nothing
 
-ModeResults = Mapping[str, ReplayResult]  # results of one log by mode, with the one of `REFERENCE`
+ModeResults = Mapping[str, ReplayResult]  # results of one log by mode, including `REFERENCE`
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ def replay_mode(
 ) -> ReplayResult:
     """Replay ``prepared`` in one of `MODES`, or under `REFERENCE`. Raises ReplayDefectError.
 
-    ``settings`` are those of a site, with its policy; the mode replaces their backfilling and searches, and
-    ``slack`` and ``hold`` are theirs. Without them these are by default those of a new site.
+    ``settings`` are a site's, with its policy; the mode replaces their backfilling and searches. Without them
+    ``slack`` and ``hold`` count, by default as for a new site.
     """
     policy = {REFERENCE: REFERENCE, "shortest": BACKFILL_POLICY}.get(mode, PLANNING_POLICY)
     if settings is None:

@@ -409,7 +409,7 @@ class Simulation:
         return 0
 
     def _end_run(self, shares: Sequence[ShareFacts], ran: int, t: int) -> None:
-        """Note the end of a run of so many seconds."""
+        """Note the end of a run of ``ran`` seconds."""
 
     def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
         """Return the run time of a job; faster nodes shorten it, by the slowest of its nodes."""

@@ -15,9 +15,9 @@ _WHOLE_S: Final = 3_600.0
 
 @contextmanager
 def loading_modules() -> Iterator[None]:
-    """While modules are loaded nothing is collected, and what they made is set aside afterwards.
+    """Collect nothing while modules are loaded, and freeze their objects afterwards.
 
-    Modules stay: to look through their objects again and again took a fifth of the time of loading them.
+    Modules stay: repeated scans of their objects took a fifth of the time of loading them.
     """
     gc.disable()
     try:

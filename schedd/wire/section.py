@@ -1,4 +1,4 @@
-"""Base class of all settings tables, and words for what is wrong in them."""
+"""Base class of all settings tables, and texts for errors in them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Final, Self
@@ -28,9 +28,7 @@ class SettingConflictError(ValueError):
 
 
 def main_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the errors without those that follow from others: a list is too short, as its entries are
-    wrong.
-    """
+    """Return the errors that do not follow from others: a list is too short if its entries are wrong."""
     found = list(problems)
     places = [problem["loc"] for problem in found]
     return [
@@ -51,7 +49,7 @@ def problem_place(problem: Problem) -> tuple[str | int, ...]:
 
 
 def problem_words(problem: Problem) -> str:
-    """Return what is wrong."""
+    """Return the text of an error."""
     if problem["type"] == "too_short":
         least = (problem.get("ctx") or {}).get("min_length", 1)
         return f"it needs at least {least} {'entry' if least == 1 else 'entries'}"

@@ -24,7 +24,7 @@ _ARRAY_ATTRIBUTES: Final = {"torque": "job_array_request", "openpbs": "array_ind
 async def submit_job(address: Address, family: str, user: str, submission: DemoSubmission) -> str:
     """Submit a job of ``user`` to the server of this family; return its id.
 
-    Raises BatchError, of which ServerRefusedError if the server refuses the job.
+    Raises BatchError, and its subclass ServerRefusedError if the server refuses the job.
     """
     request = QueueJobRequest(destination=submission.queue, attributes=tuple(_attributes(submission, family)))
     script = submission.script.encode()

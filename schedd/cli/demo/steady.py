@@ -60,7 +60,7 @@ class SteadyWorkload:
         return [arrival.order for arrival in arrivals(short, self.nodes)[0]]
 
     def past_orders(self) -> list[JobOrder]:
-        """Return jobs of the same model that are not part of the arrivals: those that ran before."""
+        """Return jobs of the same model that ran before the arrivals."""
         return self._made(_PAST_BATCH)
 
     def _orders(self) -> Iterator[JobOrder]:

@@ -6,8 +6,8 @@ _METHODS: Final = {"S": "suspend", "C": "checkpoint", "R": "requeue"}
 
 
 def methods_of_order(text: str) -> tuple[list[str], str]:
-    """Return the methods of an order such as ``SCR 80 SC 50 S``, and what they do not express of it; empty:
-    nothing.
+    """Return the methods of an order such as ``SCR 80 SC 50 S``, and the part of it that they do not
+    express; empty: none.
 
     The first word is for jobs that have just begun. The others are for jobs with less of their walltime left,
     in percent. ``D`` is deletion.

@@ -37,17 +37,17 @@ _KNOWN_RESOURCES = frozenset(
 
 
 def import_sched_config(
-    text: str, beside: Mapping[str, str], now: datetime | None = None, zone: str = "UTC"
+    text: str, companions: Mapping[str, str], now: datetime | None = None, zone: str = "UTC"
 ) -> ImportResult:
     """The settings equivalent to a sched_config, as far as there are any.
 
-    ``beside`` has the texts of the companion files by their names; ``now`` is the present local time in
+    ``companions`` has the texts of the companion files by their names; ``now`` is the present local time in
     ``zone``, for dedicated times.
     """
     now = now or datetime.now()  # noqa: DTZ005  (on the wall clock)
     done = ImportResult()
     said = list(parse_options(text, done))
-    source, others = _translate_half("prime", said, done, beside, now, zone)
+    source, others = _translate_half("prime", said, done, companions, now, zone)
     if others:
         _translate_other_time(said, others, source)
     done.findings.sort(key=lambda finding: (finding.file, finding.line))
@@ -58,16 +58,16 @@ def _translate_half(
     half: Half,
     said: list[SchedOption],
     done: ImportResult,
-    beside: Mapping[str, str],
+    companions: Mapping[str, str],
     now: datetime,
     zone: str,
 ) -> tuple[SchedConfig, list[SchedOption]]:
     """Translate what holds in prime or in non-prime time. Return it, and the options that say something else
     of the other time.
     """
-    prime_time = has_prime_time(beside.get("holidays", ""))
+    prime_time = has_prime_time(companions.get("holidays", ""))
     options, others = _select_half(half, said, prime_time, done)
-    source = SchedConfig(options, beside, now, zone, done)
+    source = SchedConfig(options, companions, now, zone, done)
     translate_by_queue(source)
     share = source.get("fair_share") or SchedOption(0, "fair_share", "false", "all")
     translate_fair_share(share, source, _FAIR_SHARE)
@@ -122,7 +122,7 @@ def _translate_other_time(said: list[SchedOption], others: list[SchedOption], so
     """Non-prime time as a period with its own tables of the policy."""
     done = source.done
     other = ImportResult()
-    _translate_half("non_prime", said, other, source.beside, source.now, source.zone)
+    _translate_half("non_prime", said, other, source.companions, source.now, source.zone)
     differ = {
         name for name in done.site.keys() | other.site.keys() if done.site.get(name) != other.site.get(name)
     }
@@ -134,7 +134,7 @@ def _translate_other_time(said: list[SchedOption], others: list[SchedOption], so
     tables = {name: other.site[name] for name in VARIABLE_TABLES if name in differ and name in other.site}
     windows, unread = [], ""
     try:
-        times = read_prime_time(source.beside.get("holidays", ""))
+        times = read_prime_time(source.companions.get("holidays", ""))
         windows = [
             Recurrence(**{**one, "without": tuple(one.get("without", ()))}, zone=source.zone).text
             for one in times.windows(prime=False, today=source.now.date())

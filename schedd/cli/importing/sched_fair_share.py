@@ -94,7 +94,7 @@ def fair_share_level(source: SchedConfig) -> str:
 def translate_fair_share(option: SchedOption, source: SchedConfig, weight: float) -> None:
     """The option fair_share, with all that belongs to it; ``weight`` is that of the term."""
     done = source.done
-    shares = parse_shares(source.beside.get(_FILE, ""))
+    shares = parse_shares(source.companions.get(_FILE, ""))
     if not option.on:
         done.note(Verdict.NO_MATTER, option.line, option.name, "fair share is off")
         for line in (*shares.groups.values(), *(line for line, _, _ in shares.leaves.values()), *shares.bad):

@@ -61,7 +61,7 @@ class SchedConfig:
     """The options of prime time, the texts of companion files, and the local time."""
 
     options: list[SchedOption]
-    beside: Mapping[str, str]
+    companions: Mapping[str, str]
     now: datetime
     zone: str
     done: ImportResult

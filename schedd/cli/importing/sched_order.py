@@ -132,7 +132,7 @@ def _term(option: SchedOption) -> tuple[str, int] | None:
 
 def _fixed_shares(source: SchedConfig) -> bool:
     """A class for each holder of a share; whether there are any."""
-    level, shares = fair_share_level(source), parse_shares(source.beside.get("resource_group", ""))
+    level, shares = fair_share_level(source), parse_shares(source.companions.get("resource_group", ""))
     for name, (_, _, part) in shares.leaves.items():
         source.done.table("classes")[f"share-{name}"] = {"points": round(part, 4), f"{level}s": [name]}
     return bool(shares.leaves)

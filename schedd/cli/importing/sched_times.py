@@ -12,7 +12,7 @@ def translate_prime_prefix(option: SchedOption, source: SchedConfig) -> None:
     """primetime_prefix and nonprimetime_prefix: their queues are closed in the other time."""
     prime = option.name == "primetime_prefix"
     queues = f"queues that begin with {option.value}"
-    if not has_prime_time(source.beside.get("holidays", "")):
+    if not has_prime_time(source.companions.get("holidays", "")):
         if prime:
             message = "holidays names no times, so that it is always prime time"
             source.done.note(Verdict.NO_MATTER, option.line, option.name, message)
@@ -40,7 +40,7 @@ def translate_prime_prefix(option: SchedOption, source: SchedConfig) -> None:
 
 def translate_prime_option(option: SchedOption, source: SchedConfig) -> None:
     """backfill_prime, prime_spill, prime_exempt_anytime_queues."""
-    if not source.on("backfill_prime") or not has_prime_time(source.beside.get("holidays", "")):
+    if not source.on("backfill_prime") or not has_prime_time(source.companions.get("holidays", "")):
         message = "backfill_prime is off, or there is no prime time in holidays"
         source.done.note(Verdict.NO_MATTER, option.line, option.name, message)
         return
@@ -78,7 +78,7 @@ def translate_prime_option(option: SchedOption, source: SchedConfig) -> None:
 def _prime_time(option: SchedOption, source: SchedConfig) -> PrimeTime | None:
     """The prime time of the file holidays; None, with a finding, if it cannot be read."""
     try:
-        return read_prime_time(source.beside.get("holidays", ""))
+        return read_prime_time(source.companions.get("holidays", ""))
     except ValueError as error:
         source.done.note(Verdict.BLOCKER, option.line, option.name, f"jobs would run at any time: {error}")
         return None
@@ -86,7 +86,7 @@ def _prime_time(option: SchedOption, source: SchedConfig) -> PrimeTime | None:
 
 def translate_holidays(source: SchedConfig, matters: bool) -> None:
     """A finding for each line of the file; ``matters``: something in sched_config depends on it."""
-    text = source.beside.get("holidays", "")
+    text = source.companions.get("holidays", "")
     prime = has_prime_time(text)
     for number, message in parse_rows(text):
         if prime and matters:
@@ -147,7 +147,7 @@ def translate_dedicated_times(source: SchedConfig) -> None:
 
 def _windows(source: SchedConfig) -> Iterator[tuple[int, str, tuple[datetime, datetime] | None]]:
     """Number, text, begin and end of each line: ``MM/DD/YYYY HH:MM MM/DD/YYYY HH:MM``."""
-    for number, message in parse_rows(source.beside.get("dedicated_time", "")):
+    for number, message in parse_rows(source.companions.get("dedicated_time", "")):
         try:
             first, last = (_parse_time(message[i], message[i + 1]) for i in (0, 2))
         except (ValueError, IndexError):

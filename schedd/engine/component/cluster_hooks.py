@@ -1,4 +1,4 @@
-"""Hooks about nodes, limits and slots of the plan, and what is published of components."""
+"""Hooks about nodes, limits, slots of the plan, and published states of components."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache

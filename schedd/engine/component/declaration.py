@@ -70,8 +70,8 @@ class Component(Generic[_S]):
     begin: Callable[["EngineState"], None] | None = None
     """Called when the engine begins: with nothing, or with lasting facts of an earlier one."""
     is_blank: Callable[[_S], bool] | None = None
-    """Whether the state knows nothing of earlier times: then it may be replaced by the one that the feature's
-    module ``earlier`` makes of the server's logs."""
+    """Whether the state knows nothing of earlier times: then it may be replaced by a state that the
+    feature's module ``earlier`` makes from the server's logs."""
     restored: Callable[["EngineState"], None] | None = None
     """Called when the state was restored from a checkpoint, perhaps under other settings."""
     before_events: Callable[["EngineState", str], None] | None = None
@@ -80,10 +80,10 @@ class Component(Generic[_S]):
     """Returns the events that lead from the component's state to a snapshot of the server. They are handled
     after the snapshot's nodes and before its jobs, which are then placed and get their promises."""
     nodes_reported: Callable[["EngineState", Sequence[NodeChanged]], None] | None = None
-    """Called before the plan takes over what the server reports of nodes."""
+    """Called before the plan takes over the server's report of nodes."""
     nodes_taken: Callable[["EngineState", Sequence[NodeChanged], frozenset[str]], None] | None = None
-    """Called when the plan has taken over what the server reports of nodes; the names are of those that are
-    new or offer something else. The others differ in their state at most."""
+    """Called when the plan has taken over the server's report of nodes; the names are of nodes that are new
+    or have a changed offer. The others differ in their state at most."""
     nodes_withdrawn: Callable[["EngineState", Sequence[str], str, str], None] | None = None
     """Called with the nodes, event and cause when nodes can be used no longer: they are lost, closed, or kept
     free."""
@@ -107,8 +107,9 @@ class Component(Generic[_S]):
     run_judged: Callable[["EngineState", "JobRecord", Sequence[str], str, bool], None] | None = None
     """Called with a job, its nodes, an event, and whether the job failed early there or was refused."""
     refused_as_busy: Callable[["EngineState", "JobRecord", ShareFacts, str], None] | None = None
-    """Called with a job whose start on one node the server refused as busy, as it was before that, its share
-    of the node, and the event. The job has returned to the queue by then, and may be planned there again."""
+    """Called when the server refused a job's start on one node as busy, with the job before that start, its
+    share of the node, and the event. The job has returned to the queue by then, and may be planned there
+    again."""
     job_dispatched: Callable[["EngineState", "JobRecord", Sequence[str], str], None] | None = None
     """Called with a job, its nodes and the event when a run decision was made for the job."""
     closing: Callable[["EngineState"], Mapping[str, str]] | None = None
@@ -142,8 +143,8 @@ class Component(Generic[_S]):
     """Called before an unplaced job is placed: the component chooses among alternatives of its request.
     Returns the record with another request, which the caller stores; None: its request is the same."""
     may_lengthen: Callable[["EngineState", "JobRecord"], bool] | None = None
-    """Whether a planned job, whose record has a longer walltime than is planned, may take that much of what
-    the component counts."""
+    """Whether a planned job may take the amounts that the component counts for the walltime in its record,
+    which is longer than the planned one."""
     before_start: Callable[["EngineState", "JobRecord"], "JobRecord | None"] | None = None
     """Called before a due job is started, while it is placed at the present time. Returns the stored record
     if the component gave the job another request or placement; None: it did not."""
@@ -187,7 +188,7 @@ class Component(Generic[_S]):
     owner_shares: Callable[["EngineState"], OwnerShares | None] | None = None
     """The fair shares of owners as of the last ranking; None: there is no fair share."""
     present_shares: Callable[["EngineState", bool], OwnerShares | None] | None = None
-    """The same as of now; with True they are those of the ranking that begins now."""
+    """The fair shares of owners as of now; with True for the ranking that begins now."""
     usage_history: Callable[["EngineState"], Floats | None] | None = None
     """By number of user, see ``EngineState.owners``: (seconds waited, cpu-seconds used) of earlier jobs, as
     of a fixed time; None: unknown."""
@@ -212,8 +213,8 @@ class Component(Generic[_S]):
     first_estimates: Callable[["EngineState", str], Mapping[str, int]] | None = None
     """By kind of estimate: the first expected start of the job with this id."""
     charged_jobs: Callable[["EngineState", "JobRecord"], Sequence[JobFacts] | None] | None = None
-    """Called for a run that ended: the jobs whose owners are charged with it in the fair share; empty:
-    nobody; None: its own owner, unless another component says otherwise."""
+    """Called for a run that ended. Returns the jobs whose owners are charged with it in the fair share;
+    empty: no owner is charged; None: its own owner, unless another component decides otherwise."""
     requeued_on_purpose: Callable[["EngineState", "JobRecord"], bool] | None = None
     """Whether a running job that is back in its queue was requeued by the component: this says nothing
     against the job or its nodes."""

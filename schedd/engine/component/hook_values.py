@@ -74,8 +74,8 @@ class UseBegan:
 class Restriction:
     """Nodes and times to which a job is restricted; it is planned ahead within these.
 
-    ``nodes`` are alternatives of names and features: a node must meet one of each. ``pool`` is a pool of the
-    plan that is full at all other times; empty: no restriction of time. ``place`` is its name in texts:
+    ``nodes`` are sets of names and features: a node must match a member of each set. ``pool`` is a pool of
+    the plan that is full at all other times; empty: no restriction of time. ``place`` is its name in texts:
     "reservation school". ``remedy`` is what a user may do if the place is too small.
     """
 

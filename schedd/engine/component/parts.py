@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _S = TypeVar("_S")
 
 EARLIER_NAMES: Final = {"bag_ends": "transfers.bag_ends", "run_times": "prediction.predictor"}
-"""Fields that earlier versions saved among those of the engine, with the present component and field."""
+"""Fields that earlier versions saved as the engine's own, with the present component and field."""
 
 
 def empty_parts() -> dict[type[Any], Any]:
@@ -40,7 +40,7 @@ def save_parts(
 
 
 def move_earlier_fields(state: Mapping[str, Any], parts: dict[str, Any]) -> None:
-    """Give components the fields that an earlier version saved among those of the engine."""
+    """Give components the fields that an earlier version saved as the engine's own."""
     for earlier, present in EARLIER_NAMES.items():
         component, _, name = present.partition(".")
         kind = next((one.state for one in components() if one.name == component), None)

@@ -21,8 +21,8 @@ def hash_array(array: str) -> int:
     """Return a positive number for an array's id, equal in every process; 0 for the empty id of a job without
     an array.
 
-    A hash of 63 bits: two of a million arrays share one at one of ten million sites, which affects only the
-    order in which their jobs are repaired.
+    Among a million arrays two share a number with probability 1e-7, which affects only the repair order of
+    their jobs.
     """
     if not array:
         return 0

@@ -62,7 +62,7 @@ def server_refusal(record: JobRecord) -> str:
 
 
 def last_refusal(record: JobRecord) -> str:
-    """Return how the last start of a job failed, if it did: who refused it, or how soon it came back."""
+    """Describe the last failed start of a job: its refusal, or its quick return to the queue."""
     refusal = record.back_off.refusal
     if refusal.startswith(_CAME_BACK):
         return f"its last start failed: {refusal}"

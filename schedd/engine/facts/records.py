@@ -182,7 +182,7 @@ class UnresolvedStart:
 
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
-    """Open run decision, or the one that started the job; ``accepted``: the server accepted it.
+    """Run decision that is open or started the job; ``accepted``: the server accepted it.
 
     It was made at ``decided`` and may be carried out until ``expires``; both stay after a failed start,
     because it may have been carried out after all.
@@ -199,9 +199,9 @@ class BackOff:
     """Failed starts: no run decision before ``until``.
 
     ``refusals`` counts consecutive refusals, and due starts that the array's slot limit did not allow;
-    ``busy`` consecutive ones of the kind "busy for now"; ``refusal`` is the text of the last. ``returns``
-    counts consecutive starts with a quick return to the queue. ``failed_on`` are nodes with failed starts,
-    the latest last.
+    ``busy`` counts consecutive refusals of the kind "busy for now"; ``refusal`` is the text of the last.
+    ``returns`` counts consecutive starts with a quick return to the queue. ``failed_on`` are nodes with
+    failed starts, the latest last.
     """
 
     until: int = 0

@@ -5,7 +5,7 @@ keep faults of jobs and of the server from closing nodes:
 
 - A job that failed on two other nodes before says nothing about the next one.
 - If several nodes (a tenth of all nodes, and at least three) have such failures within ten minutes, their
-  common cause is the jobs, the server or a file system: no node is closed, and those that the same failures
+  common cause is the jobs, the server or a file system: no node is closed, and nodes that the same failures
   had closed are opened again. These failures do not count against a node later, either.
 """
 
@@ -23,10 +23,10 @@ from schedd.engine.place.avoided_nodes import ALL_SUSPECT
 from schedd.model import NodeState
 
 _TOGETHER_WITHIN_S: Final = 600
-"""Failures on several nodes within this time have a common cause,"""
+"""Failures on many nodes within this time have a common cause."""
 _TOGETHER_NODES: Final = 3
-"""if there are at least so many such nodes,"""
-_TOGETHER_SHARE: Final = 0.1  # and at least this share of all nodes
+"""Minimum number of nodes with failures of a common cause."""
+_TOGETHER_SHARE: Final = 0.1  # their minimum share of all nodes
 _SHOWN: Final = 5
 
 
@@ -68,7 +68,7 @@ def note_failure(state: EngineState, record: JobRecord, names: Iterable[str], ev
 
 
 def _fails_everywhere(record: JobRecord, names: list[str]) -> bool:
-    """Return whether the job has failed on so many other nodes that the cause is the job."""
+    """Return whether the job has failed on enough other nodes to be the cause itself."""
     per_start = len(names) if len(names) <= ALL_SUSPECT else 1
     return len(set(record.back_off.failed_on).difference(names)) >= 2 * per_start
 

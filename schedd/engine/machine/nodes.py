@@ -140,7 +140,7 @@ def is_to_return(state: EngineState, name: str) -> bool:
 def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -> bool:
     """Replan jobs on nodes that became unusable; returns whether some nodes have other resources now.
 
-    For all nodes at once: finding the jobs of one node takes as long as those of thousands.
+    For all nodes at once: finding the jobs of one node takes as long as finding the jobs of thousands.
     """
     old = {name: node for name, node in before.items() if node is not None}
     new = {name: state.plan.nodes[name] for name in old}
@@ -209,7 +209,7 @@ def await_reports(state: EngineState, until: int) -> None:
 
 def unexpectedly_down(state: EngineState) -> list[tuple[str, int]]:
     """Return the nodes that are down and not known to return, each with the time since when."""
-    nodes = state.plan.nodes  # those that are known to return are planned for as if they were up
+    nodes = state.plan.nodes  # nodes that are known to return are planned as up
     return [
         (name, since)
         for name, since in state.down_since.items()

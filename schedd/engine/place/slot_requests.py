@@ -13,7 +13,7 @@ from schedd.plan.shapes import shape_key
 def refresh_request(state: EngineState, record: JobRecord) -> None:
     """Update the request of a job's slot to the present gates and node sets; the job keeps its placement.
 
-    Of a running job, only what it holds of the gates of cpus, gpus and memory.
+    For a running job, update only its amounts at the gates of cpus, gpus and memory.
     """
     slot, plan = record.slot, state.plan
     if slot >= 0 and record.phase is Phase.RUNNING:

@@ -90,7 +90,7 @@ def next_update_time(state: EngineState) -> int:
     """Return when the first attribute may be written; any moment up to a second from now counts as the
     earliest. FOREVER: none is due.
 
-    While many wait for the rate limit, one of them is kept between batches instead of a scan of all slots.
+    While many wait for the rate limit, one slot is kept between batches, which saves a scan of all slots.
     """
     slot = state.next_updated
     if slot >= 0 and state.update_due[slot]:
@@ -186,10 +186,10 @@ def _next_near_start_in_halt(state: EngineState) -> int:
 
 
 def first_start_ahead(state: EngineState) -> tuple[int, int]:
-    """Return what ``find_start_ahead`` finds.
+    """Return the result of ``find_start_ahead``, from a cache.
 
-    It is kept between batches: a scan of all slots would cost more than the rest of a batch. Another scan is
-    needed only when the start was replaced, or its job runs.
+    The cache lasts between batches: a scan of all slots would cost more than the rest of a batch. Another
+    scan is needed only when the start was replaced, or its job runs.
     """
     found = state.first_start_ahead
     if found is None or not (found[1] < 0 or _is_ahead(state, *found)):

@@ -20,7 +20,7 @@ from schedd.model import Chunk, Place, Request
 from schedd.wire import JobFacts, ShareFacts
 from schedd.wire.quick_init import quick_replace
 
-_PROMPT_S = 10  # a start up to so many seconds after its decision reduces the job's end allowance only
+_PROMPT_S = 10  # a start within this time after its decision reduces the job's end allowance only
 AHEAD = 60  # tolerated lead of the server's clock, seconds
 
 
@@ -119,8 +119,9 @@ def check_for_foreign_start(state: EngineState, event: str, record: JobRecord, s
     """Detect starts by others, ``by`` a user or unknown: a job that this scheduler did not start was run by
     hand; several within a while mean that another scheduler is active, and no more jobs are started.
 
-    A run decision that was given up may have been carried out during its validity. So may an unknown one,
-    whose batch was lost or skipped, or after which the engine diverged from its log.
+    A run decision that was given up may have been carried out during its validity. The same holds
+    for a decision that the engine does not know: its batch was lost or skipped, or the engine diverged from
+    its log afterwards.
     """
     settings = state.settings
     if state.mode != "scheduler" or record.phase in (Phase.DISPATCHED, Phase.RUNNING):

@@ -2,7 +2,7 @@
 
 Three kinds count: refusals that say nothing of the job (``RunRefused.outage``), the same error code of the
 server for several jobs, and refusals by the server's hook for many jobs over some time: a hook may refuse a
-few jobs for what they are. Any accepted run ends the outage.
+few jobs for their own properties. Any accepted run ends the outage.
 
 While the server answers, but refuses all starts, one run is requested at a time, and seldom: each request
 costs the server and the planner as much as a start. A job that was not refused yet goes first: perhaps only
@@ -85,8 +85,8 @@ def end_start_outage(state: EngineState) -> None:
 
 
 def forget_start_outage(state: EngineState) -> None:
-    """End an outage of which no job is left in the queue: nothing would show its end, and a later refusal
-    would count the time until then. Not while the plan is rebuilt, when no job is known.
+    """End an outage if none of its refused jobs is left in the queue: nothing would show its end, and a later
+    refusal would count the time until then. Not while the plan is rebuilt, when no job is known.
     """
     if state.refused_since < 0 or state.stale or state.arriving:
         return

@@ -222,7 +222,7 @@ def charge_run(state: EngineState, record: JobRecord, end: int) -> None:
 
 def note_logged_runs(state: EngineState, event: RunsRead) -> None:
     """Charge the runs in the server's accounting logs that were not charged, and correct the times of others:
-    what they were charged before, perhaps without suspensions, changes by the cost of the difference.
+    an earlier charge, perhaps without suspensions, changes by the cost of the difference.
     """
     rules, book = state.site.part(AccountSettings), account_book(state)
     for run in event.runs:
@@ -247,7 +247,7 @@ def _charge(
     cost: int,
     seconds: int,
 ) -> None:
-    """Charge the run over ``times`` with ``cost`` for ``seconds`` of use, less what it was charged before."""
+    """Charge the run over ``times`` with ``cost`` for ``seconds`` of use, less its earlier charge."""
     book, job, (start, end) = account_book(state), facts.id, times
     before = _find_charge(book, job, times)
     rest = tuple(one for one in book.runs.get(job, ()) if one is not before)

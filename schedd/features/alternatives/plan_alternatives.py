@@ -292,8 +292,8 @@ class PlanAlternatives:
     def apply(self, number: int, plan: int, by: str, tolerance: float | None = None) -> AppliedAlternative:
         """Apply a plan of the set: make all of its moves that still hold, together, and drop the others.
 
-        A move holds if its job still waits, with the same start or one that the move brings forward, and its
-        new place is free and in time.
+        A move holds if its job still waits, with the same start or a start that the move brings forward, and
+        its new place is free and in time.
         With ``tolerance`` all waiting jobs of the plan move, or none. Raises NoSuchPlan, LivePlanChanged if
         no move holds, the remaining moves are worse than the live plan, or the drift exceeds ``tolerance``;
         PlannerStopped and TimeoutError.

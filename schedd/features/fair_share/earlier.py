@@ -17,7 +17,7 @@ _KEYS: Final = ("user", "group", "account", "project", "queue")
 def earlier_part(settings: EngineSettings, cluster: str, now: int) -> FairShareState | None:
     """Return the component's state with the usage within the windows; None if no logs are configured.
 
-    Charge factors of queues and of requested QOS count; those of default QOS and nodes, and speeds, do not.
+    Charge factors of queues and requested QOS count. Speeds, and factors of default QOS and nodes, do not.
     Unreadable records are logged and skipped.
     """
     chosen = settings.site.part(FairShareSettings)

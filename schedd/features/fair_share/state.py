@@ -55,7 +55,7 @@ class FairShareState:
     shares: RatedTree | None = declared(MOMENT, default=None)
     """The shares of the last ranking, or of this batch before the first ranking."""
     history: tuple[RatedUsage, int, Floats] | None = declared(MOMENT, default=None)
-    """``usage_history`` of this usage, for so many known users."""
+    """The usage, the number of known users, and their ``usage_history``."""
     shares_generation: int | None = declared(MOMENT, default=None)
     """The generation of ``shares`` before the first ranking."""
 

@@ -39,7 +39,7 @@ class LimitState:
     pools: dict[str, tuple[str, ...]] = declared(FOUND, make=dict)  # by job: the pools that have it
     last: dict[str, str] = declared(FOUND, make=dict)  # by job beyond a soft limit: the pool
     shown: "PublishedLimits | None" = declared(MOMENT, default=None)
-    """What was published last, until it changes."""
+    """The limits as published last; None: they have changed."""
     parsed: dict[str, ParsedLimits] = declared(_MEMO, make=dict)
     """By queue (empty: the server): the last parsed limits. A cache."""
 

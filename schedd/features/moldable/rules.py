@@ -97,7 +97,7 @@ def choose(state: EngineState, record: JobRecord) -> JobRecord | None:
 
 
 def _may_choose(state: EngineState, record: JobRecord) -> bool:
-    """Whether to choose for a job now; one that had a choice may have to keep it until it is examined."""
+    """Whether to choose for a job now; a job with a choice may have to keep it until it is examined."""
     part = moldable_state(state)
     if record.id not in part.chosen:
         return True

@@ -48,8 +48,8 @@ def first_nodes(units: Ints, order: Sequence[int], count: int) -> list[int]:
 def contiguous_nodes(units: Ints, ranks: Ints, count: int) -> list[int]:
     """Return nodes with room for ``count`` units; empty: there is too little room.
 
-    All nodes of the lowest ranks are used, and of the last rank that is needed those that lie closest
-    together, of these the first. Nodes are in the order of their position.
+    Nodes are in the order of their position. All nodes of the lowest ranks are used. The last rank that is
+    needed contributes its closest nodes, the first such group if several are equally close.
     """
     if int(units.sum()) < count:
         return []
@@ -59,7 +59,7 @@ def contiguous_nodes(units: Ints, ranks: Ints, count: int) -> list[int]:
     left = count - int(units[lower].sum())
     at = np.flatnonzero((units > 0) & (ranks == last_rank))
     room = np.cumsum(units[at])
-    # By first node: the node with which there is enough room.
+    # By first node: the last node that is needed for enough room.
     last = np.searchsorted(room, room - units[at] + left)
     last = last[last < at.shape[0]]
     first = int(np.argmin(at[last] - at[: last.shape[0]]))

@@ -54,7 +54,7 @@ def node_features(state: EngineState, facts: NodeFacts) -> list[str]:
 
 
 def job_partition(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
-    """The partition of a running or planned job, or the first one that may take it; empty: none."""
+    """The partition of a running or planned job, or the first partition that may take it; empty: none."""
     table = partition_table(known)
     if not table:
         return NO_PARTITION
@@ -221,7 +221,7 @@ def _fit_slot(state: EngineState, slot: int, present: _Variant, wanted: _Variant
 
 
 def _may_choose(state: EngineState, record: JobRecord, candidates: Sequence[str]) -> bool:
-    """Whether a partition may be chosen for a job now; one that had a choice may have to keep it."""
+    """Whether a partition may be chosen for a job now; a job with a choice may have to keep it."""
     part = partition_state(state)
     if part.chosen.get(record.id) not in candidates:
         return True

@@ -6,7 +6,7 @@ so it is learned from the refusals: if ``free`` cores should be free and a job t
 refused for longer than nodes need to become free, at least ``free - n + 1`` cores are lost. The plan leaves
 these out for a pause. The next start then tries them; each refusal doubles the pause.
 
-Only starts of jobs on one node that ask for cores alone are evidence.
+Only starts of jobs that request nothing but cores of one node are evidence.
 """
 
 from collections.abc import Sequence
@@ -113,8 +113,8 @@ def note_start(state: EngineState, before: JobRecord | None, record: JobRecord) 
 
 
 def follow_nodes(state: EngineState, events: Sequence[NodeChanged], _: frozenset[str]) -> None:
-    """Forget the refused cores of nodes that have another number of cores now, or are not up. Keep those of
-    the others from jobs in a plan that was rebuilt.
+    """Forget the refused cores of nodes that are not up, or have another number of cores now. In a rebuilt
+    plan, keep jobs off the refused cores of other nodes.
     """
     for event in events:
         one = refused_cores(state).get(event.node.name)
@@ -136,9 +136,7 @@ def follow_server_start(state: EngineState, snapshot: Snapshot) -> list[Event]:
 
 
 def follow_pauses(state: EngineState, event: str) -> None:
-    """Let starts try the refused cores whose pause is over. Forget those that were not refused again for as
-    long.
-    """
+    """Let starts try refused cores after their pause. Forget cores that are not refused again for as long."""
     for name, one in list(refused_cores(state).items()):
         if state.now < one.again_at:
             continue

@@ -37,7 +37,7 @@ _GUARD: Final = Request((Chunk(cpus=0),), Place.FREE)
 
 
 def matching_nodes(event: Reserve, nodes: Mapping[str, Node]) -> tuple[str, ...]:
-    """Return those of the nodes that a reservation is for, in their order."""
+    """Return the nodes that a reservation is for, in the order of ``nodes``."""
     if event.everywhere:
         return tuple(nodes)
     named, features = frozenset(event.nodes), frozenset(event.features)
@@ -163,7 +163,7 @@ def _plain(event: Reserve) -> Reserve:
 def follow_nodes(state: EngineState, reported: Iterable[str], other: frozenset[str]) -> None:
     """Renew the reservations that match other nodes now, because nodes are new or have other features.
 
-    ``other`` are those of the ``reported`` nodes that are new or offer something else.
+    ``other`` are the ``reported`` nodes that are new or have a changed offer.
     """
     if other:
         _reserve_again(state, _with_other_nodes(state, other))
@@ -175,7 +175,7 @@ def follow_nodes(state: EngineState, reported: Iterable[str], other: frozenset[s
 
 
 def _with_other_nodes(state: EngineState, other: frozenset[str]) -> list[ReservationRecord]:
-    """Return the reservations to which one of the ``other`` nodes belongs now, and did not, or no longer."""
+    """Return the reservations that gained or lost one of the ``other`` nodes."""
     nodes = {name: state.plan.nodes[name] for name in other}
     matching: dict[tuple[object, ...], frozenset[str]] = {}
     found = []

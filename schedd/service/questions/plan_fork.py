@@ -269,9 +269,7 @@ class PlanFork:
         ]
 
     def understand(self, facts: JobFacts) -> ParsedRequest:
-        """Return the interpretation of a job; of a list of alternatives, that of the first one. Raises
-        NotUnderstood.
-        """
+        """Return the interpretation of a job's request, or of its first alternative. Raises NotUnderstood."""
         with self._lock:
             try:
                 return self._read(facts)[1]
