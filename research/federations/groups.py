@@ -112,8 +112,8 @@ class _Tender(CoAllocationWorker):
     def _client(self, cluster: str) -> Client:
         return cast("Client", self.wires[cluster])
 
-    def _each(self, ask: Callable[[_One], _Answer], of: Sequence[_One]) -> list[_Answer]:
-        return [ask(one) for one in of]
+    def _query_clusters(self, query: Callable[[_One], _Answer], of: Sequence[_One]) -> list[_Answer]:
+        return [query(one) for one in of]
 
 
 class _Wire(EngineWire):
