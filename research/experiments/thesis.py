@@ -32,7 +32,7 @@ from schedd.wire import JobQueued, NodeChanged, NodeFacts
 _TYPES: Final = ("cpu", "io")
 _LONGEST: Final = {"DAS-2": 20_000, "SHARCNET": 100_000}
 _SLOWEST: Final = 9_726
-_PATIENCE: Final = 1 << 30
+_PATIENCE: Final = 3660 * 86_400  # the most that the settings allow
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,7 +226,7 @@ def test_the_experiment_writes_a_page_beside_what_the_thesis_says(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["flexco", "--jobs", "5"], "--jobs is for routing, modes alone"),
+        (["flexco", "--jobs", "5"], "--jobs is for routing, modes, fairness, repair_order alone"),
         (["flexco", "--part", "rest"], "no --part"),
         (["flexco", "--dask", "tcp://127.0.0.1:1"], "no --part, --dask"),
         (["flexco"], "it has no CTC-SP2-1996-3.1-cln.swf.gz, HPC2N-2002-2.1-cln.swf.gz"),
