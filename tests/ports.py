@@ -5,9 +5,7 @@ import socket
 from typing import Final
 
 _RANGE: Final = range(20_000, 30_000)
-"""Outside the range from which the system takes the ports of clients, so that none of those gets it between
-two lives of a daemon.
-"""
+"""The system takes ports of clients from a higher range: no client gets the port of a daemon that is down."""
 
 
 def free_port() -> int:

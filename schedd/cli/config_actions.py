@@ -15,7 +15,7 @@ from schedd.service.settings.file import Settings
 from schedd.service.settings.reference import by_feature, needed
 from schedd.store import StoreError
 from schedd.store.connections import parse_database_url, redacted_url
-from schedd.store.database import Database
+from schedd.store.database import read_versions
 from server_adapter import settings as adapter
 
 ADAPTER_SECTIONS: dict[str, type[BaseModel]] = {
@@ -74,11 +74,7 @@ def _check_database(url: str | None) -> None:
                 raise StoreError(f"store.url: {folder}: no such directory; make it, for the daemon's user")
             return
         try:
-            store = Database(url)
-            try:
-                present, needed = store.versions()
-            finally:
-                store.close()
+            present, needed = read_versions(url)
         except StoreError as error:
             raise StoreError(f"store.url: {error}") from None
     if present is not None and present != needed:

@@ -26,8 +26,8 @@ from schedd.service.settings.advice import settings_advice
 from schedd.service.settings.file import Settings, SettingsError
 from schedd.start_sentence import format_utc
 from schedd.store import StoreError
-from schedd.store.connections import parse_database_url
-from schedd.store.database import Database
+from schedd.store.connections import parse_database_url, redacted_url
+from schedd.store.database import read_versions
 from schedd.store.default_location import default_url
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
@@ -111,11 +111,7 @@ def _check_database(settings: Settings) -> Iterator[CheckResult]:
         yield CheckResult("database", "bad", f"{file} does not exist", "start the daemon, which creates it")
         return
     try:
-        database = Database(text)
-        try:
-            present, needed = database.versions()
-        finally:
-            database.close()
+        present, needed = read_versions(text)
     except StoreError as error:
         yield CheckResult("database", "bad", str(error), "check that it runs, and that its user may connect")
         return
@@ -123,7 +119,9 @@ def _check_database(settings: Settings) -> Iterator[CheckResult]:
         message = f"its tables have version {present or 'none'}; this program needs {needed}"
         yield CheckResult("database", "bad", message, "stop the daemon, make a backup, `schedd migrate`")
     else:
-        yield CheckResult("database", "good", f"{database.name} answers; its tables have version {needed}")
+        yield CheckResult(
+            "database", "good", f"{redacted_url(url)} answers; its tables have version {needed}"
+        )
     if file is not None:
         yield _check_disk(file)
 

@@ -167,7 +167,6 @@ def _is_over(event: Event) -> bool:
 
 
 def _change_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
-    new = nodes.new_nodes(state, events)
     before = {event.node.name: state.plan.nodes.get(event.node.name) for event in events}
     for one in components():
         if one.nodes_reported is not None:
@@ -185,7 +184,7 @@ def _change_nodes(state: EngineState, events: Sequence[NodeChanged]) -> None:
     for one in components():
         if one.nodes_taken is not None:
             one.nodes_taken(state, events, other)
-    if new:
+    if new := frozenset(name for name, node in before.items() if node is None):
         hold_new_node(state, events[-1].id, new)
 
 

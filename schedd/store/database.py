@@ -143,6 +143,15 @@ class Database:
         self._readers.dispose()
 
 
+def read_versions(url: str) -> tuple[str | None, str]:
+    """Return ``Database.versions`` of a database that is opened for this alone. Raises StoreError."""
+    database = Database(url)
+    try:
+        return database.versions()
+    finally:
+        database.close()
+
+
 def _migrate_empty(connection: Connection) -> None:
     """Make the tables of an empty database. Raises SchemaOlder and SchemaNewer for other tables."""
     # As above: most starts find tables of the version that they need.

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
+from server_adapter.batch.connection import BatchConnection
 from server_adapter.batch.requests import ManageRequest, StatusRequest
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Attribute
@@ -35,6 +36,12 @@ def hold_request(code: RequestCode, job: str, letters: str) -> ManageRequest:
         name=job,
         attributes=(Attribute("Hold_Types", letters),),
     )
+
+
+async def release_hold(connection: BatchConnection, job: str, holds: str, letter: str) -> None:
+    """Lift the hold with this letter, if it is among the ``holds`` of the job."""
+    if letter in holds:
+        await connection.request(hold_request(RequestCode.RELEASE_JOB, job, letter))
 
 
 async def list_jobs_of_routing_queues(

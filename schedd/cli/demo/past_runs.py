@@ -11,7 +11,7 @@ from server_adapter.emulator import JobOrder
 def write_past_runs(workload: SteadyWorkload, path: Path, begin: int) -> None:
     """Write E records of the workload's past jobs, all of which ended before ``begin``, to ``path``.
 
-    The daemon learns run times from them (``predict_from``), as it does from a site's log.
+    The daemon learns run times from them (``predict_from``), as from a site's log.
     """
     path.write_text("".join(_records(workload, begin)), encoding="utf-8")
 

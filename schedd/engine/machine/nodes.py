@@ -195,11 +195,6 @@ def _release_due_jobs(state: EngineState, names: Sequence[str]) -> None:
             state.plan.set_ready(slot, max(record.back_off.until, record.facts.not_before or 0))
 
 
-def new_nodes(state: EngineState, events: Sequence[NodeChanged]) -> frozenset[str]:
-    """The names among ``events`` that were not known before."""
-    return frozenset(event.node.name for event in events) - frozenset(state.plan.nodes)
-
-
 def await_reports(state: EngineState, until: int) -> None:
     """Keep nodes that are down until ``until``: the restarted server has no report of them yet."""
     latest = until - state.settings.node_grace

@@ -25,7 +25,9 @@ class ReservationRecord:
     slot: int
     nodes: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()
-    down_followed: bool = False  # since it began, its nodes that are down are planned for from its end on
+    down_followed: bool = False
+    """It has begun, and its nodes that were down then are planned as up. Not saved: doing it again changes
+    nothing."""
     names: frozenset[str] = field(init=False)  # the same nodes as a set
 
     def __post_init__(self) -> None:

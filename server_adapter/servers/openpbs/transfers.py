@@ -26,7 +26,7 @@ from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode, refusal_er
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import subjob
 from server_adapter.openpbs.requests import DeleteJobsRequest
-from server_adapter.servers.job_requests import hold_request, modify_request
+from server_adapter.servers.job_requests import hold_request, modify_request, release_hold
 from server_adapter.servers.openpbs.arrays import INDICES, waiting_indices
 from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job, without_deadline
 from server_adapter.servers.transfer_checks import demand_none_ran, is_array, submission_fault
@@ -135,7 +135,7 @@ class OpenpbsTransferClient:
                 return
             values = await _read_job(connection, job)
             if again and values is not None and values.get("job_state") in _RAN:
-                await _release(connection, job, values)
+                await release_hold(connection, job, values.get("Hold_Types", ""), _HOLD)
             _demand_not_run(job, values, may_have_run=may_have_run)
             if values is None or values.get("job_state") in _OVER:
                 return
@@ -149,7 +149,7 @@ class OpenpbsTransferClient:
                 values = await _read_job(connection, job)
                 if values is not None and values.get("job_state") not in _OVER:
                     if may_have_run:
-                        await _release(connection, job, values)
+                        await release_hold(connection, job, values.get("Hold_Types", ""), _HOLD)
                     _demand_not_run(job, values, may_have_run=may_have_run)
                     raise
                 _demand_not_run(job, values, may_have_run=may_have_run)
@@ -185,7 +185,7 @@ async def _withdraw_array(connection: OpenPBSConnection, array: str, *, may_have
         values = await _read_job(connection, array)
         if values is not None and values.get("job_state") not in _OVER:
             if may_have_run:
-                await _release(connection, array, values)
+                await release_hold(connection, array, values.get("Hold_Types", ""), _HOLD)
             raise
         demand_none_ran(array, 0, 0, may_have_run=may_have_run)
 
@@ -200,15 +200,8 @@ async def _replace_hold(connection: OpenPBSConnection, job: str, holds: str) -> 
     """
     if _HOLD not in holds:
         await connection.request(hold_request(RequestCode.HOLD_JOB, job, _HOLD))
-    if _USERS in holds:
-        await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _USERS))
+    await release_hold(connection, job, holds, _USERS)
     await connection.request(modify_request(job, [Attribute("comment", _WORDS)]))
-
-
-async def _release(connection: OpenPBSConnection, job: str, values: Values) -> None:
-    """Lift the hold of a withdrawal, if there is one."""
-    if _HOLD in values.get("Hold_Types", ""):
-        await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
 
 async def _read_job(connection: OpenPBSConnection, job: str) -> Values | None:

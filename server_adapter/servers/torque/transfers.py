@@ -20,7 +20,7 @@ from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.bridge.transfers import JobRunsError
 from server_adapter.dis import Attribute
-from server_adapter.servers.job_requests import hold_request
+from server_adapter.servers.job_requests import hold_request, release_hold
 from server_adapter.servers.submissions import encode_submission, find_marked_job, queue_job, without_deadline
 from server_adapter.servers.torque.facts import array_id
 from server_adapter.servers.torque.link import TorqueLink
@@ -137,7 +137,7 @@ class TorqueTransferClient:
         async with self._link.borrow() as connection:
             values = _first(await _read_job(connection, job))
             if again and values is not None and values.get("job_state") in _RAN:
-                await _release(connection, job, values)
+                await release_hold(connection, job, values.get("Hold_Types", ""), _HOLD)
             if _ran(values):
                 raise JobRunsError(f"{job} runs or has run")
             if values is None and may_have_run:
@@ -151,7 +151,7 @@ class TorqueTransferClient:
             except ServerRefusedError:
                 values = _first(await _read_job(connection, job))
                 if may_have_run and values is not None and values.get("job_state") != "C":
-                    await _release(connection, job, values)
+                    await release_hold(connection, job, values.get("Hold_Types", ""), _HOLD)
                 if _ran(values) or (values is None and may_have_run):
                     raise JobRunsError(f"{job} runs or has run") from None
                 if values is not None and values.get("job_state") != "C":
@@ -167,12 +167,6 @@ class TorqueTransferClient:
                 left = await _read_job(connection, job)
                 if any(values.get("job_state") not in ("C", "E") for values in left):
                     raise
-
-
-async def _release(connection: TorqueConnection, job: str, values: Values) -> None:
-    """Lift the hold of a withdrawal, if there is one."""
-    if _HOLD in values.get("Hold_Types", ""):
-        await connection.request(hold_request(RequestCode.RELEASE_JOB, job, _HOLD))
 
 
 async def _read_job(connection: TorqueConnection, job: str) -> list[Values]:
