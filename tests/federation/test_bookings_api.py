@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from schedd.federation.api import bookings
+from schedd.federation.api.waiting import wait_until
 from schedd.store import StoreError
 from tests.engine.cluster import T
 from tests.federation.booking_harness import HERE, WIDE, BookingHarness
+from tests.waits import WAIT_S
 
 
 @pytest.fixture
@@ -286,8 +289,13 @@ def test_booking_at_unreachable_cluster_is_cancelled_later(
 def test_slow_booking_is_answered_with_accepted(
     harness: BookingHarness, ann: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("schedd.federation.api.bookings._OUTCOME_MARGIN_S", -29.5)
-    harness.simulation.after = {"book": 99}
+    lost = {"book": 99}  # the cluster books, its answers are lost
+    harness.simulation.after = lost
+
+    async def wait_until_cluster_is_asked(_known: object, _seconds: float) -> None:
+        await wait_until(lambda: lost["book"] < 99, WAIT_S)
+
+    monkeypatch.setattr(bookings, "wait_until", wait_until_cluster_is_asked)
     made = request_booking(ann, "exam", ready=T + 1_000, deadline=T + 9_000, clusters=["a"])
     assert (made.status_code, made.json()["state"], made.json()["cluster"]) == (202, "being booked", "a")
     bound = ann.post("/v1/federation/jobs", json={**JOB, "booking": "exam"})
