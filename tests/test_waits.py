@@ -19,6 +19,7 @@ _WAIT = re.compile(
     rf"asyncio\.timeout\({_SHORT}\)|fail_after\({_SHORT}\)|asyncio\.wait_for\(.*, {_SHORT}\)"
     rf"|\.join\({_SHORT}\)|\.result\({_SHORT}\)|(?:run|communicate)\w*\(.*timeout={_SHORT}[,)]"
     rf"|monotonic\(\) \+ {_TENS}\b|\.wait\({_TENS}\)|urlopen\(.*timeout={_SHORT}\)"
+    r"|connect\w*\(.*timeout=[\d.]+[,)]|Port\(\), timeout=[\d.]+$"
     r"|mark\.timeout\([1-5]?\d?\d\)(?<!\(0\))"
 )
 """Waits of 1 to 119 s, and tests that may take less time than the default of all tests. A shorter wait is for
@@ -53,6 +54,8 @@ def test_no_wait_has_a_short_deadline() -> None:
         ("assert started.wait(60)", True),
         ("stopping.wait(0.1)", False),
         ("with urlopen(url, timeout=5) as answer:", True),
+        ("link = open_connection(address, port, timeout=0.3)", True),
+        ("await connect(server, timeout=WAIT_S)", False),
         ("@pytest.mark.timeout(0)", False),
         ("@pytest.mark.timeout(900)", False),
         ("async with asyncio.timeout(0.1):", False),

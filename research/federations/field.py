@@ -15,7 +15,8 @@ from schedd.model import StartKnown
 from schedd.policy.site import site_policy
 from schedd.policy.slack import NONE, Slack
 from schedd.replay.machine_state import ReplayDefectError, ReplayMachine
-from schedd.service.questions.plan_fork import PlanFork, TasksEnd, fork_plan
+from schedd.service.questions.plan_fork import PlanFork, fork_plan
+from schedd.service.questions.trial import TasksEnd
 from schedd.wire import (
     Decision,
     Event,

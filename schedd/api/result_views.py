@@ -14,9 +14,9 @@ from schedd.predict import AccuracyFigures
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.objectives import ObjectiveChange
-from schedd.service.questions.plan_fork import TasksEnd
 from schedd.service.questions.smaller_requests import SmallerRequest
 from schedd.service.questions.summaries import CriterionValue, UserSummary
+from schedd.service.questions.trial import TasksEnd
 from schedd.wire import ShareFacts
 
 _VIEWS: tuple[type, ...] = (

@@ -62,7 +62,7 @@ async def connect(
     credential: TorqueCredential | None = None,
     *,
     user: str = "root",
-    timeout: float = 5.0,
+    timeout: float = WAIT_S,
 ) -> TorqueConnection:
     return await open_connection(
         Address(*server.address), credential or TorqueAnyPort(), user=user, timeout=timeout
@@ -152,7 +152,8 @@ def test_a_port_without_listener_raises_server_unreachable() -> None:
 
 def test_a_silent_server_causes_a_timeout_and_closes_the_connection() -> None:
     async def run_scenario() -> None:
-        async with EmulatedServer(NODES) as server, await connect(server, timeout=0.2) as connection:
+        async with EmulatedServer(NODES) as server, await connect(server) as connection:
+            connection._timeout = 0.2
             server.faults.be_silent(1)
             with pytest.raises(ServerUnreachableError, match=r"within 0\.2 s"):
                 await connection.describe(ALL_JOBS)
@@ -202,7 +203,7 @@ def test_bytes_that_are_no_reply_are_a_protocol_error() -> None:
         server, address = await fake_server(borrow)
         async with server:
             with pytest.raises(ProtocolError, match="at byte 0"):
-                await open_connection(address, TorqueAnyPort(), timeout=2)
+                await open_connection(address, TorqueAnyPort(), timeout=WAIT_S)
 
     asyncio.run(run_scenario())
 
@@ -239,7 +240,7 @@ def test_a_server_that_refuses_version_two_is_used_with_version_one() -> None:
                 writer.write(b"+2+1+0+0+6+1+0+9localhost+12+182+12server_state+0+4Idle+0")
 
         server, address = await fake_server(borrow)
-        async with server, await open_connection(address, TorqueAnyPort(), timeout=2) as connection:
+        async with server, await open_connection(address, TorqueAnyPort(), timeout=WAIT_S) as connection:
             assert connection.version == 1
 
     asyncio.run(run_scenario())
@@ -329,7 +330,7 @@ def test_ten_thousand_jobs_never_hold_the_event_loop_for_long() -> None:
         async with EmulatedServer(NODES) as server:
             for _ in range(10_000):
                 server.submit(resources={"nodes": "1:ppn=2", "walltime": "00:10:00"})
-            async with await connect(server, timeout=WAIT_S) as connection:
+            async with await connect(server) as connection:
                 await connection.describe(ALL_JOBS, JOB_ATTRIBUTES)  # the emulated server warms its cache
                 raw = server.handlers.answer(
                     ALL_JOBS, ClientContext(make_principal(server.cluster, "root", privileged=True))

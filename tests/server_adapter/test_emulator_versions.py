@@ -27,7 +27,7 @@ NODES = [NodeSpec("node1", 4), NodeSpec("node2", 4)]
 
 
 async def connect(server: EmulatedServer, version: int | None = None) -> TorqueConnection:
-    return await open_connection(Address(*server.address), TorqueAnyPort(), timeout=2, version=version)
+    return await open_connection(Address(*server.address), TorqueAnyPort(), timeout=WAIT_S, version=version)
 
 
 @pytest.mark.parametrize(("version", "protocol"), [("2.5", 1), ("4.2", 2), ("6.1", 2)])

@@ -18,6 +18,7 @@ from server_adapter.torque import (
 )
 from tests.server_adapter import admin_requests
 from tests.server_adapter.inventory import read_job, read_jobs, read_nodes, read_queues, read_server
+from tests.waits import WAIT_S
 
 NODES = [NodeSpec(f"node{number}", 4, ("odd" if number % 2 else "even",)) for number in range(1, 9)]
 QUICK = Timing(obit=0.5, kill=1.0, refused=0.3, report=45.0, node_check=20.0)
@@ -50,7 +51,7 @@ async def schedule(server: EmulatedServer, wake: asyncio.Event) -> None:
     while True:
         try:
             async with await open_connection(
-                Address(*server.address), TorqueAnyPort(), timeout=1
+                Address(*server.address), TorqueAnyPort(), timeout=WAIT_S
             ) as connection:
                 while True:
                     wake.clear()

@@ -15,6 +15,7 @@ BookingPhase = Literal["flexible", "frozen", "open", "over", "cancelled", "refus
 _OF: Final = "~"
 """Separator of name and owner in the key of a booking with a name that another user had first."""
 LIVE: Final = ("flexible", "frozen", "open")  # phases with held cores
+MAX_MOVES: Final = 20  # moves of a booking that are remembered, the latest
 Share = tuple[str, tuple[int, ...]]
 """A node, and how much of each of its resources, in the order of the plan's columns."""
 Piece = tuple[int, int, tuple[Share, ...]]  # interval, and the cores reserved for future jobs in it
@@ -184,3 +185,13 @@ def new_booking_key(bookings: Mapping[str, Booking], event: Book) -> str:
     known = bookings[key].event
     same = known.owner == event.owner and bool(known.transfer) == bool(event.transfer)
     return key if same else f"{event.name}{_OF}{event.owner}"
+
+
+def store_booking(state: EngineState, booking: Booking) -> None:
+    """Store a booking as changed now."""
+    booking_table(state)[booking.name] = replace(booking, since=state.now)
+
+
+def booking_key(name: str) -> str:
+    """Return the key of a booking in components: no job has such an id."""
+    return f"booking {name}"

@@ -173,16 +173,21 @@ class _Entry(_Kernel):
     family: "_Family"
 
     def compile(self, sig: Any) -> Any:
-        """Compile it with all of its family; for other than the declared types, by itself."""
+        """Compile it with all of its family. Raises TypeError for other than the declared types.
+
+        numba would compile a variant for a reversed array. The machine code of a package has none, and would
+        read such an array as if it were contiguous.
+        """
         if getattr(_mode, "unfinished", False):
             return super().compile(sig)
         args = tuple(getattr(sig, "args", sig))
-        if args == declared_types(self.py_func):
-            self.family.make()
-            return self.overloads[args].entry_point
-        entry = registry.CPUDispatcher.compile(self, sig)
-        _register_environments(self.overloads[args]._find_referenced_environments())
-        return entry
+        declared = declared_types(self.py_func)
+        if args != declared:
+            pairs = zip(self.py_func.__annotations__, args, declared, strict=False)
+            wrong = [f"{name} is {given}, not {one}" for name, given, one in pairs if given != one]
+            raise TypeError(f"{self.py_func.__name__}: " + ("; ".join(wrong) or "too few arguments"))
+        self.family.make()
+        return self.overloads[args].entry_point
 
 
 def dispatcher(

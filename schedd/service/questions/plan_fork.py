@@ -1,23 +1,20 @@
 """Forks of the plan for questions: one per generation, shared by all callers."""
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
-from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
-from schedd.dialect.deadline import read_deadline
-from schedd.engine import HORIZON, EngineState, PlanSnapshot, published_record
-from schedd.engine.component.hook_values import Restriction
+from schedd.engine import EngineState, PlanSnapshot, published_record
 from schedd.engine.component.job_hooks import job_refusal, job_scopes
 from schedd.engine.component.placement_hooks import job_restriction, node_order
 from schedd.engine.component.registry import components
-from schedd.engine.component.what_if_hooks import earlier_start_in_what_if, variants_in_what_if
+from schedd.engine.component.what_if_hooks import variants_in_what_if
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
     RequestReader,
@@ -26,20 +23,18 @@ from schedd.engine.facts.job_requests import (
     first_waiting_reason,
 )
 from schedd.engine.facts.pools import LimitBook
-from schedd.engine.facts.shares import planned_shares
-from schedd.model import FOREVER, Answer, Never, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
+from schedd.model import FOREVER, Answer, Never, Request, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.criteria import parse_criteria
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns
-from schedd.plan.placement_choice import choose_placement
-from schedd.plan.plan import Plan, WorkSpent
-from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement, find_windows
-from schedd.policy.access import Access
-from schedd.policy.affordable_places import Tariff, move_to_affordable_place, too_expensive
+from schedd.plan.plan import Plan
+from schedd.plan.views import StartWindow, empty_plan, find_unmet_requirement
+from schedd.policy.affordable_places import Tariff
 from schedd.policy.site import Placing
-from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
+from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
+from schedd.service.questions.trial import TasksEnd, Trial, ends_of_tasks
 from schedd.wire import JobFacts
 
 _T = TypeVar("_T")
@@ -49,18 +44,7 @@ class NotUnderstood(ValueError):
     """A what-if request cannot be parsed: the message has the place and the allowed values."""
 
 
-_WINDOWS = 100  # maximum number of start windows in the search for the cheapest start
-
-
 SOONER_S = 300  # a start is sooner than planned if it is at least this much earlier
-
-
-@dataclass(frozen=True, slots=True)
-class TasksEnd:
-    """When this many equal jobs, each placed by itself, would all have ended."""
-
-    tasks: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +187,7 @@ class PlanFork:
             many: tuple[TasksEnd, ...] = ()
             if known and tasks:
                 forms = [(one, one.understood.request or request) for one in trials] if several else []
-                many = tuple(_ends_of_tasks(forms or [(asking, request)], tasks))
+                many = tuple(ends_of_tasks(forms or [(asking, request)], tasks))
         return WhatIfAnswer(
             answer,
             understood.walltime,
@@ -260,7 +244,7 @@ class PlanFork:
                         best, least = facts, counted
         return best
 
-    def _trials(self, plan: Plan, variants: Sequence[JobFacts], moment: int) -> list["_Trial"]:
+    def _trials(self, plan: Plan, variants: Sequence[JobFacts], moment: int) -> list[Trial]:
         """Return a trial of each variant of a job that is not refused as it was submitted."""
         return [
             self._trial(plan, facts, self._read(facts)[1], moment, best=False)
@@ -309,7 +293,7 @@ class PlanFork:
     @contextmanager
     def _earliest(
         self, facts: JobFacts, now: int, instead_of: str
-    ) -> Iterator[tuple["_Trial | None", Request, int]]:
+    ) -> Iterator[tuple[Trial | None, Request, int]]:
         """Yield a trial (None if the job may not be planned), the request, and the walltime. Of a job with
         alternatives, the one with the earliest start counts.
         """
@@ -338,10 +322,10 @@ class PlanFork:
 
     def _trial(
         self, plan: Plan, facts: JobFacts, understood: ParsedRequest, moment: int, *, best: bool
-    ) -> "_Trial":
+    ) -> Trial:
         gates, sets = self.published.gates, self.published.node_sets
         criteria = self.published.settings.criteria
-        return _Trial(
+        return Trial(
             plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
             self.columns, CriterionWeights(parse_criteria(criteria)) if best else None,
             restriction=job_restriction(self.published, facts), scopes=job_scopes(self.published, facts),
@@ -422,200 +406,6 @@ class PlanFork:
                 plan.remove(record.slot, now)
             self._other = (key, plan)
         return self._other[1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """Plan and time of one question; ``ready`` is the job's earliest possible start."""
-
-    plan: Plan
-    limits: LimitBook
-    gates: Mapping[str, Access]
-    node_sets: NodeSets | None
-    facts: JobFacts
-    understood: ParsedRequest
-    now: int
-    ready: int
-    columns: ScoringColumns
-    weights: CriterionWeights | None  # weights for choosing among gaps; None: the first gap
-    within: tuple[Tariff, float, str] | None = None  # prices, a hard cost limit, and the currency
-    restriction: Restriction | None = None  # the nodes and times that the job is restricted to
-    scopes: frozenset[str] = frozenset()  # the labels of the job, for limits
-    node_order: str = ""  # the order of nodes that is preferred for the job
-
-    def _as_planned(self, request: Request) -> Request:
-        nodes = self.restriction.nodes if self.restriction is not None else ()
-        return as_planned_request(request, self.facts, self.gates, self.node_sets, nodes, self.node_order)
-
-    @contextmanager
-    def _slot(self, request: Request, walltime: int) -> Iterator[int | WaitingFor]:
-        """Yield the slot of the temporary job, or the limit that it can never meet."""
-        pools = self._pools(request, walltime)
-        too_much = self.limits.too_much(pools)
-        if too_much is not None:
-            yield too_much
-            return
-        request = self._as_planned(request)
-        slot = self.plan.add_job(request, walltime, self.ready, pools)
-        try:
-            yield slot
-        finally:
-            self.plan.drop_job(slot, self.now)
-
-    def _pools(self, request: Request, walltime: int) -> dict[str, int]:
-        understood = replace(self.understood, request=request, walltime=walltime)
-        found = self.limits.needs(self.plan, self.facts, understood, self.now, self.scopes)
-        pool = self.restriction.pool if self.restriction is not None else ""
-        return {**found, pool: 1} if pool else found
-
-    def start(self, request: Request, walltime: int) -> StartKnown | WaitingFor | None:
-        """Return the earliest placement; None if there is none."""
-        with self._slot(request, walltime) as slot:
-            if isinstance(slot, WaitingFor):
-                return slot
-            start = self._place(slot)
-            if start >= 0 and self.within is not None:
-                tariff, most, unit = self.within
-                start, first = move_to_affordable_place(
-                    self.plan, slot, tariff, most, self.now, lambda: self._place(slot)
-                )
-                if start < 0:
-                    return too_expensive(most, first, unit)
-            if start < 0:
-                return None
-            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(self.plan, slot))
-            return StartKnown(Placement(start, start + walltime, shares))
-
-    def sooner(
-        self, answer: StartKnown, request: Request, walltime: int, published: PlanSnapshot, ranks: Ints
-    ) -> tuple[StartKnown, str]:
-        """Return an earlier answer that a component has, and its remark; the present one without any."""
-        with self._slot(request, walltime) as slot:
-            if isinstance(slot, WaitingFor) or self._place(slot) < 0:
-                return answer, ""
-            found = earlier_start_in_what_if(published, self.plan, slot, self.facts, self.now, ranks)
-            if found is None:
-                return answer, ""
-            self.plan.undo_place(slot)
-            self.plan.place_at(slot, found.start, found.takes)
-            shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in planned_shares(self.plan, slot))
-            return StartKnown(Placement(found.start, found.start + walltime, shares)), found.note
-
-    def tried(self, request: Request, walltime: int, ask: Callable[[Plan, int], _T]) -> _T | None:
-        """Return ``ask(plan, slot)`` with the job in its earliest placement; None if there is none."""
-        with self._slot(request, walltime) as slot:
-            if isinstance(slot, WaitingFor) or self._place(slot) < 0:
-                return None
-            return ask(self.plan, slot)
-
-    def task(self, request: Request) -> tuple[Request, dict[str, int]] | None:
-        """Return what a job needs of the plan and of the limits; None: it is beyond a limit by itself."""
-        pools = self._pools(request, self.understood.walltime)
-        return (self._as_planned(request), pools) if self.limits.too_much(pools) is None else None
-
-    def add_task(self, request: Request, pools: Mapping[str, int]) -> tuple[int, int]:
-        """Add and place a job; return slot and start, or -1 for both. Raises WorkSpent."""
-        slot = self.plan.add_job(request, self.understood.walltime, self.ready, pools)
-        start = -1
-        try:
-            start = self._place(slot)
-        finally:
-            if start < 0:
-                self.plan.drop_job(slot, self.now)
-        return (slot, start) if start >= 0 else (-1, -1)
-
-    def _place(self, slot: int) -> int:
-        """Place the job as the engine would, without displacing others; return its start, or -1."""
-        bound = self.now + HORIZON
-        if self.weights is None or self.plan.tiers == 1:
-            return self.plan.place(slot, self.now, bound)
-        due = read_deadline(self.facts.resources, self.facts.submitted)
-        due = FOREVER if due is None else due
-        columns = self.columns.including(slot, self.ready, due)
-        found = choose_placement(self.plan, slot, columns, self.now, bound, self.weights)
-        return found.start if found is not None else -1
-
-    def fits(self, request: Request, walltime: int, by: int) -> bool:
-        """Whether the job starts by then."""
-        with self._slot(request, walltime) as slot:
-            return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, by + 1) >= 0
-
-    def cheapest(
-        self, request: Request, walltime: int, by: int, published: PlanSnapshot
-    ) -> CheapestStart | None:
-        """Return the cheapest start with an end by then; None if there is none."""
-        last = by - walltime
-        if last < self.ready:
-            return None
-        books = NodeEconomics.from_economy(
-            published.settings.site.economy, published.names, published.nodes, self.now, by
-        )
-        if not books.priced:
-            return None
-        edges = sorted({edge for rates in books.rates for edge in rates.edges.tolist()})
-        planned = self._as_planned(request)
-        pools = self._pools(request, walltime)
-        seen = find_windows(self.plan, planned, walltime, self.ready, last + 1, pools=pools, limit=_WINDOWS)
-        starts = candidate_starts((StartWindow(w.first, min(w.last, last)) for w in seen), edges, walltime)
-        with self._slot(request, walltime) as slot:
-            if isinstance(slot, WaitingFor):
-                return None
-            return cheapest_start(self.plan, slot, walltime, starts, books, self.now)
-
-    def windows(self, request: Request, walltime: int, most: int) -> tuple[StartWindow, ...]:
-        pools = self._pools(request, walltime)
-        if not most or self.limits.too_much(pools) is not None:
-            return ()
-        end = self.now + HORIZON
-        request = self._as_planned(request)
-        return find_windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
-
-
-_Form = tuple[_Trial, tuple[Request, dict[str, int]]]  # trial of one form of a request, and its needs
-
-
-def _ends_of_tasks(forms: Sequence[tuple[_Trial, Request]], tasks: Sequence[int]) -> Iterator[TasksEnd]:
-    """Yield the common end of each number of equal jobs, as long as there are placements.
-
-    Each job takes the form of its request with the earliest start, or end if their numbers of cores differ;
-    all trials have one plan.
-    """
-    slots: list[int] = []
-    last = 0
-    needs = [(one, need) for one, request in forms if (need := one.task(request)) is not None]
-    cores = {sum(chunk.count * chunk.cpus for chunk in request.chunks) for _, request in forms}
-    try:
-        for wanted in tasks:
-            while len(slots) < wanted:
-                form = needs[0] if len(needs) == 1 else _best_form(needs, by_end=len(cores) > 1)
-                if form is None:
-                    return
-                trial, need = form
-                slot, start = trial.add_task(*need)
-                if start < 0:
-                    return
-                slots.append(slot)
-                last = max(last, start + trial.understood.walltime)
-            yield TasksEnd(wanted, last)
-    except WorkSpent:
-        return
-    finally:
-        for slot in slots:
-            forms[0][0].plan.drop_job(slot, forms[0][0].now)
-
-
-def _best_form(forms: Sequence[_Form], *, by_end: bool) -> _Form | None:
-    """Return the form in which the next job starts or ends first. The plan stays unchanged."""
-    best: _Form | None = None
-    least = FOREVER
-    for trial, need in forms:
-        slot, start = trial.add_task(*need)
-        if start >= 0:
-            trial.plan.drop_job(slot, trial.now)
-            value = start + trial.understood.walltime if by_end else start
-            if value < least:
-                best, least = (trial, need), value
-    return best
 
 
 def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = None) -> PlanFork:

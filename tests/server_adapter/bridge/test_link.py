@@ -13,6 +13,7 @@ from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.torque.connection import open_connection
 from server_adapter.torque.credentials import TorqueAnyPort
 from tests.ports import free_port
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 
@@ -64,9 +65,10 @@ async def test_a_timed_out_connection_is_replaced_without_counting_as_a_restart(
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
         host, port = server.address
         address = Address(host, port)
-        link = ServerLink(address, lambda: open_connection(address, TorqueAnyPort(), timeout=0.3))
+        link = ServerLink(address, lambda: open_connection(address, TorqueAnyPort(), timeout=WAIT_S))
         async with link.borrow() as connection:
             await connection.describe(StatusRequest(code=RequestCode.STATUS_SERVER))
+        connection._timeout = 0.3
         server.faults.slow_down(5.0, {RequestCode.STATUS_NODE})
         with pytest.raises(ServerUnreachableError):
             async with link.borrow() as connection:

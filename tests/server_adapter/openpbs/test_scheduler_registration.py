@@ -96,7 +96,8 @@ async def test_a_server_that_says_nothing_or_nonsense_is_left() -> None:
     async with Peer(
         lambda request: [] if isinstance(request, SelectStatusRequest) else [OK]
     ).listening() as peer:
-        connection = await connect(peer, timeout=0.2)
+        connection = await connect(peer)
+        connection._timeout = 0.2
         with pytest.raises(ServerUnreachableError, match="gave no answer within"):
             await connection.describe(SelectStatusRequest())
         assert not connection.usable
