@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import uvloop
+
 from server_adapter.batch.errors import BatchError
 from server_adapter.bridge.adapter import Adapter
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _set_up_logging(options.log_level)
     try:
         work = _check(settings, token) if options.once else _serve(settings, token, drain_token, options)
-        asyncio.run(work)
+        uvloop.run(work)
     except (BatchError, JournalError, DaemonAwayError, DaemonRefusedError) as error:
         _log.critical("%s", error)
         return EXIT_TROUBLE

@@ -135,12 +135,19 @@ class EndForecast:
         ``calibrate`` corrects a probability and must not decrease.
         """
         begin = self.start.now if self.start is not None else self.begun
-        low, high = begin, begin + _LONGEST_S
-        if calibrate(self.probability(high, failure_rate)) < wanted:
+
+        def suffices(deadline: int) -> bool:
+            return calibrate(self.probability(deadline, failure_rate)) >= wanted
+
+        if not suffices(begin + _LONGEST_S):
             return None
+        low, length = begin, int(self.run_times[-1]) + 1
+        while length < _LONGEST_S and not suffices(begin + length):
+            low, length = begin + length, 2 * length
+        high = begin + min(length, _LONGEST_S)
         while high - low > 1:
             middle = (low + high) // 2
-            if calibrate(self.probability(middle, failure_rate)) >= wanted:
+            if suffices(middle):
                 high = middle
             else:
                 low = middle

@@ -24,7 +24,8 @@ from schedd.wire import Decision, Event
 _DELIVERIES = 200_000
 _PENDING = 1_000
 _MAX_TRANSACTIONS = 50
-"""Maximum number of purge and history transactions per checkpoint; most transactions have 100 to 500 rows."""
+"""Maximum number of history transactions per checkpoint, and of a purge; most have 100 to 500 rows."""
+_PURGE_INTERVAL_S = 60.0  # rows are kept for days, and a look at the oldest of each table costs 30 ms
 _MIN_PAUSE_S = 0.02
 _PAUSE_FACTOR = 4  # pause = factor * processor time of the last transaction
 _NO_MORE = object()
@@ -143,7 +144,7 @@ class DurableJournal:
     """The journal of one cluster in a store.
 
     Checkpoints are written at most every ``every`` seconds, by a thread of its own; see CheckpointWriter.
-    After each one, that thread deletes some expired rows and updates the history of jobs and nodes.
+    After each one, that thread updates the history of jobs and nodes; once a minute it deletes expired rows.
     """
 
     def __init__(
@@ -171,6 +172,7 @@ class DurableJournal:
         self._digest_position = LogPosition(), b""
         self._decided = int(store.last_decision(self.cluster)[1:] or 0)
         self._noting: Iterator[None] | None = None
+        self._purge_at = 0.0  # monotonic time of the next purge
 
     def use_settings(self, settings: str) -> None:
         """Record these settings with the next batch, before its decisions are published."""
@@ -308,7 +310,9 @@ class DurableJournal:
                 if must:  # a caller waits
                     return
                 self._run_slices(self._record_history)
-                self._run_slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
+                if time.monotonic() >= self._purge_at:
+                    self._run_slices(lambda: bool(self._store.purge(self._limits, now, self.cluster)))
+                    self._purge_at = time.monotonic() + _PURGE_INTERVAL_S
 
             self._background.start(freeze(), store_checkpoint)
         return (self._background.finished(wait=True) if must else False) or kept

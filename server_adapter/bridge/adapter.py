@@ -58,7 +58,7 @@ _AS_DECIDED = 1000.0  # per second; the daemon sets the actual rate
 _STARTED_AFTER = 0.4  # seconds until most accepted runs have started
 _SOON = 0.5  # seconds until most pending events have been delivered
 _SLICE = 50  # events encoded in one slice
-_PARTIAL_REST = 0.25  # of the time of a partial reading; after a full one, its whole time
+_PARTIAL_REST = 0.5  # of the time of a partial reading; after a full one, its whole time
 _UNEXPLAINED_EVERY_S = 1.0  # between full readings because a partial one did not explain a call
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 

@@ -24,6 +24,8 @@ _CONTACT_TOLERANCE_S = 2.0  # a later end of its silence shows that the other ad
 _FIRST_WAIT = 0.25
 _LONGEST_WAIT = 2.0  # a restarted daemon must be noticed quickly
 _PATIENCE_S = 0.2  # gathering time in seconds of events without effect on the plan
+_REST_SHARE = 0.5  # of the time of a delivery, until the next one: events gather while the daemon is slow
+_LONGEST_REST_S = 0.1
 _FREES_NOTHING = (RunAccepted, JobStarted)
 _REMEMBERED = 10_000  # number of remembered ids of decisions
 
@@ -146,9 +148,11 @@ class DaemonExchange:
             if self._patience is not None:  # gathered events are sent now
                 self._patience.cancel()
                 self._patience = None
+            began = time.monotonic()
             try:
                 await self.flush()
                 waits.reset()
+                await asyncio.sleep(min(_LONGEST_REST_S, _REST_SHARE * (time.monotonic() - began)))
             except DaemonAwayError as error:
                 self._mark_unreachable(error)
                 self._asking_works.clear()

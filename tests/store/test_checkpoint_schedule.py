@@ -86,6 +86,7 @@ def test_checkpoint_thread_pauses_less_while_the_engine_works(
     def parts() -> Iterator[bytes]:
         for _ in range(10):
             clocks["worked"] += 0.004
+            clocks["clock"] += 0.004
             yield b"x"
 
     bodies: list[bytes] = []

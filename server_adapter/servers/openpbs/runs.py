@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from schedd.wire import JobFacts, ResourceTypes, Run
+from schedd.wire import JobFacts, NodeFacts, ResourceTypes, Run
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import (
     BatchError,
@@ -102,6 +102,7 @@ class _Checked:
     check: RunCheck
     values: Values | None = None
     nodes: Mapping[str, DescribedObject] = field(default_factory=dict)
+    facts: Mapping[str, NodeFacts] = field(default_factory=dict)
     vnodes: Sequence[DescribedObject] = ()
 
 
@@ -179,7 +180,7 @@ class OpenPBSStarter:
         if check.verdict is not RunVerdict.RUN or values is None:
             return RunOutcome(False, 0, check.reason, busy=check.verdict is RunVerdict.BUSY)
         try:
-            where = await self._exec_vnode(connection, run, values, found.nodes, found.vnodes, view.spent)
+            where = await self._exec_vnode(connection, run, values, found, view.spent)
         except ValueError as error:
             return RunOutcome(False, 0, str(error), busy=isinstance(error, VnodesFullError))
         refusal = await self._set_walltime(connection, run, values)
@@ -221,13 +222,15 @@ class OpenPBSStarter:
         if check.verdict is not RunVerdict.RUN:
             return _Checked(check, values)
         vnodes = [view.vnodes[name] for name in self._names(run) if name in view.vnodes]
+        types = self._hosts().types
         nodes = {node.name: node for node in self._hosts().nodes(vnodes)}
+        facts = {name: node_facts(name, one.values, types=types) for name, one in nodes.items()}
         place = values.get("Resource_List.place", "free")
         has = {
-            name: _free_capacity(one, place, self._hosts().types, view.spent.get(name, {}), reserved=reserved)
+            name: _free_capacity(one, facts[name], place, view.spent.get(name, {}), reserved=reserved)
             for name, one in nodes.items()
         }
-        return _Checked(check_nodes(run, has), values, nodes, vnodes)
+        return _Checked(check_nodes(run, has), values, nodes, facts, vnodes)
 
     def _spend(
         self, view: PreRunView, values: Values, where: str, nodes: Mapping[str, DescribedObject]
@@ -278,16 +281,16 @@ class OpenPBSStarter:
         connection: OpenPBSConnection,
         run: Run,
         values: Values,
-        nodes: Mapping[str, DescribedObject],
-        vnodes: Sequence[DescribedObject],
+        found: _Checked,
         spent: Mapping[str, Mapping[str, int]],
     ) -> str:
         """Return the job's `exec_vnode`; on hosts with several vnodes by the free resources of each vnode."""
+        nodes, facts = found.nodes, found.facts
         place = values.get("Resource_List.place", "free")
         reservation = values.get("reserve_ID", "").partition(".")[0]
         hosts = self._hosts()
         at = {
-            name: [one for one in vnodes if hosts.node_of.get(one.name) == name]
+            name: [one for one in found.vnodes if hosts.node_of.get(one.name) == name]
             for name in nodes
             if name in hosts.members
         }
@@ -307,33 +310,30 @@ class OpenPBSStarter:
         capacities: CapacityByHost = {
             name: [
                 vnode_capacity(one, hosts.types, held.get(one.name, {}) if reservation else None)
-                for one in usable(found, reservation)
+                for one in usable(members, reservation)
             ]
-            for name, found in at.items()
+            for name, members in at.items()
         }
         where = exec_vnode(
             values.get("schedselect", ""),
             run.shares,
-            _amounts(nodes.values(), hosts.types),
+            {name for one in facts.values() for name in one.resources},
             capacities,
             whole="vscatter" in place.split(":"),
-            tags={
-                name: node_facts(name, found.values, types=hosts.types).properties
-                for name, found in nodes.items()
-            },
+            tags={name: one.properties for name, one in facts.items()},
             types=hosts.types,
             free={}
             if reservation  # the server does not count resources of its jobs
             else {
-                name: remaining_amounts(found, hosts.types, spent.get(name, {}))
-                for name, found in nodes.items()
+                name: remaining_amounts(node, hosts.types, spent.get(name, {}))
+                for name, node in nodes.items()
             },
         )
         rest = [
             one.name
-            for name, found in at.items()
-            if takes_hosts(place, found)
-            for one in usable(found, reservation)
+            for name, members in at.items()
+            if takes_hosts(place, members)
+            for one in usable(members, reservation)
         ]
         return add_idle_vnodes(where, rest) if rest else where
 
@@ -411,7 +411,7 @@ async def _vnode(connection: OpenPBSConnection, name: str) -> list[DescribedObje
 
 
 def _free_capacity(
-    node: DescribedObject, place: str, types: ResourceTypes, spent: Mapping[str, int], *, reserved: bool
+    node: DescribedObject, facts: NodeFacts, place: str, spent: Mapping[str, int], *, reserved: bool
 ) -> FreeNodeCapacity:
     """Return the free capacity of a node for a job with this `place`: none if the job must be alone and
     another job is on the node.
@@ -419,7 +419,7 @@ def _free_capacity(
     Jobs of a running reservation are not counted: the server shows the vnodes as held by the reservation, and
     only the plan knows their use.
     """
-    facts, use = node_facts(node.name, node.values, types=types), vnode_use(node.values)
+    use = vnode_use(node.values)
     use = replace(use, cpus=use.cpus + spent.get("ncpus", 0), mem=use.mem + spent.get("mem", 0))
     if reserved:
         use = VnodeUse(0, 0, exclusive=False)
@@ -433,7 +433,3 @@ def _free_capacity(
         mem=facts.mem,
         mem_used=use.mem,
     )
-
-
-def _amounts(nodes: Collection[DescribedObject], types: ResourceTypes) -> set[str]:
-    return {name for node in nodes for name in node_facts(node.name, node.values, types=types).resources}

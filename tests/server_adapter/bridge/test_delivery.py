@@ -132,6 +132,31 @@ async def test_accepted_runs_go_by_themselves_after_a_moment(monkeypatch: pytest
     deliver.cancel()
 
 
+async def test_events_gather_after_a_delivery_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def held(number: int) -> JobHeld:
+        return JobHeld(id=f"e:{number}", time=1, job_id=f"{number}", holds="u")
+
+    async def send_two(longest_rest: float) -> Daemon:
+        monkeypatch.setattr(delivery, "_REST_SHARE", 1e9)
+        monkeypatch.setattr(delivery, "_LONGEST_REST_S", longest_rest)
+        daemon = Daemon()
+        daemon.takes_events = True
+        office = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
+        deliver = asyncio.create_task(office.deliver())
+        await office.enqueue(held(1))
+        await until(lambda: len(office.outbox) == 0)
+        await office.enqueue(held(2))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        if longest_rest < 1:
+            await until(lambda: len(office.outbox) == 0)
+        deliver.cancel()
+        return daemon
+
+    assert (await send_two(1000.0)).sent == [["job_held"]]
+    assert (await send_two(0.01)).sent == [["job_held"], ["job_held"]]
+
+
 def run_of(number: int) -> Run:
     name = f"d{number:012d}"
     shares = (ShareFacts("n1", 1, 0, 0),)
