@@ -32,7 +32,8 @@ class Journal:
 
     `state.json` holds the adapter's id, the epoch (incremented at each start), the highest leader's term, the
     last alert, and the jobs on hold for a checkpoint. `runs` gets a line before each request of a run, so
-    that no decision is executed twice after a restart. `lock` excludes a second adapter. Raises
+    that no decision is executed twice after a restart, and one without a decision before the run is
+    preempted. `lock` excludes a second adapter. Raises
     `JournalError`.
     """
 
@@ -66,9 +67,14 @@ class Journal:
         self._holds = {str(job) for job in before.get("checkpoint_holds", ())}
         self._save()
         recent = self._recent_runs()
-        self.requested = {job: moment for moment, job, _ in recent}
-        """Time of the request by job, for the runs of the last minutes."""
-        self.requested_before = frozenset(decision for _, _, decision in recent)
+        self.requested: dict[str, float] = {}
+        """Time of the request by job, for the runs of the last minutes that were not preempted."""
+        for moment, job, decision in recent:
+            if decision:
+                self.requested[job] = moment
+            else:
+                self.requested.pop(job, None)
+        self.requested_before = frozenset(decision for _, _, decision in recent if decision)
         """Decisions among them that were requested before this start."""
         self._runs = (directory / "runs").open("w", encoding="utf-8")
         give_to_directory_owner(directory / "runs")
@@ -113,6 +119,13 @@ class Journal:
         """Record a run right before its request."""
         self.requested[job] = self._clock()
         self._note(self.requested[job], job, decision)
+
+    def record_preemption(self, job: str) -> None:
+        """Record that the run of a job is to be ended, right before the request: its return to the queue is
+        expected, also after a restart.
+        """
+        if self.requested.pop(job, None) is not None:
+            self._note(self._clock(), job, "")
 
     def close(self) -> None:
         self._runs.close()

@@ -71,8 +71,12 @@ class PreemptionServer(Protocol):
     async def lift_hold(self, job: str) -> None: ...
 
 
-class CheckpointHolds(Protocol):
-    """Durable record of the jobs on which the adapter has set ``CHECKPOINT_HOLD``."""
+class PreemptionJournal(Protocol):
+    """Durable record of preempted runs, and of the jobs on which the adapter has set ``CHECKPOINT_HOLD``."""
+
+    def record_preemption(self, job: str) -> None:
+        """Record that a run is to be ended, before the request: its return to the queue is expected."""
+        ...
 
     def is_set(self, job: str) -> bool:
         """Return whether the adapter has set the hold."""
@@ -107,7 +111,7 @@ class _Progress:
 
 class PreemptionExecutor:
     """Executes preemptions, several at a time. `barred` returns the reason against any, or an empty text;
-    `term` is the highest known leader's term; `holds` are the holds that it has set.
+    `term` is the highest known leader's term.
     """
 
     def __init__(
@@ -117,7 +121,7 @@ class PreemptionExecutor:
         barred: Callable[[], str],
         request_reading: Callable[[], None],
         term: Callable[[], int],
-        holds: CheckpointHolds,
+        journal: PreemptionJournal,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -126,7 +130,7 @@ class PreemptionExecutor:
         self._barred = barred
         self._request_reading = request_reading
         self._term = term
-        self._holds = holds
+        self._journal = journal
         self._clock = clock
         self._sleep = sleep
         self._tasks = TaskSet("a preemption")
@@ -230,6 +234,8 @@ class PreemptionExecutor:
                 return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")
         if barred := self._barred():
             return _PreemptionOutcome(False, text=barred, outage=True)
+        if order.method != "suspend":
+            self._journal.record_preemption(order.job_id)
         match order.method:
             case "suspend":
                 await server.suspend_job(order.job_id)
@@ -267,10 +273,10 @@ class PreemptionExecutor:
         """
         job = await server.find_job(order.job_id)
         held = job is not None and CHECKPOINT_HOLD in job.holds
-        if held and not self._holds.is_set(order.job_id):
+        if held and not self._journal.is_set(order.job_id):
             return _PreemptionOutcome(False, text="it has a system hold of an administrator")
         if not held:
-            self._holds.record(order.job_id)
+            self._journal.record(order.job_id)
             try:
                 await server.hold_job(order.job_id)
             except (ServerRefusedError, OpenOutcomeError):
@@ -288,7 +294,7 @@ class PreemptionExecutor:
 
     async def _lift_hold(self, server: PreemptionServer, job: str) -> None:
         await server.lift_hold(job)
-        self._holds.forget(job)
+        self._journal.forget(job)
 
     async def _resume(self, server: PreemptionServer, order: Resume) -> _PreemptionOutcome:
         job = await server.find_job(order.job_id)
@@ -306,10 +312,10 @@ class PreemptionExecutor:
             suspended = job is not None and job.state == "S"
             return "it was suspended" if suspended and order.method == "suspend" else ""
         held = job is not None and job.state == "H" and CHECKPOINT_HOLD in job.holds and not job.depend
-        if held and order.method == "checkpoint" and self._holds.is_set(order.job_id):
+        if held and order.method == "checkpoint" and self._journal.is_set(order.job_id):
             await self._lift_hold(server, order.job_id)
             return "it was checkpointed"
-        self._holds.forget(order.job_id)
+        self._journal.forget(order.job_id)
         return "the run had ended"
 
     async def _find_done(self, server: PreemptionServer, order: Preempt | Resume) -> str:

@@ -31,6 +31,21 @@ def test_runs_are_known_for_a_while_after_a_restart(tmp_path: Path, ago: float, 
     journal.close()
 
 
+def test_a_preempted_run_is_not_expected_to_start_after_a_restart_nor_requested_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, lambda: 2_000_000.0)
+    for job, decision in (("1.server", "d1"), ("2.server", "d2"), ("3.server", "d3")):
+        journal.record_request(job, decision)
+    for job in ("1.server", "3.server", "4.server"):
+        journal.record_preemption(job)
+    journal.record_request("3.server", "d4")
+    for _ in range(2):  # restarts
+        journal.close()
+        journal = Journal(tmp_path, lambda: 2_000_001.0)
+        assert list(journal.requested) == ["2.server", "3.server"]
+        assert journal.requested_before == {"d1", "d2", "d3", "d4"}
+    journal.close()
+
+
 def test_each_start_has_a_later_epoch_whatever_the_clock_says(tmp_path: Path) -> None:
     epochs = []
     for clock in (1000.0, 1000.0, 500.0, 9000.0):

@@ -109,7 +109,14 @@ class RunningJob:
 
 
 class Holds(set[str]):
-    """The record of holds in memory."""
+    """The record of holds and preempted runs in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.preempted: list[str] = []
+
+    def record_preemption(self, job: str) -> None:
+        self.preempted.append(job)
 
     def is_set(self, job: str) -> bool:
         return job in self
@@ -187,6 +194,7 @@ def test_job_that_a_signal_would_end_is_requeued_without_a_grace_time() -> None:
     (event,) = house.do(order(signal="URG", grace=120))
     assert event.done
     assert house.server.requests == ["requeue"]
+    assert house.holds.preempted == ["7"]
     assert house.now == NOW
 
 
