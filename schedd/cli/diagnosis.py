@@ -273,6 +273,7 @@ def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterat
     with Client(endpoint._replace(cluster=name), timeout=_TIMEOUT_S) as here:
         for alert in here.alerts():
             yield _convert_alert(name, alert)
+        yield from _check_kill_delay(here, one)
     if one.events_waiting > 1_000:
         message = f"{name}: {one.events_waiting} events are waiting"
         yield CheckResult("planner", "warn", message, "`schedd_batch_seconds` shows the slow part")
@@ -336,6 +337,21 @@ def _check_server(one: ClusterView) -> Iterator[CheckResult]:
         yield CheckResult("server", "good", message)
     if not one.nodes:
         yield CheckResult("server", "bad", f"{name}: no nodes are known", "pbsnodes -a; the adapter's log")
+
+
+def _check_kill_delay(client: Client, one: ClusterView) -> Iterator[CheckResult]:
+    """Check that preempted jobs of a TORQUE server can be requeued. Some callers may not read the policy."""
+    delay = one.server.attributes.get("kill_delay")
+    if one.server.family != "torque" or delay is None:
+        return
+    message = f"{one.name}: kill_delay is {delay} s: jobs are not requeued for others, since they would end"
+    try:
+        preemption = client.policy().site.get("preemption")
+    except Refused:
+        yield CheckResult("preemption", "good", message)
+        return
+    if preemption and "requeue" in preemption.get("methods", ("requeue",)):
+        yield CheckResult("preemption", "warn", message, "qmgr -c 'unset server kill_delay'")
 
 
 def _convert_alert(name: str, alert: AlertView) -> CheckResult:

@@ -121,8 +121,9 @@ class ServerFacts:
     ``open`` means that users may see each other's jobs. ``family`` is its dialect; older adapters do not
     report it. ``resources`` are the server's resource definitions by name; empty if not reported.
     ``attributes`` are further attributes that a scheduler follows, as printed, with those of its scheduler
-    object: ``job_sort_formula``, ``job_sort_formula_threshold``, ``restrict_res_to_release_on_suspend``; and
-    those that decide over submissions: ``default_queue`` and access lists.
+    object: ``job_sort_formula``, ``job_sort_formula_threshold``, ``restrict_res_to_release_on_suspend``;
+    TORQUE's ``kill_delay`` if it is above 0; and those that decide over submissions: ``default_queue`` and
+    access lists.
     """
 
     scheduling: bool = True

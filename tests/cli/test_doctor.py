@@ -18,6 +18,7 @@ from schedd import __version__
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
+from schedd.policy.site import site_policy
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.current_faults import REMEDIES
@@ -171,6 +172,26 @@ def test_server_limits_and_job_visibility_are_reported(doctor: Doctor, loop: Pla
     assert "main: its limits are max_running = 9" in said
     assert any("query_other_jobs is False" in words for words in said)
     assert code == 0
+
+
+def test_kill_delay_is_reported_where_jobs_are_requeued_for_others(
+    doctor: Doctor, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ServerFacts(family="torque", defaults={"walltime": "1:00:00"}, attributes={"kill_delay": "10"})
+    loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT_S)
+
+    def reported(*methods: str) -> list[tuple[str, str]]:
+        preemption = {"preemptors": {"queues": ["urgent"]}, "methods": list(methods)}
+        site = site_policy({"preemption": preemption} if methods else {})
+        loop.reconfigure(loop.published.settings.with_changes(site=site)).result(WAIT_S)
+        found = doctor()[1].get("preemption", [])
+        assert all("kill_delay is 10 s" in message for _, message, _ in found)
+        return [(state, remedy) for state, _, remedy in found]
+
+    assert reported("requeue") == [("good", "")]  # a reader may not see whether jobs are preempted
+    monkeypatch.setenv("SCHEDD_TOKEN", token("operator"))
+    assert reported("suspend", "requeue") == [("warn", "qmgr -c 'unset server kill_delay'")]
+    assert reported("suspend") == reported() == []
 
 
 def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: PlanLoop) -> None:

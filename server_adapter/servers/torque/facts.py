@@ -220,8 +220,14 @@ def server_facts(values: Values) -> ServerFacts:
         family="torque",
         defaults=_group(values, _DEFAULT),
         limits=_limits(values),
-        attributes=submission_attributes(values),
+        attributes={**submission_attributes(values), **_kill_delay(values)},
     )
+
+
+def _kill_delay(values: Values) -> dict[str, str]:
+    """Return the server's `kill_delay`, if it has one: its jobs cannot be requeued for others."""
+    delay = values.get("kill_delay", "")
+    return {"kill_delay": delay} if parse_number(delay) else {}
 
 
 def array_id(name: str) -> str:

@@ -211,6 +211,11 @@ def test_the_server_says_whether_it_wants_to_be_scheduled() -> None:
     assert not server_facts({}).scheduling
 
 
+def test_a_kill_delay_of_the_server_is_reported() -> None:
+    assert server_facts({"kill_delay": "10"}).attributes == {"kill_delay": "10"}
+    assert server_facts({"kill_delay": "0"}).attributes == server_facts({}).attributes == {}
+
+
 def test_a_new_dependent_does_not_change_a_jobs_version() -> None:
     job = {"job_state": "Q", "queue": "batch", "Resource_List.nodes": "1"}
     alone = job_facts("1.here", job)
