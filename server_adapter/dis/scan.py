@@ -1,6 +1,8 @@
 """The hot loop: attribute lists of a status reply to dictionaries, at well under a microsecond an entry."""
 
 from collections.abc import Collection
+from functools import lru_cache
+from typing import Final
 
 from server_adapter.dis.attribute import REPEATED
 from server_adapter.dis.decode import DEFAULT_LIMITS, Decoder, Limits
@@ -8,6 +10,7 @@ from server_adapter.dis.errors import DisIncompleteError, DisSyntaxError
 from server_adapter.text import decode_text, is_plain
 
 _PLUS = 0x2B
+_MAX_HEADS: Final = 10_000  # known heads; a server has some hundred
 _ONES: tuple[int | None, ...] = tuple(b - 48 if 48 <= b < 58 else None for b in range(256))
 _TENS: tuple[int | None, ...] = tuple((b - 48) * 10 if 48 <= b < 58 else None for b in range(256))
 
@@ -138,6 +141,8 @@ class AttributeScanner:
         bytes_of_head = text[position : decoder.position]
         head = self._heads.get(bytes_of_head)
         if head is None:
+            if len(self._heads) >= _MAX_HEADS:
+                self._heads.clear()
             head = _Head(bytes_of_head, key if self._wanted is None or name in self._wanted else None)
             head.successor = self._start
             self._heads[bytes_of_head] = head
@@ -149,3 +154,12 @@ class AttributeScanner:
         if value > self._limits.string_bytes:
             raise DisSyntaxError(f"an entry of {value} bytes", position)
         return value, decoder.position
+
+
+@lru_cache(maxsize=64)
+def shared_scanner(wanted: frozenset[str] | None, limits: Limits) -> AttributeScanner:
+    """Return the scanner of all replies with these wanted attributes: it knows their heads from earlier ones.
+
+    Not for several threads.
+    """
+    return AttributeScanner(wanted, limits)

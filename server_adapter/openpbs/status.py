@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from server_adapter.batch.replies import Reply, ReplyChoice
 from server_adapter.batch.status_objects import DescribedObject
-from server_adapter.dis import DEFAULT_LIMITS, AttributeScanner, Decoder, Limits, is_plain
+from server_adapter.dis import DEFAULT_LIMITS, Decoder, Limits, is_plain, shared_scanner
 from server_adapter.openpbs.replies import decode_reply, decode_reply_head
 
 
@@ -15,7 +15,7 @@ class OpenPBSStatusDecoder:
     """
 
     def __init__(self, wanted: Collection[str] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._scanner = AttributeScanner(wanted, limits)
+        self._scanner = shared_scanner(None if wanted is None else frozenset(wanted), limits)
         self._limits = limits
         self.done = False
         self.reply: Reply | None = None

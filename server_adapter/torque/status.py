@@ -6,11 +6,11 @@ from server_adapter.batch.replies import Reply, ReplyChoice
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import (
     DEFAULT_LIMITS,
-    AttributeScanner,
     Decoder,
     DisIncompleteError,
     Limits,
     is_plain,
+    shared_scanner,
 )
 from server_adapter.torque.replies import decode_reply, decode_reply_head
 
@@ -25,7 +25,7 @@ class TorqueStatusDecoder:
     """
 
     def __init__(self, wanted: Collection[str] | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._scanner = AttributeScanner(wanted, limits)
+        self._scanner = shared_scanner(None if wanted is None else frozenset(wanted), limits)
         self._limits = limits
         self._buffer = b""
         self._missing = 1  # number of bytes needed before the next try

@@ -4,6 +4,7 @@ import contextlib
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import server_adapter
 from server_adapter.dis import (
+    DEFAULT_LIMITS,
     Attribute,
     AttributeScanner,
     Decoder,
@@ -26,6 +28,8 @@ from server_adapter.dis import (
     encode_string,
     encode_text,
     is_plain,
+    scan,
+    shared_scanner,
 )
 
 # Every pair is taken from the protocol document, section 4.
@@ -283,6 +287,29 @@ def test_a_damaged_list_gives_the_typed_error_or_a_value(
     with contextlib.suppress(DisError):
         _, position = scanner.scan(damaged, damaged.decode("latin-1"), 0, plain=False)
         scanner.scan(damaged, damaged.decode("latin-1"), position, plain=False)
+
+
+def test_a_scanner_learns_each_head_once_and_forgets_heads_beyond_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learned: list[int] = []
+    learn = AttributeScanner._learn
+
+    def counted(scanner: AttributeScanner, data: bytes, text: str, position: int) -> Any:
+        learned.append(position)
+        return learn(scanner, data, text, position)
+
+    monkeypatch.setattr(AttributeScanner, "_learn", counted)
+    monkeypatch.setattr(scan, "_MAX_HEADS", 4)
+    expected = [{f"a{number}": "x", f"b{number}": "y"} for number in (1, 1, 2, 3, 4, 1)]
+    counts = []
+    for values in expected:
+        raw = encode_attributes([Attribute(name, value) for name, value in values.items()])
+        scanner = shared_scanner(frozenset({"a1", "b1", "a2", "b2", "a3", "b3", "a4", "b4"}), DEFAULT_LIMITS)
+        assert scanner.scan(raw, raw.decode("latin-1"), 0, plain=True) == (values, len(raw))
+        assert len(scanner._heads) <= 4
+        counts.append(len(learned))
+    assert counts[:2] == [2, 2]
 
 
 def test_ten_thousand_lists_of_twelve_attributes_scan_in_well_under_a_second() -> None:
