@@ -6,6 +6,7 @@ to process a request depends on the number of classes, not of nodes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 from types import MappingProxyType
@@ -415,7 +416,7 @@ class Shapes:
                         mem=chunk.mem,
                         whole=request.exclusive,
                     )
-            level = need_level(chunk.cpus, int(request.exclusive))
+            level = _level(chunk.cpus, int(request.exclusive))
             rows.append([chunk.count, set_at, n, per_node, level, *needs])
         return rows
 
@@ -602,6 +603,12 @@ class Shapes:
             found = (self._slabs.add_set(table[:, 0], table[:, 1]), len(rows))
             self._sets[key] = found
         return found
+
+
+@lru_cache(_KEPT)
+def _level(cpus: int, exclusive: int) -> int:
+    """``need_level``: a call of a kernel takes longer than the search in the cache."""
+    return need_level(cpus, exclusive)
 
 
 def _rank_rows(rows: list[tuple[int, int]], ranks: Mapping[int, int]) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ come from the server, its queues, the site's policy, and arrays (their slot limi
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, ResourceTypes
 
 _KNOWN = 20_000
+NO_SCOPES: Final[frozenset[str]] = frozenset()
 _AHEAD = 60 * 86_400
 """Horizon of calculated windows, in seconds; beyond it, pools with windows count as in a window."""
 _STEP = 6 * 3600  # step in which the horizon moves on, in seconds
@@ -42,7 +43,7 @@ def make_claim(
     understood: ParsedRequest,
     shared: Collection[str] = (),
     types: ResourceTypes = NO_TYPES,
-    scopes: frozenset[str] = frozenset(),
+    scopes: frozenset[str] = NO_SCOPES,
 ) -> Claim:
     """Return the owner of a job and the amounts that limits count; for an invalid request, the amounts that
     it holds. As at the server, memory and walltime count only if the job requests them. A product with time,
@@ -136,10 +137,14 @@ class LimitBook:
     """The latest job with limits, the plan with their pools, and the types of resources;"""
     _last_amounts: dict[frozenset[str], dict[str, int]] = field(default_factory=dict)
     """by its scopes the amounts by pool. An arrival calls ``needs`` several times."""
+    _last_claim: tuple[JobFacts, ParsedRequest, frozenset[str], ResourceTypes, Claim] | None = None
+    """The latest job, the shared resources, the types of resources, and its claim without scopes."""
+    _alike: dict[str, Limit] = field(default_factory=dict)
+    """By pool: the limit of the latest claim. Equal limits are one object, which is compared at once."""
     _limited: frozenset[str] = frozenset()
     """Queues that have limits; empty: all."""
     _prefixes: tuple[str, ...] = ()  # beginnings of queues with limits
-    _scopes: frozenset[str] = frozenset()  # scopes that have limits
+    scopes: frozenset[str] = NO_SCOPES  # scopes that have limits: other scopes have no effect
 
     def copy(self) -> "LimitBook":
         """Return a copy for a fork of the plan."""
@@ -151,6 +156,8 @@ class LimitBook:
             _known={},
             _last_job=None,
             _last_amounts={},
+            _last_claim=None,
+            _alike={},
         )
 
     def set_power(self, caps: tuple[Limit, ...], drawn: Drawn) -> bool:
@@ -173,11 +180,12 @@ class LimitBook:
 
     def _changed(self) -> None:
         self._known.clear()
+        self._alike.clear()
         self._last_job = None
         self.shared = frozenset(limit.what for limit in self._all if limit.shared)
         self._limited = frozenset(limit.queue for limit in self._all if not limit.scope)
         self._prefixes = tuple(queue[:-1] for queue in self._limited if queue.endswith("*"))
-        self._scopes = frozenset(limit.scope for limit in self._all if limit.scope)
+        self.scopes = frozenset(limit.scope for limit in self._all if limit.scope)
 
     @property
     def copies(self) -> dict[str, int]:
@@ -194,10 +202,10 @@ class LimitBook:
         facts: JobFacts,
         understood: ParsedRequest,
         now: int,
-        scopes: frozenset[str] = frozenset(),
+        scopes: frozenset[str] = NO_SCOPES,
     ) -> dict[str, int]:
         """Return a job's amounts by pool; missing pools are added. ``scopes``: see ``make_claim``."""
-        scopes = scopes & self._scopes
+        scopes = scopes & self.scopes
         any_limit = self.caps or "" in self._limited or facts.queue in self._limited
         any_limit = any_limit or bool(scopes) or facts.queue.startswith(self._prefixes)
         if not any_limit and facts.slot_limit is None:
@@ -207,7 +215,9 @@ class LimitBook:
             self._last_job, self._last_amounts = job, {}
         elif scopes in self._last_amounts:
             return self._last_amounts[scopes]
-        claim = make_claim(facts, understood, self.shared, self.types, scopes)
+        claim = self.claim(facts, understood)
+        if scopes:
+            claim = replace(claim, scopes=scopes)
         if self.caps:
             request = understood.request
             whole = facts.exclusive or (request is not None and request.exclusive)
@@ -218,16 +228,31 @@ class LimitBook:
         for pool in wanted:
             limit = found[pool]
             before = self.pools.get(pool)
-            if (before is not limit and before != limit) or pool not in plan.pools:
+            new = pool not in plan.pools
+            if not new and before is limit:
+                continue
+            if before == limit and not new:
+                self.pools[pool] = limit  # the next comparison is short
+            else:
                 if before is not None and limit.amount < before.amount:
                     self.lowered.add(pool)
-                new = pool not in plan.pools
                 plan.set_pool(pool, limit.amount, now)
                 self.pools[pool] = limit
                 if limit.during and new:
                     self._open(plan, pool, now, now + _AHEAD)
         self._last_amounts[scopes] = wanted
         return wanted
+
+    def claim(self, facts: JobFacts, understood: ParsedRequest) -> Claim:
+        """Return the claim of a job, without scopes. An arrival needs it for limits and for its priority."""
+        last = self._last_claim
+        if last is not None and (
+            last[0] is facts and last[1] is understood and last[2] is self.shared and last[3] is self.types
+        ):
+            return last[4]
+        found = make_claim(facts, understood, self.shared, self.types)
+        self._last_claim = (facts, understood, self.shared, self.types, found)
+        return found
 
     def look_ahead(self, plan: Plan, now: int) -> None:
         """Extend the calculated windows of all pools up to the horizon."""
@@ -251,7 +276,12 @@ class LimitBook:
         if found is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
-            found = self._known[key] = strictest((*self.sources, self.caps), claim)
+            found = strictest((*self.sources, self.caps), claim)
+            for pool, limit in found.items():
+                known = self._alike.setdefault(pool, limit)
+                if known is not limit:
+                    found[pool] = self._alike[pool] = known if known == limit else limit
+            self._known[key] = found
         if claim.array and slot_limit is not None:
             own = Limit(amount=slot_limit, who="array", name=claim.array)
             return {**found, own.pool: own}

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component.cluster_hooks import component_limits, measured_draws
+from schedd.engine.component.hook_values import Restriction
 from schedd.engine.component.job_hooks import job_scopes, note_record
 from schedd.engine.component.parts import empty_parts, fork_parts
 from schedd.engine.component.placement_hooks import job_restriction, node_order, planned_facts
@@ -47,7 +48,7 @@ from schedd.engine.facts.job_requests import (
     open_gates,
     queue_stop_reason,
 )
-from schedd.engine.facts.pools import LimitBook, power_cap_limits
+from schedd.engine.facts.pools import NO_SCOPES, LimitBook, power_cap_limits
 from schedd.engine.facts.records import (
     ChangeSet,
     EndedPromise,
@@ -402,9 +403,24 @@ class EngineState(SlotColumns):
 
     def pools_for(self, facts: JobFacts, understood: ParsedRequest) -> dict[str, int]:
         """Return a job's amounts by pool: the pools of its limits, and the pool of its restriction."""
-        found = self.limits.needs(self.plan, facts, understood, self.now, job_scopes(self, facts))
-        restriction = job_restriction(self, facts)
+        return self._pools_for(facts, understood, job_restriction(self, facts))
+
+    def _pools_for(
+        self, facts: JobFacts, understood: ParsedRequest, restriction: Restriction | None
+    ) -> dict[str, int]:
+        scopes = job_scopes(self, facts) if self.limits.scopes else NO_SCOPES
+        found = self.limits.needs(self.plan, facts, understood, self.now, scopes)
         return {**found, restriction.pool: 1} if restriction is not None and restriction.pool else found
+
+    def request_and_pools(
+        self, facts: JobFacts, understood: ParsedRequest, request: Request
+    ) -> tuple[Request, dict[str, int]]:
+        """Return ``planned_request`` and ``pools_for`` of one job."""
+        restriction = job_restriction(self, facts)
+        return (
+            self._planned_request(facts, request, restriction),
+            self._pools_for(facts, understood, restriction),
+        )
 
     def set_site(self, site: SitePolicy) -> None:
         """Go on under another policy of the site."""
@@ -433,7 +449,9 @@ class EngineState(SlotColumns):
 
     def planned_request(self, facts: JobFacts, request: Request) -> Request:
         """The request with the gates open to the job, the site's sets of nodes, and the job's restriction."""
-        restriction = job_restriction(self, facts)
+        return self._planned_request(facts, request, job_restriction(self, facts))
+
+    def _planned_request(self, facts: JobFacts, request: Request, restriction: Restriction | None) -> Request:
         nodes = restriction.nodes if restriction is not None else ()
         order = node_order(self, facts)
         return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes, order)

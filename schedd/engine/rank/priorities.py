@@ -1,18 +1,17 @@
 """Jobs as the terms of priorities see them, and what all of them come to together."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component.ranking_hooks import component_breakdown, label_points
 from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
-from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import FOREVER
 from schedd.policy.demand import Demand, demand
 from schedd.policy.priority import SiteWeights, priority
 from schedd.policy.protocol import Applicant, Breakdown, OwnerShares
-from schedd.wire import JobFacts, QueueFacts, ResourceTypes
+from schedd.wire import JobFacts, QueueFacts
 
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
@@ -28,7 +27,14 @@ def make_applicant(state: "EngineState", record: JobRecord) -> Applicant:
     if known is None or any(one is not other for one, other in zip(known[0], hangs_on, strict=True)):
         known = state.applicants[facts.id] = (
             hangs_on,
-            _applicant(facts, understood, queue, shared, types, label_points(state, facts)),
+            _applicant(
+                facts,
+                understood,
+                queue,
+                shared,
+                state.limits.claim(facts, understood).amounts,
+                label_points(state, facts),
+            ),
         )
     return known[1]
 
@@ -38,10 +44,9 @@ def _applicant(
     understood: ParsedRequest,
     queue: QueueFacts | None,
     shared: frozenset[str],
-    types: ResourceTypes,
+    amounts: Mapping[str, int],
     points: float,
 ) -> Applicant:
-    amounts = make_claim(facts, understood, shared, types).amounts
     since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
     return Applicant(
         id=facts.id,

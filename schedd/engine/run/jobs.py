@@ -1,5 +1,6 @@
 """Job events: arrival, alteration, hold, release, start, end, and return to the queue."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from schedd.dialect import find_dialect
@@ -86,7 +87,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     understood = state.read_request(facts)
     slot = -1
     if understood.request is not None:
-        slot = _slot_for(state, facts, understood, state.planned_request(facts, understood.request))
+        slot = _slot_for(state, understood, *state.request_and_pools(facts, understood, understood.request))
     record = JobRecord(facts, understood, slot, Phase.WAITING)
     kept = state.carried_jobs.pop(facts.id, None)
     if kept is not None and kept.is_same_job(facts.owner, facts.submitted):
@@ -146,8 +147,10 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJo
     return apply_step(record, Step.RISKED, lost=Cause.OUTAGE, risk=kept.risk) if promised else record
 
 
-def _slot_for(state: EngineState, facts: JobFacts, understood: ParsedRequest, request: Request) -> int:
-    slot = state.new_slot(request, understood.walltime, state.pools_for(facts, understood))
+def _slot_for(
+    state: EngineState, understood: ParsedRequest, planned: Request, pools: Mapping[str, int]
+) -> int:
+    slot = state.new_slot(planned, understood.walltime, pools)
     if understood.assumed:
         state.assumed.add(slot)
     return slot
@@ -401,7 +404,9 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
         (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
         state.refit(record)
         return record
-    new = _slot_for(state, record.facts, understood, wanted) if wanted is not None else -1
+    new = -1
+    if wanted is not None:
+        new = _slot_for(state, understood, wanted, state.pools_for(record.facts, understood))
     if slot >= 0:
         if new >= 0:
             state.promise[new], state.published_start[new] = state.promise[slot], state.published_start[slot]

@@ -39,20 +39,25 @@ def find_booking(state: EngineState, record: JobRecord) -> Booking | None:
     After the end of its booking a job runs like any other job. For a job that names a booking which its owner
     does not have, see ``missing_booking``.
     """
-    if not booking_table(state):
+    bookings = booking_table(state)
+    if not bookings:
         return None
-    transfer = transfer_state(state).by_job.get(record.id)
-    transferred = transfer_state(state).transfers.get(transfer) if transfer is not None else None
+    transfers = transfer_state(state)
+    transfer = transfers.by_job.get(record.id)
+    transferred = transfers.transfers.get(transfer) if transfer is not None else None
     if transfer is not None:
         its = find_transfer_booking(state, transfer)
         if its is not None or transferred is None or transferred.booked:
             return its
     named = transferred.booking if transferred is not None else ""
-    name, owner = named or read_advres(record.facts.resources), record.facts.owner.partition("@")[0]
-    found = booking_table(state).get(lookup_key(booking_table(state), name, owner))
+    name = named or read_advres(record.facts.resources)
+    if not name:
+        return None
+    owner = record.facts.owner.partition("@")[0]
+    found = bookings.get(lookup_key(bookings, name, owner))
     if found is None or found.phase not in LIVE or found.event.transfer:
         return None
-    return found if record.facts.owner.partition("@")[0] == found.event.owner else None
+    return found if owner == found.event.owner else None
 
 
 def missing_booking(name: str, owner: str, bookings: Mapping[str, Booking]) -> WaitingFor | None:

@@ -88,11 +88,15 @@ def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
         return
     plan, margin = state.plan, state.site.part(DeadlineSettings).margin
     if moved_only:
-        slots = np.unique(np.concatenate([changes.slots for changes in state.moves]))
-        slots = slots[plan.jobs.states[slots] == PLANNED]
+        moved = [changes.slots for changes in state.moves]
+        slots = moved[0] if len(moved) == 1 else np.concatenate(moved)
+        slots = slots[state.due_by[slots] < FOREVER]
+        if slots.shape[0]:
+            slots = np.unique(slots)
+            slots = slots[plan.jobs.states[slots] == PLANNED]
     else:
         slots = plan.planned()
-    slots = slots[state.due_by[slots] < FOREVER]
+        slots = slots[state.due_by[slots] < FOREVER]
     if not slots.shape[0]:
         return
     slots = slots[np.argsort(plan.starts(slots), kind="stable")]

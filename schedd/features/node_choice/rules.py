@@ -37,14 +37,19 @@ def _order_name(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
 
 def _preferences(known: EngineState | PlanSnapshot, facts: JobFacts) -> NodePreferences:
     settings = node_choice_settings(known)
+    if not settings.partitions:
+        return settings
     name = _order_name(known, facts)
     return settings if name == _SITE else settings.partitions[name.partition(" ")[2]]
 
 
 def node_order(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     """The name of the order of nodes for a job; empty: its nodes have no points."""
+    settings = node_choice_settings(known)
+    if not settings.partitions:
+        return _SITE if settings.gives_points else ""
     preferences = _preferences(known, facts)
-    return _order_name(known, facts) if preferences.prefer or preferences.expression.strip() else ""
+    return _order_name(known, facts) if preferences.gives_points else ""
 
 
 def order_nodes(state: EngineState) -> None:
@@ -53,9 +58,7 @@ def order_nodes(state: EngineState) -> None:
     nodes = list(state.plan.nodes.values())
     named = {_SITE: settings, **{f"partition {name}": one for name, one in settings.partitions.items()}}
     orders = {
-        name: ranks
-        for name, one in named.items()
-        if (one.prefer or one.expression.strip()) and (ranks := rank_nodes(one, nodes))
+        name: ranks for name, one in named.items() if one.gives_points and (ranks := rank_nodes(one, nodes))
     }
     state.plan.set_node_orders(orders)
 
@@ -110,6 +113,8 @@ def arrange_job(state: EngineState, record: JobRecord) -> None:
     chunk = plan.only_chunk(slot) if preferences.arrange != "pack" else None
     if chunk is None or plan.request(slot).together is not None:
         return
+    if preferences.arrange == "contiguous" and chunk[1] == 1 and _is_on_first_node(state, slot, *chunk):
+        return
     start, takes = plan.start(slot), plan.takes(slot)
     units = _units_at_start(plan, slot, start, takes, *chunk)
     if units is None:
@@ -121,6 +126,30 @@ def arrange_job(state: EngineState, record: JobRecord) -> None:
     plan.undo_place(slot)
     if not _place(state, slot, start, preferences.arrange, units, ranks, chosen):
         plan.place_at(slot, start, takes, search_again=False)
+
+
+def _is_on_first_node(
+    state: EngineState, slot: int, need: Ints, _count: int, _per_node: int, candidates: Ints
+) -> bool:
+    """Whether a job of one unit is on the node that a contiguous arrangement chooses: no node of a lower
+    rank, and none of the same rank before it, has room. Most arrivals are, so this is cheaper than the
+    arrangement.
+    """
+    plan = state.plan
+    ranks = _ranks_by_row(state, slot)
+    own = plan.takes(slot)[0].row
+    if ranks is None:
+        before = candidates[candidates < own]
+    else:
+        rank = ranks[candidates]
+        before = candidates[(rank < ranks[own]) | ((rank == ranks[own]) & (candidates < own))]
+    rows = plan.usable_rows(before)
+    if not rows.shape[0]:
+        return True
+    start = plan.start(slot)
+    free = plan.free_amounts(rows, start, start + int(plan.jobs.durations[slot]))
+    wanted = need[: free.shape[0]]
+    return not bool(((free >= wanted[:, None]) | (wanted[:, None] <= 0)).all(axis=0).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +247,19 @@ def _units_that_fit(free: Ints, need: Ints, per_node: int) -> Ints:
 
 def _ranks(state: EngineState, slot: int, rows: Ints) -> Ints:
     """The ranks of these rows in the order of the job's nodes; all 0 without one."""
+    ranks = _ranks_by_row(state, slot)
+    if ranks is None:
+        return np.zeros_like(rows)
+    found: Ints = ranks[rows]
+    return found
+
+
+def _ranks_by_row(state: EngineState, slot: int) -> Ints | None:
+    """The ranks of all rows in the order of the job's nodes; None: it has no order."""
     name = state.plan.request(slot).node_order
     order = state.plan.node_ranks(name)
     if not order:
-        return np.zeros_like(rows)
+        return None
     part = state.part(NodeChoiceState)
     known = part.ranks.get(name)
     if known is None or known[0] is not order:
@@ -230,5 +268,4 @@ def _ranks(state: EngineState, slot: int, rows: Ints) -> Ints:
         for row, node in names.items():
             ranks[row] = order.get(node, 0)
         known = part.ranks[name] = (order, ranks)
-    found: Ints = known[1][rows]
-    return found
+    return known[1]

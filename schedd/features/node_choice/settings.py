@@ -40,6 +40,11 @@ class NodePreferences(Section):
     free cpus; `contiguous`, neighbours in the server's list; `least_memory`, those with the least free
     memory."""
 
+    @cached_property
+    def gives_points(self) -> bool:
+        """Whether nodes may have points."""
+        return bool(self.prefer or self.expression.strip())
+
 
 class NodeChoiceSettings(NodePreferences):
     """Which of the nodes that are free at the start of a job it gets. No job starts later because of it. See

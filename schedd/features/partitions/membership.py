@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.partition import NODE_PARTITION, PARTITION, read_partitions
@@ -35,6 +35,22 @@ class _Members:
         return any(wanted <= properties for wanted in self.properties)
 
 
+class _Named(NamedTuple):
+    """The partitions that a job names, and why its request for partitions cannot be read."""
+
+    names: tuple[str, ...]
+    error: str = ""
+
+
+def _read_named(facts: JobFacts) -> _Named:
+    if facts.resources.get(PARTITION) == OUTSIDE_ALL:
+        return _Named((OUTSIDE_ALL,))
+    try:
+        return _Named(read_partitions(facts.resources))
+    except RequestError as error:
+        return _Named((), error.comment)
+
+
 class PartitionTable:
     """The partitions of a site, as its settings define them."""
 
@@ -46,7 +62,7 @@ class PartitionTable:
         self._defaults = {(one.who, one.name): one for one in rules.defaults}
         self._known: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._of_nodes: dict[tuple[object, ...], Sequence[str]] = {}
-        self._last: tuple[JobFacts | None, tuple[str, ...]] = (None, ())
+        self._last: tuple[JobFacts | None, _Named, tuple[str, ...]] = (None, _Named(()), ())
 
     def __bool__(self) -> bool:
         return bool(self.names)
@@ -71,12 +87,7 @@ class PartitionTable:
 
     def named(self, facts: JobFacts) -> tuple[str, ...]:
         """The partitions that a job names; none: it names none, or its request cannot be read."""
-        if facts.resources.get(PARTITION) == OUTSIDE_ALL:
-            return (OUTSIDE_ALL,)
-        try:
-            return read_partitions(facts.resources)
-        except RequestError:
-            return ()
+        return _read_named(facts).names
 
     def candidates(self, facts: JobFacts) -> tuple[str, ...]:
         """The partitions in which a job may run, in order of preference; empty: see ``refusal``."""
@@ -84,16 +95,24 @@ class PartitionTable:
             return ()
         last = self._last  # other threads use the table, too
         if last[0] is facts:  # an arrival needs them several times
-            return last[1]
-        named = self.named(facts)
+            return last[2]
+        return self._find(facts)[1]
+
+    def _find(self, facts: JobFacts) -> tuple[_Named, tuple[str, ...]]:
+        """Return the partitions that a job names, and those in which it may run."""
+        last = self._last
+        if last[0] is facts:
+            return last[1], last[2]
+        read = _read_named(facts)
+        named = read.names
         key = (facts.owner, facts.group, facts.account, facts.queue, named)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             found = self._known[key] = self._find_candidates(facts, named)
-        self._last = (facts, found)
-        return found
+        self._last = (facts, read, found)
+        return read, found
 
     def _find_candidates(self, facts: JobFacts, named: tuple[str, ...]) -> tuple[str, ...]:
         if named == (OUTSIDE_ALL,):
@@ -114,18 +133,18 @@ class PartitionTable:
         """Why no partition can take a job as it was submitted, with the remedy; None: some can."""
         if not self.names:
             return None
-        if self.named(facts) == (OUTSIDE_ALL,) and self.candidates(facts):
+        read, candidates = self._find(facts)
+        named = read.names
+        if candidates and (not named or named == (OUTSIDE_ALL,)) and not read.error:
             return None
-        try:
-            named = read_partitions(facts.resources)
-        except RequestError as error:
-            return Never(error.comment)
+        if read.error:
+            return Never(read.error)
         usable = self.open_to(facts)
         remedy = f"name {_either(usable)} (qalter {_option(facts)})" if usable else "ask an administrator"
         unknown = [name for name in named if name not in self._access]
         if unknown:
             return Never(f"there is no partition {unknown[0]}: {remedy}")
-        if self.candidates(facts):
+        if candidates:
             return None
         if named:
             return Never(f"partition {_either(named)} is not open to the job: {remedy}")

@@ -202,8 +202,7 @@ def _variant(state: EngineState, record: JobRecord, name: str) -> _Variant | Non
     part = partition_state(state)
     part.trial = record.id, name
     try:
-        wanted = state.planned_request(record.facts, request)
-        pools = state.pools_for(record.facts, record.understood)
+        wanted, pools = state.request_and_pools(record.facts, record.understood, request)
     finally:
         part.trial = "", ""
     avoids = state.plan.request(record.slot).avoids

@@ -9,6 +9,7 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.partitions.membership import PartitionTable
 from schedd.features.partitions.settings import PartitionRules
 from schedd.plan.schema import MOMENT, NAMES, NUMBER, SHARED, FieldRule, declared
+from schedd.policy.site import SitePolicy
 
 _TRIAL: Final = FieldRule(lambda _: ("", ""), saved=False)
 
@@ -19,6 +20,8 @@ class PartitionState:
 
     table: PartitionTable = declared(SHARED, make=lambda: PartitionTable(PartitionRules()))
     """The partitions by the settings in force. A cache: see ``partition_table``."""
+    table_site: SitePolicy | None = declared(SHARED, default=None)
+    """The policy in force when ``table`` was compared with its settings."""
     chosen: dict[str, str] = declared(NAMES, make=dict, carried=True)
     """By job: the partition chosen for a job that may run in several."""
     trial: tuple[str, str] = declared(_TRIAL, default=("", ""))
@@ -52,9 +55,12 @@ def partition_table(known: EngineState | PlanSnapshot) -> PartitionTable:
     """The partitions of a state, by the policy in force, or of a snapshot."""
     if not isinstance(known, EngineState):
         return known.part(PublishedPartitions).table
-    part, rules = known.part(PartitionState), known.site.part(PartitionRules)
-    if part.table.rules is not rules:
-        part.table = PartitionTable(rules)
+    part: PartitionState = known.parts[PartitionState]  # no call: each arrival needs the table many times
+    if part.table_site is not known.site:
+        rules = known.site.part(PartitionRules)
+        if part.table.rules is not rules:
+            part.table = PartitionTable(rules)
+        part.table_site = known.site
     return part.table
 
 
