@@ -193,6 +193,21 @@ def test_jobs_start_when_they_would_without_a_choice_and_get_nodes_with_the_most
         assert plan.free_amounts(rows, start, end)[[CPUS, MEM]].tolist() == free
 
 
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(1, 6)), min_size=1, max_size=12), _points)
+@settings(max_examples=examples(12), deadline=None)
+def test_a_job_of_one_unit_stays_only_where_the_arrangement_would_place_it(
+    jobs: list[tuple[int, int]], points: dict[str, int]
+) -> None:
+    site = {"node_choice": {"prefer": points, "arrange": "contiguous"}}
+    quick, whole = Cluster(nodes=5, site=site), Cluster(nodes=5, site=site)
+    for i, (ppn, length) in enumerate(jobs):
+        quick.submit(str(i), f"1:ppn={ppn}", 100 * length)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rules, "_is_on_first_node", lambda *_: False)
+            whole.submit(str(i), f"1:ppn={ppn}", 100 * length)
+        assert quick.planned_node_names(str(i)) == whole.planned_node_names(str(i))
+
+
 _room = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=7)
 
 

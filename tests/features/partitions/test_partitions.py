@@ -11,8 +11,10 @@ from schedd.engine import Engine
 from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.partitions import rules
-from schedd.features.partitions.membership import OUTSIDE_ALL
+from schedd.features.partitions.membership import OUTSIDE_ALL, PartitionTable
 from schedd.features.partitions.rules import job_partition
+from schedd.features.partitions.settings import PartitionRules
+from schedd.features.partitions.state import partition_table
 from schedd.model import Answer, Never, StartKnown
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
@@ -465,3 +467,15 @@ def test_each_job_runs_within_one_partition_that_is_open_to_it_or_never(
         if run is not None:
             used = {share.node for share in run.shares}
             assert any(used <= names for names in allowed), (named, owner, group, used)
+
+
+def test_the_table_of_partitions_follows_the_policy_also_in_a_fork() -> None:
+    cluster = cluster_with({"sets": SETS})
+    state = cluster.engine.state
+    fork = state.fork()
+    assert partition_table(state) is partition_table(state)
+    set_policy(cluster, 1, {"partitions": {"sets": {"thin": {"nodes": ["n4"]}}}})
+    for one, names in ((state, ("thin",)), (fork, tuple(SETS))):
+        rules = one.site.part(PartitionRules)
+        assert partition_table(one).rules is rules
+        assert partition_table(one).names == PartitionTable(rules).names == names
