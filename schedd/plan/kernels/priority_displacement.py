@@ -1,6 +1,7 @@
 """Displacement of planned jobs of lower rank, so that a job starts earlier.
 
-Jobs are scanned by slot; only the few selected ones are sorted.
+Jobs are scanned by slot; only the few selected ones are sorted. For a job of one unit the jobs that may be
+displaced are not listed: most of them are on other rows.
 """
 
 from typing import Final, NamedTuple
@@ -24,6 +25,7 @@ from schedd.plan.kernels.layout import (
     DUR,
     FAR,
     FULL,
+    HELD,
     PLANNED,
     POOL,
     POOL_NEED,
@@ -38,7 +40,7 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.place import entries_fit, holds_row, most_entries
+from schedd.plan.kernels.place import entries_fit, held_bit, holds_row, most_entries
 from schedd.plan.kernels.rows import fit
 from schedd.plan.kernels.undo import OLD_FIELDS, commit, make_undo_log
 
@@ -47,10 +49,8 @@ _BLOCK: Final = 256  # number of jobs that are scanned together first
 
 
 class DisplacementBuffers(NamedTuple):
-    """Buffers for one job that displaces at most n others; J slots, N rows."""
+    """Buffers for one job that displaces at most n others; N rows."""
 
-    candidates: Ints
-    """(J,) jobs that may be displaced, by slot."""
     useful: npt.NDArray[np.bool_]
     """(N,) rows where room would help."""
     selected: Ints
@@ -66,7 +66,6 @@ class DisplacementBuffers(NamedTuple):
 @maker
 def _make_buffers(tb: Tables, most: int) -> DisplacementBuffers:
     return DisplacementBuffers(
-        np.empty(tb.jobs.shape[1], np.int64),
         np.zeros(tb.rows.shape[0], np.bool_),
         np.empty(most, np.int64),
         np.empty(most + 1, np.int64),
@@ -101,11 +100,9 @@ def _flag_useful_rows(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[
 
 
 @inner
-def _find_candidates(
-    tb: Tables, bf: DisplacementBuffers, slot: int, rank: Ints, promise: Ints, breaks: bool
-) -> int:
-    """Collect the jobs that a planned ``slot`` may displace: planned jobs of lower rank that may start later
-    and hold something before its end. Return their number.
+def _find_candidates(tb: Tables, candidates: Ints, slot: int, rank: Ints, promise: Ints, breaks: bool) -> int:
+    """Collect the jobs that a planned ``slot`` may displace, by slot: planned jobs of lower rank that may
+    start later and hold something before its end. Return their number.
 
     The conditions are evaluated without branches, so that blocks without candidates are vectorised.
     """
@@ -124,7 +121,7 @@ def _find_candidates(
             continue
         for s in range(begin, until):
             start = starts[s]
-            bf.candidates[n] = s
+            candidates[n] = s
             n += (
                 int(promise[s] - start > least)
                 & int(rank[s] < own)
@@ -135,12 +132,24 @@ def _find_candidates(
 
 
 @inner
-def _most_entries_of_a_set(tb: Tables, bf: DisplacementBuffers, slot: int, others: int) -> int:
+def _is_candidate(tb: Tables, s: int, slot: int, rank: Ints, promise: Ints, breaks: bool) -> bool:
+    """Return whether ``_find_candidates`` collects ``s`` for ``slot``."""
+    start = tb.jobs[START, s]
+    return (
+        tb.jobs[STATE, s] == PLANNED
+        and start < tb.jobs[START, slot] + tb.jobs[DUR, slot]
+        and rank[s] < rank[slot]
+        and promise[s] - start > (-FAR if breaks else 0)
+    )
+
+
+@inner
+def _most_entries_of_a_set(tb: Tables, candidates: Ints, slot: int, most_selected: int) -> int:
     """Return the maximum number of entries that ``slot`` and a set of the candidates take."""
     most = 0
-    for k in range(others):
-        most = max(most, most_entries(tb, bf.candidates[k]))
-    return int(most_entries(tb, slot) + min(others, bf.selected.shape[0]) * most)
+    for candidate in candidates:
+        most = max(most, most_entries(tb, candidate))
+    return int(most_entries(tb, slot) + min(candidates.shape[0], most_selected) * most)
 
 
 @inner
@@ -158,18 +167,26 @@ def _useful_row(tb: Tables, bf: DisplacementBuffers, slot: int, pools: bool) -> 
 
 
 @inner
-def _best_row(tb: Tables, bf: DisplacementBuffers, others: int, earliest: int) -> int:
-    """Return the row where the first of the ``others`` candidates starts first, or -1."""
+def _best_row(
+    tb: Tables, bf: DisplacementBuffers, slot: int, rank: Ints, promise: Ints, breaks: bool, earliest: int
+) -> int:
+    """Return the row where the first of the candidates starts first, or -1.
+
+    Few jobs start before all earlier slots, so that comes first.
+    """
     best = -1
     first = FAR
-    for k in range(others):
-        slot = bf.candidates[k]
-        start = tb.jobs[START, slot]
-        if start < first and start + tb.jobs[DUR, slot] > earliest:
-            row = _useful_row(tb, bf, slot, False)
+    starts = tb.jobs[START]
+    for s in range(starts.shape[0]):
+        if (
+            starts[s] < first
+            and _is_candidate(tb, s, slot, rank, promise, breaks)
+            and starts[s] + tb.jobs[DUR, s] > earliest
+        ):
+            row = _useful_row(tb, bf, s, False)
             if row >= 0:
                 best = row
-                first = start
+                first = starts[s]
     return best
 
 
@@ -186,26 +203,37 @@ def _insert_by_start(tb: Tables, bf: DisplacementBuffers, n: int, slot: int) -> 
 
 
 @inner
-def _select_first(tb: Tables, bf: DisplacementBuffers, others: int, row: int, earliest: int) -> int:
+def _select_first(
+    tb: Tables,
+    bf: DisplacementBuffers,
+    slot: int,
+    rank: Ints,
+    promise: Ints,
+    breaks: bool,
+    row: int,
+    earliest: int,
+) -> int:
     """Select the candidates on ``row`` from ``earliest`` on, first to start. Return their number."""
     most = bf.selected.shape[0]
     n = 0
-    for k in range(others):
-        slot = bf.candidates[k]
-        if n == most and tb.jobs[START, slot] >= tb.jobs[START, bf.selected[n - 1]]:
+    held = tb.jobs[HELD]
+    bit = held_bit(row)
+    for s in range(held.shape[0]):
+        if held[s] & bit == 0 or not _is_candidate(tb, s, slot, rank, promise, breaks):
             continue
-        if holds_row(tb, slot, row) and tb.jobs[START, slot] + tb.jobs[DUR, slot] > earliest:
-            n = _insert_by_start(tb, bf, min(n, most - 1), slot)
+        if n == most and tb.jobs[START, s] >= tb.jobs[START, bf.selected[n - 1]]:
+            continue
+        if holds_row(tb, s, row) and tb.jobs[START, s] + tb.jobs[DUR, s] > earliest:
+            n = _insert_by_start(tb, bf, min(n, most - 1), s)
     return n
 
 
 @inner
-def _select_last(tb: Tables, bf: DisplacementBuffers, others: int, pools: bool, earliest: int) -> int:
+def _select_last(tb: Tables, bf: DisplacementBuffers, candidates: Ints, pools: bool, earliest: int) -> int:
     """Select the candidates on a useful row from ``earliest`` on, last to start. Return their number."""
     most = bf.selected.shape[0]
     n = 0
-    for k in range(others):
-        slot = bf.candidates[k]
+    for slot in candidates:
         start = tb.jobs[START, slot]
         if start + tb.jobs[DUR, slot] <= earliest or (n == most and start < tb.jobs[START, bf.selected[0]]):
             continue
@@ -272,20 +300,27 @@ def displace_lower_ranked(
     set_now(tb, now)
     earliest = max(now, tb.jobs[READY, slot])
     pools = _flag_useful_rows(tb, slot, earliest, bf.useful)
-    others = _find_candidates(tb, bf, slot, rank, promise, breaks)
-    if others > 0 and not entries_fit(tb, _most_entries_of_a_set(tb, bf, slot, others)):
-        return FULL, bf.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)  # before any set is tried
     shape = tb.jobs[SHAPE, slot]
     one = tb.shapes[shape, CHUNKS] == 1 and tb.chunks[tb.shapes[shape, CHUNK], COUNT] == 1 and not pools
-    n = 0 if one else _select_last(tb, bf, others, pools, earliest)
-    for k in range(sets if others > 0 else 0):
+    n = 0
+    if not one or sets > 1:
+        candidates = np.empty(tb.jobs.shape[1], np.int64)
+        candidates = candidates[: _find_candidates(tb, candidates, slot, rank, promise, breaks)]
+        # Before any set is tried: an attempt that is reverted would leave other versions of rows. The first
+        # attempt asks itself.
+        if sets > 1 and candidates.shape[0] > 0:
+            if not entries_fit(tb, _most_entries_of_a_set(tb, candidates, slot, most)):
+                return FULL, bf.jobs[:0], np.empty((OLD_FIELDS, 0), np.int64)
+        if not one:
+            n = _select_last(tb, bf, candidates, pools, earliest)
+    for k in range(sets):
         skip = 0
         row = -1
         if one:
-            row = _best_row(tb, bf, others, earliest)
+            row = _best_row(tb, bf, slot, rank, promise, breaks, earliest)
             if row < 0:
                 break
-            n = _select_first(tb, bf, others, row, earliest)
+            n = _select_first(tb, bf, slot, rank, promise, breaks, row, earliest)
             bf.useful[row] = False
         else:
             skip = n - n * (sets - k) // sets
