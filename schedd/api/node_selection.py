@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from typing import Final
 
 from schedd.wire import NodeFacts
 
 _BRACKET_PATTERN: Final = re.compile(r"\[([^\]]*)\]")
 _LAST_NUMBER: Final = re.compile(r"(.*?)(\d{1,9})(\D*)")
+_NAME_PARTS: Final = re.compile(r"\d+|\D+")
 _SPAN_PATTERN: Final = re.compile(r"(\d+)-(\d+)")
 _MAX_EXPANDED_NAMES: Final = 100_000
 _MAX_WORDS: Final = 200
@@ -27,9 +29,9 @@ def match_nodes(nodes: Mapping[str, NodeFacts], text: str) -> list[str]:
         for part in _split_alternatives(text.lower())
         if part.strip()
     ]
-    order = sorted(nodes, key=natural_key)
+    order = _natural_order(tuple(nodes))
     if not tests:
-        return order
+        return list(order)
     return [name for name in order if any(all(one(nodes[name]) for one in part) for part in tests)]
 
 
@@ -74,6 +76,7 @@ def fold_hundreds(names: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+@lru_cache(maxsize=20_000)
 def _name_hundred(name: str) -> str:
     parts = _LAST_NUMBER.fullmatch(name)
     if parts is None:
@@ -138,11 +141,18 @@ def _compile_word(word: str, nodes: Mapping[str, NodeFacts]) -> Callable[[NodeFa
         names = _expand_brackets(word)
         return lambda node: node.name.lower() in names or node.name.lower().partition(".")[0] in names
     if any(sign in word for sign in "*?"):
-        return lambda node: fnmatchcase(node.name.lower(), word)
-    if any(node.name.lower() == word for node in nodes.values()):
+        fits = re.compile(translate(word)).match
+        return lambda node: fits(node.name.lower()) is not None
+    if any(name.lower() == word for name in nodes):
         return lambda node: node.name.lower() == word
-    if any(word in (one.lower() for one in node.properties) for node in nodes.values()):
-        return lambda node: word in (one.lower() for one in node.properties)
+    # many nodes have equal properties
+    having = {
+        properties
+        for properties in {node.properties for node in nodes.values()}
+        if word in (one.lower() for one in properties)
+    }
+    if having:
+        return lambda node: node.properties in having
     if word in _STATE_WORDS:
         return lambda node: node.state == _STATE_WORDS[word]
     return lambda node: word in node.name.lower()
@@ -171,5 +181,11 @@ def _expand_brackets(word: str) -> frozenset[str]:
 
 def natural_key(name: str) -> list[tuple[int, int | str]]:
     """A key that puts ``node2`` before ``node10``."""
-    parts = re.findall(r"\d+|\D+", name)
+    parts = _NAME_PARTS.findall(name)
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts]
+
+
+@lru_cache(maxsize=8)
+def _natural_order(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of a cluster's nodes in natural order: many requests sort the same names."""
+    return tuple(sorted(names, key=natural_key))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from schedd.wire.quick_init import quick_init
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
@@ -37,6 +38,7 @@ class Reliability(Section):
     """Half-life of the observations of a node."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Life:
     """Observations of a node up to ``as_of`` (seconds since the epoch): decayed uptime ``up`` in seconds and

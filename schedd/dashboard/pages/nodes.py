@@ -1,5 +1,6 @@
 """Nodes: resources, use, and the next time each is free."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
@@ -60,24 +61,20 @@ class NodeGroup:
 
     name: str
     views: Sequence[NodeView]
-    search: str = ""
+    search: str
+    cpus: int
+    """Cpus of its nodes that are up, like ``used``."""
+    used: int
+    drain: int
+    down: int
 
-    @property
-    def cpus(self) -> int:
-        return sum(view.cpus for view in self.views if view.state == "up")
-
-    @property
-    def used(self) -> int:
-        """Cpus in use of its nodes that are up."""
-        return sum(view.cpus - view.free_cpus for view in self.views if view.state == "up")
-
-    @property
-    def drain(self) -> int:
-        return sum(view.state == "drain" for view in self.views)
-
-    @property
-    def down(self) -> int:
-        return sum(view.state == "down" for view in self.views)
+    @classmethod
+    def count(cls, name: str, views: Sequence[NodeView], search: str) -> "NodeGroup":
+        up = [view for view in views if view.state == "up"]
+        states = Counter(view.state for view in views)
+        cpus = sum(view.cpus for view in up)
+        used = cpus - sum(view.free_cpus for view in up)
+        return cls(name, views, search, cpus, used, states["drain"], states["down"])
 
 
 @router.get("/{cluster}/nodes")
@@ -190,7 +187,8 @@ def _node_history(request: Request, cluster: PlanLoop, name: str) -> list[tuple[
 
 def _grouping_keys(views: Iterable[NodeView]) -> list[str]:
     """Resources of nodes by which the map may be grouped, such as `rack` and `switch`."""
-    return sorted({one.partition("=")[0] for view in views for one in view.properties if "=" in one})
+    distinct = {view.properties for view in views}
+    return sorted({one.partition("=")[0] for properties in distinct for one in properties if "=" in one})
 
 
 def _choose_grouping(keys: Sequence[str], wanted: str | None) -> str:
@@ -200,13 +198,16 @@ def _choose_grouping(keys: Sequence[str], wanted: str | None) -> str:
 
 
 def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroup]:
-    groups: dict[str, list[NodeView]] = {}
+    alike: dict[tuple[str, ...], list[NodeView]] = {}
     for view in views:
-        found = (one for one in view.properties if one.startswith(f"{by}=")) if by else iter(())
-        groups.setdefault(next(found, ""), []).append(view)
+        alike.setdefault(view.properties if by else (), []).append(view)
+    groups: dict[str, list[NodeView]] = {}
+    for properties, found in alike.items():
+        name = next((one for one in properties if one.startswith(f"{by}=")), "")
+        groups.setdefault(name, []).extend(found)
     order = sorted(groups, key=lambda name: (not name, natural_key(name)))
     return [
-        NodeGroup(
+        NodeGroup.count(
             name.partition("=")[2] or ("none" if by else ""),
             groups[name],
             narrow_selection(q, name) if name else q,
@@ -225,7 +226,7 @@ def _fold_views(views: Sequence[NodeView], by: str, q: str) -> list[NodeGroup]:
         here = {view.name: view for view in group.views}
         for search, names in fold_hundreds(here).items():
             name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-            found.append(NodeGroup(name, [here[one] for one in names], narrow_selection(q, search)))
+            found.append(NodeGroup.count(name, [here[one] for one in names], narrow_selection(q, search)))
     return found
 
 

@@ -13,6 +13,7 @@ from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED, Ints
 from schedd.service.questions.objectives import node_failure_rates
 from schedd.wire import ShareFacts
+from schedd.wire.quick_init import quick_init
 
 _T = TypeVar("_T")
 Sees = Callable[[JobRecord], bool]  # whether a job is visible to the caller
@@ -68,6 +69,7 @@ class Bar:
     nodes: tuple[ShareFacts, ...]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """A node and its free capacity now. Memory in KiB; a memory of 0 is unknown."""
@@ -261,6 +263,7 @@ def node_views(
     for name in names:
         facts, details = published.nodes[name], published.node_details.get(name, {})
         cpus, mem, gpus = used.get(name, (0, 0, 0))
+        rate = failing.get(name)
         views.append(
             NodeView(
                 name=name,
@@ -274,7 +277,7 @@ def node_views(
                 free_cpus=max(0, facts.cpus - cpus),
                 free_mem=max(0, facts.mem - mem),
                 free_gpus=max(0, facts.gpus - gpus),
-                mtbf=round(1 / failing[name]) if failing.get(name) else None,
+                mtbf=round(1 / rate) if rate else None,
                 watts=details.get("watts"),
                 properties=facts.properties,
                 jobs=tuple(here.get(name, ())),
