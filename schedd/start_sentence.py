@@ -89,6 +89,24 @@ def hypothetical_start_facts(result: _HypotheticalStart) -> StartFacts:
     )
 
 
+class _DestinationStart(Protocol):
+    """Start of a hypothetical job in a destination of a routing queue."""
+
+    @property
+    def planned_start(self) -> int | None: ...
+    @property
+    def expected_start(self) -> int | None: ...
+    @property
+    def expected_by(self) -> int | None: ...
+
+
+def destination_start_facts(one: _DestinationStart) -> StartFacts:
+    """Return the facts of a destination, which has no promise and names no missing forecast."""
+    return StartFacts(
+        planned=one.planned_start, expected=one.expected_start, expected_by=one.expected_by, predicted=False
+    )
+
+
 def job_start_facts(job: _JobStart) -> StartFacts:
     """Return the facts of a job's view."""
     return StartFacts(

@@ -356,7 +356,9 @@ class WhatIfRequest(_ResourceRequest):
     ] = False
     sooner: Annotated[
         bool,
-        Field(description="Whether the smallest changes are wanted that let it start sooner than planned."),
+        Field(
+            description="Whether `sooner_changes` are wanted: the smallest for a start before the planned."
+        ),
     ] = False
     cheapest_by: Annotated[
         int | None,
@@ -408,8 +410,6 @@ class WhatIfRequest(_ResourceRequest):
             raise ValueError(
                 "family, queue, owner, not_before, array, depend and rerunnable are taken from the job"
             )
-        if self.sooner and (self.changes or self.start_by is not None):
-            raise ValueError("sooner asks for other changes than changes and start_by: give one of them")
         return self
 
     def facts(self, now: int, job: JobFacts | None, variant: WhatIfVariant | None = None) -> JobFacts:

@@ -291,6 +291,12 @@ class WhatIfResult(WhatIfVariantResult):
     """Changes that let it start by `changes_by`, each by itself, in no order of merit."""
     changes_by: int | None
     """The latest start that `changes` allow; null: no changes were requested."""
+    sooner_changes: tuple[SmallerRequest, ...]
+    """Changes that let it start by `sooner_by`, each by itself."""
+    sooner_by: int | None
+    """A little before the planned start; null: no known start, or `sooner` was not requested."""
+    halted: str
+    """Why no jobs are started at present, whatever the plan says; empty: they are."""
     destinations: tuple[DestinationView, ...]
     """Of a routing queue: each destination, in its order. The job is routed to the first that accepts it."""
     array: ArrayEnd | None

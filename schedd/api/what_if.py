@@ -56,6 +56,14 @@ router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_c
 _MAX_QUEUES_NAMED: Final = 3
 _MAX_DESTINATIONS: Final = 20  # maximum number of a routing queue's destinations with a computed start
 _NO_DEPENDENCY: Final = DependencyTime()
+_NO_START: Final[Mapping[str, Any]] = {
+    "windows": (),
+    "changes": (),
+    "sooner_changes": (),
+    "cheapest": None,
+    "many": (),
+}
+"""Parts of an answer about possible starts, for a job that has none."""
 
 
 @router.post(
@@ -77,7 +85,8 @@ async def post_what_if(
     With `job`, the question is about a queued job: its start if it was altered. `variants` are answered along
     with it. `windows` are all intervals of possible starts, the first of which is the answer otherwise;
     `changes` are for each kind of change (a shorter walltime, fewer cpus, less memory, fewer nodes, a feature
-    left out) the smallest that lets the job start at once, by `start_by`, or `sooner` than planned.
+    left out) the smallest that lets the job start at once, or by `start_by`; `sooner_changes` are those for a
+    start before the planned one.
 
     A request that `qsub` would refuse gets `never` and all `refusals`: limits of queue and server, limits on
     queued jobs, access lists, array sizes. `destinations` are those of a routing queue.
@@ -237,12 +246,10 @@ def answer_what_if(
                 instead_of=instead_of,
             )
         if dependency.wait is not None and isinstance(outcome.answer, StartKnown):
-            outcome = replace(outcome, answer=dependency.wait, windows=(), changes=(), cheapest=None, many=())
+            outcome = replace(outcome, answer=dependency.wait, **_NO_START)
             expected, promise = UNKNOWN, FOREVER
         if admission.refusals:
-            outcome = replace(
-                outcome, answer=Never(admission.refusal), windows=(), changes=(), cheapest=None, many=()
-            )
+            outcome = replace(outcome, answer=Never(admission.refusal), **_NO_START)
             expected, promise = UNKNOWN, FOREVER
         changed_resources = {
             name: text for name, text in request_facts.resources.items() if known.get(name) != text
@@ -299,6 +306,9 @@ def answer_what_if(
         changes=outcome.changes,
         cheapest=outcome.cheapest,
         changes_by=outcome.changes_by,
+        sooner_changes=outcome.sooner_changes,
+        sooner_by=outcome.sooner_by,
+        halted=copy.published.halted,
         tasks=tuple(one for one in outcome.many if one.tasks in question.tasks),
         array=ArrayEnd(
             subjobs=array.subjobs,

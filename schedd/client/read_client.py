@@ -382,7 +382,8 @@ class ReadClient:
         """When a job would start: one of ``request`` (as `qsub -l` takes it), ``resources`` and ``job``.
 
         ``array`` and ``depend`` are as for `qsub -t` and `qsub -W depend=`. ``changes`` are the smallest ones
-        for a start at once, or by ``start_by``; with ``sooner``, for a start sooner than planned.
+        for a start at once, or by ``start_by``; with ``sooner`` there are ``sooner_changes`` for a start
+        before the planned one.
         With ``cheapest_by`` also where it costs least and ends by that second, with ``tasks`` when so many
         such jobs would have ended. The cores of the caller's ``bookings`` count as free.
         """

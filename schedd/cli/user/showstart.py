@@ -27,18 +27,20 @@ from schedd.client.answers import (
     CheapestStart,
     Explanation,
     JobView,
+    SmallerRequest,
     StartWindow,
     WhatIfResult,
     WhatIfVariantResult,
 )
 from schedd.deadline_sentence import format_probability
 from schedd.federation.commands.jobs import add_federation_option, show_job
-from schedd.start_sentence import StartFacts, describe_start, describe_wish, format_near_time
+from schedd.start_sentence import describe_start, describe_wish, destination_start_facts, format_near_time
 from schedd.time_words import WISH_TIMES
 
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
 _NODE_PARTITION = re.compile(r"(?:^|,)\s*node_partition\s*=", re.IGNORECASE)
 _MAX_WINDOWS = 4
+_NOTHING_SMALLER = "no single smaller request is enough"
 PLANNED_CONDITION = ", if the jobs ahead use their full walltimes"
 """Why a forecast may be earlier than the planned start."""
 _FORECAST = ("likely", "any time")
@@ -103,7 +105,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         metavar="WHEN",
         help=f"start by then; shows the smallest changes for it ({WISH_TIMES})",
     )
-    add("--sooner", action="store_true", help="show the smallest changes for a sooner start than planned")
+    add("--sooner", action="store_true", help="show also the smallest changes for an earlier start")
     add("-q", dest="queue", metavar="QUEUE", default="", help="what-if: use this queue's defaults")
     add(
         "--partition",
@@ -159,7 +161,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         show_json(found)
     else:
         print(found.request + "\n")
-        lines = list(_what_if_rows(found, session.now, sooner=args.sooner))
+        lines = list(_what_if_rows(found, session.now))
         if by is not None:
             lines.append(("cheapest", _format_cheapest(found.cheapest, session.now)))
         print(format_rows(lines))
@@ -177,10 +179,8 @@ class _WantedChanges(TypedDict):
 
 def _wanted_changes(args: argparse.Namespace, now: int) -> _WantedChanges:
     """Return which smallest changes are wanted. Raises ClientError."""
-    if args.sooner and args.before:
-        raise ClientError("give --sooner or --before, not both")
     by = parse_wish_time(args.before, now) if args.before else None
-    return {"changes": not args.sooner, "sooner": args.sooner, "start_by": by}
+    return {"changes": True, "sooner": args.sooner, "start_by": by}
 
 
 def _parse_dependencies(text: str) -> str:
@@ -242,7 +242,7 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     lines = list(start_rows(job, found, now))
     if result is not None:
         lines += _wish_rows(result, now)
-        lines += _change_rows(result, now, sooner=args.sooner)
+        lines += _change_rows(result, now)
     print(format_rows(lines))
     if result is not None:
         _show_variants("altered to", result, now)
@@ -366,13 +366,13 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
             yield "run time", f"about {format_duration(found.predicted_run_time)}, as such jobs ran"
 
 
-def _what_if_rows(found: WhatIfResult, now: int, *, sooner: bool) -> Iterator[tuple[str, str]]:
+def _what_if_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     yield from _variant_rows(found, now)
     yield from _wish_rows(found, now)
     yield from _array_rows(found, now)
     yield from _destination_rows(found, now)
     yield from _window_rows(found.windows, now)
-    yield from _change_rows(found, now, sooner=sooner)
+    yield from _change_rows(found, now)
     yield from _note_rows(found)
 
 
@@ -403,15 +403,7 @@ def _destination_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]
         if one.refusals:
             yield name, f"{one.queue}: refused, {'; '.join(one.refusals)}"
         else:
-            start = describe_start(
-                StartFacts(
-                    planned=one.planned_start,
-                    expected=one.expected_start,
-                    expected_by=one.expected_by,
-                    predicted=False,
-                ),
-                now,
-            )
+            start = describe_start(destination_start_facts(one), now)
             mark = (
                 " (chosen: the first that accepts it)" if one.chosen and len(found.destinations) > 1 else ""
             )
@@ -445,17 +437,26 @@ def _window_rows(windows: Sequence[StartWindow], now: int) -> Iterator[tuple[str
         yield name, "in later windows, too"
 
 
-def _change_rows(found: WhatIfResult, now: int, *, sooner: bool) -> Iterator[tuple[str, str]]:
-    """The changes that let it start at once, sooner than planned, or by the wished time."""
-    by, start = found.changes_by, found.planned_start
-    name = "at once if"
-    if by is not None and (sooner or found.start_by is not None):
-        name = f"by {format_near_time(by, now)} if" if sooner else "in time if"
-        if not found.changes and start is not None and start > by:
-            yield name, "no single smaller request is enough"
+def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
+    """The changes that let it start at once or by the wished time, and those for a sooner start."""
+    wish, start = found.start_by is not None, found.planned_start
+    name = "in time if" if wish else "at once if"
+    by = found.changes_by
+    if wish and not found.changes and by is not None and start is not None and start > by:
+        yield name, _NOTHING_SMALLER
+    yield from _smaller_request_rows(name, found.changes)
+    by = found.sooner_by
+    if by is not None and by != found.changes_by and start is not None and start > by:
+        name = f"by {format_near_time(by, now)} if"
+        if not found.sooner_changes:
+            yield name, _NOTHING_SMALLER
+        yield from _smaller_request_rows(name, found.sooner_changes)
+
+
+def _smaller_request_rows(name: str, changes: Sequence[SmallerRequest]) -> Iterator[tuple[str, str]]:
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
     singular = {"cpus": "cpu a node", "nodes": "node"}
-    for one in found.changes:
+    for one in changes:
         if one.change == "feature":
             yield name, f"without the feature {one.asked}"
         elif one.change in ("walltime", "mem"):

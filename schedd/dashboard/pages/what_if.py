@@ -27,7 +27,13 @@ from schedd.engine import JobView, render_job
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.start_sentence import StartFacts, describe_wish, hypothetical_start_facts, job_start_facts
+from schedd.start_sentence import (
+    StartFacts,
+    describe_wish,
+    destination_start_facts,
+    hypothetical_start_facts,
+    job_start_facts,
+)
 from schedd.time_words import parse_wish
 
 router = RouteTable()
@@ -90,7 +96,7 @@ class WhatIfForm(BaseModel):
 
     def question(self, now: int) -> WhatIfRequest:
         """The same as the API takes it. Raises ProblemError and ValidationError."""
-        wanted: dict[str, Any] = {"windows": _MAX_WINDOWS, "changes": True}
+        wanted: dict[str, Any] = {"windows": _MAX_WINDOWS, "changes": True, "sooner": True}
         if self.by.strip():
             try:
                 wanted["start_by"] = parse_wish(self.by, now, ZoneInfo(self.zone or "UTC"))
@@ -158,6 +164,7 @@ async def show_what_if(
         compared=compared,
         compared_facts=hypothetical_start_facts(compared) if compared is not None else None,
         steps=[(step, one, hypothetical_start_facts(one)) for step, one in steps],
+        destination_facts=destination_start_facts,
         wrong=wrong,
         **answer_values(answer, job),
         queues=sorted(cluster.published.queues),

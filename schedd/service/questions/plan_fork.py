@@ -63,6 +63,8 @@ class WhatIfAnswer:
     cheapest: CheapestStart | None = None  # the cheapest start that ends in time, if requested and found
     many: tuple[TasksEnd, ...] = ()
     changes_by: int | None = None  # the latest start that `changes` allow; None: no changes were requested
+    sooner_changes: tuple[SmallerRequest, ...] = ()
+    sooner_by: int | None = None  # the same of `sooner_changes`
 
 
 class PlanFork:
@@ -128,8 +130,9 @@ class PlanFork:
         ``instead_of`` (a job of the plan) and ``without_slots`` are removed first.
 
         Optional parts of the answer: the first ``most_windows`` windows of starts; the smallest ``changes``
-        for an immediate start (for a start by ``start_by``; for one at least ``SOONER_S`` before the planned
-        one if ``sooner``); the cheapest start with an end by ``cheapest_by``; the common end of each
+        for an immediate start (for a start by ``start_by``), and if ``sooner`` those for one at least
+        ``SOONER_S`` before the planned one; the cheapest start with an end by ``cheapest_by``; the common end
+        of each
         number of equal jobs in ``tasks`` (ascending; impossible or too expensive ones are left out). Raises
         NotUnderstood, and WorkSpent beyond QUESTION_WORK.
 
@@ -164,22 +167,25 @@ class PlanFork:
             elif self.published.settings.policy == "conservative":
                 later = isinstance(answer, Never) or answer.kind in ("node", "limit")
             seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
-            found: tuple[SmallerRequest, ...] = ()
             several = len(variants) > 1 and bool(changes or sooner or tasks)
             trials = self._trials(plan, variants, moment) if several else [asking]
-            by = None
-            if sooner and isinstance(answer, StartKnown):
-                by = max(asking.ready, answer.placement.start - SOONER_S)
-            elif changes:
-                by = max(asking.ready, start_by if start_by is not None else 0)
-            in_time = isinstance(answer, StartKnown) and by is not None and answer.placement.start <= by
-            if by is not None and later and not in_time:
-                latest = by
-                found = smaller_requests(
+
+            def changes_for(by: int | None) -> tuple[SmallerRequest, ...]:
+                in_time = isinstance(answer, StartKnown) and by is not None and answer.placement.start <= by
+                if by is None or not later or in_time:
+                    return ()
+                return smaller_requests(
                     request,
                     understood.walltime,
-                    lambda smaller, lasts: any(one.fits(smaller, lasts, latest) for one in trials),
+                    lambda smaller, lasts: any(one.fits(smaller, lasts, by) for one in trials),
                 )
+
+            by = max(asking.ready, start_by if start_by is not None else 0) if changes else None
+            sooner_by = None
+            if sooner and isinstance(answer, StartKnown):
+                sooner_by = max(asking.ready, answer.placement.start - SOONER_S)
+            found = changes_for(by)
+            found_sooner = found if sooner_by == by else changes_for(sooner_by)
             least = None
             if cheapest_by is not None and isinstance(answer, StartKnown):
                 least = asking.cheapest(request, understood.walltime, cheapest_by, self.published)
@@ -201,6 +207,8 @@ class PlanFork:
             least,
             many,
             by,
+            found_sooner,
+            sooner_by,
         )
 
     def _variants(self, facts: JobFacts) -> Sequence[JobFacts]:
