@@ -32,6 +32,7 @@ from schedd.store.default_location import default_url
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 CheckState = Literal["good", "warn", "bad"]
+_SERVER_AWAY: Final = "the adapter has not reached the server"  # in the daemon's words
 ADAPTER_SETTINGS: Final = Path("/etc/schedd/pbs-adapter.toml")
 _KERNELS: Final = Path("/var/cache/schedd/kernels")
 _MAX_CLOCK_DIFFERENCE_S: Final = 2
@@ -285,8 +286,11 @@ def _check_adapter_contact(one: ClusterView) -> CheckResult:
         remedy = "systemctl status pbs-adapter, on the server's host; does its token have the role adapter?"
         return CheckResult("adapter", "bad", f"{name}: no contact since this daemon leads", remedy)
     age = one.now - heard
+    if one.stale.startswith(_SERVER_AWAY):
+        remedy = "systemctl status pbs_server (OpenPBS: pbs), on the server's host"
+        return CheckResult("server", "bad", f"{name}: {one.stale}", remedy)
     if "adapter" in one.stale:
-        remedy = "systemctl status pbs-adapter pbs_server, on the server's host; journalctl -u pbs-adapter"
+        remedy = "systemctl status pbs-adapter, on the server's host; journalctl -u pbs-adapter"
         return CheckResult("adapter", "bad", f"{name}: {one.stale} ({age} s ago)", remedy)
     return CheckResult("adapter", "good", f"{name}: last contact {age} s ago")
 

@@ -37,6 +37,8 @@ def check_components(clusters: Clusters, loop: PlanLoop) -> tuple[ComponentHealt
 def _check_server(loop: PlanLoop) -> ComponentHealth:
     server = loop.published.server
     name = f"PBS server {server.version}".strip()
+    if loop.server_silence:
+        return ComponentHealth(name, "bad", loop.server_silence)
     if not server.scheduling:
         return ComponentHealth(name, "warn", "scheduling disabled: the server attribute scheduling is False")
     return ComponentHealth(name, "good", "scheduling enabled")
@@ -45,7 +47,7 @@ def _check_server(loop: PlanLoop) -> ComponentHealth:
 def _check_adapter(loop: PlanLoop) -> ComponentHealth:
     published = loop.published
     waiting = f"; {loop.pending} {pluralise(loop.pending, 'event')} waiting" if loop.pending else ""
-    why = loop.silence or (published.stale if not loop.stale_reason else "")
+    why = ("" if loop.server_silence else loop.silence) or (published.stale if not loop.stale_reason else "")
     if why:
         return ComponentHealth("Adapter", "bad", why + waiting)
     if loop.on_standby:

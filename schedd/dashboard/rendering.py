@@ -24,7 +24,9 @@ from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.job_visibility import visibility_for
 from schedd.start_sentence import job_start_facts
 
-_BANNER_ALERTS: Final = frozenset({"adapter", "database", "expected", "foreign", "nodes_down", "planner"})
+_BANNER_ALERTS: Final = frozenset(
+    {"adapter", "database", "expected", "foreign", "nodes_down", "planner", "server"}
+)
 """Kinds of alerts with their own banner on every page, and those only on the page Admin."""
 
 

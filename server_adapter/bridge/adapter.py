@@ -34,7 +34,12 @@ from server_adapter.batch.errors import (
 from server_adapter.batch.supervision import TaskSet, work_together
 from server_adapter.bridge.accepted_runs import AcceptedRuns
 from server_adapter.bridge.attribute_writer import AttributeWriter
-from server_adapter.bridge.daemon_client import AnotherAdapterError, DaemonAwayError, DaemonClient
+from server_adapter.bridge.daemon_client import (
+    AnotherAdapterError,
+    DaemonAwayError,
+    DaemonClient,
+    DaemonRefusedError,
+)
 from server_adapter.bridge.delivery import Backoff, DaemonExchange
 from server_adapter.bridge.diff import diff, endings, snapshot, with_steady_starts
 from server_adapter.bridge.dispatch import Dispatcher, RunRules
@@ -59,6 +64,7 @@ _STARTED_AFTER = 0.4  # seconds until most accepted runs have started
 _SOON = 0.5  # seconds until most pending events have been delivered
 _SLICE = 50  # events encoded in one slice
 _PARTIAL_REST = 0.5  # of the time of a partial reading; after a full one, its whole time
+_CONTACT_S = 2.0  # between requests to the daemon while the server does not answer at the start
 _UNEXPLAINED_EVERY_S = 1.0  # between full readings because a partial one did not explain a call
 _TROUBLE = (ServerUnreachableError, ProtocolError, RightsError, ServerRefusedError)
 
@@ -263,8 +269,23 @@ class Adapter:
     # -- reading ----------------------------------------------------------------------------------------
 
     async def _first_contact(self) -> None:
-        """Wait for the server. Missing rights end the adapter at its start."""
-        await self.server.wait_until_up()
+        """Wait for the server. Missing rights end the adapter at its start.
+
+        Meanwhile the daemon hears of the adapter, so that it reports the server as away and not the adapter.
+        """
+        contact = asyncio.create_task(self._keep_contact())
+        try:
+            await self.server.wait_until_up()
+        finally:
+            contact.cancel()
+            await asyncio.gather(contact, return_exceptions=True)
+
+    async def _keep_contact(self) -> None:
+        """Request decisions and leave them: they are fetched again once the server answers."""
+        while True:
+            await asyncio.sleep(_CONTACT_S)
+            with contextlib.suppress(DaemonAwayError, DaemonRefusedError, AnotherAdapterError):
+                await self._client.decisions("", 0.0)
 
     async def _cycles(self) -> None:
         self._cycling = True

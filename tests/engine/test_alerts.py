@@ -79,7 +79,17 @@ def test_every_kind_that_is_raised_is_known_and_documented() -> None:
     folders = (ROOT / "schedd" / "engine", ROOT / "schedd" / "features")
     sources = "\n".join(path.read_text() for folder in folders for path in folder.rglob("*.py"))
     raised = set(re.findall(r"\.alert\(\s*[\w.]+, \"(\w+)\"", sources))
-    shell = {"adapter", "background", "calls", "clock", "database", "nodes_down", "planner", "settings"}
+    shell = {
+        "adapter",
+        "background",
+        "calls",
+        "clock",
+        "database",
+        "nodes_down",
+        "planner",
+        "server",
+        "settings",
+    }
     assert raised | shell == set(alert_kinds())
     page = (ROOT / "docs" / "reference" / "monitoring.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \| [^|]+ \| [^|]+ \|$", page, re.MULTILINE)) >= set(alert_kinds())

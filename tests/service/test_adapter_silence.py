@@ -3,6 +3,7 @@
 import structlog
 
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.read.current_faults import job_start_state
 from tests.service.planner_harness import job, node, planner
 from tests.waits import WAIT_S
 
@@ -99,7 +100,14 @@ def test_adapter_without_contact_to_the_server_makes_the_plan_stale() -> None:
         assert loop.published.stale == ""
         loop.record_adapter_request(read_age=61)
         assert loop.published.stale == "the adapter has not reached the server since 2023-11-14 22:12:19 UTC"
+        assert job_start_state(loop).words == "stopped, the server does not answer"
+        loop.alerts.update()
+        assert [one.kind for one in loop.alerts.current] == ["server"]
         loop.record_adapter_request()  # events do not prove contact with the server
         assert loop.published.stale
+        age_last_request(loop, 61)
+        assert job_start_state(loop).words == "stopped, adapter silent"
+        loop.alerts.update()
+        assert [one.kind for one in loop.alerts.current] == ["adapter"]
         loop.record_adapter_request(read_age=1)
         assert loop.published.stale == ""

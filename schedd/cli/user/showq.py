@@ -22,7 +22,16 @@ _RUNNING = ("running", "starting")
 _BLOCKED: tuple[State, ...] = ("waiting", "never")
 _MIN_REASON_WIDTH = 24
 _SORTS = ("likely", "start")
-_ALREADY_WARNED = ("adapter", "clock", "database", "planner", "foreign", "snapshot", "starts_refused")
+_ALREADY_WARNED = (
+    "adapter",
+    "clock",
+    "database",
+    "planner",
+    "foreign",
+    "server",
+    "snapshot",
+    "starts_refused",
+)
 """Kinds of alerts that every command shows."""
 _LEFT_OUT = (*_ALREADY_WARNED, "nodes_down")  # large clusters have nodes that are down on most days
 

@@ -16,7 +16,7 @@ from schedd.engine.component.registry import components
 FADES: Final = 900  # seconds after which an alert about a single event closes
 
 _KINDS: Final[Mapping[str, str]] = {
-    "adapter": "no contact with the adapter, or the adapter cannot reach the server",
+    "adapter": "no contact with the adapter",
     "background": "background work of the daemon failed and was started again",
     "black_hole": "jobs fail on a node soon after they start; it gets no new jobs",
     "bookkeeping": "a start or end was handled, but not all of it could be noted, such as a charge",
@@ -40,6 +40,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "policy": "a policy was rejected",
     "quarantine": "a job that made the planner fail is set aside",
     "resource": "the server does not tell the type of a resource; it is read by the look of its values",
+    "server": "the adapter cannot reach the server",
     "settings": "changed settings were rejected at a reload; the previous ones stay in force",
     "snapshot": "a snapshot of the server was rejected, or showed changes that no event had announced",
     "starts_refused": "the server or the adapter refuses all starts",

@@ -100,9 +100,13 @@ class AdapterContact:
         """Real seconds since its last request, or since the first one was expected."""
         return time.monotonic() - self.last
 
+    def is_silent(self, most: float) -> bool:
+        """Return whether the adapter itself has been silent for more than ``most`` seconds."""
+        return self.age_s > most
+
     def silence(self, most: float) -> str:
         """Return a sentence if the adapter or its server has been silent for more than ``most`` seconds."""
-        if self.age_s > most:
+        if self.is_silent(most):
             if not self.at:
                 return "no contact with an adapter since the daemon started"
             return f"no contact with the adapter since {_format_time(self.at)}"

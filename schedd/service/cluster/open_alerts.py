@@ -12,7 +12,7 @@ from schedd.supervision import PeriodicWork, Supervisor
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
 FOR_USERS: Final = frozenset(
-    {"adapter", "clock", "database", "foreign", "licence", "planner", "snapshot", "starts_refused"}
+    {"adapter", "clock", "database", "foreign", "licence", "planner", "server", "snapshot", "starts_refused"}
 )
 """Kinds of alerts that are relevant for all users."""
 

@@ -157,6 +157,12 @@ class PlanLoop:
         return self.adapter_contact.silence(self._publisher.latest.settings.adapter_silence)
 
     @property
+    def server_silence(self) -> str:
+        """That the adapter does not reach the server, and since when; empty otherwise."""
+        silent = self.adapter_contact.is_silent(self._publisher.latest.settings.adapter_silence)
+        return "" if silent else self.silence
+
+    @property
     def clock_problem(self) -> str:
         """Which clocks of server, adapter and daemon differ too much; empty if none is known to."""
         if self.on_standby:
@@ -175,7 +181,8 @@ class PlanLoop:
         found = {
             "planner": self.failure or self._planner.failing,
             "database": self.trouble,
-            "adapter": self.silence,
+            "adapter": "" if self.server_silence else self.silence,
+            "server": self.server_silence,
             "calls": self.scheduler_not_called,
             "settings": self.settings_problem,
             "nodes_down": describe_down_nodes(self._publisher.latest),

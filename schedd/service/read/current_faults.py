@@ -45,6 +45,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "refused_cores": "momctl -d 3 -h NODE; restart pbs_server if no job holds the cores",
     "reservation": "schedd reservation list",
     "resource": "make the adapter's user a manager: qmgr -c 'set server managers += USER'",
+    "server": "systemctl status pbs_server (OpenPBS: pbs) on the server's host",
     "settings": "schedd config check, then systemctl reload schedd",
     "snapshot": _ADAPTER_LOG,
     "starts_refused": _ADAPTER_LOG,
@@ -55,7 +56,10 @@ REMEDIES: Final[Mapping[str, str]] = {
 """The first command to run for each kind of alert; empty where nothing is to be done."""
 
 SEVERE_KINDS: Final = frozenset(
-    {"adapter", "batch_skipped", "clock", "database", "foreign", "planner", "snapshot", "starts_refused"}
+    {
+        *("adapter", "batch_skipped", "clock", "database", "foreign", "planner", "server"),
+        *("snapshot", "starts_refused"),
+    }
 )
 """Kinds of alerts whose faults make the plan wrong or stop all starts."""
 
@@ -112,6 +116,8 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
         return _stopped(loop, "stopped, planner failed", loop.failure, "planner")
     if loop.trouble:
         return _stopped(loop, "stopped, database unavailable", loop.trouble, "database")
+    if loop.server_silence:
+        return _stopped(loop, "stopped, the server does not answer", loop.server_silence, "server")
     if loop.silence:
         return _stopped(loop, "stopped, adapter silent", loop.silence, "adapter")
     if published.paused:

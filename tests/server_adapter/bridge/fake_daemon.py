@@ -63,6 +63,7 @@ class FakeDaemon:
         self.down = False
         self.other_adapter = False  # whether another adapter serves the cluster, and is silent at present
         self.uncalled = ""
+        self.fetches = 0
         self.generation = 0
         self._told: dict[str, int] = {}
         self._acknowledged: set[str] = set()
@@ -100,6 +101,7 @@ class FakeDaemon:
         if problem := self._refusal():
             return problem
         self.uncalled = request.headers.get("Schedd-Uncalled", "")
+        self.fetches += 1
         until = time.monotonic() + float(request.query_params.get("wait", "0"))
         while True:
             found = self._after(request.query_params.get("after", ""))

@@ -53,6 +53,21 @@ async def test_an_adapter_that_is_killed_and_started_again_starts_no_job_twice(
     house.no_job_started_twice()
 
 
+async def test_the_daemon_hears_of_an_adapter_that_starts_while_the_server_is_away(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server_adapter.bridge.adapter._CONTACT_S", 0.01)
+    house = await build()
+    away = asyncio.create_task(house.server.restart(down=0.3))
+    await asyncio.sleep(0)
+    await house.start()
+    await house.until(lambda: house.daemon.fetches >= 2)
+    assert not away.done()
+    assert house.daemon.events == []
+    await away
+    await house.until(lambda: house.daemon.events != [])
+
+
 async def test_the_adapter_reconnects_to_a_restarted_server(build: Build) -> None:
     house = await build()
     submit_mixed(house.server)
