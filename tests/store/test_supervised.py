@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import secrets
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, MutableMapping
@@ -49,6 +50,14 @@ def wait_until(condition: Callable[[], object], turn: Callable[[], object] = lam
         assert time.monotonic() < end
         turn()
         time.sleep(0.01)
+
+
+def _is_waiting(thread: int) -> bool:
+    """Whether a thread waits for an event. In a request to the database, an error from outside would become
+    one of the database, which its work survives by itself.
+    """
+    frame = sys._current_frames().get(thread)
+    return frame is not None and frame.f_code.co_filename == threading.__file__
 
 
 class SupervisedDaemon:
@@ -134,6 +143,7 @@ class SupervisedDaemon:
         for thread in threading.enumerate():
             if thread.name == title:
                 assert thread.ident is not None
+                wait_until(lambda ident=thread.ident: _is_waiting(ident), self.loop._inbox.wake)  # type: ignore[misc]
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(thread.ident), ctypes.py_object(MemoryError)
                 )
