@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.property_examples import examples
+from tests.store.table_creation_cache import reuse_table_statements
 from tests.waits import WAIT_S, stop_unrequested_searches, widen_product_limits
 from tests.workers import COMMON_FOLDER, ForkedWorkers
 
@@ -118,6 +119,7 @@ def pytest_runtest_setup() -> None:
     """Modules may have been imported since the last test."""
     widen_product_limits()
     stop_unrequested_searches()
+    reuse_table_statements()
 
 
 _STDERR = pytest.StashKey[TextIO]()

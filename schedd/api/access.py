@@ -37,11 +37,12 @@ def get_daemon(request: Request) -> Clusters:
     """All clusters, when the daemon can answer for them. Raises ProblemError."""
     clusters: Clusters = request.app.state.clusters
     if not clusters.ready:
-        what = f"it is getting ready: {clusters.startup_progress}"
         if clusters.stopping:
             what = "it is shutting down"
         elif clusters.startup_trouble:
             what = "it is starting and waits for its database; the log says why"
+        else:
+            what = f"it is getting ready: {clusters.startup_progress}"
         raise ProblemError(
             "not-ready", what, hint="GET /readyz shows when it is ready", headers={"Retry-After": "2"}
         )

@@ -92,16 +92,24 @@ def map_in_parts(call: Callable[[_S], _T], values: Sequence[_S]) -> Generator[by
     return found
 
 
+_rules: dict[Any, Mapping[str, FieldRule | None]] = {}
+"""Rules of the parts that were copied or saved: `fields` takes longer than the copy of a small part."""
+
+
 def field_rule(kind: Any, name: str) -> FieldRule:
     """Return how a field of a part is copied and saved. Raises KeyError for a reference to another part."""
-    how = dict(_field_rules(kind))[name]
+    how = _field_rules(kind)[name]
     if how is None:
         raise KeyError(name)
     return how
 
 
-def _field_rules(kind: Any) -> list[tuple[str, FieldRule | None]]:
-    return [(one.name, one.metadata.get(_KEPT)) for one in fields(kind)]
+def _field_rules(kind: Any) -> Mapping[str, FieldRule | None]:
+    """Return the rules by name of field; None: a reference to another part."""
+    found = _rules.get(kind)
+    if found is None:
+        found = _rules[kind] = {one.name: one.metadata.get(_KEPT) for one in fields(kind)}
+    return found
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
@@ -124,14 +132,14 @@ def fork_part(part: _P, **others: Any) -> _P:
         type(part),
         {
             name: others[name] if how is None else how.copy(getattr(part, name))
-            for name, how in _field_rules(part)
+            for name, how in _field_rules(type(part)).items()
         },
     )
 
 
 def copy_fields(part: _P, other: _P) -> None:
     """Copy all fields of ``other``, except references, into a part."""
-    for name, how in _field_rules(part):
+    for name, how in _field_rules(type(part)).items():
         if how is not None:
             setattr(part, name, how.copy(getattr(other, name)))
 
@@ -140,7 +148,7 @@ def save_part(part: Any) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]
     """Return a part as plain values and arrays, by names of fields. Pass a copy: this may take a while."""
     plain: dict[str, Any] = {}
     arrays: Arrays = {}
-    for name, how in _field_rules(part):
+    for name, how in _field_rules(type(part)).items():
         if how is None or not how.saved:
             continue
         saved = how.save(getattr(part, name))
@@ -169,7 +177,7 @@ def load_part(kind: type[_P], plain: Mapping[str, Any], arrays: Arrays, **others
     way.
     """
     values = _defaults(kind) | others
-    for name, how in _field_rules(kind):
+    for name, how in _field_rules(kind).items():
         if how is None and name not in others:
             raise KeyError(name)
         if how is None or not how.saved:

@@ -203,8 +203,8 @@ class Clusters:
     @property
     def startup_progress(self) -> str:
         """What the daemon does before it is ready, in one line."""
-        done, of = count_compiled()
-        if self._warm or not of:
+        done, of = (0, 0) if self._warm else count_compiled()
+        if not of:
             return "the plan is recovered"
         return f"{done} of {of} kernels are compiled; then the plan is recovered"
 

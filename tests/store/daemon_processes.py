@@ -114,7 +114,7 @@ class DaemonProcess:
             except UnavailableError as error:
                 assert self.alive, f"the daemon ended:\n{self.log.read_text()[-3000:]}"
                 assert time.monotonic() < until, f"{error}:\n{self.log.read_text()[-3000:]}"
-                time.sleep(0.01)
+                time.sleep(0.05)
 
     @staticmethod
     def insist(act: Callable[[], object]) -> None:

@@ -81,16 +81,10 @@ def _run_child(url: str, what: str, number: int) -> str:
 def main() -> None:
     """Fork until the input ends."""
     with next_version_in_this_process():
-        _fork_until_the_input_ends()
-
-
-def _fork_until_the_input_ends() -> None:
-    import schedd.store  # noqa: F401, PLC0415
-
-    for line in sys.stdin:
-        what, number = json.loads(line)
-        sys.stdout.write(_run_child(sys.argv[1], what, number) + "\n")
-        sys.stdout.flush()
+        for line in sys.stdin:
+            what, number = json.loads(line)
+            sys.stdout.write(_run_child(sys.argv[1], what, number) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ from schedd.store.database import Database
 from tests.service.planner_harness import StillClock
 from tests.store.kill_at_statement import die_at
 from tests.store.random_failures import fail_at_random
+from tests.store.table_creation_cache import forget_table_statements, reuse_table_statements
 from tests.waits import widen_product_limits
 
 WAIT_STATUS: Final = -1
@@ -128,6 +129,7 @@ def _become(order: dict[str, Any], descriptors: dict[int, int]) -> None:
     if order["skew"]:
         _skew_clock(order["skew"])
     if at := os.environ.get("SCHEDD_TEST_DIE_AT"):
+        forget_table_statements()
         die_at(int(at))
     if faults := os.environ.get("SCHEDD_TEST_FAULTS"):
         switch, *how = json.loads(faults)
@@ -228,8 +230,9 @@ def _prepare() -> None:
     federation = create_federation_app(Tokens(()))
     for add_routes in FEDERATION_ROUTES:
         add_routes(federation)
-    with TemporaryDirectory() as folder, contextlib.closing(Database(f"{folder}/tables.sqlite")) as database:
-        database.migrate()
+    reuse_table_statements()
+    with TemporaryDirectory() as folder:
+        Database.open(f"sqlite:///{folder}/tables.sqlite").close()
     gc.collect()
     gc.freeze()  # a collection in a child need not look at what all have in common
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from schedd.store import Store, schema_version
 from schedd.store.database import Database
+from tests.store.table_creation_cache import forget_table_statements
 
 
 def main(url: str, what: str, *options: str) -> None:
@@ -12,6 +13,7 @@ def main(url: str, what: str, *options: str) -> None:
     sys.stdout.write("begun\n")
     sys.stdout.flush()
     if what == "make":
+        forget_table_statements()
         Store.open(url).close()
     else:
         schema_version.scripts = lambda: Path(options[0])

@@ -25,7 +25,7 @@ from tests.store import next_version as second_version
 from tests.store.conftest import NewDatabase
 from tests.store.daemon_processes import DaemonProcess, UnavailableError
 from tests.store.event_builders import queued
-from tests.store.forked_processes import DaemonLauncher, run_program
+from tests.store.forked_processes import DaemonLauncher, run_program, start_program
 from tests.store.test_log_loss import MAIN, work
 from tests.waits import WAIT_S
 
@@ -44,12 +44,8 @@ class KilledProcesses:
     """Forks the processes to kill."""
 
     def __init__(self, url: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.kill_at_statement", url],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+        self._process = start_program(
+            "tests.store.kill_at_statement", url, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
 
     def kill_at(self, what: str, number: int) -> str:
