@@ -1,5 +1,7 @@
 """The costly checks of ``validate``: the design's invariants, recomputed from records and placements."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -19,10 +21,11 @@ from schedd.engine.run.job_attributes import (
     next_update_time,
 )
 from schedd.model import FOREVER
-from schedd.plan.columns import CPUS, FIXED, MEM, PLANNED, SHARE, UNPLACED, VACANT, Ints
+from schedd.plan.columns import CPUS, FIXED, MEM, PLANNED, SHARE, UNPLACED, VACANT
 from schedd.policy.recurrence import Recurrence, occurrences
 
-_Held = dict[int, list[tuple[int, int, Ints, int]]]
+_HeldEntries = list[tuple[int, int, Sequence[int], int]]  # start, end, amounts, slot
+_Held = dict[int, _HeldEntries]
 
 
 def check(state: EngineState) -> None:
@@ -35,6 +38,8 @@ def check(state: EngineState) -> None:
     for row, entries in _held(state).items():
         _check_row(state, row, entries, planned)
     slots: set[int] = set()
+    if state.publishes_starts and state.policy is None:
+        _check_published_starts(state)
     for record in state.records.values():
         _check_record(state, record)
         if record.slot >= 0:
@@ -68,14 +73,11 @@ def _held(state: EngineState) -> _Held:
     for owner, entry in plan.held(slots):
         slot = int(slots[owner])
         assert entry.chunk >= -1
-        amounts = np.array(entry.amounts, np.int64)
-        held.setdefault(entry.row, []).append((plan.start(slot), plan.end(slot), amounts, slot))
+        held.setdefault(entry.row, []).append((plan.start(slot), plan.end(slot), entry.amounts, slot))
     return held
 
 
-def _check_row(
-    state: EngineState, row: int, entries: list[tuple[int, int, Ints, int]], planned: npt.NDArray[np.bool_]
-) -> None:
+def _check_row(state: EngineState, row: int, entries: _HeldEntries, planned: npt.NDArray[np.bool_]) -> None:
     """No planned job lies where a row is over-committed, and the timeline says what the placements say."""
     timeline = state.plan.timeline(row)
     edges = {max(start, state.now) for start, end, _, _ in entries if end > state.now}
@@ -90,21 +92,24 @@ def _check_row(
     if not edges:
         return
     starts, ends, slots = (np.array([entry[i] for entry in entries], np.int64) for i in (0, 1, 3))
-    takes = np.stack([take for _, _, take, _ in entries])
+    takes = np.array([take for _, _, take, _ in entries], np.int64)
     moments = np.array(sorted(edges), np.int64)
     here = (starts <= moments[:, None]) & (moments[:, None] < ends)
     total = here.astype(np.int64) @ takes
     if row in state.plan.node_names:
-        unseen = total[:, [CPUS, MEM]].any(axis=1) & (total[:, SHARE] == 0)
+        unseen = ((total[:, CPUS] != 0) | (total[:, MEM] != 0)) & (total[:, SHARE] == 0)
         assert not unseen.any(), f"row {row} at {moments[unseen]}: a whole-node job does not see what is held"
     free = timeline.free[:, np.maximum(np.searchsorted(timeline.times, moments, side="right") - 1, 0)].T
     cap = np.tile(timeline.capacity, (moments.size, 1))
     for k, t in enumerate(moments.tolist() if opened > state.now else ()):
         if t < opened and not any(start <= t < end for start, end in windows):
             cap[k, 0] += PLENTY
-    for k in np.flatnonzero((free != cap - total).any(axis=1)).tolist():
+    if (wrong := free != cap - total).any():
+        k = int(np.flatnonzero(wrong.any(axis=1))[0])
         raise AssertionError(f"row {row} at {moments[k]}: timeline {free[k]}, held {total[k]}")
-    for k in np.flatnonzero((total > cap).any(axis=1)).tolist():
+    if not (too_much := total > cap).any():
+        return
+    for k in np.flatnonzero(too_much.any(axis=1)).tolist():
         over = total[k] > cap[k]
         guilty = slots[here[k] & planned[slots] & (takes[:, over] > 0).any(axis=1)]
         assert not guilty.size, (
@@ -116,6 +121,19 @@ def _pending(state: EngineState) -> list[int]:
     """The slots of jobs that are still to be looked at since limits were changed."""
     found = [state.records[job].slot for job in state.to_reevaluate if job in state.records]
     return [slot for slot in found if slot >= 0]
+
+
+def _check_published_starts(state: EngineState) -> None:
+    """Each job that waits was told its start, or will be."""
+    waiting = [
+        record.slot
+        for record in state.records.values()
+        if record.slot >= 0 and record.phase not in (Phase.RUNNING, Phase.DISPATCHED)
+    ]
+    slots = np.array([slot for slot in waiting if not state.update_due[slot]], np.int64)
+    told, starts = state.published_start[slots], state.plan.starts(slots)
+    for slot in slots[are_outdated(told, starts, state.settings.publish_threshold)].tolist():
+        raise AssertionError(f"{state.by_slot[slot].id}: told another start, for good")
 
 
 def _check_record(state: EngineState, record: JobRecord) -> None:
@@ -140,10 +158,6 @@ def _check_record(state: EngineState, record: JobRecord) -> None:
         assert (record.id in state.dispatched) == (phase is Phase.DISPATCHED)
         return
     assert record.id not in state.dispatched
-    if state.publishes_starts and state.policy is None and not state.update_due[slot]:
-        told, at = state.published_start[slot : slot + 1], np.array([start])
-        off = are_outdated(told, at, state.settings.publish_threshold).any()
-        assert not off, f"{record.id}: told another start, for good"
     if phase is Phase.BLOCKED:
         assert stand == UNPLACED, f"{record.id}: blocked but placed"
         assert record.answer is not None, f"{record.id}: blocked without an answer"
