@@ -5,11 +5,11 @@ from typing import Final
 
 __all__ = ["examples"]
 
-_SHARE_OF_SHORT_RUN: Final = 0.4
+_SHARE_OF_SHORT_RUN: Final = 0.2
 
 
 def examples(full: int) -> int:
-    """Return ``full``, or two fifths of it in the short run, which has no HYPOTHESIS_PROFILE."""
+    """Return ``full``, or a fifth of it in the short run, which has no HYPOTHESIS_PROFILE."""
     if os.environ.get("HYPOTHESIS_PROFILE", "schedd") != "schedd":
         return full
     return max(1, round(_SHARE_OF_SHORT_RUN * full))
