@@ -39,6 +39,8 @@ def _check_server(loop: PlanLoop) -> ComponentHealth:
     name = f"PBS server {server.version}".strip()
     if loop.server_silence:
         return ComponentHealth(name, "bad", loop.server_silence)
+    if loop.silence:
+        return ComponentHealth(name, "warn", "not known while the adapter is silent")
     if not server.scheduling:
         return ComponentHealth(name, "warn", "scheduling disabled: the server attribute scheduling is False")
     return ComponentHealth(name, "good", "scheduling enabled")
