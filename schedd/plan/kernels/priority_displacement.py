@@ -135,7 +135,7 @@ def _find_candidates(tb: Tables, candidates: Ints, slot: int, rank: Ints, promis
 def _is_candidate(tb: Tables, s: int, slot: int, rank: Ints, promise: Ints, breaks: bool) -> bool:
     """Return whether ``_find_candidates`` collects ``s`` for ``slot``."""
     start = tb.jobs[START, s]
-    return (
+    return bool(
         tb.jobs[STATE, s] == PLANNED
         and start < tb.jobs[START, slot] + tb.jobs[DUR, slot]
         and rank[s] < rank[slot]
