@@ -273,12 +273,12 @@ class Adapter:
 
         Meanwhile the daemon hears of the adapter, so that it reports the server as away and not the adapter.
         """
-        contact = asyncio.create_task(self._keep_contact())
+        contact = TaskSet("contact with the daemon before the start")
+        contact.spawn(self._keep_contact())
         try:
             await self.server.wait_until_up()
         finally:
-            contact.cancel()
-            await asyncio.gather(contact, return_exceptions=True)
+            await contact.close()
 
     async def _keep_contact(self) -> None:
         """Request decisions and leave them: they are fetched again once the server answers."""
