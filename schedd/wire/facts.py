@@ -122,8 +122,8 @@ class ServerFacts:
     report it. ``resources`` are the server's resource definitions by name; empty if not reported.
     ``attributes`` are further attributes that a scheduler follows, as printed, with those of its scheduler
     object: ``job_sort_formula``, ``job_sort_formula_threshold``, ``restrict_res_to_release_on_suspend``;
-    TORQUE's ``kill_delay`` if it is above 0; and those that decide over submissions: ``default_queue`` and
-    access lists.
+    ``kill_delay`` if its requeued jobs end instead; and those that decide over submissions: ``default_queue``
+    and access lists.
     """
 
     scheduling: bool = True
