@@ -183,10 +183,12 @@ class StartCalibration:
         heapq.heappush(self.pending_p90, (expected.p90, job))
 
     def record_start(self, job: str, now: int) -> None:
-        """Learn from the start of a job; a job without an estimate is ignored."""
+        """Learn from the start of a job. A job without an estimate is ignored, and one whose estimate is of a
+        later time: the clock was set back meanwhile.
+        """
         self.advance_clock(now)
         told = self.estimates.pop(job, None)
-        if told is None:
+        if told is None or told.issued_at > now:
             return
         band = self.band(told.base)
         waited = log(now - told.issued_at + _FLOOR)

@@ -43,3 +43,14 @@ def test_coverage_is_the_hit_rate_over_the_latest_300_outcomes() -> None:
     again = StartCalibration.load(one.save())
     assert (again.coverage, again.recent_hits) == (one.coverage, one.recent_hits)
     assert one.copy().coverage == one.coverage
+
+
+def test_start_before_its_estimate_teaches_nothing() -> None:
+    """The clock was set back by a day between the two."""
+    one = StartCalibration()
+    before = one.save()
+    one.issue_estimate("1", 100_000, 100_600, 101_000, -1)
+    one.record_start("1", 13_600)
+    assert one.coverage == (0, 0)
+    assert not one.estimates
+    assert one.save()["bands"] == before["bands"]
