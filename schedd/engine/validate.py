@@ -124,7 +124,7 @@ def _pending(state: EngineState) -> list[int]:
 
 
 def _check_published_starts(state: EngineState) -> None:
-    """Each job that waits was told its start, or will be."""
+    """The published start of each waiting job is its planned start, or an update of it is due."""
     waiting = [
         record.slot
         for record in state.records.values()

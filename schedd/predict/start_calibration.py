@@ -183,8 +183,8 @@ class StartCalibration:
         heapq.heappush(self.pending_p90, (expected.p90, job))
 
     def record_start(self, job: str, now: int) -> None:
-        """Learn from the start of a job. A job without an estimate is ignored, and one whose estimate is of a
-        later time: the clock was set back meanwhile.
+        """Learn from the start of a job. Ignore jobs without an estimate. Ignore an estimate of a later time,
+        too: the clock was set back after it.
         """
         self.advance_clock(now)
         told = self.estimates.pop(job, None)

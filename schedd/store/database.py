@@ -144,7 +144,7 @@ class Database:
 
 
 def read_versions(url: str) -> tuple[str | None, str]:
-    """Return ``Database.versions`` of a database that is opened for this alone. Raises StoreError."""
+    """Return ``Database.versions`` of a database, which is opened and closed. Raises StoreError."""
     database = Database(url)
     try:
         return database.versions()

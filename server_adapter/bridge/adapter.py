@@ -271,7 +271,7 @@ class Adapter:
     async def _first_contact(self) -> None:
         """Wait for the server. Missing rights end the adapter at its start.
 
-        Meanwhile the daemon hears of the adapter, so that it reports the server as away and not the adapter.
+        Meanwhile it makes requests to the daemon: without them, the daemon would report a silent adapter.
         """
         contact = TaskSet("contact with the daemon before the start")
         contact.spawn(self._keep_contact())

@@ -110,7 +110,7 @@ def _end_without_moves(state: EngineState, one: _Candidate) -> int:
 
 
 def _accept_booking(state: EngineState, event: Book, moved: Iterable[Booking]) -> None:
-    """Store a new booking and the bookings that moved for it; plan jobs again whose owner now has it."""
+    """Store a new booking and the ones that moved for it, and plan its owner's jobs that name it again."""
     for one in moved:
         known = booking_table(state).get(one.name)
         before = known.start if known is not None and known.phase in LIVE else -1

@@ -1,4 +1,4 @@
-"""Jobs that name a booking: those that wait for it, and those that have a place without it."""
+"""Jobs that name a booking, and their planning when it has room."""
 
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState

@@ -82,7 +82,7 @@ def find_room(state: EngineState, new: Booking, asked: dict[str, Request]) -> li
 def place_bookings(
     state: EngineState, ones: Sequence[Booking], asked: dict[str, Request]
 ) -> list[Booking] | None:
-    """Place each in turn at its earliest start within its window; None: one of them has no place."""
+    """Place each in turn at its earliest start within its window. Return None if one has no place."""
     found, failed = _place_all(state, ones, asked)
     return found if failed is None else None
 
