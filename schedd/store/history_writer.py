@@ -93,8 +93,10 @@ class HistoryWriter:
     cluster: int
 
     def steps(self) -> Iterator[None]:
-        """Record all events of the log, one short transaction per step.
+        """Record the events of the log, one short transaction per step.
 
+        The first step that finds fewer events than a transaction takes is the last. What arrives meanwhile is
+        left to the next call: a transaction for every few events would slow down the planner.
         An interrupted server snapshot is processed again from its beginning; unchanged jobs cause no writes.
         """
         while True:
@@ -103,14 +105,19 @@ class HistoryWriter:
                 rows = event_log.rows_after(connection, self.cluster, after, _SLICE)
             if not rows:
                 return
+            last = False
             try:
                 if rows[0].type == "snapshot":
                     yield from self._record_snapshot(rows[0])
                 else:
-                    self._record_events(list(takewhile(lambda row: row.type != "snapshot", rows)))
+                    before_snapshot = list(takewhile(lambda row: row.type != "snapshot", rows))
+                    self._record_events(before_snapshot)
+                    last = len(before_snapshot) == len(rows) < _SLICE
             except _Replaced:
                 pass
             yield
+            if last:
+                return
 
     def _record_events(self, rows: Sequence[Stored[Any]]) -> None:
         told: dict[str, Row] = {}

@@ -182,6 +182,21 @@ def test_large_snapshot_is_recorded_in_slices_between_other_writes(store: Store)
     assert store.total_cpus(1) == 12
 
 
+def test_events_that_arrive_while_the_last_ones_are_recorded_wait_for_the_next_call(store: Store) -> None:
+    append_events(store, *(queued(number) for number in range(1, 131)))
+    steps = store.record_history(1)
+    next(steps)
+    assert last_recorded_event(store) == 100
+    append_events(store, queued(131))
+    next(steps)
+    assert last_recorded_event(store) == 131
+    append_events(store, queued(132))
+    assert list(steps) == []
+    assert last_recorded_event(store) == 131
+    record_all(store)
+    assert last_recorded_event(store) == 132
+
+
 def test_interrupted_snapshot_is_recorded_again(store: Store) -> None:
     append_events(store, snapshot(1, 1500, *(f"{job}.srv" for job in range(700))))
     steps = store.record_history(1)
