@@ -15,10 +15,12 @@ from schedd.plan.kernels.place import jobs_on_row, misplaced
 from schedd.plan.machine import Machine
 from schedd.plan.records import ChunkNeeds, Take, Timeline
 from schedd.plan.repairs import Repairs
+from schedd.plan.requests import chunks_to_place
 from schedd.plan.scarcity import NodeChoice
 from schedd.plan.schema import Arrays, arrays_below, fork_part, load_part, save_part
-from schedd.plan.shapes import NO_UNITS, Shapes
+from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import Slabs
+from schedd.plan.unmet_requirements import NO_UNITS, find_unmet_by_chunk
 
 _C = TypeVar("_C", bound="PlanContents")
 
@@ -206,15 +208,16 @@ class PlanContents:
 
         ``units``: unit of each resource by name (``size``: KiB, ``float``: ``FLOAT_PARTS``).
         """
-        return self.shapes.find_unmet_requirement(request, {**NO_UNITS, **units})
+        return find_unmet_by_chunk(self.shapes.candidates, request, {**NO_UNITS, **units})
 
     def is_feature(self, name: str) -> bool:
         """Return whether any node has this feature."""
-        return self.shapes.is_feature(name)
+        return self.shapes.candidates.is_feature(name)
 
     def fits_on_nodes(self, request: Request) -> bool:
         """Return whether ``find_unmet_requirement`` finds nothing, without its words."""
-        return self.shapes.fits_on_nodes(request)
+        nodes = self.shapes.candidates
+        return all(nodes.suffice(chunk, request) for chunk in chunks_to_place(request))
 
     # ---- nodes and pools ------------------------------------------------------------------------
 

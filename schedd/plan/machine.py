@@ -7,13 +7,14 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.model import FOREVER, Node, NodeState
+from schedd.plan.candidate_nodes import node_capacity
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.place import jobs_on_row
 from schedd.plan.kernels.rows import change, make_room
 from schedd.plan.repairs import Repairs
 from schedd.plan.schema import COUNTS, FOUND, NAMES, FieldRule, declared
-from schedd.plan.shapes import Shapes, node_capacity
+from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import Slabs
 
 MOST_TIERS = 8  # maximum number of speed tiers; with more speeds, neighbours share a tier

@@ -1,5 +1,6 @@
-"""Conversion of requests to plain values and back."""
+"""Requests as chunks to place, and as plain values."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from schedd.model import Chunk, NodeSets, Place, Request
@@ -58,3 +59,24 @@ def load_request(saved: list[Any]) -> Request:
 
 def _load_sets(by: str, named: list[Any], wait: int | None, most: int = 1) -> NodeSets:
     return NodeSets(by, tuple((name, frozenset(of)) for name, of in named), wait, most)
+
+
+def chunks_to_place(request: Request) -> Sequence[Chunk]:
+    """Return the chunks to place: a packed request has one, since one node must hold everything."""
+    if request.place is not Place.PACK:
+        return request.chunks
+    resources: dict[str, int] = {}
+    for chunk in request.chunks:
+        for name, amount in chunk.resources:
+            resources[name] = resources.get(name, 0) + chunk.count * amount
+    return (
+        Chunk(
+            count=1,
+            cpus=sum(c.count * c.cpus for c in request.chunks),
+            mem=sum(c.count * c.mem for c in request.chunks),
+            vmem=sum(c.count * c.vmem for c in request.chunks),
+            gpus=sum(c.count * c.gpus for c in request.chunks),
+            resources=tuple(sorted(resources.items())),
+            features=tuple(dict.fromkeys(f for c in request.chunks for f in c.features)),
+        ),
+    )

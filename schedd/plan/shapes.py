@@ -1,7 +1,7 @@
 """Shapes: requests in the form of the kernels, with the candidate rows and the needs of each chunk.
 
-Equal requests share one *shape*; nodes with the same capacity and features form one class, so that the time
-to process a request depends on the number of classes, not of nodes.
+Equal requests share one *shape*; nodes with the same capacity and features form one class (see
+``candidate_nodes.py``), so that the time to process a request depends on the number of classes, not of nodes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,38 +9,22 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from math import comb
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
-from schedd.dialect.units import format_rounded_size
-from schedd.model import Chunk, Features, Never, Node, NodeSets, Place, Request, matches
+from schedd.model import Chunk, Features, Node, NodeSets, Place, Request, matches
+from schedd.plan.candidate_nodes import NODE_CLASSES, CandidateNodes, NodeClass, node_capacity
 from schedd.plan.feasibility import UnitGroup, could_hold
 from schedd.plan.gates import GATE, UNLIMITED, gate_amount
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.bounds import need_level
-from schedd.plan.requests import load_request, save_request
+from schedd.plan.requests import chunks_to_place, load_request, save_request
 from schedd.plan.scarcity import NodeChoice, Scarcity
-from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, FieldRule, declared
+from schedd.plan.schema import FOUND, KEYS, LISTS, NAMES, NUMBERS, OWN, FieldRule, declared
 from schedd.plan.slabs import Slabs
-from schedd.wire import FLOAT_PARTS
 
 _BASE = ("cpus", "share", "mem", "gpus")
-
-
-def node_capacity(node: Node, columns: dict[str, int]) -> list[int]:
-    """Return the capacity of ``node`` per resource column; unreported memory counts as unlimited."""
-    capacity = [0] * len(columns)
-    capacity[at.CPUS] = node.cpus
-    capacity[at.SHARE] = at.WHOLE
-    capacity[at.MEM] = node.mem or UNLIMITED
-    capacity[at.GPUS] = node.gpus
-    if "vmem" in columns:
-        capacity[columns["vmem"]] = node.vmem or UNLIMITED
-    for name, amount in node.resources:
-        capacity[columns[name]] = amount
-    return capacity
 
 
 def _may_be_scarce(name: str) -> bool:
@@ -62,14 +46,6 @@ class _SetOfNodes:
     holds: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _NodeClass:
-    """Equivalence class of nodes with identical resources and properties."""
-
-    features: frozenset[str]
-    capacity: tuple[int, ...]
-
-
 _SetKey = tuple[tuple[int, ...], Features, frozenset[str], tuple[int, ...], str]
 _ShapeKey = tuple[tuple[Chunk, ...], Place, bool, frozenset[str], NodeSets | None, frozenset[str], str]
 
@@ -87,10 +63,6 @@ def shape_key(request: Request) -> _ShapeKey:
     )
 
 
-def _load_node_classes(saved: list[Any]) -> dict[_NodeClass, list[int]]:
-    return {_NodeClass(frozenset(features), tuple(amounts)): list(rows) for features, amounts, rows in saved}
-
-
 _LATER_SET_FIELDS: Final[tuple[Any, ...]] = ([], [], "")  # fields that older saved sets lack
 
 
@@ -104,12 +76,6 @@ def _load_sets(saved: list[Any]) -> dict[_SetKey, tuple[int, int]]:
 
 
 _REPLACED: Final = FieldRule()  # replaced as a whole, never changed
-_NODE_CLASSES: Final = FieldRule(
-    save=lambda classes: [
-        [sorted(node_class.features), node_class.capacity, rows] for node_class, rows in classes.items()
-    ],
-    load=_load_node_classes,
-)
 _SETS: Final = FieldRule(
     dict,
     lambda sets: [
@@ -121,9 +87,6 @@ _SETS: Final = FieldRule(
 _SCARCITY: Final = FieldRule(Scarcity.copy, Scarcity.saved, Scarcity.load)
 _FOLLOWS: Final = FieldRule(saved=False)
 _REQUESTS: Final = FieldRule(list, load=lambda saved: list(map(load_request, saved)), each=save_request)
-
-NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "size"})
-"""Default units of resources."""
 
 _LAST_RANK: Final = 1 << 30
 _MOST_JOINED_SETS: Final = 200
@@ -138,7 +101,7 @@ class Shapes:
     _slabs: Slabs
     columns: dict[str, int] = declared(NAMES, make=lambda: {name: i for i, name in enumerate(_BASE)})
     _nodes: dict[str, int] = declared(_REPLACED, make=dict)
-    _node_classes: dict[_NodeClass, list[int]] = declared(_NODE_CLASSES, make=dict)
+    _node_classes: dict[NodeClass, list[int]] = declared(NODE_CLASSES, make=dict)
     _sets: dict[_SetKey, tuple[int, int]] = declared(_SETS, make=dict)
     _ids: dict[_ShapeKey, int] = declared(FOUND, make=dict)
     _uses: list[int] = declared(NUMBERS, make=list)
@@ -150,20 +113,8 @@ class Shapes:
     _scarcity: Scarcity = declared(_SCARCITY, make=Scarcity)
     _node_orders: Mapping[str, Mapping[str, int]] = declared(_REPLACED, make=dict)
     """By name of an order: the ranks of nodes, lowest first."""
-    _class_list: list[tuple[tuple[int, ...], frozenset[str]]] = declared(_FOLLOWS, make=list)
-    """Capacity and properties of each class, in the order of ``_node_classes``."""
-    _class_sizes: list[int] = declared(_FOLLOWS, make=list)
-    """Number of nodes of each class, in the same order."""
-    _named_counts: dict[tuple[tuple[int, ...], tuple[frozenset[str], ...]], int] = declared(
-        FieldRule(lambda _: {}, saved=False), make=dict
-    )
-    """Number of fitting nodes, by node classes and by features that name nodes."""
-    _having: dict[Features, tuple[int, ...]] = declared(FOUND, make=dict)
-    """Classes whose nodes have these features, by features that name no nodes."""
-    _present: frozenset[str] = declared(_FOLLOWS, default=frozenset())
-    """The features of all nodes."""
-    _last_fit: tuple[Any, tuple[int, ...]] = declared(_FOLLOWS, default=(None, ()))
-    """The latest amounts and features that were compared with all classes, and the classes that fit."""
+    candidates: CandidateNodes = declared(OWN, make=CandidateNodes)
+    """Follows from ``columns``, ``_nodes`` and ``_node_classes``."""
 
     def derive(self) -> None:
         """Recompute the numbers of shapes and the offers of nodes."""
@@ -185,7 +136,7 @@ class Shapes:
         self._nodes = {node.name: row for row, node in nodes}
         self._node_classes = {}
         for row, node in nodes:
-            node_class = _NodeClass(node.features, tuple(node_capacity(node, self.columns)))
+            node_class = NodeClass(node.features, tuple(node_capacity(node, self.columns)))
             self._node_classes.setdefault(node_class, []).append(row)
         self._update_offers()
         self._scarcity.weigh_again()
@@ -193,11 +144,7 @@ class Shapes:
 
     def _update_offers(self) -> None:
         """Update what node classes offer, and which of that may be scarce."""
-        self._class_list = [(node_class.capacity, node_class.features) for node_class in self._node_classes]
-        self._class_sizes = [len(rows) for rows in self._node_classes.values()]
-        self._named_counts, self._having = {}, {}
-        self._present = frozenset().union(*(node_class.features for node_class in self._node_classes))
-        self._last_fit = (None, ())
+        self.candidates = CandidateNodes(dict(self.columns), self._nodes, self._node_classes)
         names = {name: i for name, i in self.columns.items() if _may_be_scarce(name)}
         self._scarcity.set_offers(
             [
@@ -225,7 +172,7 @@ class Shapes:
             (uses * chunk.count * max(chunk.cpus, 1), self._requested_attributes(chunk))
             for uses, request in zip(self._uses, self.requests, strict=True)
             if uses
-            for chunk in _merged(request)
+            for chunk in chunks_to_place(request)
         )
         changed = self._scarcity.weigh(demand, now)
         if changed:
@@ -265,13 +212,13 @@ class Shapes:
         """How the nodes of a job were chosen; ``held`` are its rows, each with the chunk that it serves."""
         class_of = {row: number for number, rows in enumerate(self._node_classes.values()) for row in rows}
         return self._scarcity.choice(
-            (class_of[row], self._scarcity.request_key(self._amounts(chunk), chunk.features))
+            (class_of[row], self._scarcity.request_key(self.candidates.amounts(chunk), chunk.features))
             for row, chunk in held
             if row in class_of
         )
 
     def _requested_attributes(self, chunk: Chunk) -> frozenset[str]:
-        return self._scarcity.requested_attributes(self._amounts(chunk), chunk.features)
+        return self._scarcity.requested_attributes(self.candidates.amounts(chunk), chunk.features)
 
     def _column(self, name: str) -> int:
         found = self.columns.get(name)
@@ -287,7 +234,7 @@ class Shapes:
         key = shape_key(request)
         shape = self._ids.get(key)
         if shape is None:
-            spare = self._spare.get(len(_merged(request)))
+            spare = self._spare.get(len(chunks_to_place(request)))
             if spare:
                 shape = spare.pop()
                 self.requests[shape] = request
@@ -396,14 +343,14 @@ class Shapes:
         """Return the rows of the chunk table for a request: COUNT, SET, SET_LEN, PER_NODE, LEVEL, needs."""
         rows = []
         mixed = len(request.chunks) > 1 and request.place is Place.FREE
-        for chunk in _merged(request):
+        for chunk in chunks_to_place(request):
             set_at, n = self._row_set(chunk, request.avoids, request.node_order)
             per_node = 1 if request.place is Place.SCATTER else chunk.count
             if mixed:
                 per_node = max(per_node, 2)  # one unit, but units of other chunks may share the node
             needs = [0] * self._slabs.resources
             needs[at.SHARE] = at.WHOLE if request.exclusive else 1
-            for name, amount in self._amounts(chunk):
+            for name, amount in self.candidates.amounts(chunk):
                 if name in self.columns:
                     needs[self.columns[name]] = amount
             for name, column in self.columns.items():
@@ -420,155 +367,6 @@ class Shapes:
             rows.append([chunk.count, set_at, n, per_node, level, *needs])
         return rows
 
-    def find_unmet_requirement(self, request: Request, units: Mapping[str, str] = NO_UNITS) -> Never | None:
-        """Return the first requirement that no configured node can meet, by chunk; None: all can be met.
-
-        ``units``: unit of each resource by name (``size``: KiB, ``float``: ``FLOAT_PARTS``).
-        """
-        if request.place is Place.PACK and request.units > 1:
-            where = "on one node"
-        elif request.exclusive:
-            where = "on whole nodes"
-        else:
-            where = ""
-        for i, chunk in enumerate(_merged(request)):
-            never = self._find_unmet_in_chunk(chunk, request, where, i, units)
-            if never is not None:
-                return never
-        return None
-
-    def is_feature(self, name: str) -> bool:
-        """Return whether any node has this feature."""
-        return name in self._present
-
-    def fits_on_nodes(self, request: Request) -> bool:
-        """Return whether ``find_unmet_requirement`` finds nothing, without its words."""
-        return all(self._fits(chunk, request) for chunk in _merged(request))
-
-    def _fits(self, chunk: Chunk, request: Request) -> bool:
-        fit = self._count_fitting_nodes(chunk)
-        return fit > 0 and not (request.place is Place.SCATTER and chunk.count > fit)
-
-    def _find_unmet_in_chunk(
-        self, chunk: Chunk, request: Request, where: str, index: int, units: Mapping[str, str]
-    ) -> Never | None:
-        if self._fits(chunk, request):
-            return None
-        part = f" (chunk {index + 1})" if len(request.chunks) > 1 and request.place is not Place.PACK else ""
-        wanted = _format_features(chunk)
-        nodes = [
-            (node_class, rows)
-            for node_class, rows in self._node_classes.items()
-            if self._has_features(chunk, node_class, rows)
-        ]
-        if not nodes:
-            return Never(
-                f"no node has {self._unmet_features(chunk)}{part}" if wanted else "the cluster has no nodes"
-            )
-        of = f" of a node with {wanted}" if wanted else " of a node"
-        place = f" {where}" if where else ""
-        for name, need in self._amounts(chunk):
-            column = self.columns.get(name)
-            best = max(node_class.capacity[column] for node_class, _ in nodes) if column is not None else 0
-            if need > best:
-                asked, there = _format_amounts(need, best, units.get(name, ""))
-                return Never(f"{asked} {name}{of}{place}: the largest has {there}{part}")
-            if column is not None:
-                nodes = [
-                    (node_class, rows) for node_class, rows in nodes if node_class.capacity[column] >= need
-                ]
-        with_what = f" with {wanted}" if wanted else ""
-        fit = self._count_fitting_nodes(chunk)
-        if fit == 0:
-            return Never(f"no single node{with_what} has all that a unit needs{part}")
-        return Never(f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit")
-
-    def _unmet_features(self, chunk: Chunk) -> str:
-        """Return the features that no node has; if each is on some node, all features."""
-        lacking = [
-            names
-            for names in chunk.features
-            if not any(
-                self._has_features(replace(chunk, features=(names,)), node_class, rows)
-                for node_class, rows in self._node_classes.items()
-            )
-        ]
-        return _format_features(replace(chunk, features=tuple(lacking) or chunk.features))
-
-    def _has_features(self, chunk: Chunk, node_class: _NodeClass, rows: list[int]) -> bool:
-        if not chunk.features:
-            return True
-        if self._names_nodes(chunk):
-            members = set(rows)
-            names = [name for name, row in self._nodes.items() if row in members]
-            return any(matches(chunk.features, node_class.features | {name}) for name in names)
-        return matches(chunk.features, node_class.features)
-
-    def _names_nodes(self, chunk: Chunk) -> bool:
-        return any(name.removeprefix("!") in self._nodes for names in chunk.features for name in names)
-
-    def _amounts(self, chunk: Chunk) -> list[tuple[str, int]]:
-        """Return the needs of a unit by name; virtual memory only if some node reports it."""
-        amounts = [("cpus", chunk.cpus), ("mem", chunk.mem), ("gpus", chunk.gpus), *chunk.resources]
-        if "vmem" in self.columns:
-            amounts.append(("vmem", chunk.vmem))
-        return [(name, n) for name, n in amounts if n > 0]
-
-    def _fitting_classes(
-        self, chunk: Chunk, named: Iterable[tuple[str, int]], by_name: bool
-    ) -> tuple[int, ...]:
-        """Return the node classes that could hold a unit; features count unless they name nodes."""
-        amounts = [(self.columns.get(name, -1), need) for name, need in named]
-        features = () if by_name else chunk.features
-        asked = (amounts, features)
-        if self._last_fit[0] == asked:  # an arrival calls this twice: for its nodes, and whether it has any
-            return self._last_fit[1]
-        fit: list[int] = []
-        for i in self._classes_having(features) if features else range(len(self._class_list)):
-            capacity = self._class_list[i][0]
-            for column, need in amounts:
-                if column < 0 or capacity[column] < need:
-                    break
-            else:
-                fit.append(i)
-        self._last_fit = (asked, tuple(fit))
-        return self._last_fit[1]
-
-    def _classes_having(self, features: Features) -> tuple[int, ...]:
-        """Return the classes whose nodes have these features, which name no nodes."""
-        found = self._having.get(features)
-        if found is None:
-            if len(self._having) >= _KEPT:
-                self._having.clear()
-            found = tuple(i for i, (_, present) in enumerate(self._class_list) if matches(features, present))
-            self._having[features] = found
-        return found
-
-    def _count_fitting_nodes(self, chunk: Chunk) -> int:
-        """Return the number of nodes that could hold a unit when empty and up.
-
-        Adds no row set: sets are part of the saved state, and whether a request is checked depends on what
-        the process remembers of earlier requests.
-        """
-        by_name = self._names_nodes(chunk)
-        classes = self._fitting_classes(chunk, self._amounts(chunk), by_name)
-        if not by_name:
-            return sum(self._class_sizes[i] for i in classes)
-        key = (classes, chunk.features)
-        found = self._named_counts.get(key)
-        if found is None:
-            if len(self._named_counts) >= _KEPT:
-                self._named_counts.clear()
-            names = {row: name for name, row in self._nodes.items()}
-            members = list(self._node_classes.items())
-            found = sum(
-                matches(chunk.features, members[i][0].features | {names[row]})
-                for i in classes
-                for row in members[i][1]
-            )
-            self._named_counts[key] = found
-        return found
-
     def _row_set(
         self, chunk: Chunk, avoids: frozenset[str] = frozenset(), order: str = ""
     ) -> tuple[int, int]:
@@ -576,9 +374,9 @@ class Shapes:
         without nodes that the request ``avoids``. The ranks of the ``order`` precede the costs of scarcity.
         """
         ranks = self._node_orders.get(order) if order else None
-        named = self._amounts(chunk)
-        by_name = self._names_nodes(chunk)
-        classes = self._fitting_classes(chunk, named, by_name)
+        named = self.candidates.amounts(chunk)
+        by_name = self.candidates.names_nodes(chunk)
+        classes = self.candidates.fitting_classes(chunk, named, by_name)
         # Sets are shared by their node classes and costs or, where nodes are named, by
         # the names too.
         costs = self._scarcity.costs(self._scarcity.request_key(named, chunk.features), classes)
@@ -628,42 +426,3 @@ def _join_sets(sets: Mapping[str, frozenset[str]], most: int) -> dict[str, froze
     else:
         groups = [names[i : i + most] for i in range(len(names) - most + 1)]
     return {" or ".join(group): frozenset().union(*(sets[name] for name in group)) for group in groups}
-
-
-def _merged(request: Request) -> Sequence[Chunk]:
-    """Return the chunks to place: a packed request has one, since one node must hold everything."""
-    if request.place is not Place.PACK:
-        return request.chunks
-    resources: dict[str, int] = {}
-    for chunk in request.chunks:
-        for name, amount in chunk.resources:
-            resources[name] = resources.get(name, 0) + chunk.count * amount
-    return (
-        Chunk(
-            count=1,
-            cpus=sum(c.count * c.cpus for c in request.chunks),
-            mem=sum(c.count * c.mem for c in request.chunks),
-            vmem=sum(c.count * c.vmem for c in request.chunks),
-            gpus=sum(c.count * c.gpus for c in request.chunks),
-            resources=tuple(sorted(resources.items())),
-            features=tuple(dict.fromkeys(f for c in request.chunks for f in c.features)),
-        ),
-    )
-
-
-def _format_amounts(need: int, best: int, unit: str) -> tuple[str, str]:
-    """Return both amounts as readable, different texts."""
-    if unit == "float":
-        return f"{need / FLOAT_PARTS:g}", f"{best / FLOAT_PARTS:g}"
-    if unit != "size":
-        return str(need), str(best)
-    asked, there = format_rounded_size(need), format_rounded_size(best)
-    return (asked, there) if asked != there else (f"{need}kb", f"{best}kb")
-
-
-def _format_features(chunk: Chunk) -> str:
-    """Return a chunk's features as readable text."""
-    return " and ".join(
-        " or ".join("not " + name[1:] if name.startswith("!") else name for name in sorted(alternatives))
-        for alternatives in chunk.features
-    )

@@ -21,7 +21,7 @@ from schedd.plan.schema import MOMENT, NAMES, NUMBERS, Arrays, declared
 
 OF_THE_MOMENT = {"_compaction", "_former"}
 """Work under way that only saves time later."""
-REFERENCES = {"slabs", "shapes", "_slabs", "_shapes", "_repairs", "_machine"}
+REFERENCES = {"slabs", "shapes", "_slabs", "_shapes", "_repairs", "_machine", "candidates"}
 COUNTERS_OF_ITS_OWN = {
     *(at.WORK, at.STOP, at.ALLOC_TOP, at.ALLOC_GARBAGE, at.WANTED_SEGMENTS, at.WANTED_ENTRIES),
     *(at.MOST_WORK, at.SEARCH_END, at.WORK_END),
@@ -29,7 +29,7 @@ COUNTERS_OF_ITS_OWN = {
 OWN_COLUMNS = {at.ALLOC, at.HELD}
 """Positions of entries, and values derived from them."""
 ROOM = {"scratch", "out"}
-GIVEN_AGAIN = {"Repairs.ranks", "Shapes._last_fit", "Shapes._having"}
+GIVEN_AGAIN = {"Repairs.ranks", "CandidateNodes._last_fit", "CandidateNodes._having"}
 """Not saved: the caller gives the ranks before each repair, and which classes fit is found again."""
 
 
@@ -121,7 +121,7 @@ def _all_of(plan: Plan) -> dict[str, Any]:
     for name in tb._fields:
         if name not in ROOM:
             found[f"tables.{name}"] = _told(used.get(name, getattr(tb, name)))
-    for part in (plan, slabs, plan.shapes, plan._machine, plan._repairs):
+    for part in (plan, slabs, plan.shapes, plan.shapes.candidates, plan._machine, plan._repairs):
         for name, value in _fields(part).items():
             if name == "freed":
                 found["freed"] = [array[:, :freed].tolist() for array in value]
@@ -144,7 +144,7 @@ def test_fork_copies_every_field_of_every_part(copied: Callable[[Plan], Plan], s
     empty = _all_of(Plan([], 0))
     same = {name for name in before if before[name] == empty[name]}
     # A copy counts the fitting nodes again.
-    assert same <= {"Slabs.most_chunks", "Shapes._spare", "Shapes._named_counts"}, same
+    assert same <= {"Slabs.most_chunks", "Shapes._spare", "CandidateNodes._named_counts"}, same
 
 
 @dataclass(eq=False)

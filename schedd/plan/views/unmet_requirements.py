@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from schedd.model import Never, NodeState, Place, Request
 from schedd.plan.plan import Plan
-from schedd.plan.shapes import NO_UNITS
+from schedd.plan.unmet_requirements import NO_UNITS
 
 
 def empty_plan(plan: Plan) -> Plan:

@@ -1,0 +1,86 @@
+"""Requirements of a request that no configured node can meet, checked chunk by chunk and node by node."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from schedd.dialect.units import format_rounded_size
+from schedd.model import Chunk, Features, Never, Place, Request
+from schedd.plan.candidate_nodes import CandidateNodes
+from schedd.plan.requests import chunks_to_place
+from schedd.wire import FLOAT_PARTS
+
+NO_UNITS: Final[Mapping[str, str]] = MappingProxyType({"mem": "size", "vmem": "size"})
+"""Default units of resources."""
+
+
+def find_unmet_by_chunk(nodes: CandidateNodes, request: Request, units: Mapping[str, str]) -> Never | None:
+    """Return the first requirement that no node can meet, by chunk; None: all can be met.
+
+    ``units``: unit of each resource by name (``size``: KiB, ``float``: ``FLOAT_PARTS``).
+    """
+    if request.place is Place.PACK and request.units > 1:
+        where = "on one node"
+    elif request.exclusive:
+        where = "on whole nodes"
+    else:
+        where = ""
+    for i, chunk in enumerate(chunks_to_place(request)):
+        if not nodes.suffice(chunk, request):
+            part = f" (chunk {i + 1})" if len(request.chunks) > 1 and request.place is not Place.PACK else ""
+            return Never(_describe_unmet(nodes, chunk, where, part, units))
+    return None
+
+
+def _describe_unmet(
+    nodes: CandidateNodes, chunk: Chunk, where: str, part: str, units: Mapping[str, str]
+) -> str:
+    """Return the first requirement of a chunk that too few nodes meet; ``part`` names the chunk."""
+    wanted = _format_features(chunk.features)
+    classes = [one for one in nodes.classes if nodes.has_features(chunk, one)]
+    if not classes:
+        return f"no node has {_unmet_features(nodes, chunk)}{part}" if wanted else "the cluster has no nodes"
+    of = f" of a node with {wanted}" if wanted else " of a node"
+    place = f" {where}" if where else ""
+    for name, need in nodes.amounts(chunk):
+        column = nodes.columns.get(name)
+        best = max(one.capacity[column] for one in classes) if column is not None else 0
+        if need > best:
+            asked, there = _format_amounts(need, best, units.get(name, ""))
+            return f"{asked} {name}{of}{place}: the largest has {there}{part}"
+        if column is not None:
+            classes = [one for one in classes if one.capacity[column] >= need]
+    with_what = f" with {wanted}" if wanted else ""
+    fit = nodes.count(chunk)
+    if fit == 0:
+        return f"no single node{with_what} has all that a unit needs{part}"
+    return f"it needs {chunk.count} nodes{with_what}{part}; the cluster has {fit} that fit"
+
+
+def _unmet_features(nodes: CandidateNodes, chunk: Chunk) -> str:
+    """Return the features that no node has; if each is on some node, all features."""
+    lacking = [
+        names
+        for names in chunk.features
+        if not any(nodes.has_features(replace(chunk, features=(names,)), one) for one in nodes.classes)
+    ]
+    return _format_features(tuple(lacking) or chunk.features)
+
+
+def _format_amounts(need: int, best: int, unit: str) -> tuple[str, str]:
+    """Return both amounts as readable, different texts."""
+    if unit == "float":
+        return f"{need / FLOAT_PARTS:g}", f"{best / FLOAT_PARTS:g}"
+    if unit != "size":
+        return str(need), str(best)
+    asked, there = format_rounded_size(need), format_rounded_size(best)
+    return (asked, there) if asked != there else (f"{need}kb", f"{best}kb")
+
+
+def _format_features(features: Features) -> str:
+    """Return features as readable text."""
+    return " and ".join(
+        " or ".join("not " + name[1:] if name.startswith("!") else name for name in sorted(alternatives))
+        for alternatives in features
+    )
