@@ -17,7 +17,8 @@ from schedd.alternatives.chromosomes import ChromosomeDecoder
 from schedd.alternatives.pareto_front import ObjectiveWeights, pareto_front, select_spread
 from schedd.plan.columns import Ints
 from schedd.plan.placements import Allocation
-from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.plan import Plan
+from schedd.plan.work_limits import WorkSpent
 
 Floats = npt.NDArray[np.float64]
 

@@ -16,9 +16,9 @@ from schedd.plan.criteria import parse_criteria
 from schedd.plan.evaluate import CriterionWeights
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import Allocation
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase
-from schedd.plan.records import Moves, no_moves
+from schedd.plan.records import Moves, Take, no_moves
 from schedd.wire import PlaceFacts, PlanChosen, PlanImproved, UnitsFacts
 
 _WORDS = "the optimizer improved the plan"

@@ -1,6 +1,6 @@
 """The parts of a plan, copied and saved as their fields declare, and all reading access to them."""
 
-from collections.abc import Collection, Generator, KeysView, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, KeysView, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -9,9 +9,11 @@ from schedd.model import FOREVER, Never, Node, Place, Request
 from schedd.plan.columns import HeldEntries, PlanReadView, SlotColumns, select_entries
 from schedd.plan.job_order import by_start
 from schedd.plan.kernels import layout as at
+from schedd.plan.kernels.current_use import overcommitted_row
+from schedd.plan.kernels.due_jobs import due_jobs, next_start, waiting_before
 from schedd.plan.kernels.free_amounts import least_free
 from schedd.plan.kernels.layout import Ints, Tables
-from schedd.plan.kernels.place import jobs_on_row, misplaced
+from schedd.plan.kernels.place import first_startable, jobs_on_row, misplaced
 from schedd.plan.machine import Machine
 from schedd.plan.records import ChunkNeeds, Take, Timeline
 from schedd.plan.repairs import Repairs
@@ -385,3 +387,40 @@ class PlanContents:
         entries: list[list[int]] = tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist()
         names = self._machine.pool_names
         return {names[row]: amount for row, amount in entries}
+
+    # ---- jobs that may start ----------------------------------------------------------------------
+
+    def overcommitted_now(
+        self, slot: int, now: int, timed: Iterable[int] = (), others: Sequence[Take] = ()
+    ) -> str:
+        """Return the node or pool that now has no room for a placed job next to the fixed jobs; empty: none.
+
+        Timelines are not used: a fixed job counts until its removal, even past its planned end. The slots
+        ``timed`` (reservations) count from their start to their end; ``others`` are held without a slot.
+        """
+        by_slot = np.zeros(self.slabs.tb.jobs.shape[1], np.int64)
+        by_slot[list(timed)] = 1
+        rows = np.array([take.row for take in others], np.int64)
+        amounts = np.zeros((len(others), self.slabs.tb.F.shape[0]), np.int64)
+        for i, take in enumerate(others):
+            amounts[i, : len(take.amounts)] = take.amounts
+        row = overcommitted_row(self.slabs.tb, slot, now, by_slot, rows, amounts)
+        return "" if row < 0 else self.node_names.get(row) or self._machine.pool_names[row]
+
+    def next_start(self) -> int:
+        """Return when the first planned job is due and allowed; FOREVER: none is planned."""
+        return next_start(self.slabs.tb)
+
+    def due_jobs(self, until: int) -> Ints:
+        """Return the slots of planned jobs due by ``until``, by planned start, then slot."""
+        slots = due_jobs(self.slabs.tb, until)
+        by_start: Ints = slots[np.argsort(self.slabs.tb.jobs[at.START, slots], kind="stable")]
+        return by_start
+
+    def waiting_before(self, moments: Ints, until: int) -> Ints:
+        """Return the slots of waiting jobs, planned or not, with a moment (by slot) before ``until``."""
+        return waiting_before(self.slabs.tb, moments, until)
+
+    def first_startable(self, slots: Ints, begin: int, now: int) -> int:
+        """Return the index in ``slots`` from ``begin`` on of the first job that fits now, or the length."""
+        return first_startable(self.slabs.tb, slots, begin, now)

@@ -7,7 +7,8 @@ from typing import Self
 from schedd.plan.kernels.layout import DUR, FIXED, POOL, POOLS, SEEN, USABLE, Ints
 from schedd.plan.kernels.place import misplaced
 from schedd.plan.kernels.rows import floor
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 
 
 @dataclass(frozen=True, slots=True)

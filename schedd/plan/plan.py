@@ -1,4 +1,4 @@
-"""The plan of one cluster: nodes and interval of every planned or running job, and the operations on it.
+"""The plan of one cluster: the operations that change the nodes and the interval of a job.
 
 Jobs are named by *slots*, small integers that the caller maps to job ids. The plan has no clock: every
 operation gets ``now``.
@@ -14,12 +14,9 @@ from schedd.model import FOREVER, Node, Request
 from schedd.plan.contents import PlanContents
 from schedd.plan.job_order import ArrayEnds
 from schedd.plan.kernels import layout as at
-from schedd.plan.kernels.current_use import overcommitted_row
 from schedd.plan.kernels.displace import displace_and_commit
-from schedd.plan.kernels.due_jobs import due_jobs, next_start, waiting_before
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import (
-    first_startable,
     note_held,
     occupy,
     place,
@@ -36,18 +33,13 @@ from schedd.plan.records import Moves, Take, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs
 from schedd.plan.schema import copy_fields
 from schedd.plan.shapes import Shapes
-from schedd.plan.slabs import MOST_WORK, Slabs
-
-__all__ = ["NOT_BOUND", "Moves", "Plan", "Take", "WorkSpent"]
+from schedd.plan.slabs import Slabs
+from schedd.plan.work_limits import WorkLimits
 
 NOT_BOUND = FOREVER  # no upper bound on a start
 
 
-class WorkSpent(RuntimeError):
-    """A search, or all searches of a request, exceeded the work limit: no answer is known."""
-
-
-class Plan(PlanContents):
+class Plan(PlanContents, WorkLimits):
     """A schedule over nodes and pools. Changed by one thread only; ``fork`` gives other threads their own."""
 
     def __init__(self, nodes: Sequence[Node], now: int) -> None:
@@ -210,7 +202,7 @@ class Plan(PlanContents):
             if start >= at.NONE:
                 return start
             if start == at.SPENT:
-                raise self._work_spent_error()
+                raise self.work_spent_error()
             self.slabs.grow()
             self.slabs.tb.ctl[at.WORK] = work  # nothing depends on a failed attempt
         raise AssertionError("a slab is full again, though it was made as large as was wanted")
@@ -219,7 +211,7 @@ class Plan(PlanContents):
         """Return the start that ``place`` would give; changes nothing. Raises WorkSpent."""
         start = self._call_kernel(tier, probe, slot, now, bound)
         if start == at.SPENT:
-            raise self._work_spent_error()
+            raise self.work_spent_error()
         return start
 
     def place_at_start(self, slot: int, start: int, now: int) -> bool:
@@ -245,55 +237,6 @@ class Plan(PlanContents):
             yield
         finally:  # not by ``set_ready``: the job may be planned now, and is not to be searched again
             self.slabs.tb.jobs[at.READY, slot] = ready
-
-    # ---- how much work searches may do ----------------------------------------------------------
-
-    @property
-    def work(self) -> int:
-        """Visited segments of timelines: the cost of all searches until now, independent of the machine."""
-        return int(self.slabs.tb.ctl[at.WORK])
-
-    def limit_work(self, each: int = MOST_WORK, all_of_them: int | None = None) -> None:
-        """Limit each search to ``each`` visited segments, and all searches from now on together to
-        ``all_of_them``; beyond these, ``place`` and ``probe`` raise WorkSpent.
-
-        A repair leaves a job where it is if its search exceeds the limit. A fork inherits the rest of the
-        limit.
-        """
-        end = at.FAR if all_of_them is None else self.work + all_of_them
-        self.slabs.limit_work(each, end)
-
-    def halve_work_limit(self) -> None:
-        """Halve the work limit of each search, down to a hundredth of the usual limit, until ``limit_work``.
-
-        With it, many jobs that are too hard to plan cost no more than a few of them.
-        """
-        ctl = self.slabs.tb.ctl
-        ctl[at.MOST_WORK] = max(int(ctl[at.MOST_WORK]) // 2, min(int(ctl[at.MOST_WORK]), MOST_WORK // 100))
-
-    def stop(self) -> None:
-        """End repair, and searches for a better plan, at once; thread-safe. For a fork."""
-        self.slabs.tb.ctl[at.STOP] = 1
-
-    @property
-    def stopped(self) -> bool:
-        """Whether ``stop`` was called."""
-        return bool(self.slabs.tb.ctl[at.STOP])
-
-    def abort_searches(self) -> None:
-        """Let all searches of this plan, including the present one, raise WorkSpent; thread-safe."""
-        self.slabs.tb.ctl[at.WORK_END] = -1
-
-    def _work_spent_error(self) -> "WorkSpent":
-        ctl = self.slabs.tb.ctl
-        if ctl[at.WORK_END] < 0:
-            return WorkSpent("the question was given up")
-        if ctl[at.WORK] >= ctl[at.WORK_END]:
-            return WorkSpent("the searches for an answer visited more segments of the plan than they may")
-        return WorkSpent(
-            f"a search visited more than {int(ctl[at.MOST_WORK]):,} segments of the plan: "
-            "the request is too hard to plan"
-        )
 
     def _call_kernel(self, tier: int, kernel: Callable[[Tables, int, int, int], int], *args: int) -> int:
         if not tier:  # nearly always, and entering a context takes a third as long as placing
@@ -540,41 +483,6 @@ class Plan(PlanContents):
             if done == slots.shape[0]:
                 return gone[:lifted]
             self.slabs.grow()  # the job that caused it is removed next, so this ends
-
-    def overcommitted_now(
-        self, slot: int, now: int, timed: Iterable[int] = (), others: Sequence[Take] = ()
-    ) -> str:
-        """Return the node or pool that now has no room for a placed job next to the fixed jobs; empty: none.
-
-        Timelines are not used: a fixed job counts until its removal, even past its planned end. The slots
-        ``timed`` (reservations) count from their start to their end; ``others`` are held without a slot.
-        """
-        by_slot = np.zeros(self.slabs.tb.jobs.shape[1], np.int64)
-        by_slot[list(timed)] = 1
-        rows = np.array([take.row for take in others], np.int64)
-        amounts = np.zeros((len(others), self.slabs.tb.F.shape[0]), np.int64)
-        for i, take in enumerate(others):
-            amounts[i, : len(take.amounts)] = take.amounts
-        row = overcommitted_row(self.slabs.tb, slot, now, by_slot, rows, amounts)
-        return "" if row < 0 else self.node_names.get(row) or self._machine.pool_names[row]
-
-    def next_start(self) -> int:
-        """Return when the first planned job is due and allowed; FOREVER: none is planned."""
-        return next_start(self.slabs.tb)
-
-    def due_jobs(self, until: int) -> Ints:
-        """Return the slots of planned jobs due by ``until``, by planned start, then slot."""
-        slots = due_jobs(self.slabs.tb, until)
-        by_start: Ints = slots[np.argsort(self.slabs.tb.jobs[at.START, slots], kind="stable")]
-        return by_start
-
-    def waiting_before(self, moments: Ints, until: int) -> Ints:
-        """Return the slots of waiting jobs, planned or not, with a moment (by slot) before ``until``."""
-        return waiting_before(self.slabs.tb, moments, until)
-
-    def first_startable(self, slots: Ints, begin: int, now: int) -> int:
-        """Return the index in ``slots`` from ``begin`` on of the first job that fits now, or the length."""
-        return first_startable(self.slabs.tb, slots, begin, now)
 
     def forget_past(self, now: int) -> None:
         """Drop what ended by ``now`` from the timelines; starts and placements stay."""

@@ -5,7 +5,8 @@ from contextlib import suppress
 import numpy as np
 
 from schedd.plan.columns import FIXED, PLANNED, UNPLACED, Ints
-from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.plan import Plan
+from schedd.plan.work_limits import WorkSpent
 
 
 def running_slots(plan: Plan) -> Ints:

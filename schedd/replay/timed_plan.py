@@ -6,7 +6,8 @@ from time import perf_counter_ns
 import numpy as np
 
 from schedd.plan.job_order import ArrayEnds
-from schedd.plan.plan import NOT_BOUND, Moves, Plan
+from schedd.plan.plan import NOT_BOUND, Plan
+from schedd.plan.records import Moves
 from schedd.plan.repairs import WHOLE_PASS
 
 

@@ -10,7 +10,8 @@ from schedd.alternatives.objective_weights import Objective
 from schedd.alternatives.objectives import ObjectiveInput, ObjectiveMeasure, measure_objectives
 from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.plan.evaluate import ScoringColumns
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 from schedd.policy.economy import Draw, Economy, Price
 from schedd.wire import NodeFacts
 

@@ -10,7 +10,7 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 
 from schedd.api import question_runner
-from schedd.plan.plan import WorkSpent
+from schedd.plan.work_limits import WorkSpent
 from schedd.service.clusters import Clusters
 from schedd.wire import JobFacts
 from tests.api.test_errors import problem

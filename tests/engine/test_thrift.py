@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.plan import Plan
+from schedd.plan.work_limits import WorkSpent
 from schedd.policy.economy import Draw
 from schedd.policy.energy_placement import joules_for_work
 from schedd.wire import PolicyChanged

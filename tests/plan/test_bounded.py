@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from schedd.model import Chunk, Node, NodeSets, Place, Request
 from schedd.plan.kernels import layout as at
-from schedd.plan.plan import Plan, Take, WorkSpent
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
+from schedd.plan.work_limits import WorkSpent
 from tests.plan.mirror import Mirror
 from tests.property_examples import examples
 

@@ -6,7 +6,8 @@ import pytest
 
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.columns import FIXED, PLANNED
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 
 _NODES = [Node(f"n{i}", 4, mem=64) for i in range(4)]
 _POOL = 6

@@ -14,7 +14,8 @@ from schedd.model import FOREVER, Chunk, Node, NodeState, Request
 from schedd.plan.criteria import NON_REGULAR, Criterion
 from schedd.plan.evaluate import CriterionValues, CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels import layout as at
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 from tests.plan.strategies import DURATIONS, clusters, requests
 
 NOW = 1_000

@@ -3,7 +3,8 @@
 from schedd.model import Chunk, Node, Place, Request
 from schedd.plan.gates import GATE
 from schedd.plan.kernels import layout as at
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 
 NAME = f"{GATE}r"
 

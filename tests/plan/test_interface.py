@@ -9,7 +9,8 @@ import pytest
 import schedd
 from schedd.model import Chunk, Node, Request
 from schedd.plan.columns import CPUS, FIXED, PLANNED
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 
 ROOT = Path(schedd.__file__).parent
 INSIDE = re.compile(r"plan\.(kernels|tables|slabs|shapes\b(?! import)|_\w+)|layout as at\b")

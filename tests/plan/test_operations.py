@@ -17,7 +17,8 @@ from hypothesis.stateful import (
 
 from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.plan.kernels import layout as at
-from schedd.plan.plan import Moves, Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Moves, Take
 from tests.plan.mirror import Mirror
 from tests.plan.strategies import DURATIONS, clusters, is_mixed, nodes, requests
 

@@ -7,7 +7,7 @@ import pytest
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import Never, StartKnown, WaitingFor
-from schedd.plan.plan import WorkSpent
+from schedd.plan.work_limits import WorkSpent
 from schedd.service.questions import open_questions
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.wire import JobFacts, NodeChanged, NodeFacts

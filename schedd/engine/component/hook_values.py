@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.model import Features
-from schedd.plan.plan import Take
+from schedd.plan.records import Take
 from schedd.policy.access import Access
 from schedd.predict import Prediction
 from schedd.wire import JobFacts

@@ -7,7 +7,8 @@ from typing import Final
 from schedd.model import Chunk, Place, Request
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, WHOLE
 from schedd.plan.gates import COUNTED_GATES, GATE, gate_amount
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 from schedd.wire import JobFacts, ShareFacts
 
 BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)

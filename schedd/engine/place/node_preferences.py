@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.place.reliability import failure_rates_by_row
 from schedd.model import FOREVER
-from schedd.plan.plan import WorkSpent
+from schedd.plan.work_limits import WorkSpent
 from schedd.policy.energy_placement import joules_for_work
 
 if TYPE_CHECKING:

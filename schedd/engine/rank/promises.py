@@ -34,7 +34,7 @@ from schedd.engine.facts.records import (
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
-from schedd.plan.plan import Moves
+from schedd.plan.records import Moves
 from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.slack import Slack, parse_slack
 

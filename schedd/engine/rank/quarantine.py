@@ -10,7 +10,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.rank.promises import end_promise
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import UNPLACED
-from schedd.plan.plan import WorkSpent
+from schedd.plan.work_limits import WorkSpent
 
 
 class JobErrorGuard:

@@ -43,7 +43,7 @@ from schedd.engine.run.reevaluation import reevaluate
 from schedd.engine.run.running import fix_until, walltime_to_set
 from schedd.engine.run.start_outages import is_refused_by_server, next_start_attempt
 from schedd.plan.columns import PLANNED, Ints
-from schedd.plan.plan import Take
+from schedd.plan.records import Take
 from schedd.wire import Run
 
 _AGAIN = 30  # first backoff in seconds of a due job that the server has not released

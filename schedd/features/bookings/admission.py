@@ -32,7 +32,7 @@ from schedd.features.bookings.state import (
     store_booking,
 )
 from schedd.model import FOREVER, Request
-from schedd.plan.plan import WorkSpent
+from schedd.plan.work_limits import WorkSpent
 from schedd.policy.bookings import nearest
 from schedd.wire import Book
 

@@ -27,7 +27,7 @@ from schedd.features.bookings.state import (
 from schedd.features.transfers.state import job_transfer, transfer_state
 from schedd.model import FOREVER, Chunk, Place, Request, WaitingFor
 from schedd.plan.columns import CPUS, GPUS, SHARE, UNPLACED
-from schedd.plan.plan import Take
+from schedd.plan.records import Take
 from schedd.wire import JobFacts
 
 _PIECE = Request((Chunk(cpus=0),), Place.FREE)

@@ -16,7 +16,7 @@ from schedd.features.bookings.placement import free_booking_slots, merge_takes, 
 from schedd.features.bookings.settings import BookingSettings
 from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, booking_table
 from schedd.model import Request
-from schedd.plan.plan import WorkSpent
+from schedd.plan.work_limits import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
 from schedd.wire import Book, JobFacts
 

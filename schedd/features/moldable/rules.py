@@ -25,7 +25,7 @@ from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.moldable.state import moldable_state
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
-from schedd.plan.plan import WorkSpent
+from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts
 
 _EXAMINED_EVERY_S: Final = 60

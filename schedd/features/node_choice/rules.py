@@ -17,8 +17,9 @@ from schedd.features.node_choice.settings import Arrangement, NodePreferences
 from schedd.features.node_choice.state import NodeChoiceState, node_choice_settings
 from schedd.model import Never
 from schedd.plan.columns import CPUS, MEM, SHARE, WHOLE
-from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.plan import Plan
 from schedd.plan.records import Take
+from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobFacts, NodeFacts
 
 _MOST_SPREAD_UNITS: Final = 20_000

@@ -28,8 +28,8 @@ from schedd.features.partitions.state import (
 )
 from schedd.model import FOREVER, Never, Request
 from schedd.plan.columns import PLANNED
-from schedd.plan.plan import WorkSpent
 from schedd.plan.shapes import shape_key
+from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
 
 _EXAMINED_EVERY_S: Final = 60

@@ -26,7 +26,9 @@ from schedd.features.preemption.victim_choice import choose_victims
 from schedd.model import Request
 from schedd.plan.columns import PLANNED, SHARE, Ints
 from schedd.plan.gates import CPUS_GATE, GPUS_GATE, MEM_GATE
-from schedd.plan.plan import Plan, Take, WorkSpent
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
+from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobFacts
 
 _MOST_MOVED: Final = 100  # planned jobs that may be displaced by one preemptor

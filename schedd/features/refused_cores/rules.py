@@ -21,7 +21,7 @@ from schedd.engine.place.placement import displace_for, place_unplaced
 from schedd.features.refused_cores.state import RefusedCores, refused_cores
 from schedd.model import FOREVER, Chunk, Place, Request
 from schedd.plan.columns import CPUS, SHARE
-from schedd.plan.plan import Take
+from schedd.plan.records import Take
 from schedd.wire import Event, NodeChanged, ShareFacts, Snapshot
 
 _FIRST_PAUSE_S: Final = 60

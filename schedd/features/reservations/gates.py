@@ -24,7 +24,7 @@ from schedd.features.reservations.state import ReservationRecord, reservation_ac
 from schedd.model import NodeState
 from schedd.plan.columns import WHOLE
 from schedd.plan.gates import COUNTED_GATES, GATE, WHOLE_NODES_GATE
-from schedd.plan.plan import Take
+from schedd.plan.records import Take
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 
 Cause = Literal["held", "gap", "room", "ready", "free"]
 _NEVER: Final = at.FAR

@@ -11,7 +11,8 @@ from schedd.engine import JobRecord, PlanSnapshot, job_status, last_change
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause
 from schedd.plan.columns import FIXED, PLANNED, Ints
-from schedd.plan.plan import Plan, Take
+from schedd.plan.plan import Plan
+from schedd.plan.records import Take
 from schedd.plan.views import BlockedInterval, blocking_chain
 from schedd.policy.limits import format_limit
 from schedd.service.questions.plan_fork import PlanFork

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final
 
-from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.plan import Plan
+from schedd.plan.work_limits import WorkSpent
 
 QUESTION_WORK: Final = 200_000_000
 """Maximum number of plan segments that the searches for one answer may visit."""

@@ -17,8 +17,9 @@ from schedd.model import FOREVER, NodeSets, Placement, Request, Share, StartKnow
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns
 from schedd.plan.placement_choice import choose_placement
-from schedd.plan.plan import Plan, WorkSpent
+from schedd.plan.plan import Plan
 from schedd.plan.views import StartWindow, find_windows
+from schedd.plan.work_limits import WorkSpent
 from schedd.policy.access import Access
 from schedd.policy.affordable_places import Tariff, move_to_affordable_place, too_expensive
 from schedd.service.questions.cheapest_start import CheapestStart, candidate_starts, cheapest_start
