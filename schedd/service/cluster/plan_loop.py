@@ -1,7 +1,6 @@
 """The thread of one cluster's live plan: batches of events in, decisions and plan snapshots out."""
 
 import re
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -9,29 +8,15 @@ from typing import TypeVar
 
 import structlog
 
-from schedd.engine import Engine, EngineSettings, PlanSnapshot
+from schedd.engine import Engine, EngineSettings
 from schedd.plan.plan import Plan
-from schedd.service.cluster.adapter_contact import AdapterContact
-from schedd.service.cluster.clock import ClusterClock
-from schedd.service.cluster.clock_monitor import ClockMonitor
 from schedd.service.cluster.daemon_store import Failover
-from schedd.service.cluster.decision_log import DecisionLog
 from schedd.service.cluster.deliveries import DeliveryResult, PendingDelivery, cut_batches
-from schedd.service.cluster.down_nodes import describe_down_nodes
 from schedd.service.cluster.engine_calls import EngineCallFailed
 from schedd.service.cluster.errors import EventsNotStorable, PlannerStopped, StandingBy
-from schedd.service.cluster.inbox import Inbox
-from schedd.service.cluster.incidents import IncidentFiles
-from schedd.service.cluster.metrics import ClusterMetrics, PlannerMetrics
-from schedd.service.cluster.open_alerts import OpenAlerts
-from schedd.service.cluster.plan_feed import PlanFeed
-from schedd.service.cluster.planner import Planner
-from schedd.service.cluster.publisher import Publisher
-from schedd.service.cluster.retries import StoreRetries
-from schedd.service.cluster.shared_fork import SharedFork
+from schedd.service.cluster.planner_condition import PlannerCondition
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
-from schedd.store import AuditRecord, BatchJournal, NotLeader, StoreError
-from schedd.supervision import Supervisor
+from schedd.store import AuditRecord, NotLeader, StoreError
 from schedd.wire import Event, LogLost
 
 _T = TypeVar("_T")
@@ -43,68 +28,12 @@ _DECISION = re.compile(r"d[0-8]\d{11}")
 _FOLLOW_S = 0.5  # time between two checks for new batches of the leader
 
 
-class PlanLoop:
+class PlanLoop(PlannerCondition):
     """One cluster's engine in its own thread. Public methods may be called from any thread.
 
-    ``failure`` is the error that stopped the planner, until it is restarted; ``trouble`` is why it waits for
-    its journal. Both are empty while it works. With a ``failover`` it starts ``on_standby``: its engine
-    follows the log until this daemon leads, then it continues with the journal. It stands by again when
-    another daemon leads.
+    With a ``failover`` its engine follows the log until this daemon leads; then it continues with the
+    journal. It stands by again when another daemon leads.
     """
-
-    def __init__(
-        self,
-        name: str,
-        engine: Engine,
-        journal: BatchJournal,
-        clock: ClusterClock,
-        *,
-        succession: Failover | None = None,
-        incidents: IncidentFiles | None = None,
-        meters: ClusterMetrics | None = None,
-        most_pending: int = 200_000,
-        supervisor: Supervisor | None = None,
-    ) -> None:
-        self.name = name
-        self.supervisor = supervisor or Supervisor()
-        """Supervisor of the daemon's background work, for this cluster's work, too."""
-        self.metrics = meters or PlannerMetrics().for_cluster(name)
-        self.failure = ""
-        self.settings_problem = ""
-        """Why the latest reload of the settings was rejected; empty after a successful one."""
-        self.on_standby = succession is not None
-        self.recovered = threading.Event()
-        self._clock = clock
-        self._succession = succession
-        self.adapter_contact = AdapterContact()
-        self._clock_watch = ClockMonitor(name, clock)
-        self._inbox = Inbox(self.metrics, most_pending)
-        self._retries = StoreRetries(name)
-        self._publisher = Publisher(engine, self.metrics)
-        self.alerts = OpenAlerts(
-            name,
-            self.now,
-            self._troubles,
-            lambda: self._publisher.latest,
-            self.metrics.count_alert,
-            self._ring,
-        )
-        self._planner = Planner(
-            name,
-            engine,
-            journal,
-            clock,
-            self.metrics,
-            self._retries,
-            self._publisher,
-            incidents,
-            succession,
-            self.supervisor,
-        )
-        self._shared_fork = SharedFork()
-        self._stopping = self._stepping_down = False
-        self._thread = self.supervisor.thread("plan", self._run, cluster=name, needed=True)
-        self._busy_since = 0.0
 
     # ---- any thread -----------------------------------------------------------------------------
 
@@ -130,68 +59,6 @@ class PlanLoop:
         self.decisions.close()
         self.feed.signal.close()
 
-    @property
-    def decisions(self) -> DecisionLog:
-        return self._planner.decisions
-
-    @property
-    def published(self) -> PlanSnapshot:
-        """The latest plan snapshot, marked as stale if there is a ``stale_reason``; never waits."""
-        why = self.stale_reason
-        return self._publisher.as_stale(why) if why else self._publisher.latest
-
-    @property
-    def stale_reason(self) -> str:
-        """Why the published plan may be outdated unknown to the engine; empty: no reason."""
-        if self.failure:
-            return self.failure
-        if self.trouble:
-            return f"the database is unavailable: {self.trouble}"
-        return self.failing or self.silence
-
-    @property
-    def silence(self) -> str:
-        """That the adapter is silent, and since when; empty otherwise, and on standby."""
-        if self.on_standby:
-            return ""
-        return self.adapter_contact.silence(self._publisher.latest.settings.adapter_silence)
-
-    @property
-    def server_silence(self) -> str:
-        """That the adapter does not reach the server, and since when; empty otherwise."""
-        silent = self.adapter_contact.is_silent(self._publisher.latest.settings.adapter_silence)
-        return "" if silent else self.silence
-
-    @property
-    def clock_problem(self) -> str:
-        """Which clocks of server, adapter and daemon differ too much; empty if none is known to."""
-        if self.on_standby:
-            return ""
-        return self.adapter_contact.clock_problem(self._publisher.latest.settings.clock_apart)
-
-    @property
-    def scheduler_not_called(self) -> str:
-        """That the server does not call its scheduler; empty if it does, or is silent."""
-        return "" if self.on_standby or self.silence else self.adapter_contact.scheduler_not_called
-
-    def _ring(self) -> None:
-        self.feed.signal.notify()
-
-    def _troubles(self) -> dict[str, str]:
-        found = {
-            "planner": self.failure or self._planner.failing,
-            "database": self.trouble,
-            "adapter": "" if self.server_silence else self.silence,
-            "server": self.server_silence,
-            "calls": self.scheduler_not_called,
-            "settings": self.settings_problem,
-            "nodes_down": describe_down_nodes(self._publisher.latest),
-        }
-        was_set = self._clock_watch.check(self._planner.engine.state.now)
-        found["clock"] = "; ".join(filter(None, (was_set, self.clock_problem)))
-        found["background"] = self.supervisor.trouble(self.name)
-        return {kind: why for kind, why in found.items() if why}
-
     def record_adapter_request(self, read_age: float | None = None) -> None:
         """Record a request of the adapter, which read the server ``read_age`` seconds ago, if known."""
         ends = bool(self.silence)
@@ -212,63 +79,6 @@ class PlanLoop:
         """Record the adapter's version, its clock, and whether the server does not call its scheduler."""
         self.adapter_contact.record_report(version, clock - self._clock.now() if clock is not None else None)
         self.adapter_contact.scheduler_not_called = uncalled
-
-    @property
-    def feed(self) -> PlanFeed:
-        """The changes between plan snapshots."""
-        return self._publisher.feed
-
-    @property
-    def alive(self) -> bool:
-        return self._thread.is_alive() and not self.failure
-
-    @property
-    def trouble(self) -> str:
-        """Why the planner waits for its journal, or would have to; empty while it works."""
-        found = self._retries.trouble or self._planner.trouble
-        return found or (self._succession.trouble if self._succession is not None else "")
-
-    @property
-    def failing(self) -> str:
-        """What fails although planning continues; empty while all works."""
-        return self._planner.failing
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether decisions made here are valid now."""
-        return not self.on_standby and (self._succession is None or self._succession.is_leader)
-
-    @property
-    def unable_to_lead(self) -> str:
-        """Why this daemon may not decide although it is the leader as far as it knows; empty if it may."""
-        if self.on_standby or self.is_leader:
-            return ""
-        return "this daemon's lease has expired and was not renewed"
-
-    @property
-    def busy_for(self) -> float:
-        """Real seconds since the start of the planner's present task.
-
-        0 while it is idle or waits for its journal, and while a hanging call is about to be interrupted:
-        killing it would gain nothing then.
-        """
-        since = self._busy_since
-        spared = self.trouble or self._planner.watchdog.is_watching
-        return time.monotonic() - since if since and not spared else 0.0
-
-    @property
-    def at_work(self) -> bool:
-        """Whether the planner works or has pending work; readers then yield to it."""
-        return bool(self._busy_since) or bool(self._inbox)
-
-    @property
-    def pending(self) -> int:
-        """Number of pending events."""
-        return self._inbox.pending
-
-    def now(self) -> int:
-        """Return the present second by the cluster's clock."""
-        return int(self._clock.now())
 
     def submit(self, events: Sequence[Event], *, order: bool = False) -> "Future[DeliveryResult]":
         """Submit events in order of occurrence; the result is set when all are handled.

@@ -1,0 +1,209 @@
+"""Condition of one cluster's planner: whether it works and leads, and what its surroundings lack."""
+
+import threading
+import time
+from abc import ABC, abstractmethod
+
+from schedd.engine import Engine, PlanSnapshot
+from schedd.service.cluster.adapter_contact import AdapterContact
+from schedd.service.cluster.clock import ClusterClock
+from schedd.service.cluster.clock_monitor import ClockMonitor
+from schedd.service.cluster.daemon_store import Failover
+from schedd.service.cluster.decision_log import DecisionLog
+from schedd.service.cluster.down_nodes import describe_down_nodes
+from schedd.service.cluster.inbox import Inbox
+from schedd.service.cluster.incidents import IncidentFiles
+from schedd.service.cluster.metrics import ClusterMetrics, PlannerMetrics
+from schedd.service.cluster.open_alerts import OpenAlerts
+from schedd.service.cluster.plan_feed import PlanFeed
+from schedd.service.cluster.planner import Planner
+from schedd.service.cluster.publisher import Publisher
+from schedd.service.cluster.retries import StoreRetries
+from schedd.service.cluster.shared_fork import SharedFork
+from schedd.store import BatchJournal
+from schedd.supervision import Supervisor
+
+
+class PlannerCondition(ABC):
+    """The parts of a planner and its condition. Any thread may read it; ``PlanLoop`` changes it.
+
+    ``failure`` is the error that stopped the planner, until it is restarted; ``trouble`` is why it waits for
+    its journal. Both are empty while it works. With a ``failover`` it starts ``on_standby``.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        journal: BatchJournal,
+        clock: ClusterClock,
+        *,
+        succession: Failover | None = None,
+        incidents: IncidentFiles | None = None,
+        meters: ClusterMetrics | None = None,
+        most_pending: int = 200_000,
+        supervisor: Supervisor | None = None,
+    ) -> None:
+        self.name = name
+        self.supervisor = supervisor or Supervisor()
+        """Supervisor of the daemon's background work, for this cluster's work, too."""
+        self.metrics = meters or PlannerMetrics().for_cluster(name)
+        self.failure = ""
+        self.settings_problem = ""
+        """Why the latest reload of the settings was rejected; empty after a successful one."""
+        self.on_standby = succession is not None
+        self.recovered = threading.Event()
+        self._clock = clock
+        self._succession = succession
+        self.adapter_contact = AdapterContact()
+        self._clock_watch = ClockMonitor(name, clock)
+        self._inbox = Inbox(self.metrics, most_pending)
+        self._retries = StoreRetries(name)
+        self._publisher = Publisher(engine, self.metrics)
+        self.alerts = OpenAlerts(
+            name,
+            self.now,
+            self._troubles,
+            lambda: self._publisher.latest,
+            self.metrics.count_alert,
+            self._ring,
+        )
+        self._planner = Planner(
+            name,
+            engine,
+            journal,
+            clock,
+            self.metrics,
+            self._retries,
+            self._publisher,
+            incidents,
+            succession,
+            self.supervisor,
+        )
+        self._shared_fork = SharedFork()
+        self._stopping = self._stepping_down = False
+        self._thread = self.supervisor.thread("plan", self._run, cluster=name, needed=True)
+        self._busy_since = 0.0
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Do the work of the planner's thread."""
+
+    def now(self) -> int:
+        """Return the present second by the cluster's clock."""
+        return int(self._clock.now())
+
+    @property
+    def decisions(self) -> DecisionLog:
+        return self._planner.decisions
+
+    @property
+    def feed(self) -> PlanFeed:
+        """The changes between plan snapshots."""
+        return self._publisher.feed
+
+    @property
+    def published(self) -> PlanSnapshot:
+        """The latest plan snapshot, marked as stale if there is a ``stale_reason``; never waits."""
+        why = self.stale_reason
+        return self._publisher.as_stale(why) if why else self._publisher.latest
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive() and not self.failure
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether decisions made here are valid now."""
+        return not self.on_standby and (self._succession is None or self._succession.is_leader)
+
+    @property
+    def unable_to_lead(self) -> str:
+        """Why this daemon may not decide although it is the leader as far as it knows; empty if it may."""
+        if self.on_standby or self.is_leader:
+            return ""
+        return "this daemon's lease has expired and was not renewed"
+
+    @property
+    def busy_for(self) -> float:
+        """Real seconds since the start of the planner's present task.
+
+        0 while it is idle or waits for its journal, and while a hanging call is about to be interrupted:
+        killing it would gain nothing then.
+        """
+        since = self._busy_since
+        spared = self.trouble or self._planner.watchdog.is_watching
+        return time.monotonic() - since if since and not spared else 0.0
+
+    @property
+    def at_work(self) -> bool:
+        """Whether the planner works or has pending work; readers then yield to it."""
+        return bool(self._busy_since) or bool(self._inbox)
+
+    @property
+    def pending(self) -> int:
+        """Number of pending events."""
+        return self._inbox.pending
+
+    @property
+    def trouble(self) -> str:
+        """Why the planner waits for its journal, or would have to; empty while it works."""
+        found = self._retries.trouble or self._planner.trouble
+        return found or (self._succession.trouble if self._succession is not None else "")
+
+    @property
+    def failing(self) -> str:
+        """What fails although planning continues; empty while all works."""
+        return self._planner.failing
+
+    @property
+    def stale_reason(self) -> str:
+        """Why the published plan may be outdated unknown to the engine; empty: no reason."""
+        if self.failure:
+            return self.failure
+        if self.trouble:
+            return f"the database is unavailable: {self.trouble}"
+        return self.failing or self.silence
+
+    @property
+    def silence(self) -> str:
+        """That the adapter is silent, and since when; empty otherwise, and on standby."""
+        if self.on_standby:
+            return ""
+        return self.adapter_contact.silence(self._publisher.latest.settings.adapter_silence)
+
+    @property
+    def server_silence(self) -> str:
+        """That the adapter does not reach the server, and since when; empty otherwise."""
+        silent = self.adapter_contact.is_silent(self._publisher.latest.settings.adapter_silence)
+        return "" if silent else self.silence
+
+    @property
+    def clock_problem(self) -> str:
+        """Which clocks of server, adapter and daemon differ too much; empty if none is known to."""
+        if self.on_standby:
+            return ""
+        return self.adapter_contact.clock_problem(self._publisher.latest.settings.clock_apart)
+
+    @property
+    def scheduler_not_called(self) -> str:
+        """That the server does not call its scheduler; empty if it does, or is silent."""
+        return "" if self.on_standby or self.silence else self.adapter_contact.scheduler_not_called
+
+    def _troubles(self) -> dict[str, str]:
+        found = {
+            "planner": self.failure or self._planner.failing,
+            "database": self.trouble,
+            "adapter": "" if self.server_silence else self.silence,
+            "server": self.server_silence,
+            "calls": self.scheduler_not_called,
+            "settings": self.settings_problem,
+            "nodes_down": describe_down_nodes(self._publisher.latest),
+        }
+        was_set = self._clock_watch.check(self._planner.engine.state.now)
+        found["clock"] = "; ".join(filter(None, (was_set, self.clock_problem)))
+        found["background"] = self.supervisor.trouble(self.name)
+        return {kind: why for kind, why in found.items() if why}
+
+    def _ring(self) -> None:
+        self.feed.signal.notify()
