@@ -15,6 +15,7 @@ _SPAN_PATTERN: Final = re.compile(r"(\d+)-(\d+)")
 _MAX_EXPANDED_NAMES: Final = 100_000
 _MAX_WORDS: Final = 200
 _HUNDRED: Final = 100
+_MAX_FOLDED: Final = 60  # characters of folded names in brief
 _STATE_WORDS: Final = {"up": "up", "down": "down", "drain": "drain", "draining": "drain", "drained": "drain"}
 
 
@@ -105,6 +106,16 @@ def fold_names(names: Iterable[str]) -> str:
         f"{head}{_fold_numbers(numbers)}{tail}" if numbers else head
         for (head, tail, _), numbers in groups.items()
     )
+
+
+def name_nodes(names: Sequence[str], most: int = 6) -> str:
+    """The names in brief: up to ``most`` one by one; more are folded, or the first ones and a count."""
+    if len(names) <= most:
+        return ", ".join(names)
+    folded = fold_names(names)
+    if len(folded) <= _MAX_FOLDED:
+        return f"{folded} ({len(names)} nodes)"
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def _fold_numbers(numbers: Sequence[str]) -> str:

@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
 
+from schedd.api.node_selection import name_nodes
 from schedd.dashboard.filters import format_duration
 from schedd.wire import Reserve
-
-_MAX_NODES_SHOWN: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +42,7 @@ def _describe_nodes(one: Reserve) -> str:
         return "all nodes"
     if one.features:
         return f"nodes with {', '.join(one.features)}"
-    more = len(one.nodes) - _MAX_NODES_SHOWN
-    return ", ".join(one.nodes[:_MAX_NODES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return name_nodes(one.nodes)
 
 
 def calendar_entries(reservations: Iterable[Reserve]) -> list[CalendarEntry]:

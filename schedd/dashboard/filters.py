@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from markupsafe import Markup, escape
 
+from schedd.api.node_selection import name_nodes
 from schedd.api.result_views import WhatIfVariantResult
 from schedd.dashboard.criterion_help import criterion_help
 from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast, format_probability
@@ -153,9 +154,7 @@ def describe_link(link: ChainLink) -> str:
     """What holds a job's nodes for the length of a link of its chain, without times and ids of jobs; whether
     they run or are queued stands before it.
     """
-    on = ", ".join(link.nodes[:_MAX_NAMES])
-    if len(link.nodes) > _MAX_NAMES:
-        on += f" and {len(link.nodes) - _MAX_NAMES} more"
+    on = name_nodes(link.nodes, _MAX_NAMES)
     planned = f"planned on {on}" if on else f"planned within the limit {link.name}"
     on = on or f"the limit {link.name}"
     if link.kind == "running":
@@ -201,6 +200,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "meaning": criterion_help,
     "worth": format_criterion,
     "holds": describe_holds,
+    "named": name_nodes,
     "forecast": describe_forecast,
     "probability": format_probability,
 }

@@ -7,6 +7,7 @@ from schedd.api.node_selection import (
     fold_hundreds,
     fold_names,
     match_nodes,
+    name_nodes,
     narrow_selection,
     natural_key,
     select_nodes,
@@ -56,3 +57,10 @@ def test_a_narrowed_search_finds_a_part_of_each_alternative() -> None:
     assert match_nodes(nodes, narrow_selection("gpu, n[3-9]", "n[1-3]")) == ["n1", "n2", "n3"]
     assert match_nodes(nodes, narrow_selection("n[1-3], gpu", "r=1")) == ["n1", "n3"]
     assert match_nodes(nodes, narrow_selection(" , ", "r=1")) == ["n1", "n3", "n4"]
+
+
+def test_many_nodes_are_named_in_brief() -> None:
+    assert name_nodes(["n1", "n2"]) == "n1, n2"
+    assert name_nodes([f"n{i}" for i in range(901, 1001)]) == "n[901-999], n1000 (100 nodes)"
+    scattered = [f"n{i * i:05}" for i in range(50)]
+    assert name_nodes(scattered, 2) == "n00000, n00001 and 48 more"

@@ -1,5 +1,6 @@
 """``schedd demo``: a daemon, a cluster, and a table of planned and actual starts."""
 
+import asyncio
 import heapq
 import io
 import re
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -20,7 +22,8 @@ import pytest
 
 from schedd.cli.demo.arrivals import workload_from_log
 from schedd.cli.demo.past_runs import write_past_runs
-from schedd.cli.demo.run import DemoOutput
+from schedd.cli.demo.processes import DemoError
+from schedd.cli.demo.run import DemoOutput, await_ready
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds, requested_cores
 from schedd.cli.demo.table import DemoTable, format_span
 from schedd.engine import EngineSettings
@@ -377,6 +380,24 @@ def test_many_waiting_jobs_are_played_at_a_speed_that_keeps_forecasts_fresh() ->
     assert 20 <= many.speed(60, 64) < 60, "one thread makes the forecasts"
     assert many.speed(60, 0.5) == pytest.approx(many.speed(60, 64) / 2, abs=1)
     assert 1 <= most.speed(60, 64) < 5
+
+
+def test_daemon_that_ends_during_its_start_is_named() -> None:
+    """Its closed connection was shown instead, as 60 lines of the client's code."""
+
+    def hang_up(_: httpx2.Request) -> httpx2.Response:
+        daemon.alive = False
+        raise httpx2.ReadError("closed")
+
+    async def wait() -> None:
+        async with httpx2.AsyncClient(
+            base_url="http://demo", transport=httpx2.MockTransport(hang_up)
+        ) as client:
+            await await_ready(client, daemon, DemoOutput(io.StringIO()))  # type: ignore[arg-type]
+
+    daemon = SimpleNamespace(alive=True)
+    with pytest.raises(DemoError, match="ended while it was getting ready"):
+        asyncio.run(wait())
 
 
 def test_progress_is_printed_at_intervals_and_overwritten_on_a_terminal() -> None:

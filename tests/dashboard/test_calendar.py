@@ -44,7 +44,7 @@ def test_recurring_reservation_is_a_single_entry() -> None:
         ("repair", False, 1),
     ]
     assert found[1].next.start == MORNING
-    assert [one.place_text for one in found] == ["all nodes", "n1", "n1, n2, n3, n4, n5, n6 and 2 more"]
+    assert [one.place_text for one in found] == ["all nodes", "n1", "n[1-8] (8 nodes)"]
     drawn = calendar_windows(found)
     assert [one["name"] for one in drawn] == ["all", "backup", "backup", "backup", "repair"]
     assert drawn[-1]["end"] is None

@@ -100,6 +100,21 @@ def test_the_chart_draws_every_job_in_the_plan(open_window: Open, site: Dashboar
     assert wanted
 
 
+def test_rows_fit_a_phone(open_window: Open) -> None:
+    """The start of a job was right of the screen, because a column before it was wide."""
+    window = open_window("reader", viewport={"width": 390, "height": 844})
+    tables = {"queue": "#jobs", "plan": "#next", "nodes": "#list", "my-jobs?user=ann": "#mine"}
+    for path, table in tables.items():
+        cells = window.open_page(path).locator(f"{table} tbody td")
+        assert cells.count()
+        assert (
+            cells.evaluate_all(
+                "all => all.filter((one) => one.getBoundingClientRect().right > innerWidth).length"
+            )
+            == 0
+        )
+
+
 def test_new_job_appears_without_reload(open_window: Open, site: DashboardSite) -> None:
     window = open_window("reader")
     page = wait_until_drawn(window.open_page("plan"))

@@ -194,7 +194,7 @@ class DemoRun:
             httpx2.AsyncClient(base_url=self._url, timeout=30, trust_env=False, headers=headers) as client,
             AsyncExitStack() as stack,
         ):
-            await _await_ready(client, self._daemon, self._say)
+            await await_ready(client, self._daemon, self._say)
             self._say.step("starting the adapters" if len(clusters) > 1 else "starting the adapter")
             parts = []
             reporters = []
@@ -329,13 +329,14 @@ async def _query_cluster(client: httpx2.AsyncClient, cluster: str, path: str = "
     return found
 
 
-async def _await_ready(client: httpx2.AsyncClient, daemon: DemoProcess, say: DemoOutput) -> None:
+async def await_ready(client: httpx2.AsyncClient, daemon: DemoProcess, say: DemoOutput) -> None:
+    """Return when the daemon is ready. Raises DemoError."""
     for _ in range(_READY_TIMEOUT_S * 5):
         if not daemon.alive:
             raise DemoError("the daemon ended while it was getting ready")
-        answer = await client.get("/readyz")
-        if answer.status_code == 200:
-            return
+        with contextlib.suppress(httpx2.TransportError):  # a daemon that ends is noticed above
+            if (await client.get("/readyz")).status_code == 200:
+                return
         say.step(
             "starting the planner" + ("" if are_built() else "; the first start compiles it, half a minute")
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from schedd.api.node_selection import name_nodes
 from schedd.engine import PlanSnapshot
 from schedd.feature_list import feature_modules
 from schedd.features.portal.job_list import PortalJobView
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from icalendar import Event
 
 _REFRESH: Final = timedelta(minutes=15)
-_NODES: Final = 6  # nodes that an event names
 _CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x85\u2028\u2029]")
 _LINE_ENDS: Final = re.compile(r"\r\n?")
 _LAST: Final = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp())  # later times are written as this one
@@ -76,7 +76,7 @@ class ClusterEvents:
                     text=text,
                     category="Reservation",
                     certain=True,
-                    place="all nodes" if one.everywhere else _shorten([*one.nodes, *one.features]),
+                    place="all nodes" if one.everywhere else name_nodes([*one.nodes, *one.features]),
                 )
             )
 
@@ -95,7 +95,7 @@ class ClusterEvents:
                         text="It may still be moved." if one.phase == "flexible" else "",
                         category="Booking",
                         certain=one.phase != "flexible",
-                        place=_shorten([share.node for share in one.nodes]),
+                        place=name_nodes([share.node for share in one.nodes]),
                     )
                 )
 
@@ -115,7 +115,7 @@ class ClusterEvents:
             text=_job_text(job),
             category="Running job" if running else "Planned job",
             certain=running,
-            place=_shorten([share.node for share in job.nodes]),
+            place=name_nodes([share.node for share in job.nodes]),
         )
 
     def _array_event(self, array: str, jobs: Sequence[PortalJobView]) -> CalendarEvent:
@@ -158,11 +158,6 @@ def _end(job: PortalJobView, start: int) -> int:
 def _job_text(job: PortalJobView) -> str:
     cpus = f", {job.cpus} cpus" if job.cpus is not None else ""
     return f"{job.headline}\nCluster {job.cluster}, queue {job.queue}{cpus}"
-
-
-def _shorten(names: Sequence[str]) -> str:
-    more = len(names) - _NODES
-    return ", ".join(names[:_NODES]) + (f" and {more} more" if more > 0 else "")
 
 
 def calendar_text(name: str, clusters: Sequence[ClusterEvents]) -> bytes:
