@@ -9,11 +9,12 @@ from fastapi import Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Adapter, Cluster
+from schedd.api.event_bounds import find_out_of_range
 from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
 from schedd.api.planner_calls import TIMEOUTS, await_planner
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError
 from schedd.api.replies import reply
-from schedd.api.request_bodies import Delivery, find_out_of_range
+from schedd.api.request_bodies import Delivery
 from schedd.api.reservations import audit_reservation
 from schedd.api.routes import RouteTable
 from schedd.api.views import DecisionBatch, EventsAccepted

@@ -1,27 +1,17 @@
-"""What clients send: events within bounds, questions, a reason to pause."""
+"""Bodies of requests: events, questions, reservations, planning holds, a reason to pause."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from operator import attrgetter
-from typing import Annotated, Any, Final, Literal, Self, get_type_hints
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from schedd.api.problems import Fault
+from schedd.api.event_bounds import MAX_NAME_LENGTH
 from schedd.dialect import Family, RequestError, resource_list
 from schedd.dialect.array_request import ArrayRequest, parse_array_request
 from schedd.dialect.partition import replace_resource
-from schedd.wire import AdapterEvent, Event, JobFacts
-from schedd.wire.bounds import AMOUNT_END, CORES_END, TIME_END
-
-_TIME_FIELDS: Final = frozenset(
-    {"time", "submitted", "eligible", "not_before", "started", "start", "end", "server_age"}
-)
-_SIGNED_FIELDS: Final = frozenset({"priority", "exit_status", "code"})
-_NAME_FIELDS: Final = frozenset({"id", "job_id", "name", "node", "decision_id"})
-_MAX_NAME_LENGTH: Final = 512
-_MAX_FAULTS: Final = 20
+from schedd.wire import AdapterEvent, JobFacts
+from schedd.wire.bounds import TIME_END
 
 
 class Delivery(BaseModel):
@@ -86,50 +76,6 @@ class HoldRequest(BaseModel):
     reason: _Reason
 
 
-_Amount = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
-_Name = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
-
-
-class AccountRequest(BaseModel):
-    """What an account is to have."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    unit: Literal["core_hours", "money"] = Field(
-        default="core_hours",
-        description="Unit of the account; default: the present one of an existing account.",
-    )
-    amount: _Amount = Field(description="For each period, or for good.", examples=[10_000])
-    overdraft: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
-        default=0.0, description="Overdraft: how far below zero the balance may go."
-    )
-    period: Literal["", "month", "quarter", "year"] = Field(
-        default="", description="The budget is renewed at the beginning of each period; empty: never."
-    )
-    users: list[_Name] = Field(
-        default_factory=list, max_length=10_000, description="Users of the account; empty: everybody."
-    )
-    closed: bool = Field(default=False, description="No more jobs are planned for it.")
-    reason: str = Field(
-        default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Kept with it."
-    )
-
-
-class AccountTransfer(BaseModel):
-    """An amount to be transferred between accounts."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    source: str = Field(default="", max_length=255, description="From this account; empty: from outside.")
-    target: str = Field(default="", max_length=255, description="To this account; empty: to outside.")
-    amount: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
-        description="In core-hours or the currency, as the accounts count.", examples=[500]
-    )
-    reason: str = Field(
-        default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Kept with it."
-    )
-
-
 class PauseRequest(BaseModel):
     """Why no jobs are to be started."""
 
@@ -139,7 +85,7 @@ class PauseRequest(BaseModel):
 
 
 _NameList = Annotated[
-    tuple[Annotated[str, Field(min_length=1, max_length=_MAX_NAME_LENGTH)], ...], Field(max_length=20_000)
+    tuple[Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)], ...], Field(max_length=20_000)
 ]
 
 
@@ -441,100 +387,3 @@ class WhatIfRequest(_ResourceRequest):
     def array_request(self) -> ArrayRequest | None:
         """The job array; None: a single job."""
         return parse_array_request(self.array) if self.array else None
-
-
-# ---- bounds of events ---------------------------------------------------------------------------
-
-
-def find_out_of_range(events: Iterable[Event]) -> list[Fault]:
-    """The first numbers and names in ``events`` that exceed the planner's ranges."""
-    found: list[Fault] = []
-    for number, event in enumerate(events):
-        for fault in _check_fields(event, f"body.events[{number}]"):
-            found.append(fault)
-            if len(found) == _MAX_FAULTS:
-                return found
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class _FieldChecks:
-    """What to look at in values of one dataclass."""
-
-    names: tuple[str, ...]
-    numbers: tuple[str, ...]
-    inner: tuple[str, ...]
-    get_names: Any
-    get_numbers: Any
-
-
-_checks_by_class: dict[type, _FieldChecks] = {}
-
-
-def _tuple_getter(names: tuple[str, ...]) -> Any:
-    """A function that gets all of them as a tuple."""
-    if not names:
-        return lambda _: ()
-    if len(names) == 1:
-        get = attrgetter(names[0])
-        return lambda value: (get(value),)
-    return attrgetter(*names)
-
-
-def _checks_for(kind: type) -> _FieldChecks:
-    found = _checks_by_class.get(kind)
-    if found is None:
-        hints = get_type_hints(kind)
-        all_names = [field.name for field in fields(kind)]
-        named = _NAME_FIELDS - {"name"} if kind is JobFacts else _NAME_FIELDS  # a job's name may be empty
-        names = tuple(name for name in all_names if name in named and hints[name] is str)
-        numbers = tuple(name for name in all_names if hints[name] in (int, int | None, float))
-        plain = (*names, *numbers, "type")
-        inner = tuple(name for name in all_names if name not in plain and hints[name] not in (str, bool))
-        found = _checks_by_class[kind] = _FieldChecks(
-            names, numbers, inner, _tuple_getter(names), _tuple_getter(numbers)
-        )
-    return found
-
-
-def _check_fields(value: Any, where: str) -> Iterator[Fault]:
-    kind = _checks_for(type(value))
-    for name, number in zip(kind.numbers, kind.get_numbers(value), strict=True):
-        if number is None:
-            continue
-        least, end = _allowed_range(name)
-        if not least <= number < end:
-            shown = str(number)[:30]
-            yield Fault(
-                where=f"{where}.{name}", what=f"{shown} is out of range", allowed=f"{least} to {end - 1}"
-            )
-    for name, text in zip(kind.names, kind.get_names(value), strict=True):
-        if not 0 < len(text) <= _MAX_NAME_LENGTH or "\x00" in text:
-            yield Fault(
-                where=f"{where}.{name}",
-                what="not a name",
-                allowed=f"1 to {_MAX_NAME_LENGTH} characters, no NUL",
-            )
-    for name in kind.inner:
-        part = getattr(value, name)
-        if isinstance(part, tuple):
-            for i, one in enumerate(part):
-                if is_dataclass(one):
-                    yield from _check_fields(one, f"{where}.{name}[{i}]")
-        elif isinstance(part, dict):
-            for key, one in part.items():
-                if isinstance(one, int) and not 0 <= one < AMOUNT_END:
-                    shown = f"{where}.{name}.{str(key)[:40]}"
-                    yield Fault(where=shown, what="out of range", allowed=f"0 to {AMOUNT_END - 1}")
-        elif is_dataclass(part):
-            yield from _check_fields(part, f"{where}.{name}")
-
-
-def _allowed_range(name: str) -> tuple[int, int]:
-    if name in _TIME_FIELDS:
-        return 0, TIME_END
-    if name in _SIGNED_FIELDS:
-        return 1 - AMOUNT_END, AMOUNT_END
-    if name in ("cpus", "gpus"):
-        return 0, CORES_END
-    return 0, AMOUNT_END

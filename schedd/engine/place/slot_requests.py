@@ -1,10 +1,15 @@
 """The request of a job's slot in the plan: its own request with open gates and required node sets."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from schedd.engine.facts.job_requests import (
+    ParsedRequest,
+)
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import with_gates
 from schedd.engine.facts.state import EngineState
+from schedd.model import Request
 from schedd.plan.columns import FIXED
 from schedd.plan.gates import COUNTED_GATES, GATE
 from schedd.plan.shapes import shape_key
@@ -47,3 +52,13 @@ def _refresh_run(state: EngineState, record: JobRecord) -> None:
     if takes != list(before):
         plan.remove(slot, state.now)
         plan.fix(slot, start, takes)
+
+
+def slot_for(
+    state: EngineState, understood: ParsedRequest, planned: Request, pools: Mapping[str, int]
+) -> int:
+    """Return a new slot of the plan for a job's parsed request, as it is planned."""
+    slot = state.new_slot(planned, understood.walltime, pools)
+    if understood.assumed:
+        state.assumed.add(slot)
+    return slot

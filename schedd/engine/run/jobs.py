@@ -1,15 +1,11 @@
 """Job events: arrival, alteration, hold, release, start, end, and return to the queue."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from schedd.dialect import find_dialect
-from schedd.dialect.advres import read_advres
-from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.shared import shared_amounts
 from schedd.engine.component.job_hooks import (
     is_requeued_on_purpose,
-    job_scopes,
     leave_components,
     report_to_components,
 )
@@ -17,7 +13,6 @@ from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
 from schedd.engine.facts.explanations import came_back_after
 from schedd.engine.facts.job_requests import (
-    ParsedRequest,
     held_by_limit,
     holds_resources,
     is_eligible,
@@ -28,27 +23,23 @@ from schedd.engine.facts.records import BackOff, Cause, JobRecord, Phase, StartA
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.failing_nodes import note_failure, note_run_end
 from schedd.engine.machine.nodes import unblock_nodes
-from schedd.engine.place.avoided_nodes import failed_on, with_avoided
+from schedd.engine.place.avoided_nodes import failed_on
 from schedd.engine.place.placement import (
-    place_job,
     plan_job,
-    remove,
-    remove_dependents,
     replan,
-    replan_displaced,
 )
-from schedd.engine.rank.promises import end_promise, judge_restored, record_move
-from schedd.engine.rank.ranking import advance_job, set_rank
+from schedd.engine.place.slot_requests import slot_for
+from schedd.engine.rank.promises import end_promise, judge_restored
+from schedd.engine.rank.ranking import set_rank
+from schedd.engine.run.altered_jobs import apply_facts, replan_with_facts
 from schedd.engine.run.running import (
     AHEAD,
     check_for_foreign_start,
-    on_running_job_altered,
     restore_suspensions,
     start_running,
 )
-from schedd.model import FOREVER, NodeState, Request
+from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
-from schedd.plan.shapes import shape_key
 from schedd.wire import (
     JobAltered,
     JobDeleted,
@@ -87,7 +78,7 @@ def _enter(state: EngineState, event: str, facts: JobFacts) -> None:
     understood = state.read_request(facts)
     slot = -1
     if understood.request is not None:
-        slot = _slot_for(state, understood, *state.request_and_pools(facts, understood, understood.request))
+        slot = slot_for(state, understood, *state.request_and_pools(facts, understood, understood.request))
     record = JobRecord(facts, understood, slot, Phase.WAITING)
     kept = state.carried_jobs.pop(facts.id, None)
     if kept is not None and kept.is_same_job(facts.owner, facts.submitted):
@@ -145,15 +136,6 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJo
     if not runs and not is_eligible(facts, state.now):
         return end_promise(state, record, event, "it may not start now")
     return apply_step(record, Step.RISKED, lost=Cause.OUTAGE, risk=kept.risk) if promised else record
-
-
-def _slot_for(
-    state: EngineState, understood: ParsedRequest, planned: Request, pools: Mapping[str, int]
-) -> int:
-    slot = state.new_slot(planned, understood.walltime, pools)
-    if understood.assumed:
-        state.assumed.add(slot)
-    return slot
 
 
 def _return_to_queue(state: EngineState, event: str, record: JobRecord, facts: JobFacts) -> None:
@@ -230,194 +212,6 @@ def on_job_altered(state: EngineState, event: JobAltered) -> None:
         _enter(state, event.id, event.job)
     else:
         apply_facts(state, event.id, known, event.job)
-
-
-def apply_facts(
-    state: EngineState,
-    event: str,
-    known: JobRecord,
-    facts: JobFacts,
-    cause: Cause = Cause.ALTERED,
-    words: str = "it was altered",
-) -> None:
-    """Apply the server's present description of a known job."""
-    if holds_resources(facts) and known.phase is not Phase.RUNNING:
-        started = facts.started if facts.started is not None else state.now
-        check_for_foreign_start(state, event, known, started, facts.by)
-        known = state.store_record(apply_step(known, Step.DESCRIBED, facts=facts))
-        start_running(state, event, known, started, facts.shares)
-    elif known.phase is Phase.RUNNING:
-        on_running_job_altered(state, event, known, facts)
-    elif known.phase is Phase.DISPATCHED:
-        # It keeps its placement until the outcome of its run decision is known.
-        if facts.queue != known.facts.queue:
-            known = end_promise(state, known, event, f"it was moved to queue {facts.queue}")
-        state.store_record(apply_step(known, Step.DESCRIBED, facts=facts))
-    elif _bears_on_plan(state, known, facts):
-        replan_with_facts(state, event, apply_step(known, Step.FORGIVEN), facts, cause, words)
-    else:
-        record = state.store_record(apply_step(known, Step.DESCRIBED, facts=facts))
-        _apply_priority(state, event, record, known.facts.priority)
-
-
-def _apply_priority(state: EngineState, event: str, record: JobRecord, before: int) -> None:
-    """Rerank a job after a change of its own priority; a higher priority may displace other jobs."""
-    slot = record.slot
-    if slot < 0 or record.facts.priority == before:
-        return
-    set_rank(state, record)
-    old = state.plan.start(slot)
-    if state.plan.state(slot) == PLANNED and advance_job(state, slot, event):
-        record_move(state, event, Cause.ALTERED, "its priority was raised", slot, old, state.plan.start(slot))
-
-
-def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> bool:
-    """Return whether the new facts affect the job's plan."""
-    old = known.facts
-    understood = state.read_request(facts)
-    return (
-        understood != known.understood
-        or (old.state, old.holds, old.queue, old.not_before)
-        != (facts.state, facts.holds, facts.queue, facts.not_before)
-        or (old.resources, old.depend) != (facts.resources, facts.depend)
-        or _limit_keys(old) != _limit_keys(facts)
-        or old.slot_limit != facts.slot_limit
-    )
-
-
-def _limit_keys(facts: JobFacts) -> tuple[str, ...]:
-    """Return the keys of the limits that count the job."""
-    return facts.owner, facts.group, facts.account, facts.project, facts.array
-
-
-def replan_with_facts(
-    state: EngineState, event: str, record: JobRecord, facts: JobFacts, cause: Cause, words: str
-) -> None:
-    """Replan a job that is not about to start, with the server's present facts.
-
-    A larger request, a lower cost limit, another queue, another booking and ineligibility end its promise; a
-    smaller request keeps it.
-    """
-    before = record.facts
-    understood = state.read_request(facts)
-    more = not _asks_no_more(understood, record.understood) or _asks_more_of_the_cluster(state, facts, before)
-    if record.slot >= 0 and more:
-        record = end_promise(state, record, event, "its request was enlarged")
-    elif facts.queue != before.queue:
-        record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
-    elif state.site.hard_limits and _is_cost_limit_lowered(facts, before):
-        record = end_promise(state, record, event, "its cost limit was lowered")
-    elif read_advres(facts.resources) != read_advres(before.resources):
-        record = end_promise(state, record, event, "its booking was changed")
-    elif _limit_keys(facts) != _limit_keys(before):
-        record = end_promise(state, record, event, "its owner, group, account or project was changed")
-    elif job_scopes(state, facts) != job_scopes(state, before):
-        record = end_promise(state, record, event, "its labels, such as its QOS, were changed")
-    elif not is_eligible(facts, state.now):
-        record = end_promise(state, record, event, words)
-    if facts.slot_limit != before.slot_limit:
-        cause, words = Cause.QUEUE, "the slot limit of its array was changed"
-    if _on_lost_node(state, record):
-        record = apply_step(record, Step.BLAMED, lost=Cause.NODE_LOST)
-    old = remove(state, record)
-    followers, before_them = remove_dependents(state, record.id) if state.chained else (None, None)
-    record = _fit_slot(state, apply_step(record, Step.READ, facts=facts, understood=understood))
-    if (
-        record.slot >= 0
-        and record.facts.array
-        and state.limits.lowered & state.plan.pool_amounts(record.slot).keys()
-    ):
-        cause, words = Cause.QUEUE, "the slot limit of its array was changed"
-    set_rank(state, record)
-    place_job(state, record, event, ahead=True)
-    slot = state.records[record.id].slot
-    if slot >= 0:
-        start = state.plan.start(slot)
-        record_move(state, event, cause, words, slot, old, start)
-        settled = state.records[record.id]
-        if settled.lost is not None and start >= 0:
-            state.store_record(apply_step(settled, Step.BLAMED, lost=None))
-    if followers is not None and before_them is not None:
-        replan_displaced(
-            state, followers, before_them, event, Cause.CHAIN, f"job {record.id} was planned anew"
-        )
-
-
-def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
-    """Return whether a promised job is planned on an unusable node, so that it may start later elsewhere."""
-    slot = record.slot
-    if slot < 0 or state.plan.start(slot) < 0 or state.promise[slot] >= FOREVER:
-        return False
-    names = [state.plan.node_names[take.row] for take in state.plan.takes(slot)]
-    return any(state.plan.nodes[name].state is not NodeState.UP for name in names)
-
-
-def _asks_no_more(after: ParsedRequest, before: ParsedRequest) -> bool:
-    """Return whether a request needs nothing that the previous one did not. Both are as the job states them:
-    the nodes to which components restrict the job do not count.
-    """
-    request, old = after.request, before.request
-    if request is None or old is None or after.walltime > before.walltime:
-        return False
-    if len(request.chunks) != len(old.chunks):
-        return False
-    if (request.place, request.exclusive) != (old.place, old.exclusive):
-        return False
-    if request.together not in (None, old.together):
-        return False
-    return all(
-        a.count <= b.count
-        and a.cpus <= b.cpus
-        and a.mem <= b.mem
-        and a.vmem <= b.vmem
-        and a.gpus <= b.gpus
-        and a.resources == b.resources
-        and a.features == b.features
-        for b, a in zip(old.chunks, request.chunks, strict=True)
-    )
-
-
-def _asks_more_of_the_cluster(state: EngineState, after: JobFacts, before: JobFacts) -> bool:
-    """Return whether a job asks for more of a resource of the whole cluster than before."""
-    shared, types = state.limits.shared, state.limits.types
-    if not shared:
-        return False
-    old = shared_amounts(before.resources, shared, types)
-    new = shared_amounts(after.resources, shared, types)
-    return any(amount > old.get(name, 0) for name, amount in new.items())
-
-
-def _is_cost_limit_lowered(after: JobFacts, before: JobFacts) -> bool:
-    new, old = read_cost_limit(after.resources), read_cost_limit(before.resources)
-    return new is not None and (old is None or new < old)
-
-
-def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
-    """Give an unplaced job a slot for its present request; its promise and its published start move along."""
-    understood, slot = record.understood, record.slot
-    request = understood.request
-    wanted = state.planned_request(record.facts, request) if request is not None else None
-    if wanted is not None:
-        wanted = with_avoided(state, record, wanted)
-    if slot >= 0 and wanted is not None and shape_key(state.plan.request(slot)) == shape_key(wanted):
-        state.plan.set_duration(slot, understood.walltime, state.now)
-        (state.assumed.add if understood.assumed else state.assumed.discard)(slot)
-        state.refit(record)
-        return record
-    new = -1
-    if wanted is not None:
-        new = _slot_for(state, understood, wanted, state.pools_for(record.facts, understood))
-    if slot >= 0:
-        if new >= 0:
-            state.promise[new], state.published_start[new] = state.promise[slot], state.published_start[slot]
-            state.bound[new], state.published_at[new] = state.bound[slot], state.published_at[slot]
-            state.update_due[new] = (
-                state.update_due[slot] or state.published_start[slot] >= 0
-            )  # it has no start yet
-            state.updates_marked = True
-            state.first_start_ahead = None
-        state.drop_slot(slot)
-    return apply_step(record, Step.GIVEN_SLOT, slot=new)
 
 
 # ---- holds --------------------------------------------------------------------------------------
@@ -533,21 +327,3 @@ def _record_walltime_use(state: EngineState, record: JobRecord, end: int) -> Non
         cpus = sum(share.cpus for share in record.facts.shares)
         run = record.run.computed_s(end)
         state.walltime_use = state.walltime_use.after(cpus, record.understood.walltime, run)
-
-
-def replan_after_failed_run(
-    state: EngineState, event: str, record: JobRecord, cause: Cause, words: str
-) -> None:
-    """Replan a job after a failed run decision, as the server describes it now."""
-    replan_with_facts(state, event, record, record.facts, cause, words)
-
-
-def is_unchanged(state: EngineState, record: JobRecord) -> bool:
-    """Return whether a job with a failed run decision may still start at its placement."""
-    facts = record.facts
-    understood = state.read_request(facts)
-    return (
-        understood == record.understood
-        and is_eligible(facts, state.now)
-        and not state.queue_stop_reason(facts.queue)
-    )

@@ -23,7 +23,8 @@ from schedd.engine.place.placement import (
 )
 from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.quarantine import JobErrorGuard
-from schedd.engine.run.jobs import is_unchanged, job_nodes, replan_after_failed_run
+from schedd.engine.run.altered_jobs import is_unchanged, replan_with_facts
+from schedd.engine.run.jobs import job_nodes
 from schedd.engine.run.start_outages import end_start_outage, note_refused_run, outage_retry_wait
 from schedd.model import FOREVER, NodeState
 from schedd.plan.columns import PLANNED
@@ -156,7 +157,7 @@ def _handle_refusal(state: EngineState, event: RunRefused, record: JobRecord) ->
                 note_failure(state, record, nodes, event.id)
     record = apply_step(record, Step.REFUSED, back_off=back_off)
     _undo_dispatch(state, record)
-    replan_after_failed_run(state, event.id, record, Cause.REFUSED, words)
+    replan_with_facts(state, event.id, record, record.facts, Cause.REFUSED, words)
 
 
 def note_event_lag(state: EngineState, events: Iterable[Event]) -> None:
@@ -198,7 +199,7 @@ def void_unanswered(state: EngineState, event: str) -> None:
                 record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=0))
                 _retry_in_place(state, record, event, Cause.OUTAGE, _SILENCE, displaced)
             else:
-                replan_after_failed_run(state, event, record, Cause.OUTAGE, _SILENCE)
+                replan_with_facts(state, event, record, record.facts, Cause.OUTAGE, _SILENCE)
     displaced.place_again(state, event, Cause.OUTAGE)
     if silent:
         count = "1 start was" if silent == 1 else f"{silent} starts were"
@@ -244,7 +245,7 @@ def _retry_in_place(
     placed again at once.
     """
     if state.policy is not None:
-        replan_after_failed_run(state, event, record, cause, words)
+        replan_with_facts(state, event, record, record.facts, cause, words)
         return
     plan, slot = state.plan, record.slot
     plan.set_ready(slot, record.back_off.until)

@@ -27,7 +27,7 @@ from schedd.engine.place.placement import (
 )
 from schedd.engine.place.slot_requests import refresh_request
 from schedd.engine.rank.quarantine import JobErrorGuard
-from schedd.engine.run.jobs import replan_with_facts
+from schedd.engine.run.altered_jobs import replan_with_facts
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED
 

@@ -3,10 +3,11 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import structlog
 from fastapi import Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.access import Admin, Cluster, Daemon, User, Visibility
@@ -19,7 +20,6 @@ from schedd.api.problems import (
     invalid_problem,
 )
 from schedd.api.replies import api_answer, reply
-from schedd.api.request_bodies import AccountRequest, AccountTransfer
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
@@ -46,7 +46,49 @@ _Name = Annotated[
 _Since = Annotated[int, Query(description="Entries of this second and later.", ge=0, le=_MAX_TIME)]
 _Until = Annotated[int | None, Query(description="And before this second.", ge=0, le=_MAX_TIME)]
 _OneAccount = Annotated[str, Query(description="Only this account.", max_length=255)]
+_Amount = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+_UserName = Annotated[str, Field(pattern=r"^[^\s/\x00-\x1f]{1,255}$")]
 _OneUser = Annotated[str, Query(description="Only jobs of this user.", max_length=255)]
+
+
+class AccountRequest(BaseModel):
+    """What an account is to have."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unit: Literal["core_hours", "money"] = Field(
+        default="core_hours",
+        description="Unit of the account; default: the present one of an existing account.",
+    )
+    amount: _Amount = Field(description="For each period, or for good.", examples=[10_000])
+    overdraft: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = Field(
+        default=0.0, description="Overdraft: how far below zero the balance may go."
+    )
+    period: Literal["", "month", "quarter", "year"] = Field(
+        default="", description="The budget is renewed at the beginning of each period; empty: never."
+    )
+    users: list[_UserName] = Field(
+        default_factory=list, max_length=10_000, description="Users of the account; empty: everybody."
+    )
+    closed: bool = Field(default=False, description="No more jobs are planned for it.")
+    reason: str = Field(
+        default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Kept with it."
+    )
+
+
+class AccountTransfer(BaseModel):
+    """An amount to be transferred between accounts."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    source: str = Field(default="", max_length=255, description="From this account; empty: from outside.")
+    target: str = Field(default="", max_length=255, description="To this account; empty: to outside.")
+    amount: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] = Field(
+        description="In core-hours or the currency, as the accounts count.", examples=[500]
+    )
+    reason: str = Field(
+        default="", max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$", description="Kept with it."
+    )
 
 
 @api_answer

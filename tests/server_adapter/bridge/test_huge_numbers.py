@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.api.request_bodies import find_out_of_range
+from schedd.api.event_bounds import find_out_of_range
 from schedd.wire import (
     NO_TYPES,
     Event,
