@@ -52,6 +52,8 @@ def run_deadline_forecasts(logs: Path, out: Path, *, quick: bool, only: Sequence
                     }
                     for one in found.expected_ends or ()
                 ]
+    rows += results.rows_of_others("log", {row["log"] for row in rows})
+    rows.sort(key=lambda row: [log.partition(".swf")[0] for log in _WINDOWS].index(row["log"]))
     _draw(rows, results.picture)
     results.write({"results": rows}, _page(rows, results.picture.name), f"{len(rows)} rows")
 

@@ -52,6 +52,16 @@ class Results:
         """Where the picture goes; the page names it without its folder."""
         return self.out / f"{self.stem}.png"
 
+    def rows_of_others(self, key: str, values: Collection[str]) -> list[dict[str, Any]]:
+        """Return the rows that an earlier run by the same sources found, without those with these values."""
+        path = self.out / f"{self.stem}.json"
+        if not path.exists():
+            return []
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if known.get("sources") != self.sources:
+            return []
+        return [row for row in known["results"] if row[key] not in values]
+
     def write(self, figures: Mapping[str, Any], body: str, what: str) -> None:
         """Write the figures, and the page with its head; print where ``what`` is."""
         document = {"command": self.command, "sources": self.sources, **figures}

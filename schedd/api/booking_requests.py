@@ -113,9 +113,17 @@ class BookingTerms(BaseModel):
     @property
     def longest(self) -> int:
         """Seconds: the duration, or the length of the longest alternative."""
+        return max(self._lengths())
+
+    @property
+    def shortest(self) -> int:
+        """Seconds: the duration, or the length of the shortest alternative."""
+        return min(self._lengths())
+
+    def _lengths(self) -> list[int]:
         if self.duration is not None:
-            return self.duration
-        return max(int(one["walltime"]) for one in read_alternatives(self.requested_resources))
+            return [self.duration]
+        return [int(one["walltime"]) for one in read_alternatives(self.requested_resources)]
 
     @property
     def requested_resources(self) -> dict[str, str]:

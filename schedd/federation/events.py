@@ -158,7 +158,8 @@ class ClusterChosen(AttemptEvent):
     """The item is to be submitted at ``cluster``, in the name of ``user``. A job with another attempt moves.
 
     ``start`` and ``end`` are the plan's offer; None if it had none. An unconfirmed booking expires at
-    ``until``; ``duration`` is its length at the cluster, 0 as requested.
+    ``until``; ``duration`` is its length at the cluster, 0 as requested. The lengths of its alternatives are
+    divided by ``speed``.
     """
 
     cluster: str
@@ -168,6 +169,7 @@ class ClusterChosen(AttemptEvent):
     why: str
     until: int = 0
     duration: int = 0
+    speed: float = 1.0
     type: Literal["cluster_chosen"] = "cluster_chosen"
 
 
@@ -199,12 +201,14 @@ class AttemptRefused(AttemptEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptBooked(AttemptEvent):
     """The cluster has reserved the cores from ``start`` on, until the booking is confirmed or expires. This
-    attempt is now in force. ``plan`` is the last known version of the cluster's plan.
+    attempt is now in force. ``plan`` is the last known version of the cluster's plan. ``duration`` is the
+    length of the alternative that the cluster chose; 0 as requested.
     """
 
     start: int
     cpus: int
     plan: int
+    duration: int = 0
     type: Literal["attempt_booked"] = "attempt_booked"
 
 

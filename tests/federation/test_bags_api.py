@@ -97,6 +97,14 @@ def test_offer_has_name_plan_versions_and_end(
     assert not harness.federation.bags.by_id, "nothing is submitted"
 
 
+def test_offer_for_tasks_of_several_sizes(
+    harness: FederationHarness, plan: OfferedPlan, ann: TestClient
+) -> None:
+    found = ann.post(OFFERS, json=bag(harness, request="trl=2@60:1@110"))
+    assert found.json()["split"]["met"], found.text
+    assert plan.asked[0][1]["resources"] == {"trl": "2@60:1@110"}
+
+
 def test_offer_explains_clusters_without_capacity(
     harness: FederationHarness, plan: OfferedPlan, ann: TestClient
 ) -> None:

@@ -117,6 +117,35 @@ def test_same_name_is_same_booking_until_it_ends(simulation: SimulatedFederation
     assert simulation.book("review", owner="bob@org") != one
 
 
+def test_booking_gets_the_cluster_and_the_size_that_end_first(simulation: SimulatedFederation) -> None:
+    """One node of a is busy: it has four cores for 300 s at once, b has eight for 100 s after 150 s."""
+    simulation.busy("a", 1, 1_000)
+    simulation.busy("b", 2, 150)
+    sizes = {"resources": {"trl": "8@100:4@300"}, "duration": 300}
+    name = simulation.book("review", (0, 400), **sizes)
+    small = simulation.book("small", (0, 310), clusters=("a",), **sizes)
+    simulation.go(3)
+    one = simulation.booking(name)
+    assert simulation.booked() == {name: [("b", 150)], small: [("a", 1)]}
+    row = booking_row(simulation.federation, one)
+    assert (row.cpus, row.duration, row.end) == (8, 100, T + 250)
+    assert booking_row(simulation.federation, simulation.booking(small)).duration == 300
+
+
+def test_option_of_a_booking_with_sizes_is_booked_as_offered(simulation: SimulatedFederation) -> None:
+    simulation.busy("a", 2, 500)
+    sizes = {"resources": {"trl": "8@100:4@300"}, "duration": 300, "clusters": ("a",)}
+    name = simulation.book("review", (0, 400), **sizes)
+    simulation.go(3)
+    offers = counter_offers(simulation.booking(name))
+    longer = next(offer for offer in offers if offer.end - offer.start == 300)
+    only_longer = [offer for offer in offers if offer.start == longer.start] == [longer]
+    simulation.federation.booking_operations.accept(name, "ann@org", "a", longer.start)
+    simulation.go(3)
+    row = booking_row(simulation.federation, simulation.booking(name))
+    assert (row.start, row.duration) == (longer.start, 300 if only_longer else 100)
+
+
 # ---- refused, and taken otherwise -------------------------------------------------------------------------
 
 

@@ -154,6 +154,8 @@ def test_users_list_own_bookings_and_admins_list_all(harness: BookingHarness, an
         ({"deadline": T + 9_000, "duration": 5}, "body.duration"),
         ({"deadline": T + 9_000, "request": "nodes=x:ppn=y"}, "body"),
         ({"deadline": T + 9_000, "request": None}, "body"),
+        ({"deadline": T + 9_000, "request": "trl=8@600"}, "body"),
+        ({"deadline": T + 500, "request": "trl=8@600:4@900", "duration": None}, "body.deadline"),
         ({"deadline": T + 9_000, "clusters": ["c"]}, "body.clusters"),
         ({"deadline": T + 9_000, "request": "select=1:ncpus=2"}, "body.request"),
         ({"deadline": T + 9_000, "freeze": 101}, "body.freeze"),

@@ -213,3 +213,18 @@ def test_a_booking_by_speed_goes_where_its_window_suffices(tmp_path: Path) -> No
         assert simulation.booked()[refused] == [("b", offers[0].start - T)]
     finally:
         simulation.close()
+
+
+def test_alternatives_of_a_booking_by_speed_are_divided(tmp_path: Path) -> None:
+    simulation = SimulatedFederation(tmp_path, names="ab", speeds={"a": 0.5, "b": 2.0})
+    try:
+        sizes = {"resources": {"trl": "8@200:4@600"}, "duration": 600, "by_speed": True}
+        fast = simulation.book("fast", (0, 150), **sizes)
+        slow = simulation.book("slow", (0, 500), clusters=("a",), **sizes)
+        simulation.go(3)
+        assert {name: simulation.booking(name).attempts[-1].duration for name in (fast, slow)} == {
+            fast: 100,
+            slow: 400,
+        }
+    finally:
+        simulation.close()

@@ -252,10 +252,18 @@ def test_foreign_jobs_are_hidden(harness: FederationHarness) -> None:
     assert harness.client("root").post(HERE, json={**JOB, "owner": "ann@org"}).json()["id"] == job
 
 
+def test_job_leaves_its_size_to_the_cluster(harness: FederationHarness) -> None:
+    job = harness.client("ann@org").post(HERE, json={**JOB, "request": "trl=8@100:4@150"})
+    assert job.status_code == 201, job.text
+    submission = harness.federation.jobs[job.json()["id"]].submission
+    assert (submission["resources"], submission["walltime"]) == ({"trl": "8@100:4@150"}, 150)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         {"request": "nodes=;"},
+        {"request": "trl=8@100:4"},
         {"request": None},
         {"resources": {"nodes": "1"}},
         {"script": ""},
@@ -452,6 +460,7 @@ def test_coallocation_is_stored_before_the_reply_and_shown_to_its_owner(harness:
         ({"components": [PART], "deadline": 50}, "it runs for 100 s"),
         ({"components": [{**PART, "attributes": {"User_List": "x"}}]}, "cannot be handed over"),
         ({"components": [{**PART, "request": "nodes=1:ppn=x"}]}, "ppn"),
+        ({"components": [{**PART, "request": "trl=4@100:2@150"}]}, "a component has one size"),
     ],
 )
 def test_invalid_coallocation_is_refused(harness: FederationHarness, body: dict[str, Any], said: str) -> None:

@@ -44,8 +44,8 @@ class FederatedBooking(BookingTerms):
     by_speed: Annotated[
         bool,
         Field(
-            description="The duration is that at a cluster of speed 1; each cluster books it divided by its "
-            "speed. Not with an exact start."
+            description="The duration, or that of each alternative, is that at a cluster of speed 1; each "
+            "cluster books it divided by its speed. Not with an exact start."
         ),
     ] = False
 
@@ -55,8 +55,6 @@ class FederatedBooking(BookingTerms):
 
     @model_validator(mode="after")
     def _check_request(self) -> "FederatedBooking":
-        if self.duration is None:
-            raise ValueError("alternatives (trl) are for a booking of one cluster")
         try:
             parse_request(self.requested_resources)
         except RequestError as error:
@@ -124,7 +122,7 @@ def _shortest_length(federation: FederationState, body: FederatedBooking) -> int
     """The duration at the fastest of the clusters that may be used."""
     known = federation.settings.clusters
     speeds = [known[name].speed for name in body.clusters or known if name in known]
-    return scale_seconds(body.longest, max(speeds, default=1.0)) if body.by_speed else body.longest
+    return scale_seconds(body.shortest, max(speeds, default=1.0)) if body.by_speed else body.shortest
 
 
 @router.post(

@@ -9,6 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.problems import invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
+from schedd.dialect.moldable import lists_alternatives
 from schedd.federation.api.answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.item_access import find_item, require_write_role, visible_items
@@ -55,6 +56,12 @@ class ComponentRequest(FederatedRequest):
     def _refuse_owner(self) -> "ComponentRequest":
         if self.owner:
             raise ValueError("the owner is the co-allocation's, not a component's")
+        return self
+
+    @model_validator(mode="after")
+    def _refuse_alternatives(self) -> "ComponentRequest":
+        if lists_alternatives(self.requested_resources):
+            raise ValueError("a component has one size: alternatives (trl) are for jobs, bags and bookings")
         return self
 
     @property

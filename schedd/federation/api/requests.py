@@ -14,6 +14,7 @@ from schedd.dialect import (
     request_family,
     resource_list,
 )
+from schedd.dialect.moldable import read_alternatives
 from schedd.federation.bags.offers import SharingRule
 from schedd.federation.routing.jobs import count_array_tasks
 from schedd.model import Request
@@ -165,5 +166,9 @@ class NewFederatedJob(FederatedJobRequest, JobScript):
 
 
 def parse_request(resources: Mapping[str, str]) -> Request:
-    """In the words of TORQUE, or of OpenPBS where there is a select. Raises RequestError."""
+    """In the words of TORQUE, or of OpenPBS where there is a select; of alternatives the longest. Raises
+    RequestError.
+    """
+    if alternatives := read_alternatives(resources):
+        return max((parse_request(one) for one in alternatives), key=lambda request: request.walltime or 0)
     return parse_openpbs(resources) if request_family(resources) == "openpbs" else parse_torque(resources)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, Self, TypeVar
 
-from schedd.federation.cluster_speed import scale_seconds
+from schedd.dialect.moldable import lists_alternatives
+from schedd.federation.cluster_speed import scale_resources, scale_seconds
 from schedd.federation.events import (
     AlternativeStart,
     AttemptBooked,
@@ -33,20 +34,24 @@ _BookingT = TypeVar("_BookingT", bound="FederationBooking")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookingAttempt(Attempt):
-    """A booking at one cluster, for ``duration`` seconds."""
+    """A booking at one cluster for ``duration`` seconds: at first the longest alternative.
+
+    The lengths of alternatives are divided by ``speed``.
+    """
 
     ready: int
     deadline: int
     until: int
     duration: int
+    speed: float = 1.0
     expected: int | None = None
     options: tuple[AlternativeStart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederationBooking(FederationItem[BookingAttempt]):
-    """State of one booking; ``duration`` is in seconds, with ``by_speed`` at a cluster of speed 1. ``key`` is
-    its name.
+    """State of one booking; ``duration`` is in seconds, of the longest alternative, with ``by_speed`` at a
+    cluster of speed 1. ``key`` is its name.
 
     ``ready``, ``deadline`` and ``clusters`` are as requested. ``wanted_ready``, ``wanted_deadline`` and
     ``wanted_clusters`` are the same, or come from an accepted alternative. ``first`` is the number of the
@@ -112,7 +117,22 @@ class FederationBooking(FederationItem[BookingAttempt]):
 
     def length_at(self, speed: float) -> int:
         """Return the duration at a cluster of this speed."""
-        return scale_seconds(self.duration, speed) if self.by_speed else self.duration
+        return scale_seconds(self.duration, self.factor_at(speed))
+
+    def factor_at(self, speed: float) -> float:
+        """Return the number by which lengths are divided at a cluster of this speed."""
+        return speed if self.by_speed else 1.0
+
+    def resources_at(self, factor: float) -> dict[str, str]:
+        """Return the requested resources without a walltime, with the lengths of alternatives divided."""
+        return scale_resources(
+            {name: value for name, value in self.resources.items() if name.lower() != "walltime"}, factor
+        )
+
+    @property
+    def has_alternatives(self) -> bool:
+        """Whether the cluster chooses the size, and with it the length."""
+        return lists_alternatives(self.resources)
 
     @property
     def active(self) -> BookingAttempt | None:
@@ -179,6 +199,7 @@ class FederationBooking(FederationItem[BookingAttempt]):
             deadline=self.wanted_deadline,
             until=event.until,
             duration=event.duration or self.duration,
+            speed=event.speed,
             expected=event.start,
             why=event.why,
         )
@@ -188,7 +209,9 @@ class FederationBooking(FederationItem[BookingAttempt]):
         if self.over != "refused":
             raise ImpossibleError(f"booking {self.id} was not refused: no option can be accepted")
         refused = next((one for one in reversed(self.attempts) if one.cluster == event.cluster), None)
+        options = refused.options if refused is not None else ()
         length = refused.duration if refused is not None else self.duration
+        end = min((one.end for one in options if one.start == event.start), default=event.start + length)
         return replace(
             self,
             over="",
@@ -196,7 +219,7 @@ class FederationBooking(FederationItem[BookingAttempt]):
             text="",
             since=event.time,
             wanted_ready=event.start,
-            wanted_deadline=event.start + length,
+            wanted_deadline=end,
             wanted_clusters=(event.cluster,),
             first=len(self.attempts) + 1,
         )
@@ -204,7 +227,8 @@ class FederationBooking(FederationItem[BookingAttempt]):
     def _advance(self, event: AttemptEvent) -> Self:
         match event:
             case AttemptBooked():
-                return replace(self.advance_attempt(event), start=event.start, cpus=event.cpus)
+                chosen = {"duration": event.duration} if event.duration else {}
+                return replace(self.advance_attempt(event, **chosen), start=event.start, cpus=event.cpus)
             case AttemptRefused():
                 return self.advance_attempt(event, options=tuple(event.options))
             case WithdrawalRequested():

@@ -98,11 +98,10 @@ def pending_calls(booking: FederationBooking, rules: FederationBookingRules) -> 
 
 
 def _body(booking: FederationBooking, one: BookingAttempt) -> dict[str, Any]:
-    resources = {name: value for name, value in booking.resources.items() if name.lower() != "walltime"}
     fixed = one.deadline - one.ready == one.duration
     return {
-        "resources": resources,
-        "duration": one.duration,
+        "resources": booking.resources_at(one.speed),
+        **({} if booking.has_alternatives else {"duration": one.duration}),
         "ready": one.ready,
         "deadline": one.deadline,
         "freeze": 0 if fixed else booking.freeze,
@@ -139,10 +138,7 @@ def next_attempt(
     missed = booking.missed
     fewest = min(missed[name] for name in open_ones)
     open_ones = [name for name in open_ones if missed[name] == fewest]
-    lengths = {name: booking.length_at(places[name].speed) for name in open_ones}
-    within = {
-        name: answers[name] for name in open_ones if _within_window(booking, answers[name], lengths[name])
-    }
+    within = {name: answers[name] for name in open_ones if _within_window(booking, answers[name])}
     if within:
         candidates = [one.candidate for one in within.values() if one.candidate is not None]
         best = rules.policy.best(candidates, now, booking.id)
@@ -158,7 +154,8 @@ def next_attempt(
         cluster=cluster,
         user=places[cluster].user,
         until=now + rules.expiry,
-        duration=lengths[cluster],
+        duration=booking.length_at(places[cluster].speed),
+        speed=booking.factor_at(places[cluster].speed),
         start=within[cluster].start if cluster in within else None,
         end=None,
         why=why,
@@ -185,9 +182,9 @@ def eligible_clusters(
     return [name for name in left if not places[name].away]
 
 
-def _within_window(booking: FederationBooking, answer: WindowOffer, length: int) -> bool:
-    start = answer.start
-    return start is not None and booking.wanted_ready <= start <= booking.wanted_deadline - length
+def _within_window(booking: FederationBooking, answer: WindowOffer) -> bool:
+    found = answer.candidate
+    return found is not None and booking.wanted_ready <= found.start and found.end <= booking.wanted_deadline
 
 
 def _preference(answer: WindowOffer) -> tuple[bool, int]:
@@ -223,7 +220,8 @@ def placement_events(
     update = _update_event(about, row)
     if update is None:
         return [WithdrawalRequested(**about, why=row.text or "its cluster does not keep it")]
-    return [AttemptBooked(**about, start=update.start, cpus=row.cpus, plan=plan), update]
+    booked = AttemptBooked(**about, start=update.start, cpus=row.cpus, plan=plan, duration=row.duration)
+    return [booked, update]
 
 
 def _update_event(about: Mapping[str, Any], row: BookingView) -> BookingUpdated | None:

@@ -184,12 +184,12 @@ class BookingWorker(ItemWorker):
     ) -> WindowOffer | None:
         """Return the plan's answer, or None if the cluster must be queried again."""
         federation, now = self._federation, self._now()
-        length = booking.length_at(place.speed)
         late = now - booking.since >= federation.booking_operations.rules.patience
         if self._in_backoff(cluster) and not late:
             return None
-        resources = {name: value for name, value in booking.resources.items() if name.lower() != "walltime"}
-        resources["walltime"] = format_walltime(length)
+        resources = booking.resources_at(booking.factor_at(place.speed))
+        if not booking.has_alternatives:
+            resources["walltime"] = format_walltime(booking.length_at(place.speed))
         try:
             with self._client(cluster) as client:
                 found = client.what_if(
@@ -203,15 +203,15 @@ class BookingWorker(ItemWorker):
         except ClientError as error:
             self._handle_failure(cluster, "what-if", error)
             return WindowOffer(None) if late else None
-        start = found.planned_start
-        if start is None:
+        start, end = found.planned_start, found.planned_end
+        if start is None or end is None:
             return WindowOffer(None)
         seen_there, weight = federation.clusters[cluster], federation.settings.routing.price_weight
         candidate = RoutingCandidate(
             cluster=cluster,
             user=place.user,
             start=start,
-            end=start + length,
+            end=end,
             handicap=seen_there.handicap + int(weight * (found.cost or 0.0)),
             power=seen_there.power,
             backlog=federation.backlog(cluster),

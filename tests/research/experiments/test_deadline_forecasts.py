@@ -1,8 +1,10 @@
 """The page of the experiment on forecasts for deadlines."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from research.studies.deadline_forecasts import _draw, _page
+from research.studies.results import Results
 
 
 def test_page_has_the_bins_and_the_gap_weighted_by_jobs(tmp_path: Path) -> None:
@@ -17,3 +19,11 @@ def test_page_has_the_bins_and_the_gap_weighted_by_jobs(tmp_path: Path) -> None:
     assert "| CTC | 5 | 20.0 |" in page
     _draw(rows, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1_000
+
+
+def test_rows_of_other_logs_stay_if_the_same_sources_found_them(tmp_path: Path) -> None:
+    results = Results.of("deadline_forecasts", "", tmp_path, quick=False)
+    assert results.rows_of_others("log", ()) == []
+    results.write({"results": [{"log": "CTC"}, {"log": "KTH"}]}, "", "2 rows")
+    assert results.rows_of_others("log", {"KTH"}) == [{"log": "CTC"}]
+    assert replace(results, sources="older").rows_of_others("log", {"KTH"}) == []
