@@ -140,9 +140,11 @@ def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
     assert past_error(published, "eve@login", some) == PastError(0, None, None)
 
 
-def test_checkjob_shows_the_run_time(
+@pytest.fixture
+def checkjob(
     the_app: FastAPI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+) -> Iterator[Callable[..., str]]:
+    """Returns what `checkjob JOB` prints after these events, and a round of predictions."""
     clusters = Clusters(
         {"main": EngineSettings(predict=True, site=site_policy(SITE), publish_starts=False)}, StillClock()
     )
@@ -151,19 +153,44 @@ def test_checkjob_shows_the_run_time(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("SCHEDD_TOKEN", token("admin"))
     monkeypatch.setenv("COLUMNS", "100")
-    run: Callable[..., int] = main
     with serving(the_app, clusters) as url:
         monkeypatch.setenv("SCHEDD_URL", url)
         client = TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"})
-        assert client.post(f"{MAIN}/events", json={"events": events()}).status_code == 200
-        clusters.service("main", ExpectedStartWorker).run_once()
-        assert run(["checkjob", "4"]) == 0
-        shown = capsys.readouterr().out
-        assert run(["checkjob", "1"]) == 0
-        plain = capsys.readouterr().out
+
+        def run(job: str, given: list[dict[str, Any]]) -> str:
+            assert client.post(f"{MAIN}/events", json={"events": given}).status_code == 200
+            clusters.service("main", ExpectedStartWorker).run_once()
+            assert main(["checkjob", job]) == 0
+            return capsys.readouterr().out
+
+        yield run
     clusters.stop()
+
+
+def test_checkjob_shows_the_run_time(checkjob: Callable[..., str]) -> None:
+    shown = checkjob("4", events())
+    plain = checkjob("1", [])
     assert "run time" in shown
     assert "01:00:00 by its throughput where it is planned" in shown
     assert "longer than its walltime: it would be killed there" in shown
     assert "03:20:00 on 1 nodes: n1" in shown
     assert "run time" not in plain
+
+
+@pytest.mark.parametrize(
+    ("units", "gain"),
+    [("12000", "walltime=00:22:00 would start it 02:00:00 sooner"), ("60000", ""), ("72000", "")],
+    ids=["it fits before the wide job", "it does not", "nothing is tighter"],
+)
+def test_checkjob_shows_the_gain_of_a_tighter_walltime(
+    checkjob: Callable[..., str], units: str, gain: str
+) -> None:
+    """Job 1 runs on a node for an hour, job 2 takes both after it, and job 3 asks for two hours."""
+    *nodes, first, wide, late = events()[:5]
+    for event in nodes:
+        event["node"] = {**event["node"], "properties": ["epyc"]}
+    wide["job"] = {**wide["job"], "resources": {"nodes": "2:ppn=4", "walltime": "3600"}}
+    late["job"]["resources"] |= {"walltime": "7200", "x.work_units": units}
+    shown = checkjob("3", [*nodes, first, wide, late])
+    assert ("tighter" in shown, gain in shown) == (bool(gain), True), shown
+    assert ("10 % of such jobs run longer" in shown) == bool(gain)
