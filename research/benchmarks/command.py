@@ -4,12 +4,15 @@ import argparse
 import json
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import structlog
 from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
 
 from research.benchmarks import wire
 from research.benchmarks.daemon import DaemonFailed
@@ -28,7 +31,7 @@ from research.benchmarks.history import (
     measure_machine,
     save_history,
 )
-from research.benchmarks.load import EventsResult, HttpResult, Load, bench_events, bench_http, table_of
+from research.benchmarks.load import Load, bench_events, bench_http, table_of
 from research.benchmarks.load import to_json as load_to_json
 from research.benchmarks.optimise import bench_optimise, parallel_table
 from research.benchmarks.optimise import table_of as optimise_table
@@ -146,18 +149,9 @@ def run(argv: Sequence[str]) -> int:
     found to be wrong.
     """
     args = make_parser().parse_args(argv)
-    if args.what == "wire":
-        return wire.run(args)
+    others = {"wire": wire.run, "plan": _plan, "compare": _compare}
     try:
-        known = {
-            "plan": _plan,
-            "engine": _engine,
-            "compare": _compare,
-            "optimise": _optimise,
-            "predict": _predict,
-            "federation": _federation,
-        }
-        return known.get(args.what, _load)(args)
+        return others[args.what](args) if args.what in others else _measure(_BENCHMARKS[args.what], args)
     except ValueError as error:
         print(f"python -m research bench: {error}", file=sys.stderr)
         return 2
@@ -167,6 +161,17 @@ def run(argv: Sequence[str]) -> int:
     except CheckFailed as failure:
         print(f"python -m research bench: a defect of the planner: {failure}", file=sys.stderr)
         return 3
+
+
+def _measure(benchmark: "_Benchmark", args: argparse.Namespace) -> int:
+    """Run a benchmark under a line of progress, print its tables, and write its result."""
+    with Console(stderr=True).status("") as status:
+        result = benchmark.run(args, lambda words: status.update(f"{words} ..."))
+    for table in benchmark.tables:
+        Console().print(table(result))
+    if args.json is not None:
+        args.json.write_text(benchmark.to_json(result), encoding="utf-8")
+    return 0
 
 
 def _plan(args: argparse.Namespace) -> int:
@@ -182,19 +187,6 @@ def _plan(args: argparse.Namespace) -> int:
     console.print(summary_table(result))
     if args.json is not None:
         args.json.write_text(to_json(result), encoding="utf-8")
-    return 0
-
-
-def _engine(args: argparse.Namespace) -> int:
-    with Console(stderr=True).status("") as status:
-
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_engine(args.profile, args.nodes, args.jobs, args.seed, args.arrivals, tell)
-    Console().print(engine_table(result))
-    if args.json is not None:
-        args.json.write_text(engine_to_json(result), encoding="utf-8")
     return 0
 
 
@@ -216,65 +208,33 @@ def _compare(args: argparse.Namespace) -> int:
     return 0
 
 
-def _optimise(args: argparse.Namespace) -> int:
-    with Console(stderr=True).status("") as status:
-
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_optimise(args.profile, args.nodes, args.jobs, args.seed, tell=tell)
-    Console().print(optimise_table(result))
-    Console().print(parallel_table(result))
-    if args.json is not None:
-        args.json.write_text(optimise_to_json(result), encoding="utf-8")
-    return 0
+def _predict(args: argparse.Namespace, tell: Callable[[str], None]) -> Any:
+    return bench_predict(
+        args.profile, args.nodes, args.jobs, args.seed, ended=args.ended, users=args.users, tell=tell
+    )
 
 
-def _predict(args: argparse.Namespace) -> int:
-    with Console(stderr=True).status("") as status:
-
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_predict(
-            args.profile, args.nodes, args.jobs, args.seed, ended=args.ended, users=args.users, tell=tell
-        )
-    Console().print(predict_table(result))
-    if args.json is not None:
-        args.json.write_text(predict_to_json(result), encoding="utf-8")
-    return 0
-
-
-def _federation(args: argparse.Namespace) -> int:
+def _federation(args: argparse.Namespace, tell: Callable[[str], None]) -> Any:
     # A federation logs each step of each job to the journal; a terminal is not what is measured here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    with Console(stderr=True).status("") as status:
-
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_federation(
-            args.clusters,
-            args.nodes,
-            args.jobs,
-            args.routed,
-            args.rate,
-            args.shapes,
-            args.seed,
-            args.profile,
-            args.poll,
-            args.apart,
-            args.new,
-            tell,
-        )
-    Console().print(federation_table(result))
-    if args.json is not None:
-        args.json.write_text(federation_to_json(result), encoding="utf-8")
-    return 0
+    return bench_federation(
+        args.clusters,
+        args.nodes,
+        args.jobs,
+        args.routed,
+        args.rate,
+        args.shapes,
+        args.seed,
+        args.profile,
+        args.poll,
+        args.apart,
+        args.new,
+        tell,
+    )
 
 
-def _load(args: argparse.Namespace) -> int:
-    load = Load(
+def _load(args: argparse.Namespace) -> Load:
+    return Load(
         profile=args.profile,
         nodes=args.nodes,
         jobs=args.jobs,
@@ -285,74 +245,40 @@ def _load(args: argparse.Namespace) -> int:
         events=getattr(args, "events", 0),
         keep=getattr(args, "keep", 0),
     )
-    result: EventsResult | HttpResult
-    if args.what == "restart":
-        return _restart(load, args)
-    if args.what == "size":
-        return _size(load, args)
-    if args.what == "face":
-        return _face(load, args)
-    if args.what == "users":
-        return _users(load, args)
-    with Console(stderr=True).status("") as status:
-
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_events(load, tell) if args.what == "events" else bench_http(load, args.reads, tell)
-    Console().print(table_of(result))
-    if args.json is not None:
-        args.json.write_text(load_to_json(result), encoding="utf-8")
-    return 0
 
 
-def _users(load: Load, args: argparse.Namespace) -> int:
-    with Console(stderr=True).status("") as status:
+@dataclass(frozen=True, slots=True)
+class _Benchmark:
+    """How a benchmark is run, its result shown, and written."""
 
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_users(load, tell)
-    Console().print(users_table(result))
-    if args.json is not None:
-        args.json.write_text(users_to_json(result), encoding="utf-8")
-    return 0
+    run: Callable[[argparse.Namespace, Callable[[str], None]], Any]
+    tables: tuple[Callable[[Any], Table], ...]
+    to_json: Callable[[Any], str]
 
 
-def _face(load: Load, args: argparse.Namespace) -> int:
-    with Console(stderr=True).status("") as status:
-
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_face(load, tell)
-    Console().print(face_table(result))
-    if args.json is not None:
-        args.json.write_text(face_to_json(result), encoding="utf-8")
-    return 0
-
-
-def _size(load: Load, args: argparse.Namespace) -> int:
-    with Console(stderr=True).status("") as status:
-
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_size(load, tell)
-    Console().print(size_table(result))
-    if args.json is not None:
-        args.json.write_text(size_to_json(result), encoding="utf-8")
-    return 0
-
-
-def _restart(load: Load, args: argparse.Namespace) -> int:
-    with Console(stderr=True).status("") as status:
-
-        def tell(words: str) -> None:
-            status.update(f"{words} ...")
-
-        result = bench_restart(load, cold=args.cold, tell=tell)
-    Console().print(restart_table(result))
-    if args.json is not None:
-        args.json.write_text(restart_to_json(result), encoding="utf-8")
-    return 0
+_BENCHMARKS: Final = {
+    "engine": _Benchmark(
+        lambda args, tell: bench_engine(args.profile, args.nodes, args.jobs, args.seed, args.arrivals, tell),
+        (engine_table,),
+        engine_to_json,
+    ),
+    "optimise": _Benchmark(
+        lambda args, tell: bench_optimise(args.profile, args.nodes, args.jobs, args.seed, tell=tell),
+        (optimise_table, parallel_table),
+        optimise_to_json,
+    ),
+    "predict": _Benchmark(_predict, (predict_table,), predict_to_json),
+    "federation": _Benchmark(_federation, (federation_table,), federation_to_json),
+    "events": _Benchmark(lambda args, tell: bench_events(_load(args), tell), (table_of,), load_to_json),
+    "http": _Benchmark(
+        lambda args, tell: bench_http(_load(args), args.reads, tell), (table_of,), load_to_json
+    ),
+    "restart": _Benchmark(
+        lambda args, tell: bench_restart(_load(args), cold=args.cold, tell=tell),
+        (restart_table,),
+        restart_to_json,
+    ),
+    "size": _Benchmark(lambda args, tell: bench_size(_load(args), tell), (size_table,), size_to_json),
+    "face": _Benchmark(lambda args, tell: bench_face(_load(args), tell), (face_table,), face_to_json),
+    "users": _Benchmark(lambda args, tell: bench_users(_load(args), tell), (users_table,), users_to_json),
+}

@@ -134,7 +134,7 @@ class Adapter:
         )
         self._reading_timer: asyncio.TimerHandle | None = None
         self._transfers = TransferExecutor(
-            self.server,
+            self.server.transfer_client,
             self.delivery,
             self._transfers_barred,
             self.request_reading,
@@ -143,7 +143,7 @@ class Adapter:
         )
         kept = settings.state_dir / "drained"
         self._preemptions = PreemptionExecutor(
-            self.server,
+            self.server.preemption_client,
             self.delivery,
             self._barred,
             self.request_reading,
@@ -152,7 +152,7 @@ class Adapter:
             clock,
         )
         self._drain = QueueDrainer(
-            self.server, settings.drain, drain_token, self._barred, kept, transport=transport
+            self.server.router, settings.drain, drain_token, self._barred, kept, transport=transport
         )
         self._begun = self._finished = 0  # whole readings
         self._was_called = False

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 from schedd.wire import JobFacts, Preempt, PreemptionDone, Resume
 from server_adapter.batch.errors import (
@@ -38,7 +38,6 @@ server sets it for dependencies, which are fulfilled then."""
 _SAME_RUN_S: Final = 30  # two reported starts of one run differ by at most this
 
 
-@runtime_checkable
 class PreemptionServer(Protocol):
     """A pbs_server on which jobs can be preempted. Its methods raise `server_adapter.batch.errors`."""
 
@@ -116,7 +115,7 @@ class PreemptionExecutor:
 
     def __init__(
         self,
-        server: object,
+        server: PreemptionServer,
         delivery: DaemonExchange,
         barred: Callable[[], str],
         request_reading: Callable[[], None],
@@ -176,8 +175,6 @@ class PreemptionExecutor:
         server = self._server
         if reason := self._refusal(order):
             return _PreemptionOutcome(False, text=reason, outage=True)
-        if not isinstance(server, PreemptionServer):
-            return _PreemptionOutcome(False, text="this family of servers has no preemption")
         if self._clock() >= order.expires:
             if done := await self._find_done(server, order):
                 return _PreemptionOutcome(True, text=done)

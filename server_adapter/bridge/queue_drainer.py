@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol
 
 import httpx2
 
@@ -93,7 +93,6 @@ refused, else `httpx2.HTTPError`.
 """
 
 
-@runtime_checkable
 class DrainableServer(Protocol):
     """A pbs_server with routing queues that can be drained. Its methods raise
     `server_adapter.batch.errors`.
@@ -164,7 +163,7 @@ class QueueDrainer:
 
     def __init__(
         self,
-        server: object,
+        server: DrainableServer,
         settings: DrainSettings,
         token: str,
         barred: Callable[[], str],
@@ -197,12 +196,9 @@ class QueueDrainer:
     async def round(self) -> int:
         """Check the queues once; return the number of transferred jobs."""
         server, barred = self._server, self._barred()
-        if not isinstance(server, DrainableServer):
-            barred = "no routing queue can be drained of this family of servers"
         if barred:
             self._warn_once(f"no routing queue is drained: {barred}")
             return 0
-        assert isinstance(server, DrainableServer)
         went = 0
         try:
             found = await server.list_routed(self._settings.queues)

@@ -6,8 +6,11 @@ from enum import IntEnum
 from typing import Literal, Protocol
 
 from schedd.wire import Run, ShareFacts
+from server_adapter.bridge.preemptions import PreemptionServer
+from server_adapter.bridge.queue_drainer import DrainableServer
 from server_adapter.bridge.run_checks import RunCheck
 from server_adapter.bridge.state import PendingReservation, ServerState, WrittenAttributes
+from server_adapter.bridge.transfers import TransferServer
 from server_adapter.bridge.write_queue import AttributeWrite
 
 
@@ -52,6 +55,15 @@ class ReadScope(IntEnum):
 
 class Server(Protocol):
     """One pbs_server. Errors are raised as `server_adapter.batch.errors`."""
+
+    @property
+    def transfer_client(self) -> TransferServer: ...
+
+    @property
+    def preemption_client(self) -> PreemptionServer: ...
+
+    @property
+    def router(self) -> DrainableServer: ...
 
     @property
     def up_since(self) -> float | None:

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, Protocol
 
 from schedd.wire import SubmissionFacts, TransferDecision, TransferStepDone
 from server_adapter.batch.errors import ProtocolError, RightsError, ServerRefusedError, ServerUnreachableError
@@ -27,7 +27,6 @@ class JobRunsError(Exception):
     """A job that must be withdrawn runs, or has run."""
 
 
-@runtime_checkable
 class TransferServer(Protocol):
     """A pbs_server that accepts transferred jobs. Its methods raise `server_adapter.batch.errors`."""
 
@@ -74,7 +73,7 @@ class TransferExecutor:
 
     def __init__(
         self,
-        server: object,
+        server: TransferServer,
         delivery: DaemonExchange,
         barred: Callable[[], str],
         request_reading: Callable[[], None],
@@ -149,8 +148,6 @@ class TransferExecutor:
             return _StepOutcome(False, decision.server_job, text=barred)
         if waits := self._waits():
             raise ServerUnreachableError(waits)  # not a refusal, since the job may exist
-        if not isinstance(server, TransferServer):
-            return _StepOutcome(False, text="no jobs can be handed over to this family of servers")
         job = decision.server_job
         try:
             if decision.step == "submit":

@@ -54,7 +54,7 @@ async def preempt(server: Any, job: str, started: int, method: Any, sleep: Any) 
 
     delivery: Any = SimpleNamespace(ids=iter(["e1"]), enqueue=record)
     executor = PreemptionExecutor(
-        server, delivery, str, lambda: None, lambda: 0, Holds(), lambda: now[0], wait
+        server.preemption_client, delivery, str, lambda: None, lambda: 0, Holds(), lambda: now[0], wait
     )
     executor.begin(
         Preempt(
@@ -100,11 +100,14 @@ async def test_torque_shows_a_run_that_it_is_ending_after_it_accepted_a_rerun(tm
         lifecycle.start(emulated.cluster, job, "n1:ppn=2", synchronous=True)
         emulated.faults.requeue_slowly(30)
         server = connect("torque", emulated.address[1], tmp_path)
-        found = [await server.is_being_requeued(job.id)]
-        await server.requeue_job(job.id)
-        found.append(await server.is_being_requeued(job.id))
+        found = [await server.preemption_client.is_being_requeued(job.id)]
+        await server.preemption_client.requeue_job(job.id)
+        found.append(await server.preemption_client.is_being_requeued(job.id))
         emulated.skip(31)
-        found += [await server.is_being_requeued(job.id), await server.is_being_requeued("99")]
+        found += [
+            await server.preemption_client.is_being_requeued(job.id),
+            await server.preemption_client.is_being_requeued("99"),
+        ]
         await server.close()
     assert found == [False, True, False, False]
     assert job.state is JobState.QUEUED
@@ -139,7 +142,7 @@ async def test_torque_sends_no_signal_to_a_job_on_several_nodes(
         job = emulated.job(emulated.submit("ann", resources={"nodes": nodes}, runtime=3_000))
         lifecycle.start(emulated.cluster, job, nodes, synchronous=True)
         server = connect("torque", emulated.address[1], tmp_path)
-        assert await server.signal_job(job.id, "URG") is sent
+        assert await server.preemption_client.signal_job(job.id, "URG") is sent
         emulated.skip(60)
         assert job.state is JobState.RUNNING
         # The emulated server ends a job on several nodes like a real one.

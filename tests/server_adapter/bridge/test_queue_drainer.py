@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from server_adapter.bridge.job_comments import is_ours
-from server_adapter.bridge.queue_drainer import GOING, DrainableServer, DrainError, QueueDrainer, RoutedJob
+from server_adapter.bridge.queue_drainer import GOING, DrainError, QueueDrainer, RoutedJob
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedServer, JobState, NodeSpec, lifecycle
@@ -59,7 +59,7 @@ class TorqueTransferClient:
         """As an adapter that was just started."""
         self.torque = connector(self.settings)(AdaptiveRateLimiter(1000.0))
         self.drain = QueueDrainer(
-            self.torque,
+            self.torque.router,
             self.settings.drain,
             "the-admins-token",
             lambda: self.barred,
@@ -94,11 +94,6 @@ class TorqueTransferClient:
 
     def comment(self, name: str) -> str:
         return self.job(name).attributes.get("comment", "")
-
-    @property
-    def drainer(self) -> DrainableServer:
-        assert isinstance(self.torque, DrainableServer)
-        return self.torque
 
     async def round(self) -> int:
         return await asyncio.wait_for(self.drain.round(), WAIT_S)
@@ -300,7 +295,7 @@ def test_a_script_elsewhere_is_not_read(tmp_path: Path) -> None:
     async def run_scenario(desk: TorqueTransferClient) -> None:
         job = RoutedJob("1.s", "alice@h", "Q", "", "", {"hashname": "../token"}, {"nodes": "1"}, {})
         with pytest.raises(DrainError, match="is no name of a script"):
-            await desk.drainer.hand_over_routed(job, _nobody)
+            await desk.torque.router.hand_over_routed(job, _nobody)
 
     run(tmp_path, run_scenario)
 

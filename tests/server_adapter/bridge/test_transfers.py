@@ -66,7 +66,7 @@ class TorqueTransferHarness:
         names = (f"e:{number}" for number in count(1))
         delivery: Any = SimpleNamespace(ids=names, enqueue=self._record)
         self.transfers = TransferExecutor(
-            self.torque,
+            self.torque.transfer_client,
             delivery,
             lambda: self.barred,
             lambda: None,
@@ -251,7 +251,9 @@ def test_an_array_arrives_complete_waits_held_and_runs_after_release(tmp_path: P
             ("alice", JobState.HELD, "o")
         }
         torque: Any = counter.torque
-        assert await torque.find_marked("f.1.1") == done.server_job, "the array, and not one of its jobs"
+        assert await torque.transfer_client.find_marked("f.1.1") == done.server_job, (
+            "the array, and not one of its jobs"
+        )
         assert (await counter.do("release", done.server_job)).done
         assert {(job.state, "".join(job.holds)) for job in jobs} == {(JobState.QUEUED, "")}
 
@@ -315,7 +317,7 @@ def test_an_array_is_checked_after_all_its_jobs_exist(
         del counter.server.cluster.arrays[array][last]
         monkeypatch.setattr("server_adapter.servers.torque.transfers.asyncio.sleep", pause)
         torque: Any = counter.torque
-        await torque.finish(array, ARRAY)
+        await torque.transfer_client.finish(array, ARRAY)
         assert last in counter.server.cluster.jobs
 
     run(tmp_path, run_scenario)
@@ -363,7 +365,7 @@ def test_the_encoder_lets_no_submission_out_unless_the_site_says_so(tmp_path: Pa
     async def run_scenario(counter: TorqueTransferHarness) -> None:
         torque: Any = counter.torque
         with pytest.raises(RequestForbiddenError):
-            await torque.submit(JOB, "m")
+            await torque.transfer_client.submit(JOB, "m")
 
     run(tmp_path / "off", run_scenario, transfers=False)
     run(tmp_path / "adviser", run_scenario, mode="adviser")
@@ -372,21 +374,3 @@ def test_the_encoder_lets_no_submission_out_unless_the_site_says_so(tmp_path: Pa
 def test_attributes_that_the_owner_could_not_set_are_not_sent() -> None:
     with pytest.raises(ValueError, match="User_List cannot be handed over"):
         submission_attributes(SubmissionFacts("ann", "x", attributes={"User_List": "bob"}), "m")
-
-
-def test_a_server_without_transfers_refuses_them() -> None:
-    async def run_scenario() -> None:
-        told: list[TransferStepDone] = []
-
-        async def enqueue(event: TransferStepDone) -> None:
-            told.append(event)
-
-        delivery: Any = SimpleNamespace(ids=iter(["e:1"]), enqueue=enqueue)
-        transfers = TransferExecutor(object(), delivery, lambda: "", lambda: None)
-        transfers.enqueue(
-            TransferDecision(id="d1", cause="e", time=0, transfer="h", step="submit", submission=JOB)
-        )
-        await transfers.finish()
-        assert (told[0].done, told[0].text) == (False, "no jobs can be handed over to this family of servers")
-
-    asyncio.run(run_scenario())

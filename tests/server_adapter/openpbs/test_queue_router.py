@@ -72,7 +72,7 @@ class DrainHarness:
         assert isinstance(made, OpenPBSServer)
         self.openpbs = made
         self.drain = QueueDrainer(
-            made, settings.drain, "token", str, self.directory / "drained", transport=self.federation
+            made.router, settings.drain, "token", str, self.directory / "drained", transport=self.federation
         )
 
     async def end(self) -> None:
@@ -390,5 +390,5 @@ async def test_nothing_is_held_or_moved_unless_queues_are_drained_as_scheduler(
         other = connector(settings)(AdaptiveRateLimiter(1000.0))
         assert isinstance(other, OpenPBSServer)
         with pytest.raises(RequestForbiddenError):
-            await other.hold_routed(name, GOING)
+            await other.router.hold_routed(name, GOING)
         await other.close()

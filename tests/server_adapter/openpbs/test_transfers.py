@@ -65,7 +65,9 @@ class OpenPBSTransferHarness:
         assert isinstance(made, OpenPBSServer)
         self.openpbs = made
         delivery: Any = SimpleNamespace(ids=(f"e:{number}" for number in count(1)), enqueue=self._record)
-        self.transfers = TransferExecutor(made, delivery, str, lambda: None, sleep=self._no_sleep)
+        self.transfers = TransferExecutor(
+            made.transfer_client, delivery, str, lambda: None, sleep=self._no_sleep
+        )
 
     async def _no_sleep(self, seconds: float) -> None:
         del seconds
@@ -171,7 +173,7 @@ async def test_a_hold_of_the_owner_is_preserved(counter: OpenPBSTransferHarness)
     done = await counter.do("submit")
     job = counter.server.cluster.jobs[done.server_job]
     job.holds.add("u")
-    await counter.openpbs.finish(done.server_job, JOB)
+    await counter.openpbs.transfer_client.finish(done.server_job, JOB)
     assert job.holds == {"o", "u"}
     await counter.do("release", done.server_job)
     assert (job.state, job.holds) == (JobState.HELD, {"u"})
@@ -223,13 +225,13 @@ async def test_nothing_is_submitted_unless_the_site_says_so_and_can_vouch(
     for option in ({"transfers": False}, {"mode": "adviser"}):
         other = OpenPBSTransferHarness(counter.server, tmp_path, **option)
         with pytest.raises(RequestForbiddenError):
-            await other.openpbs.submit(JOB, "m")
+            await other.openpbs.transfer_client.submit(JOB, "m")
         with pytest.raises(RequestForbiddenError):
-            await other.openpbs.release("1.localhost")
+            await other.openpbs.transfer_client.release("1.localhost")
         await other.openpbs.close()
     munge = OpenPBSTransferHarness(counter.server, tmp_path, **{"server.auth": "munge"})
     with pytest.raises(RightsError, match="no user can be vouched for: use auto"):
-        await munge.openpbs.submit(JOB, "m")
+        await munge.openpbs.transfer_client.submit(JOB, "m")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone vouches for others")
@@ -262,7 +264,7 @@ async def test_an_array_arrives_complete_waits_on_the_adapters_hold_and_runs_aft
     assert {(job.order.user, job.state, "".join(job.holds)) for job in jobs} == {
         ("alice", JobState.HELD, "o")
     }
-    assert await counter.openpbs.find_marked("f.1.1") == done.server_job
+    assert await counter.openpbs.transfer_client.find_marked("f.1.1") == done.server_job
     assert (await counter.do("release", done.server_job)).done
     assert {job.state for job in jobs} == {JobState.QUEUED}
 
