@@ -37,6 +37,7 @@ ADAPTER_SETTINGS: Final = Path("/etc/schedd/pbs-adapter.toml")
 _KERNELS: Final = Path("/var/cache/schedd/kernels")
 _MAX_CLOCK_DIFFERENCE_S: Final = 2
 _MIN_FREE_BYTES: Final = 1 << 30
+_FULL_BYTES: Final = 1 << 20
 _TIMEOUT_S: Final = 5.0
 
 
@@ -136,7 +137,7 @@ def _check_disk(file: Path) -> CheckResult:
     if free < max(_MIN_FREE_BYTES, used):
         return CheckResult(
             "disk",
-            "warn",
+            "warn" if free > _FULL_BYTES else "bad",
             message,
             "make room: on a full disk no job is started (docs/administrators/runbook.md)",
         )
@@ -273,7 +274,8 @@ def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterat
     yield from _check_server(one)
     with Client(endpoint._replace(cluster=name), timeout=_TIMEOUT_S) as here:
         for alert in here.alerts():
-            yield _convert_alert(name, alert)
+            if alert.kind != one.job_starts.alert:  # the check of starts has said it
+                yield _convert_alert(name, alert)
         yield from _check_kill_delay(here, one)
     if one.events_waiting > 1_000:
         message = f"{name}: {one.events_waiting} events are waiting"
@@ -311,9 +313,8 @@ def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
 def _check_dispatch(one: ClusterView) -> CheckResult:
     name, starts = one.name, one.job_starts
     if one.trouble:
-        return CheckResult(
-            "planner", "bad", f"{name}: {one.trouble}", starts.remedy or "journalctl -u schedd"
-        )
+        what = "database" if starts.alert == "database" else "planner"
+        return CheckResult(what, "bad", f"{name}: {one.trouble}", starts.remedy or "journalctl -u schedd")
     words = "jobs are started when they are due" if starts.words == "on" else starts.words
     details = f" ({starts.reason})" if starts.state == "bad" else ""
     return CheckResult("starts", starts.state, f"{name}: {words}{details}", starts.remedy)

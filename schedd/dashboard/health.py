@@ -27,7 +27,7 @@ def check_components(clusters: Clusters, loop: PlanLoop) -> tuple[ComponentHealt
     return (
         _check_server(loop),
         _check_adapter(loop),
-        _check_database(clusters.durable),
+        _check_database(clusters.durable, loop.trouble),
         _check_planner(loop),
         _check_promises(loop),
         _check_dispatch(loop),
@@ -63,7 +63,9 @@ def _check_adapter(loop: PlanLoop) -> ComponentHealth:
     return ComponentHealth("Adapter", "good", f"{heard}; the plan is {format_duration(age)} old{waiting}")
 
 
-def _check_database(durable: DaemonStore | None) -> ComponentHealth:
+def _check_database(durable: DaemonStore | None, trouble: str) -> ComponentHealth:
+    if trouble:  # also a full disk, which can be read
+        return ComponentHealth("Database", "bad", trouble)
     if durable is None:
         return ComponentHealth("Database", "warn", "none: a restart loses everything, and there is no audit")
     if durable.trouble:
@@ -75,7 +77,7 @@ def _check_planner(loop: PlanLoop) -> ComponentHealth:
     if loop.failure:
         return ComponentHealth("Planner", "bad", loop.failure)
     if loop.trouble:
-        return ComponentHealth("Planner", "bad", f"waiting for the database: {loop.trouble}")
+        return ComponentHealth("Planner", "warn", "waiting for the database")
     if loop.failing:
         return ComponentHealth("Planner", "bad", loop.failing)
     if loop.on_standby:

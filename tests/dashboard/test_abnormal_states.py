@@ -148,6 +148,24 @@ def test_every_page_reports_a_silent_adapter_until_its_return(site: DashboardSit
         assert words not in client.get(f"/main/{path}").text
 
 
+def test_the_database_is_named_and_not_the_planner_that_waits_for_it(
+    site: DashboardSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk can be read, so the database was in order and the planner had failed."""
+    why = "sqlite:////var/lib/schedd.sqlite: database or disk is full"
+    monkeypatch.setattr(type(site.loop), "trouble", property(lambda _: why))
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        text = client.get("/main/admin").text
+    assert f"<strong>The database is unavailable; no jobs are started.</strong> {why}" in text
+    database, planner = (
+        re.search(rf'<th scope="row">{name}</th>.*', text)[0]  # type: ignore[index]
+        for name in ("Database", "Planner")
+    )
+    assert why in database
+    assert "waiting for the database" in planner
+
+
 def test_open_page_reports_a_silent_adapter_without_reload(open_window: Open, site: DashboardSite) -> None:
     page = open_window("reader").open_page("queue")
     expect(page.locator("#pulse")).to_contain_text("Live")

@@ -35,6 +35,19 @@ def test_adapter_that_never_connected_makes_the_plan_stale() -> None:
         assert loop.published.stale == "no contact with an adapter since the daemon started"
 
 
+def test_stopped_adapter_does_not_accuse_the_server() -> None:
+    with planner() as loop:
+        contact = loop.adapter_contact
+        loop.record_adapter_request(read_age=20)
+        contact.last -= 50
+        contact._read = contact._read and (contact._read[0] - 50, contact._read[1])
+        assert (loop.published.stale, loop.server_silence) == ("", "")
+        age_last_request(loop, 20)
+        assert loop.published.stale.startswith("no contact with the adapter since")
+        loop.record_adapter_request(read_age=90)  # it goes on, and has not read the server yet
+        assert (loop.published.stale, loop.server_silence) == ("", "")
+
+
 def test_silence_threshold_is_a_setting() -> None:
     with planner(adapter_silence=300) as loop:
         age_last_request(loop, 240)

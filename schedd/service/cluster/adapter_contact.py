@@ -10,6 +10,7 @@ from schedd.wire import Event, JobQueued
 
 _LOOKS: Final = 3
 _JOBS: Final = 20
+_LONG_PAUSE_S: Final = 20.0
 
 
 class AdapterContact:
@@ -29,6 +30,8 @@ class AdapterContact:
         self._server_clock_leads: deque[int] = deque(maxlen=_JOBS)
         self._read: tuple[float, int] | None = None
         """Its last read of the server, by both clocks, if reported."""
+        self._pause: tuple[float, float] = (0.0, 0.0)
+        """Length of its last long pause between two requests, and the end by the monotonic clock."""
 
     def reset(self) -> None:
         """Expect the first request from now on, because this daemon leads now."""
@@ -91,7 +94,10 @@ class AdapterContact:
 
     def record_request(self, now: int, read_age: float | None = None) -> None:
         """Record a request at ``now`` (cluster's clock); it read the server ``read_age`` seconds before."""
-        self.last, self.at = time.monotonic(), now
+        moment = time.monotonic()
+        if moment - self.last > _LONG_PAUSE_S:
+            self._pause = moment - self.last, moment
+        self.last, self.at = moment, now
         if read_age is not None:
             self._read = self.last - read_age, int(now - read_age)
 
@@ -105,13 +111,21 @@ class AdapterContact:
         return self.age_s > most
 
     def silence(self, most: float) -> str:
-        """Return a sentence if the adapter or its server has been silent for more than ``most`` seconds."""
+        """Return a sentence if the adapter or its server has been silent for more than ``most`` seconds.
+
+        The server counts as silent only if it had not been read for half of that time at the adapter's last
+        request. A pause of the adapter itself does not count.
+        """
         if self.is_silent(most):
             if not self.at:
                 return "no contact with an adapter since the daemon started"
             return f"no contact with the adapter since {_format_time(self.at)}"
         read = self._read
-        if read is not None and time.monotonic() - read[0] > most:
+        if read is None:
+            return ""
+        paused, resumed = self._pause
+        since = max(read[0], resumed) if paused > most else read[0]
+        if time.monotonic() - since > most and self.last - since > most / 2:
             return f"the adapter has not reached the server since {_format_time(read[1])}"
         return ""
 

@@ -21,7 +21,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "calls": "listen.host in pbs-adapter.toml, then systemctl restart pbs-adapter",
     "clock": "chronyc tracking",
     "co_allocation": "journalctl -u schedd-federation -n 50",
-    "database": "schedd doctor",
+    "database": "df -h, if its disk is full; else systemctl status postgresql",
     "error": _DAEMON_LOG,
     "expected": "schedd accuracy",
     "failing_together": "tracejob of two of the jobs; look for a common prologue, hook or file system",
