@@ -2,7 +2,8 @@
 
 ``python -m research bench compare FILE...`` compares results of other benchmarks (JSON) with the last entry;
 ``--record VERSION`` adds an entry. Machines differ in speed by more than versions do, so each entry has the
-time of a fixed calculation on its machine (``machine_us``), and ratios are of times in that unit.
+time of a fixed calculation on its machine (``machine_us``), and ratios are of times in that unit. ``bench
+engine`` times it between the arrivals: on a machine with other load its speed changes within a minute.
 """
 
 import json
@@ -20,7 +21,8 @@ _ROUNDS: Final = 25
 _RATES: Final = "_per_s"
 _COUNTS: Final = "_calls"
 _PLAN: Final = ("add_us_mean", "repair_all_ms", "repair_slice_us_p99", "first_dispatch_ms", "fork_ms")
-_ENGINE: Final = ("arrival_us_least", "idle_us_least", "arrival_calls", "idle_calls")
+_MACHINE: Final = "machine_us"
+_ENGINE: Final = (_MACHINE, "arrival_us_least", "idle_us_least", "arrival_calls", "idle_calls")
 BEGIN: Final = "<!-- figures -->"
 END: Final = "<!-- end of figures -->"
 
@@ -46,22 +48,22 @@ class Comparison:
     ratio: float
 
 
-def measure_machine() -> float:
-    """Return the processor time in microseconds of a fixed calculation, in Python and NumPy, the least of
-    several rounds.
-    """
+def time_machine() -> float:
+    """Return the processor time in microseconds of a fixed calculation, in Python and NumPy."""
     numbers = np.arange(20_000, dtype=np.int64)
-    found = []
-    for _ in range(_ROUNDS):
-        before = thread_time_ns()
-        kept: dict[str, int] = {}
-        for i in range(2_000):
-            name = f"job{i % 97}"
-            kept[name] = kept.get(name, 0) + i
-        for _ in range(10):
-            np.flatnonzero(numbers * 3 % 7 == 1)
-        found.append(thread_time_ns() - before)
-    return round(min(found) / 1e3, 1)
+    before = thread_time_ns()
+    kept: dict[str, int] = {}
+    for i in range(2_000):
+        name = f"job{i % 97}"
+        kept[name] = kept.get(name, 0) + i
+    for _ in range(10):
+        np.flatnonzero(numbers * 3 % 7 == 1)
+    return (thread_time_ns() - before) / 1e3
+
+
+def measure_machine() -> float:
+    """Return the least time of several rounds of the fixed calculation."""
+    return round(min(time_machine() for _ in range(_ROUNDS)), 1)
 
 
 def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
@@ -105,11 +107,11 @@ def save_history(path: Path, entries: Sequence[Entry]) -> None:
 
 def compare(before: Entry, now: Entry) -> Iterator[Comparison]:
     """Yield the figures that both entries have, in the order of the new one."""
-    speed = now.machine_us / before.machine_us
     for name, value in now.figures.items():
         old = before.figures.get(name)
-        if not old or not value:
+        if not old or not value or name.endswith(_MACHINE):
             continue
+        speed = _machine_of(now, name) / _machine_of(before, name)
         if name.endswith(_COUNTS):
             ratio = value / old
         elif name.endswith(_RATES):
@@ -117,6 +119,11 @@ def compare(before: Entry, now: Entry) -> Iterator[Comparison]:
         else:
             ratio = value / old / speed
         yield Comparison(name, old, value, round(ratio, 2))
+
+
+def _machine_of(entry: Entry, name: str) -> float:
+    """Return the time of the fixed calculation nearest to a figure: its benchmark's own, else the entry's."""
+    return entry.figures.get(f"{name.rpartition(': ')[0]}: {_MACHINE}", entry.machine_us)
 
 
 def compare_table(before: Entry, now: Entry) -> Table:

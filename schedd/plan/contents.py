@@ -11,7 +11,7 @@ from schedd.plan.job_order import by_start
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.current_use import overcommitted_row
 from schedd.plan.kernels.due_jobs import due_jobs, next_start, waiting_before
-from schedd.plan.kernels.free_amounts import least_free
+from schedd.plan.kernels.free_amounts import is_on_first_row, least_free
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.place import first_startable, jobs_on_row, misplaced
 from schedd.plan.machine import Machine
@@ -120,6 +120,13 @@ class PlanContents:
     def free_amounts(self, rows: Ints, start: int, end: int) -> Ints:
         """Return the least free amounts of (n,) rows over ``[start, end)``, (resources, n)."""
         return least_free(self.slabs.tb, rows, start, end)
+
+    def is_on_first_row(self, slot: int, ranks: Ints) -> bool:
+        """Return whether a placed job has one unit, and no candidate before its node has room for it.
+
+        Candidates are ordered by ``ranks`` (by row; ``NO_RANKS``: all are equal), then by row.
+        """
+        return is_on_first_row(self.slabs.tb, slot, ranks)
 
     def node_ranks(self, order: str) -> Mapping[str, int]:
         """Return the ranks of an order of nodes, by name of node; empty: there is no such order."""

@@ -90,6 +90,8 @@ def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
     if moved_only:
         moved = [changes.slots for changes in state.moves]
         slots = moved[0] if len(moved) == 1 else np.concatenate(moved)
+        if slots.shape[0] == 1 and state.due_by[slots[0]] >= FOREVER:  # one arrival without a deadline
+            return
         slots = slots[state.due_by[slots] < FOREVER]
         if slots.shape[0]:
             slots = np.unique(slots)

@@ -17,6 +17,7 @@ from schedd.features.node_choice.settings import Arrangement, NodePreferences
 from schedd.features.node_choice.state import NodeChoiceState, node_choice_settings
 from schedd.model import Never
 from schedd.plan.columns import CPUS, MEM, SHARE, WHOLE
+from schedd.plan.job_order import NO_RANKS
 from schedd.plan.plan import Plan
 from schedd.plan.records import Take
 from schedd.plan.work_limits import WorkSpent
@@ -111,10 +112,13 @@ def arrange_job(state: EngineState, record: JobRecord) -> None:
         return
     preferences = _preferences(state, record.facts)
     plan, slot = state.plan, record.slot
-    chunk = plan.only_chunk(slot) if preferences.arrange != "pack" else None
-    if chunk is None or plan.request(slot).together is not None:
+    if preferences.arrange == "pack" or plan.request(slot).together is not None:
         return
-    if preferences.arrange == "contiguous" and chunk[1] == 1 and _is_on_first_node(state, slot, *chunk):
+    # Most arrivals of one unit are on the node that a contiguous arrangement chooses.
+    if preferences.arrange == "contiguous" and plan.is_on_first_row(slot, _ranks_by_row(state, slot)):
+        return
+    chunk = plan.only_chunk(slot)
+    if chunk is None:
         return
     start, takes = plan.start(slot), plan.takes(slot)
     units = _units_at_start(plan, slot, start, takes, *chunk)
@@ -127,30 +131,6 @@ def arrange_job(state: EngineState, record: JobRecord) -> None:
     plan.undo_place(slot)
     if not _place(state, slot, start, preferences.arrange, units, ranks, chosen):
         plan.place_at(slot, start, takes, search_again=False)
-
-
-def _is_on_first_node(
-    state: EngineState, slot: int, need: Ints, _count: int, _per_node: int, candidates: Ints
-) -> bool:
-    """Whether a job of one unit is on the node that a contiguous arrangement chooses: no node of a lower
-    rank, and none of the same rank before it, has room. Most arrivals are, so this is cheaper than the
-    arrangement.
-    """
-    plan = state.plan
-    ranks = _ranks_by_row(state, slot)
-    own = plan.takes(slot)[0].row
-    if ranks is None:
-        before = candidates[candidates < own]
-    else:
-        rank = ranks[candidates]
-        before = candidates[(rank < ranks[own]) | ((rank == ranks[own]) & (candidates < own))]
-    rows = plan.usable_rows(before)
-    if not rows.shape[0]:
-        return True
-    start = plan.start(slot)
-    free = plan.free_amounts(rows, start, start + int(plan.jobs.durations[slot]))
-    wanted = need[: free.shape[0]]
-    return not bool(((free >= wanted[:, None]) | (wanted[:, None] <= 0)).all(axis=0).any())
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,18 +229,18 @@ def _units_that_fit(free: Ints, need: Ints, per_node: int) -> Ints:
 def _ranks(state: EngineState, slot: int, rows: Ints) -> Ints:
     """The ranks of these rows in the order of the job's nodes; all 0 without one."""
     ranks = _ranks_by_row(state, slot)
-    if ranks is None:
+    if ranks is NO_RANKS:
         return np.zeros_like(rows)
     found: Ints = ranks[rows]
     return found
 
 
-def _ranks_by_row(state: EngineState, slot: int) -> Ints | None:
-    """The ranks of all rows in the order of the job's nodes; None: it has no order."""
+def _ranks_by_row(state: EngineState, slot: int) -> Ints:
+    """The ranks of all rows in the order of the job's nodes; ``NO_RANKS``: it has no order."""
     name = state.plan.request(slot).node_order
     order = state.plan.node_ranks(name)
     if not order:
-        return None
+        return NO_RANKS
     part = state.part(NodeChoiceState)
     known = part.ranks.get(name)
     if known is None or known[0] is not order:

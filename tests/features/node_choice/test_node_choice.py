@@ -14,6 +14,7 @@ from schedd.features.node_choice import rules
 from schedd.features.node_choice.arrangement import contiguous_nodes, first_nodes, spread_units
 from schedd.model import StartKnown
 from schedd.plan.columns import CPUS, MEM
+from schedd.plan.plan import Plan
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import JobFacts, NodeFacts, PolicyChanged, Run
@@ -203,7 +204,7 @@ def test_a_job_of_one_unit_stays_only_where_the_arrangement_would_place_it(
     for i, (ppn, length) in enumerate(jobs):
         quick.submit(str(i), f"1:ppn={ppn}", 100 * length)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(rules, "_is_on_first_node", lambda *_: False)
+            patch.setattr(Plan, "is_on_first_row", lambda *_: False)
             whole.submit(str(i), f"1:ppn={ppn}", 100 * length)
         assert quick.planned_node_names(str(i)) == whole.planned_node_names(str(i))
 

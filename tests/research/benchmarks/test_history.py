@@ -22,6 +22,7 @@ ENGINE = {
     "costs": [
         {
             "policy": "without a policy",
+            "machine_us": 900.0,
             "arrival_us_least": 200.0,
             "idle_us_least": 40.0,
             "arrival_calls": 700,
@@ -46,6 +47,15 @@ def test_ratios_are_of_costs_on_a_machine_of_equal_speed() -> None:
         "x_calls": 0.5,
     }
     assert measure_machine() > 0
+
+
+def test_the_speed_measured_by_a_benchmark_counts_for_its_own_figures() -> None:
+    before = Entry("1", 100.0, {"engine: arrival_us": 10.0, "plan: add_us": 10.0})
+    now = Entry("2", 100.0, {"engine: machine_us": 200.0, "engine: arrival_us": 10.0, "plan: add_us": 10.0})
+    assert {one.name: one.ratio for one in compare(before, now)} == {
+        "engine: arrival_us": 0.5,
+        "plan: add_us": 1.0,
+    }
 
 
 def test_results_are_compared_with_the_last_entry_and_recorded(
