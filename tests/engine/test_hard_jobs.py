@@ -25,7 +25,7 @@ T = 1_700_000_000
 GIB = 1 << 20
 
 
-class Cluster:
+class CrowdedCluster:
     """Engine with numbered events, all at one moment."""
 
     def __init__(self, nodes: int, cpus: int, **settings: str) -> None:
@@ -75,7 +75,7 @@ def kinds(n: int, cpus: int = 1, first: int = 100) -> str:
 
 @pytest.mark.parametrize(("n", "nodes"), [(16, 1), (40, 4), (64, 8)])
 def test_a_job_of_many_kinds_of_chunks_is_planned(n: int, nodes: int) -> None:
-    cluster = Cluster(nodes, 64)
+    cluster = CrowdedCluster(nodes, 64)
     cluster.queue(("many", kinds(n), 100), ("other", "1:ncpus=64", 100))
     assert cluster.record("many").phase is not Phase.BLOCKED
     assert (cluster.start("many"), cluster.start("other")) == (0, 0 if nodes > 1 else 100)
@@ -84,7 +84,7 @@ def test_a_job_of_many_kinds_of_chunks_is_planned(n: int, nodes: int) -> None:
 @settings(max_examples=examples(40))
 @given(st.integers(1, 80), st.integers(1, 5), st.booleans())
 def test_a_job_that_runs_on_one_node_in_many_shares_holds_their_sum(n: int, cpus: int, whole: bool) -> None:
-    cluster = Cluster(1, 400)
+    cluster = CrowdedCluster(1, 400)
     select = "1:ncpus=1"
     cluster.queue(("1", select, 100), ("2", "1:ncpus=400", 100))
     slot = cluster.record("1").slot
@@ -94,9 +94,9 @@ def test_a_job_that_runs_on_one_node_in_many_shares_holds_their_sum(n: int, cpus
     assert cluster.start("2") == 100
 
 
-def crowded(**settings: str) -> Cluster:
+def crowded(**settings: str) -> CrowdedCluster:
     """Short jobs of all lengths everywhere, and one node that is taken for months."""
-    cluster = Cluster(100, 32, **settings)
+    cluster = CrowdedCluster(100, 32, **settings)
     jobs = [(f"s{i}", f"1:ncpus={1 + i * 7 % 29}", 400 + 71 * i % 5333) for i in range(4000)]
     cluster.queue(*jobs, ("long", "1:ncpus=32", 10**7))
     return cluster

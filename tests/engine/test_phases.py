@@ -267,7 +267,7 @@ _STORIES = {
 def taken(monkeypatch: pytest.MonkeyPatch) -> set[Step]:
     """The steps that are taken from here on."""
     steps: set[Step] = set()
-    monkeypatch.setattr(phases, "_CHANGES", _Noting(steps))
+    monkeypatch.setattr(phases, "_CHANGES", _StepRecorder(steps))
     return steps
 
 
@@ -284,7 +284,7 @@ def test_engine_performs_all_other_steps_of_the_table(taken: set[Step]) -> None:
     assert set(Step) - taken <= set().union(*_STORIES.values())
 
 
-class _Noting(dict[Step, Any]):
+class _StepRecorder(dict[Step, Any]):
     def __init__(self, taken: set[Step]) -> None:
         super().__init__(phases._CHANGES)
         self._taken = taken

@@ -27,7 +27,7 @@ T = 1_700_000_000
 GIB = 1 << 20
 
 
-class Cluster:
+class ShownCluster:
     """An engine with numbered events."""
 
     def __init__(self, *nodes: NodeFacts, **settings: int | bool | str) -> None:
@@ -69,7 +69,7 @@ def row(published: PlanSnapshot, job_id: str) -> JobView:
 
 
 def test_view_of_a_planned_job_has_start_nodes_and_promise() -> None:
-    cluster = Cluster(node("n1"), slack=600)
+    cluster = ShownCluster(node("n1"), slack=600)
     published = cluster.queue("1", "2", mem="2gb")
     first, second = row(published, "1"), row(published, "2")
     assert (first.state, first.answer, first.planned_start) == ("starting", "start_known", T)
@@ -84,7 +84,7 @@ def test_view_of_a_planned_job_has_start_nodes_and_promise() -> None:
 
 
 def test_the_last_change_names_the_event_that_moved_the_job() -> None:
-    cluster = Cluster(node("n1"))
+    cluster = ShownCluster(node("n1"))
     cluster.queue("1", "2")
     cluster.send(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
     published = cluster.send(JobEnded(id="", time=T + 60, job_id="1"), now=T + 60)
@@ -97,7 +97,7 @@ def test_the_last_change_names_the_event_that_moved_the_job() -> None:
 
 
 def test_a_publication_does_not_change_with_the_plan() -> None:
-    cluster = Cluster(node("n1"))
+    cluster = ShownCluster(node("n1"))
     before = cluster.queue("1", "2", "3")
     seen = [row(before, job) for job in ("1", "2", "3")]
     cluster.send(JobAltered(id="", time=T, job=queued("2", walltime="60").job))
@@ -111,7 +111,7 @@ def test_a_publication_does_not_change_with_the_plan() -> None:
 
 
 def test_a_slot_that_another_job_took_over_does_not_answer_for_the_old_one() -> None:
-    cluster = Cluster(node("n1"))
+    cluster = ShownCluster(node("n1"))
     before = cluster.queue("1")
     cluster.send(JobDeleted(id="", time=T, job_id="1"))
     cluster.queue("2")
@@ -127,7 +127,7 @@ def test_a_slot_that_another_job_took_over_does_not_answer_for_the_old_one() -> 
     ],
 )
 def test_view_of_an_impossible_job_has_the_reason(resources: dict[str, str], state: str, words: str) -> None:
-    view = row(Cluster(node("n1")).queue("1", **resources), "1")
+    view = row(ShownCluster(node("n1")).queue("1", **resources), "1")
     assert (view.state, view.answer, view.planned_start) == (state, "never", None)
     assert view.requirement
     assert view.why.startswith(f"never on this cluster: {view.requirement}")
@@ -135,7 +135,7 @@ def test_view_of_an_impossible_job_has_the_reason(resources: dict[str, str], sta
 
 
 def test_a_held_job_waits_for_its_hold_and_has_no_start() -> None:
-    cluster = Cluster(node("n1"))
+    cluster = ShownCluster(node("n1"))
     cluster.queue("1", "2")
     view = row(cluster.send(JobHeld(id="", time=T, job_id="2", holds="u")), "2")
     assert (view.state, view.answer, view.waiting_for) == ("waiting", "waiting", "hold")
@@ -144,13 +144,13 @@ def test_a_held_job_waits_for_its_hold_and_has_no_start() -> None:
 
 
 def test_exclusive_job_shows_its_requested_amounts() -> None:
-    cluster = Cluster(node("n1", cpus=16))
+    cluster = ShownCluster(node("n1", cpus=16))
     view = row(cluster.queue("1", naccesspolicy="singlejob"), "1")
     assert view.planned_nodes == (ShareFacts("n1", 4, 0, 0),)
 
 
 def test_held_entries_match_each_slot() -> None:
-    cluster = Cluster(node("n1"), node("n2"))
+    cluster = ShownCluster(node("n1"), node("n2"))
     published = cluster.queue("1", "2", nodes="2:ppn=4")
     slots = np.array([published.ids["1"].slot, published.ids["2"].slot])
     held = published.on_nodes(slots)
@@ -167,7 +167,7 @@ def moves_of(published: PlanSnapshot, job: str, most: int = 100) -> tuple[Change
 
 
 def test_the_history_of_a_job_names_every_move_with_its_cause_newest_first() -> None:
-    cluster = Cluster(node("n1"))
+    cluster = ShownCluster(node("n1"))
     cluster.queue("1", "2", "3")
     cluster.send(JobStarted(id="", time=T, job_id="1", shares=(ShareFacts("n1", 4),)))
     before = cluster.send(JobEnded(id="", time=T + 60, job_id="1"), now=T + 60)
@@ -183,7 +183,7 @@ def test_the_history_of_a_job_names_every_move_with_its_cause_newest_first() -> 
 
 
 def test_history_excludes_the_previous_job_of_the_slot() -> None:
-    cluster = Cluster(node("n1"))
+    cluster = ShownCluster(node("n1"))
     cluster.queue("1", "2")
     cluster.send(JobDeleted(id="", time=T, job_id="2"))
     view = cluster.queue("3")
@@ -191,7 +191,7 @@ def test_history_excludes_the_previous_job_of_the_slot() -> None:
 
 
 def test_an_older_snapshot_stays_as_it_was_when_a_node_gets_more_memory() -> None:
-    cluster = Cluster(node("n1", cpus=4, mem=100))
+    cluster = ShownCluster(node("n1", cpus=4, mem=100))
     old = cluster.queue("1", naccesspolicy="singlejob")
     slot = old.ids["1"].slot
     before = old.held_by(slot)
@@ -201,7 +201,7 @@ def test_an_older_snapshot_stays_as_it_was_when_a_node_gets_more_memory() -> Non
 
 
 def test_an_older_snapshot_stays_as_it_was_when_a_resource_is_counted_only_now() -> None:
-    cluster = Cluster(node("n1"))
+    cluster = ShownCluster(node("n1"))
     old = cluster.queue("1", scratch="1")
     slot = old.ids["1"].slot
     before = old.held_by(slot)

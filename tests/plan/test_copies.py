@@ -148,7 +148,7 @@ def test_fork_copies_every_field_of_every_part(copied: Callable[[Plan], Plan], s
 
 
 @dataclass(eq=False)
-class _Noting(Machine):
+class _MachineWithMoreFields(Machine):
     """The part of a later version, which has a field more."""
 
     notes: dict[str, int] = declared(NAMES, make=dict)
@@ -165,19 +165,19 @@ class _Silent(Machine):
 def test_a_field_more_travels_by_being_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     older = _saved(_plan(1))
     for module in (contents_module, plan_module):
-        monkeypatch.setattr(module, "Machine", _Noting)
+        monkeypatch.setattr(module, "Machine", _MachineWithMoreFields)
     plan = _plan(1)
     machine = plan._machine
-    assert isinstance(machine, _Noting)
+    assert isinstance(machine, _MachineWithMoreFields)
     machine.notes["a"] = 3
     machine.marks += [1, 2]
     for copy in (plan.fork()._machine, _restored(plan)._machine):
-        assert isinstance(copy, _Noting)
+        assert isinstance(copy, _MachineWithMoreFields)
         assert (copy.notes, copy.marks) == ({"a": 3}, [1, 2])
         copy.notes["b"] = copy.marks[0] = 9
     assert (machine.notes, machine.marks) == ({"a": 3}, [1, 2])
     loaded = Plan.load(*older)._machine
-    assert isinstance(loaded, _Noting)
+    assert isinstance(loaded, _MachineWithMoreFields)
     assert (loaded.notes, loaded.marks) == ({}, []), "as in a new part"
 
 

@@ -22,7 +22,7 @@ NOW = 1_000
 
 
 @dataclass
-class Known:
+class EvaluatedJob:
     """A job as the test knows it."""
 
     slot: int
@@ -33,12 +33,12 @@ class Known:
     owner: int
 
 
-def expected(plan: Plan, jobs: list[Known], threshold: int) -> dict[str, float]:
+def expected(plan: Plan, jobs: list[EvaluatedJob], threshold: int) -> dict[str, float]:
     """Compute every criterion by its formula, only from starts and takes."""
     planned = [job for job in jobs if plan.state(job.slot) == at.PLANNED]
     running = [job for job in jobs if plan.state(job.slot) == at.FIXED]
 
-    def held(job: Known, weighted: bool) -> float:
+    def held(job: EvaluatedJob, weighted: bool) -> float:
         seconds = max(0, plan.end(job.slot) - max(NOW, plan.start(job.slot)))
         nodes = [(plan.nodes[plan.node_names[take.row]], take) for take in plan.takes(job.slot)]
         return sum(take.amounts[at.CPUS] * seconds * (node.speed if weighted else 1) for node, take in nodes)
@@ -126,7 +126,7 @@ def test_updated_values_match_the_formulas(
     for request, duration, release, due, owner in drawn:
         slot = plan.add_job(request, duration, NOW)
         columns.release[slot], columns.due[slot], columns.owner[slot] = release, due, owner
-        jobs.append(Known(slot, request, duration, release, due, owner))
+        jobs.append(EvaluatedJob(slot, request, duration, release, due, owner))
         if plan.place(slot, NOW) >= 0 and data.draw(st.integers(0, 4)) == 0:
             plan.fix_in_place(slot)
     evaluation = Evaluation(plan, columns, NOW, threshold=threshold)

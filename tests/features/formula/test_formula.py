@@ -27,7 +27,7 @@ from tests.engine.cluster import Cluster
 DAY = 86_400
 
 
-class Site(Cluster):
+class FormulaSite(Cluster):
     """A cluster whose jobs are ranked by a formula of the site."""
 
     def __init__(self, expression: str = "", site: dict[str, Any] | None = None, **more: Any) -> None:
@@ -61,7 +61,7 @@ def starts(site: Cluster, jobs: str) -> list[int | None]:
 
 
 def test_jobs_are_ordered_by_the_site_formula() -> None:
-    site = Site("1000 if walltime < 60 else job_priority / 10")
+    site = FormulaSite("1000 if walltime < 60 else job_priority / 10")
     for job, walltime, priority in (("1", 100, 0), ("2", 100, 1), ("3", 100, 2), ("4", 50, 0)):
         site.submit(job, walltime=walltime, priority=priority)
     assert starts(site, "1234") == [0, 250, 150, 100]
@@ -71,14 +71,14 @@ def test_jobs_are_ordered_by_the_site_formula() -> None:
 
 
 def test_small_differences_of_values_count() -> None:
-    site = Site("job_priority / 1e9")
+    site = FormulaSite("job_priority / 1e9")
     for job, priority in (("1", 0), ("2", 0), ("3", 1)):
         site.submit(job, priority=priority)
     assert starts(site, "123") == [0, 200, 100]
 
 
 def test_the_formula_takes_the_place_of_weights() -> None:
-    site = Site("ncpus", site={"priority": {"wish": 1000.0}})
+    site = FormulaSite("ncpus", site={"priority": {"wish": 1000.0}})
     site.submit("1")
     site.submit("2", nodes="1:ppn=1", priority=1000)
     site.submit("3", nodes="1:ppn=4")
@@ -87,13 +87,13 @@ def test_the_formula_takes_the_place_of_weights() -> None:
 
 def test_server_formula_is_used_unless_the_site_has_one_or_declines() -> None:
     for own, wanted in (("", [0, 200, 100]), ("-job_priority", [0, 100, 200])):
-        site = Site(own)
+        site = FormulaSite(own)
         site.serve(job_sort_formula="job_priority")
         for job, priority in (("1", 0), ("2", 0), ("3", 1)):
             site.submit(job, priority=priority)
         assert starts(site, "123") == wanted
         assert site.breakdown("3").formula_source == ("formula.expression" if own else "job_sort_formula")
-    site = Site("", formula={"from_server": False})
+    site = FormulaSite("", formula={"from_server": False})
     site.serve(job_sort_formula="job_priority", job_sort_formula_threshold="5")
     site.submit("1")
     site.submit("2", priority=1)
@@ -102,7 +102,7 @@ def test_server_formula_is_used_unless_the_site_has_one_or_declines() -> None:
 
 
 def test_a_fault_of_the_server_formula_is_reported_once() -> None:
-    site = Site()
+    site = FormulaSite()
     site.serve(job_sort_formula="fairshare_factor + fairshare_perc")
     site.serve(job_sort_formula="fairshare_factor + fairshare_perc", job_sort_formula_threshold="-1")
     terms = "fairshare_factor, fairshare_perc"
@@ -112,7 +112,7 @@ def test_a_fault_of_the_server_formula_is_reported_once() -> None:
 
 def test_a_search_keeps_the_order_of_the_formula() -> None:
     for formula, moved in (("", True), ("job_priority", False)):
-        site = Site(formula)
+        site = FormulaSite(formula)
         for job, walltime, priority in (("1", 100, 0), ("2", 900, 1), ("3", 60, 0), ("4", 60, 0)):
             site.submit(job, walltime=walltime, priority=priority)
         assert starts(site, "1234") == [0, 100, 1000, 1060]
@@ -123,7 +123,7 @@ def test_a_search_keeps_the_order_of_the_formula() -> None:
 
 
 def test_nodes_freed_early_go_to_the_job_of_the_highest_value() -> None:
-    site = Site("job_priority")
+    site = FormulaSite("job_priority")
     for job, walltime, priority in (("1", 900, 9), ("2", 100, 1), ("3", 300, 8), ("4", 50, 2)):
         site.submit(job, walltime=walltime, priority=priority, runtime=10)
     assert starts(site, "1234") == [0, 1250, 900, 1200]
@@ -132,7 +132,7 @@ def test_nodes_freed_early_go_to_the_job_of_the_highest_value() -> None:
 
 
 def test_jobs_are_ranked_again_when_the_server_formula_changes() -> None:
-    site = Site()
+    site = FormulaSite()
     for job, priority in (("1", 0), ("2", 0), ("3", 1)):
         site.submit(job, priority=priority)
     assert starts(site, "123") == [0, 100, 200]
@@ -143,7 +143,7 @@ def test_jobs_are_ranked_again_when_the_server_formula_changes() -> None:
 
 
 def test_a_job_on_hold_is_ranked_by_a_new_formula() -> None:
-    site = Site("job_priority")
+    site = FormulaSite("job_priority")
     site.submit("1")
     site.submit("2")
     site.submit("3", priority=7, state="H", holds="u")
@@ -154,7 +154,7 @@ def test_a_job_on_hold_is_ranked_by_a_new_formula() -> None:
 
 def test_jobs_of_two_new_users_that_arrive_together_have_places_in_the_tree() -> None:
     shares = {"fair_share": {"levels": ["user"], "shares": {}}}
-    site = Site("fairshare_factor", site=shares, formula={"threshold": 0.5})
+    site = FormulaSite("fairshare_factor", site=shares, formula={"threshold": 0.5})
     for job in "abc":
         site.submit(job, owner=f"{job}@login")
     assert [site.waits(job) for job in "abc"] == ["", "", ""]
@@ -163,7 +163,7 @@ def test_jobs_of_two_new_users_that_arrive_together_have_places_in_the_tree() ->
 
 def test_questions_do_not_change_the_fair_shares_by_which_jobs_are_ranked() -> None:
     shares = {"fair_share": {"levels": ["user"], "shares": {"ann": 1, "bob": 1}}}
-    site = Site("fairshare_factor", site=shares, priority_every=60)
+    site = FormulaSite("fairshare_factor", site=shares, priority_every=60)
     site.submit("1")
     state = site.engine.state
     before = owner_shares(state)
@@ -174,7 +174,7 @@ def test_questions_do_not_change_the_fair_shares_by_which_jobs_are_ranked() -> N
 
 
 def test_terms_of_time_are_ranked_again_at_the_interval() -> None:
-    site = Site("xfactor", priority_every=60)
+    site = FormulaSite("xfactor", priority_every=60)
     site.submit("1", walltime=1000)
     site.submit("2", walltime=1000)
     site.at(500)
@@ -185,7 +185,7 @@ def test_terms_of_time_are_ranked_again_at_the_interval() -> None:
 
 
 def test_jobs_at_or_below_the_threshold_wait_and_say_so() -> None:
-    site = Site("job_priority", formula={"threshold": 5})
+    site = FormulaSite("job_priority", formula={"threshold": 5})
     site.submit("1", priority=5)
     site.submit("2", priority=6)
     assert starts(site, "12") == [None, 0]
@@ -196,7 +196,7 @@ def test_jobs_at_or_below_the_threshold_wait_and_say_so() -> None:
 
 
 def test_jobs_are_planned_when_their_value_passes_the_threshold() -> None:
-    site = Site("eligible_time", formula={"threshold": 600}, priority_every=100)
+    site = FormulaSite("eligible_time", formula={"threshold": 600}, priority_every=100)
     site.submit("1")
     site.at(599)
     assert site.waits("1").startswith("its value by formula.expression to be above the threshold 600")
@@ -205,7 +205,7 @@ def test_jobs_are_planned_when_their_value_passes_the_threshold() -> None:
 
 
 def test_planned_jobs_leave_the_plan_when_their_value_falls() -> None:
-    site = Site("1000 - eligible_time", formula={"threshold": 500}, priority_every=100)
+    site = FormulaSite("1000 - eligible_time", formula={"threshold": 500}, priority_every=100)
     site.submit("1", walltime=5000)
     site.submit("2")
     assert site.start("2") == 5000
@@ -220,7 +220,7 @@ def test_planned_jobs_leave_the_plan_when_their_value_falls() -> None:
 
 
 def test_the_threshold_of_the_server_counts_and_goes() -> None:
-    site = Site(nodes=2)
+    site = FormulaSite(nodes=2)
     site.serve(job_sort_formula="ncpus", job_sort_formula_threshold="3.5")
     site.submit("1", nodes="1:ppn=3")
     site.submit("2", nodes="1:ppn=4")
@@ -231,7 +231,7 @@ def test_the_threshold_of_the_server_counts_and_goes() -> None:
 
 
 def test_job_without_a_value_counts_as_0_with_a_reason() -> None:
-    site = Site("5 / job_priority")
+    site = FormulaSite("5 / job_priority")
     site.submit("1", priority=1)
     site.submit("2", priority=0)
     found = site.breakdown("2")
@@ -240,7 +240,7 @@ def test_job_without_a_value_counts_as_0_with_a_reason() -> None:
 
 
 def test_shares_and_values_of_a_job() -> None:
-    site = Site("100 * job_priority + ncpus ** 2 - (account == 'phys') * 7")
+    site = FormulaSite("100 * job_priority + ncpus ** 2 - (account == 'phys') * 7")
     site.submit("1", priority=3, account="phys")
     found = site.breakdown("1")
     assert found.total == 309
@@ -290,7 +290,7 @@ def test_shares_and_values_of_a_job() -> None:
 def test_terms(term: str, value: float) -> None:
     shares = {"fair_share": {"levels": ["group"], "shares": {"g": 3, "h": 1}}}
     classes = {"classes": {"gold": {"points": 8, "users": ["ann"]}}}
-    site = Site(f"0 + {term}", site={**shares, **classes}, nodes=3)
+    site = FormulaSite(f"0 + {term}", site={**shares, **classes}, nodes=3)
     site.server.queues["long"] = QueueFacts(
         name="long",
         priority=40,
@@ -309,7 +309,7 @@ def test_terms(term: str, value: float) -> None:
 
 
 def test_a_server_formula_that_cannot_be_used_is_reported_and_weights_count() -> None:
-    site = Site(site={"priority": {"wish": 1.0}})
+    site = FormulaSite(site={"priority": {"wish": 1.0}})
     site.serve(job_sort_formula="job_priority ^ 2")
     (alert,) = site.faults()
     assert alert.startswith(
@@ -324,7 +324,7 @@ def test_a_server_formula_that_cannot_be_used_is_reported_and_weights_count() ->
 
 
 def test_terms_that_count_as_0_are_reported() -> None:
-    site = Site("fairshare_factor + tapes + ncpus")
+    site = FormulaSite("fairshare_factor + tapes + ncpus")
     resources = {"ncpus": ResourceFacts("long", "hnq")}
     site.send(ServerChanged(id="types", time=site.server.now, server=ServerFacts(resources=resources)))
     assert site.faults() == [
@@ -334,7 +334,7 @@ def test_terms_that_count_as_0_are_reported() -> None:
 
 
 def test_another_policy_brings_another_formula() -> None:
-    site = Site("job_priority")
+    site = FormulaSite("job_priority")
     for job, priority in (("1", 0), ("2", 0), ("3", 1)):
         site.submit(job, priority=priority)
     policy = {"formula": {"expression": "-job_priority", "threshold": -0.5}}
@@ -346,7 +346,7 @@ def test_another_policy_brings_another_formula() -> None:
 
 
 def test_a_restored_engine_goes_on_with_formula_and_threshold() -> None:
-    site = Site("eligible_time", formula={"threshold": 600}, priority_every=100)
+    site = FormulaSite("eligible_time", formula={"threshold": 600}, priority_every=100)
     site.submit("1")
     site.at(250)
     site.engine = Engine.restore(site.engine.checkpoint())
@@ -356,14 +356,14 @@ def test_a_restored_engine_goes_on_with_formula_and_threshold() -> None:
 
 
 def test_a_resource_of_the_site_takes_the_place_of_a_term_of_the_same_name() -> None:
-    site = Site("total_cpus", nodes=2)
+    site = FormulaSite("total_cpus", nodes=2)
     site.submit("1")
     site.submit("2", resources={"total_cpus": "640"})
     assert [site.breakdown(job).total for job in "12"] == [8, 640]
 
 
 def test_nodes_that_are_down_do_not_count_in_totals() -> None:
-    site = Site("total_cpus", nodes=2)
+    site = FormulaSite("total_cpus", nodes=2)
     site.server.nodes["n3"] = NodeFacts(name="n3", cpus=64, state="down")
     site.send(site.server.snapshot())
     site.submit("1")
@@ -371,7 +371,7 @@ def test_nodes_that_are_down_do_not_count_in_totals() -> None:
 
 
 def test_blockers_name_the_formula_of_jobs_that_go_first_by_their_value() -> None:
-    site = Site("job_priority")
+    site = FormulaSite("job_priority")
     for job, priority in (("1", 0), ("2", 0), ("3", 5)):
         site.submit(job, priority=priority, walltime=200 if job == "2" else 100)
     state = site.engine.state
@@ -402,7 +402,7 @@ def test_ranks_keep_the_order_of_values(a: float, b: float) -> None:
 
 def test_what_if_waits_for_the_threshold_as_the_job_would() -> None:
     shares = {"fair_share": {"levels": ["user"], "shares": {"ann": 1, "bob": 1}}}
-    site = Site("walltime / 100 + 0 * fairshare_factor", formula={"threshold": 5}, site=shares)
+    site = FormulaSite("walltime / 100 + 0 * fairshare_factor", formula={"threshold": 5}, site=shares)
     site.submit("1", walltime=1000)
     snapshot, state = publish_snapshot(site.engine.state), site.engine.state
     for walltime, waits in (("501", False), ("500", True)):

@@ -62,7 +62,7 @@ def test_throughput_of_a_running_job_gives_its_total_run_time() -> None:
     assert found["2"] is one
 
 
-class Site(Cluster):
+class ThroughputSite(Cluster):
     """A fast node and a slow one, each of four cpus; run times are predicted."""
 
     def __init__(self, **site: Any) -> None:
@@ -82,7 +82,7 @@ RATES = {"x.work_units": "1000", "x.work_rate": "epyc/10+old/4"}
 
 
 def test_prediction_follows_the_planned_nodes_of_a_job() -> None:
-    site = Site()
+    site = ThroughputSite()
     site.submit("1", "1:epyc:ppn=4", 400)
     site.submit("2", "1:ppn=4", 3_600, resources=RATES)
     assert (site.start("2"), site.seconds()) == (0, {"2": 250}), "it runs on the old one at once"
@@ -99,7 +99,7 @@ def test_prediction_follows_the_planned_nodes_of_a_job() -> None:
 
 
 def test_expected_starts_behind_it_follow_its_throughput_and_the_plan_its_walltime() -> None:
-    site = Site()
+    site = ThroughputSite()
     site.submit("1", "2:ppn=4", 3_600, resources={"x.work_units": "2000", "x.work_rate": "epyc/10+old/4"})
     site.submit("2", "2:ppn=4", 3_600)
     assert site.start("2") == 3_600
@@ -111,7 +111,7 @@ def test_expected_starts_behind_it_follow_its_throughput_and_the_plan_its_wallti
 
 
 def test_a_prediction_is_never_longer_than_the_walltime() -> None:
-    site = Site()
+    site = ThroughputSite()
     site.submit("1", "1:old:ppn=4", 100, resources=RATES)
     given = expected_starts_input(site.engine.state)
     assert given is not None
@@ -120,7 +120,7 @@ def test_a_prediction_is_never_longer_than_the_walltime() -> None:
 
 
 def test_unknown_application_rates_fall_back_to_similar_jobs() -> None:
-    site = Site(throughput={"emo": {"old": 2.0}})
+    site = ThroughputSite(throughput={"emo": {"old": 2.0}})
     site.submit("1", "1:old:ppn=4", 3_600, resources={"x.work_units": "100", "x.work_app": "emo"})
     site.submit("2", "1:epyc:ppn=4", 3_600, resources={"x.work_units": "100", "x.work_app": "emo"})
     assert site.seconds() == {"1": 50}
@@ -129,9 +129,9 @@ def test_unknown_application_rates_fall_back_to_similar_jobs() -> None:
     assert set(given.predictions) == {"1", "2"}
 
 
-def learn_on_fast_node(**site: Any) -> Site:
+def learn_on_fast_node(**site: Any) -> ThroughputSite:
     """Return a site of a fast and a slow node that has learned from jobs of 400 s on the fast one."""
-    cluster = Site(**site)
+    cluster = ThroughputSite(**site)
     for i in range(30):
         cluster.submit(f"past{i}", "1:epyc:ppn=4", 10_000, runtime=400)
         cluster.at(500 * (i + 1))
@@ -164,7 +164,7 @@ def test_prediction_from_similar_jobs_follows_the_speed_of_the_planned_nodes(slo
 
 
 def test_a_job_on_nodes_of_another_speed_says_what_is_scaled() -> None:
-    site = Site(speeds={"epyc": 4.0, "n2": 1.0})
+    site = ThroughputSite(speeds={"epyc": 4.0, "n2": 1.0})
     for name, node in (("1", "epyc"), ("2", "epyc"), ("3", "old")):
         site.submit(name, f"1:{node}:ppn=4", 600)
     site.submit("4", "2:ppn=4", 600)

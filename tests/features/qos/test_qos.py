@@ -24,7 +24,7 @@ LEVELS: dict[str, Any] = {
 }
 
 
-class Site(Cluster):
+class QosSite(Cluster):
     """A cluster with three QOS."""
 
     def __init__(self, site: dict[str, Any] | None = None, nodes: int = 1, **qos: Any) -> None:
@@ -46,20 +46,20 @@ class Site(Cluster):
     "resources", [{"qos": "high"}, {"x.qos": "high"}, {"QOS": "high"}, {"qos": "high", "x.qos": "high"}]
 )
 def test_a_job_requests_a_qos_by_resource_or_extension(resources: dict[str, str]) -> None:
-    site = Site()
+    site = QosSite()
     site.submit("1", resources=resources)
     assert (site.qos("1"), site.start("1")) == ("high", 0)
     assert "not planned" not in site.view("1").why
 
 
 def test_contradictory_requests_are_refused() -> None:
-    site = Site()
+    site = QosSite()
     site.submit("1", resources={"qos": "high", "x.qos": "low"})
     assert "contradict each other" in site.never("1")
 
 
 def test_the_first_open_default_counts() -> None:
-    site = Site(
+    site = QosSite(
         default="normal",
         queue_defaults={"debug": "high", "batch": "low"},
         user_defaults={"ann": "high", "bob": "low"},
@@ -84,14 +84,14 @@ def test_the_first_open_default_counts() -> None:
 
 
 def test_defaults_of_queue_and_server_request_a_qos() -> None:
-    site = Site(default="normal")
+    site = QosSite(default="normal")
     site.send(*site.server.change_queue(QueueFacts(name="batch", defaults={"qos": "low"})))
     site.submit("1")
     assert site.qos("1") == "low"
 
 
 def test_an_unknown_qos_is_never_planned_and_names_the_open_ones() -> None:
-    site = Site()
+    site = QosSite()
     site.submit("1", owner="cyd@x", resources={"qos": "hgih"})
     assert site.start("1") is None
     assert site.never("1") == (
@@ -102,7 +102,7 @@ def test_an_unknown_qos_is_never_planned_and_names_the_open_ones() -> None:
 
 
 def test_a_qos_that_is_not_open_is_never_planned() -> None:
-    site = Site()
+    site = QosSite()
     site.submit("1", owner="cyd@x", group="bio", resources={"qos": "high"})
     assert site.never("1") == (
         "it requests QOS high, which is open neither to user cyd, group bio nor to queue batch: "
@@ -112,7 +112,7 @@ def test_a_qos_that_is_not_open_is_never_planned() -> None:
 
 
 def test_the_remedy_is_the_option_with_which_the_job_requests_its_qos() -> None:
-    site = Site()
+    site = QosSite()
     site.submit("1", owner="cyd@x", resources={"x.QOS": "hgih"})
     assert site.never("1").endswith("qalter -W x=QOS:NAME with one of normal, low")
     site.alter("1", resources={"nodes": "1", "x.QOS": "low"})
@@ -120,7 +120,7 @@ def test_the_remedy_is_the_option_with_which_the_job_requests_its_qos() -> None:
 
 
 def test_a_default_of_the_queue_that_does_not_exist_is_named_as_such() -> None:
-    site = Site()
+    site = QosSite()
     site.send(*site.server.change_queue(QueueFacts(name="batch", defaults={"qos": "hgih"})))
     site.submit("1", owner="cyd@x")
     assert site.never("1") == (
@@ -142,7 +142,7 @@ def test_a_site_without_qos_refuses_or_ignores_requests() -> None:
 
 
 def test_a_change_of_policy_opens_and_closes_a_qos() -> None:
-    site = Site(nodes=2)
+    site = QosSite(nodes=2)
     site.submit("1", owner="cyd@x", resources={"qos": "high"})
     site.submit("2", resources={"qos": "low"}, not_before=site.server.now + 1000)
     assert (site.start("1"), site.start("2")) == (None, 1000)
@@ -155,7 +155,7 @@ def test_a_change_of_policy_opens_and_closes_a_qos() -> None:
 
 
 def test_a_preview_names_jobs_that_lose_their_qos_or_their_room() -> None:
-    site = Site(nodes=2)
+    site = QosSite(nodes=2)
     site.submit("1", resources={"qos": "low"})
     site.submit("2", resources={"qos": "low"})
     site.submit("3", resources={"qos": "low"})
@@ -176,14 +176,14 @@ def test_a_preview_names_jobs_that_lose_their_qos_or_their_room() -> None:
 
 
 def test_qos_priority_ranks_jobs() -> None:
-    site = Site()
+    site = QosSite()
     for job, qos in (("1", "normal"), ("2", "low"), ("3", "normal"), ("4", "high")):
         site.submit(job, resources={"qos": qos})
     assert [site.start(job) for job in "1234"] == [0, 300, 200, 100]
     state = site.engine.state
     found = priority_breakdown(state, state.records["4"], current_demand(state, None))
     assert [(one.name, one.points) for one in found.terms if one.points] == [("qos", 1000)]
-    site = Site({"priority": {"qos": 0}})
+    site = QosSite({"priority": {"qos": 0}})
     for job, qos in (("1", "normal"), ("2", "low"), ("3", "high")):
         site.submit(job, resources={"qos": qos})
     assert [site.start(job) for job in "123"] == [0, 100, 200]
@@ -191,7 +191,7 @@ def test_qos_priority_ranks_jobs() -> None:
 
 def test_a_formula_uses_the_qos_and_its_priority() -> None:
     for expression in ("qos_priority", "100 if qos == 'high' else 0"):
-        site = Site({"formula": {"expression": expression}}, user_defaults={"ann": "high"})
+        site = QosSite({"formula": {"expression": expression}}, user_defaults={"ann": "high"})
         site.submit("1", owner="bob@x")
         site.submit("2", owner="bob@x")
         site.submit("3")
@@ -200,7 +200,7 @@ def test_a_formula_uses_the_qos_and_its_priority() -> None:
 
 def test_a_limit_of_a_qos_counts_its_jobs_only() -> None:
     limits = [{"qos": "low", "who": "user", "amount": 1}, {"qos": "high", "amount": 4, "what": "cpus"}]
-    site = Site({"limits": limits}, nodes=4)
+    site = QosSite({"limits": limits}, nodes=4)
     site.submit("1", resources={"qos": "low"})
     site.submit("2", resources={"qos": "low"})
     site.submit("3", resources={"qos": "low"}, owner="bob@x")
@@ -212,7 +212,7 @@ def test_a_limit_of_a_qos_counts_its_jobs_only() -> None:
 
 
 def test_jobs_show_their_qos() -> None:
-    site = Site(default="normal")
+    site = QosSite(default="normal")
     site.submit("1")
     view = job_view(publish_snapshot(site.engine.state), "1")
     assert view is not None

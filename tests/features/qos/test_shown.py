@@ -15,7 +15,7 @@ from schedd.features.qos.metrics import collect_metrics
 from schedd.features.qos.state import QosState, WaitHistogram
 from schedd.wire import AccountSet, JobStarted, RunFacts, RunsRead, ShareFacts
 from tests.engine.cluster import T
-from tests.features.qos.test_qos import LEVELS, Site
+from tests.features.qos.test_qos import LEVELS, QosSite
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def _samples(metrics: list[Metric]) -> dict[tuple[str, ...], float]:
 
 
 def test_waits_are_counted_by_queue_and_qos_once_for_each_run() -> None:
-    site = Site(default="normal", unknown="ignore")
+    site = QosSite(default="normal", unknown="ignore")
     site.submit("1")
     site.submit("2", resources={"qos": "low"})
     site.submit("3")
@@ -96,7 +96,7 @@ def test_waits_are_counted_by_queue_and_qos_once_for_each_run() -> None:
 
 
 def test_a_requeued_run_waited_since_its_requeue() -> None:
-    site = Site(default="normal", unknown="ignore")
+    site = QosSite(default="normal", unknown="ignore")
     site.submit("1")
     site.at(90)
     site.send(*site.server.requeue("1"))
@@ -111,7 +111,7 @@ def test_a_bucket_includes_its_upper_bound() -> None:
 
 
 def test_the_charge_factor_of_a_qos_multiplies_what_a_job_costs() -> None:
-    site = Site({"accounts": {}})
+    site = QosSite({"accounts": {}})
     site.send(AccountSet(id="a", time=site.server.now, name="phys", amount=3 * 400))
     site.submit("1", account="phys", resources={"qos": "high"})
     site.submit("2", account="phys", resources={"qos": "low"})

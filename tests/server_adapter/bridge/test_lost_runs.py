@@ -11,7 +11,7 @@ from server_adapter.torque import notation
 START = 1_795_814_636
 
 
-class Site:
+class LostRunsSite:
     """Two jobs that the server lists: one on n1, one on n1 and n2."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ def lost(state: ServerState) -> set[str]:
 
 
 def test_a_run_is_lost_when_two_reports_of_each_of_its_nodes_lack_it() -> None:
-    site = Site()
+    site = LostRunsSite()
     first = site.read(4000, n1="", n2="")
     assert lost(first) == set()
     assert lost(site.read(4000, n1="", n2="")) == set()  # the same reports again
@@ -65,19 +65,19 @@ def test_a_run_is_lost_when_two_reports_of_each_of_its_nodes_lack_it() -> None:
     ids=["a sister has it", "the first node has it", "a node is silent"],
 )
 def test_a_job_holds_all_its_nodes_if_one_of_them_may_have_it(reports: dict[str, str | None]) -> None:
-    site = Site()
+    site = LostRunsSite()
     found = [lost(site.read(after, **reports)) for after in (4000, 4010, 4020)]
     assert not any("5131.srv" in one for one in found)
 
 
 def test_a_report_from_the_first_minute_of_a_run_says_nothing() -> None:
-    site = Site()
+    site = LostRunsSite()
     for after in (-10, 10, 40, 59):
         assert lost(site.read(after, n1="", n2="")) == set()
 
 
 def test_a_queued_job_is_not_lost() -> None:
-    site = Site()
+    site = LostRunsSite()
     site.letter = "Q"
     for after in (4000, 4010, 4020):
         assert lost(site.read(after, n1="", n2="")) == set()

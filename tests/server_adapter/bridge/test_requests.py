@@ -129,7 +129,7 @@ FORMS = {
 
 
 @dataclass(frozen=True)
-class Known:
+class WrittenComment:
     """What the daemon makes of one submission."""
 
     planned: str
@@ -138,12 +138,12 @@ class Known:
 
 
 @pytest.fixture(scope="module", params=["4.2", "6.1"])
-def known(request: pytest.FixtureRequest) -> dict[str, list[Known]]:
+def known(request: pytest.FixtureRequest) -> dict[str, list[WrittenComment]]:
     """By form, one for each job that it makes."""
     return asyncio.run(_known(request.param))
 
 
-async def _known(version: str) -> dict[str, list[Known]]:
+async def _known(version: str) -> dict[str, list[WrittenComment]]:
     async with EmulatedServer(NODES, version=version, queues=("batch", "small")) as server:
         server.cluster.queues["small"].attributes |= {"resources_default.nodes": "1:ppn=2"}
         names = {name: submit(server.cluster, _order(form)) for name, form in FORMS.items()}
@@ -159,7 +159,7 @@ async def _known(version: str) -> dict[str, list[Known]]:
         for decision in engine.handle([told], now).decisions
         if isinstance(decision, WriteAttributes)
     }
-    found: dict[str, list[Known]] = {}
+    found: dict[str, list[WrittenComment]] = {}
     for form, name in names.items():
         members = [job for job in state.jobs if job == name or state.jobs[job].array == name]
         found[form] = []
@@ -167,7 +167,7 @@ async def _known(version: str) -> dict[str, list[Known]]:
             record = engine.state.records[job]
             asked = record.understood.request
             text = "" if asked is None else canonical(asked).removesuffix("; no walltime")
-            found[form].append(Known(text, comment_text(engine.state, record), comment(tells[job])))
+            found[form].append(WrittenComment(text, comment_text(engine.state, record), comment(tells[job])))
     return found
 
 
@@ -185,7 +185,7 @@ def _order(form: Form) -> JobOrder:
 
 @pytest.mark.parametrize("name", [name for name in FORMS if not FORMS[name].array])
 def test_a_request_is_planned_as_intended_or_its_owner_is_informed(
-    known: dict[str, list[Known]], name: str
+    known: dict[str, list[WrittenComment]], name: str
 ) -> None:
     form = FORMS[name]
     (job,) = known[name]
@@ -197,7 +197,9 @@ def test_a_request_is_planned_as_intended_or_its_owner_is_informed(
     assert waits or form.said or "(" not in job.comment
 
 
-def test_subjobs_beyond_the_slot_limit_are_planned_after_the_others(known: dict[str, list[Known]]) -> None:
+def test_subjobs_beyond_the_slot_limit_are_planned_after_the_others(
+    known: dict[str, list[WrittenComment]],
+) -> None:
     jobs = known["an array with a slot limit"]
     assert {job.planned for job in jobs} == {"1 x (1 cpu); free"}
     starts = [job.comment.partition(PLANNED)[2][:19] for job in jobs]
