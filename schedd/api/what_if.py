@@ -45,6 +45,7 @@ from schedd.service.questions.expectations import (
 )
 from schedd.service.questions.objectives import placement_cost
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
+from schedd.service.questions.smaller_requests import SmallerRequest
 from schedd.service.questions.submission_checks import QueuedJobs, Submission
 from schedd.service.read.arrays import choose_array
 from schedd.service.read.job_visibility import JobVisibility
@@ -231,6 +232,10 @@ def answer_what_if(
         except NotUnderstood as error:
             fault = Fault(where=where, what=str(error))
             raise ProblemError("invalid", f"{where}: {error}", errors=[fault]) from None
+        if expecting is not None and (outcome.changes or outcome.sooner_changes):
+            outcome = _with_risks(
+                outcome, expecting, replace(request_facts, owner=request_facts.owner or who)
+            )
         current = None
         if job is not None and unaltered and not without_slots:
             current = _current_start(copy.published, job)
@@ -321,6 +326,22 @@ def answer_what_if(
         variants=tuple(WhatIfVariantResult(**one) for _, one, _ in variants),
         as_of=outcome.now,
         generation=outcome.generation,
+    )
+
+
+def _with_risks(outcome: WhatIfAnswer, expecting: StartForecast, facts: JobFacts) -> WhatIfAnswer:
+    """Return the answer with the risk of each shorter walltime."""
+
+    def with_risk(one: SmallerRequest) -> SmallerRequest:
+        if one.change != "walltime" or one.value is None:
+            return one
+        risk = expecting.overrun_risk(facts, outcome, one.value)
+        return replace(one, risk=round(risk, 4) if risk is not None else None)
+
+    return replace(
+        outcome,
+        changes=tuple(map(with_risk, outcome.changes)),
+        sooner_changes=tuple(map(with_risk, outcome.sooner_changes)),
     )
 
 

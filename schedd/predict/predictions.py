@@ -78,6 +78,10 @@ class Prediction:
         quantiles = np.clip(seconds, 1, self.walltime).astype(np.int64)
         return replace(self, quantiles=quantiles, most_work=0)
 
+    def share_beyond(self, seconds: int) -> float:
+        """Return the probability that the job runs longer than ``seconds``, within the known levels."""
+        return 1.0 - float(np.interp(seconds, self.quantiles, LEVELS))
+
     @property
     def p50(self) -> int:
         """Median run time in seconds."""

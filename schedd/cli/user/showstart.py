@@ -460,7 +460,8 @@ def _smaller_request_rows(name: str, changes: Sequence[SmallerRequest]) -> Itera
         if one.change == "feature":
             yield name, f"without the feature {one.asked}"
         elif one.change in ("walltime", "mem"):
-            yield name, f"{nouns[one.change]} {one.enough} (asked: {one.asked})"
+            risk = f"; {100 * one.risk:.0f} % of such jobs run longer" if one.risk is not None else ""
+            yield name, f"{nouns[one.change]} {one.enough} (asked: {one.asked}){risk}"
         else:
             noun = (singular if one.value == 1 else nouns)[one.change]
             yield name, f"{one.enough} {noun} (asked: {one.asked})"

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from schedd.engine import job_delay_risk, rank_in_what_if
+from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.features.prediction.expected_starts import ExpectedStarts, cap_at_promise, delay_start
 from schedd.features.prediction.rules import job_features
 from schedd.model import StartKnown
@@ -75,11 +76,7 @@ class ExpectationSource:
             return UNKNOWN
         planned = asked.answer.placement.start
         understood = self.fork.understand(facts)
-        plan = self.found.plan
-        prediction = self.predict(job_features(facts, understood, fastest_speed(plan)))
-        speeds = PlannedSpeeds.from_plan(plan)
-        if prediction is not None and speeds is not None:
-            prediction = prediction.at_speed(speeds.slowest(asked.answer.placement.nodes))
+        prediction = self._predict_run_time(facts, understood, asked.answer)
         run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than the prediction
             delay = self.found.start_delay
@@ -99,6 +96,26 @@ class ExpectationSource:
         )
         expected = cap_at_promise(expected, asked.now, promise)
         return self._expectation(facts, asked, samples[:, 0], expected, promise, prediction)
+
+    def overrun_risk(self, facts: JobFacts, asked: WhatIfAnswer, walltime: int) -> float | None:
+        """Return the probability that the job runs longer than ``walltime``; None if it is not predicted."""
+        if not isinstance(asked.answer, StartKnown) or not self.fork.published.settings.predicts(facts.queue):
+            return None
+        prediction = self.found.predictions.get(facts.id)
+        if prediction is None:
+            prediction = self._predict_run_time(facts, self.fork.understand(facts), asked.answer)
+        return prediction.share_beyond(walltime) if prediction is not None else None
+
+    def _predict_run_time(
+        self, facts: JobFacts, understood: ParsedRequest, start: StartKnown
+    ) -> Prediction | None:
+        """Return the predicted run time where the job is planned."""
+        plan = self.found.plan
+        prediction = self.predict(job_features(facts, understood, fastest_speed(plan)))
+        speeds = PlannedSpeeds.from_plan(plan)
+        if prediction is None or speeds is None:
+            return prediction
+        return prediction.at_speed(speeds.slowest(start.placement.nodes))
 
     def _expectation(
         self,

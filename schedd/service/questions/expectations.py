@@ -52,6 +52,9 @@ class StartForecast(Protocol):
         WorkSpent.
         """
 
+    def overrun_risk(self, facts: JobFacts, asked: WhatIfAnswer, walltime: int) -> float | None:
+        """Return the probability that the job runs longer than ``walltime``; None if it is not predicted."""
+
 
 @runtime_checkable
 class ForecastSource(Protocol):

@@ -24,6 +24,8 @@ class SmallerRequest:
     """In the syntax of `qsub -l`; empty for a feature to leave out."""
     value: int | None
     """The same as a number: seconds, cpus, KiB or nodes."""
+    risk: float | None = None
+    """Of a walltime: the share of such jobs that run longer and would be killed; null: not predicted."""
 
 
 def smaller_requests(request: Request, walltime: int, fits: Fits) -> tuple[SmallerRequest, ...]:

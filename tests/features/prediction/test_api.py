@@ -141,10 +141,10 @@ def test_prediction_errors_use_the_owners_jobs_on_their_actual_nodes() -> None:
 
 
 @pytest.fixture
-def checkjob(
+def command(
     the_app: FastAPI, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Iterator[Callable[..., str]]:
-    """Returns what `checkjob JOB` prints after these events, and a round of predictions."""
+    """Returns what a command prints after these events, and a round of predictions."""
     clusters = Clusters(
         {"main": EngineSettings(predict=True, site=site_policy(SITE), publish_starts=False)}, StillClock()
     )
@@ -157,24 +157,40 @@ def checkjob(
         monkeypatch.setenv("SCHEDD_URL", url)
         client = TestClient(the_app, headers={"Authorization": f"Bearer {token('admin')}"})
 
-        def run(job: str, given: list[dict[str, Any]]) -> str:
+        def run(words: str, given: list[dict[str, Any]]) -> str:
             assert client.post(f"{MAIN}/events", json={"events": given}).status_code == 200
             clusters.service("main", ExpectedStartWorker).run_once()
-            assert main(["checkjob", job]) == 0
+            assert main(words.split()) == 0
             return capsys.readouterr().out
 
         yield run
     clusters.stop()
 
 
-def test_checkjob_shows_the_run_time(checkjob: Callable[..., str]) -> None:
-    shown = checkjob("4", events())
-    plain = checkjob("1", [])
+def test_checkjob_shows_the_run_time(command: Callable[..., str]) -> None:
+    shown = command("checkjob 4", events())
+    plain = command("checkjob 1", [])
     assert "run time" in shown
     assert "01:00:00 by its throughput where it is planned" in shown
     assert "longer than its walltime: it would be killed there" in shown
     assert "03:20:00 on 1 nodes: n1" in shown
     assert "run time" not in plain
+
+
+def job_behind_a_wide_one(units: str) -> list[dict[str, Any]]:
+    """Job 1 runs on a node for an hour, job 2 takes both after it, and job 3 asks for two hours."""
+    *nodes, first, wide, late = events()[:5]
+    for event in nodes:
+        event["node"] = {**event["node"], "properties": ["epyc"]}
+    wide["job"] = {**wide["job"], "resources": {"nodes": "2:ppn=4", "walltime": "3600"}}
+    late["job"]["resources"] |= {"walltime": "7200", "x.work_units": units}
+    return [*nodes, first, wide, late]
+
+
+def test_a_shorter_walltime_that_starts_sooner_has_its_risk(command: Callable[..., str]) -> None:
+    """The job is predicted to run for 20 minutes, and may have an hour before the wide job."""
+    shown = command("showstart 3 --sooner", job_behind_a_wide_one("12000"))
+    assert "walltime 01:00:00 (asked: 02:00:00); 2 % of such jobs run longer" in shown
 
 
 @pytest.mark.parametrize(
@@ -183,14 +199,8 @@ def test_checkjob_shows_the_run_time(checkjob: Callable[..., str]) -> None:
     ids=["it fits before the wide job", "it does not", "nothing is tighter"],
 )
 def test_checkjob_shows_the_gain_of_a_tighter_walltime(
-    checkjob: Callable[..., str], units: str, gain: str
+    command: Callable[..., str], units: str, gain: str
 ) -> None:
-    """Job 1 runs on a node for an hour, job 2 takes both after it, and job 3 asks for two hours."""
-    *nodes, first, wide, late = events()[:5]
-    for event in nodes:
-        event["node"] = {**event["node"], "properties": ["epyc"]}
-    wide["job"] = {**wide["job"], "resources": {"nodes": "2:ppn=4", "walltime": "3600"}}
-    late["job"]["resources"] |= {"walltime": "7200", "x.work_units": units}
-    shown = checkjob("3", [*nodes, first, wide, late])
+    shown = command("checkjob 3", job_behind_a_wide_one(units))
     assert ("tighter" in shown, gain in shown) == (bool(gain), True), shown
     assert ("10 % of such jobs run longer" in shown) == bool(gain)
