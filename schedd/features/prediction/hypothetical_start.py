@@ -8,10 +8,12 @@ from typing import Final
 
 import numpy as np
 
+from schedd.dialect.throughput import read_work
 from schedd.engine import job_delay_risk, rank_in_what_if
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.features.prediction.expected_starts import ExpectedStarts, cap_at_promise, delay_start
 from schedd.features.prediction.rules import job_features
+from schedd.features.prediction.throughput import rated_nodes, run_time, with_measured_run_time
 from schedd.model import StartKnown
 from schedd.plan.backfill import EXPECTED_QUANTILE
 from schedd.plan.columns import Ints
@@ -101,21 +103,23 @@ class ExpectationSource:
         """Return the probability that the job runs longer than ``walltime``; None if it is not predicted."""
         if not isinstance(asked.answer, StartKnown) or not self.fork.published.settings.predicts(facts.queue):
             return None
-        prediction = self.found.predictions.get(facts.id)
-        if prediction is None:
-            prediction = self._predict_run_time(facts, self.fork.understand(facts), asked.answer)
+        prediction = self._predict_run_time(facts, self.fork.understand(facts), asked.answer)
         return prediction.share_beyond(walltime) if prediction is not None else None
 
     def _predict_run_time(
         self, facts: JobFacts, understood: ParsedRequest, start: StartKnown
     ) -> Prediction | None:
-        """Return the predicted run time where the job is planned."""
-        plan = self.found.plan
+        """Return the predicted run time where the job is planned, by its throughput if that is known."""
+        plan, nodes = self.found.plan, start.placement.nodes
         prediction = self.predict(job_features(facts, understood, fastest_speed(plan)))
-        speeds = PlannedSpeeds.from_plan(plan)
-        if prediction is None or speeds is None:
-            return prediction
-        return prediction.at_speed(speeds.slowest(start.placement.nodes))
+        if prediction is None:
+            return None
+        speeds, work = PlannedSpeeds.from_plan(plan), read_work(facts.resources)
+        if speeds is not None:
+            prediction = prediction.at_speed(speeds.slowest(nodes))
+        apps = self.fork.published.settings.site.throughput
+        seconds = run_time(work, rated_nodes(plan, nodes), apps) if work is not None else None
+        return with_measured_run_time(prediction, seconds) if seconds is not None else prediction
 
     def _expectation(
         self,

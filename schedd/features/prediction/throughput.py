@@ -51,6 +51,12 @@ def run_time(work: Work, nodes: Iterable[RatedNode], apps: AppRates) -> int | No
     return max(1, math.ceil(min(LONGEST_TIME, work.units / min(known))))
 
 
+def rated_nodes(plan: Plan, names: Iterable[str]) -> list[RatedNode]:
+    """Return those of the plan's nodes that have these names."""
+    nodes = (plan.nodes[name] for name in names if name in plan.nodes)
+    return [(one.name, one.features, one.speed) for one in nodes]
+
+
 def measured_run_times(records: Iterable[JobRecord | None], plan: Plan, apps: AppRates) -> dict[str, int]:
     """By job, how long it runs by its throughput on the nodes where it runs or is planned, in seconds."""
     found = {}
@@ -59,9 +65,7 @@ def measured_run_times(records: Iterable[JobRecord | None], plan: Plan, apps: Ap
         if record is None or work is None or record.slot < 0 or plan.start(record.slot) < 0:
             continue
         names = {plan.node_names[take.row] for take in plan.takes(record.slot)}
-        nodes = (plan.nodes[name] for name in names)
-        kinds = [(one.name, one.features, one.speed) for one in nodes]
-        seconds = run_time(work, kinds, apps)
+        seconds = run_time(work, rated_nodes(plan, names), apps)
         if seconds is not None:
             found[record.id] = seconds
     return found
@@ -72,9 +76,13 @@ def with_measured_run_times(
 ) -> dict[str, Prediction]:
     """Return the predictions, with those of jobs of known throughput replaced."""
     found = dict(predictions)
-    shape = np.interp(LEVELS, *_SPREAD)
     for job, run in seconds.items():
         if (known := found.get(job)) is not None:
-            quantiles = np.clip(np.rint(run * shape), 1, known.walltime).astype(np.int64)
-            found[job] = replace(known, quantiles=quantiles, elapsed=0)
+            found[job] = with_measured_run_time(known, run)
     return found
+
+
+def with_measured_run_time(known: Prediction, seconds: int) -> Prediction:
+    """Return the prediction of a job that runs for ``seconds`` by its throughput."""
+    quantiles = np.clip(np.rint(seconds * np.interp(LEVELS, *_SPREAD)), 1, known.walltime).astype(np.int64)
+    return replace(known, quantiles=quantiles, elapsed=0)

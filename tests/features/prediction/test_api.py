@@ -93,6 +93,18 @@ def test_jobs_without_throughput_are_predicted_from_similar_jobs(site: TestClien
     assert site.get(f"{MAIN}/jobs/99/run-time").status_code == 404
 
 
+def test_what_if_predicts_by_the_throughput_of_its_request(site: TestClient) -> None:
+    request = {
+        "nodes": "1:ppn=4",
+        "walltime": "3600",
+        "x.work_units": "12000",
+        "x.work_rate": "epyc/10+old/20",
+    }
+    found = site.post(f"{MAIN}/what-if", json={"resources": request}).json()
+    node = found["planned_nodes"][0]["node"]
+    assert found["predicted_run_time"] == {"n1": 1_200, "n2": 600}[node]
+
+
 def test_before_the_first_round_nothing_is_predicted(busy_cluster: TestClient) -> None:
     found = get(busy_cluster, "/jobs/3/run-time")
     assert (found["source"], found["p50"], found["too_short"]) == ("", None, False)
