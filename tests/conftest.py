@@ -170,6 +170,12 @@ def _end_process_after(item: pytest.Item, seconds: float) -> None:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """All tests in coroutines run on asyncio."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def workloads() -> Path:
     """The directory of real logs: $SCHEDD_WORKLOADS, else ../shared/workloads next to the repository."""
     folder = Path(os.environ.get("SCHEDD_WORKLOADS") or ROOT.parent / "shared" / "workloads")

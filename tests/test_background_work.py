@@ -13,6 +13,8 @@ import structlog
 from schedd.supervision import Supervisor, run_in_thread
 from tests.waits import WAIT_S
 
+pytestmark = pytest.mark.anyio
+
 ROOT = Path(__file__).parent.parent
 SUPERVISORS = {"schedd/supervision.py", "server_adapter/batch/supervision.py"}
 NO_DAEMONS = (
@@ -183,25 +185,22 @@ def test_failed_task_restarts_and_cancelled_task_ends() -> None:
     asyncio.run(main())
 
 
-def test_error_in_the_error_handling_does_not_end_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main() -> None:
-        supervisor, runs, working = Supervisor(), [], asyncio.Event()
+async def test_error_in_the_error_handling_does_not_end_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor, runs, working = Supervisor(), [], asyncio.Event()
 
-        async def work() -> None:
-            runs.append(1)
-            if len(runs) < 2:
-                raise MemoryError
-            working.set()
-
-        task = supervisor.task("counting", work)
-
-        def no_memory(_: BaseException) -> float:
+    async def work() -> None:
+        runs.append(1)
+        if len(runs) < 2:
             raise MemoryError
+        working.set()
 
-        monkeypatch.setattr(task.record, "fail", no_memory)
-        await asyncio.wait_for(working.wait(), WAIT_S)
+    task = supervisor.task("counting", work)
 
-    asyncio.run(main())
+    def no_memory(_: BaseException) -> float:
+        raise MemoryError
+
+    monkeypatch.setattr(task.record, "fail", no_memory)
+    await asyncio.wait_for(working.wait(), WAIT_S)
 
 
 def test_errors_in_callbacks_and_foreign_threads_are_recorded() -> None:

@@ -1,4 +1,4 @@
-"""Candidate nodes of a request: those that could hold a unit when empty and up, by classes of equal nodes."""
+"""Candidate nodes of a request: nodes that could hold a unit when empty and up, by classes of equal nodes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from schedd.plan.gates import UNLIMITED
 from schedd.plan.kernels import layout as at
 from schedd.plan.schema import FOUND, SHARED, FieldRule, declared, fork_part
 
-_MOST_REMEMBERED: Final = 4096
+_MOST_CACHED: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def node_capacity(node: Node, columns: Mapping[str, int]) -> list[int]:
 
 @dataclass(eq=False)
 class CandidateNodes:
-    """The nodes of one plan as candidates. They do not change; what was found of requests is remembered."""
+    """The nodes of one plan as candidates. The nodes do not change; answers about requests are cached."""
 
     columns: Mapping[str, int] = declared(SHARED, make=dict)
     """Resource columns by name, as the capacities of ``classes`` have them."""
@@ -129,7 +129,7 @@ class CandidateNodes:
         """Return the classes whose nodes have these features, which name no nodes."""
         found = self._having.get(features)
         if found is None:
-            if len(self._having) >= _MOST_REMEMBERED:
+            if len(self._having) >= _MOST_CACHED:
                 self._having.clear()
             found = tuple(i for i, (_, present) in enumerate(self._class_list) if matches(features, present))
             self._having[features] = found
@@ -148,7 +148,7 @@ class CandidateNodes:
         key = (classes, chunk.features)
         found = self._named_counts.get(key)
         if found is None:
-            if len(self._named_counts) >= _MOST_REMEMBERED:
+            if len(self._named_counts) >= _MOST_CACHED:
                 self._named_counts.clear()
             names = {row: name for name, row in self.rows.items()}
             members = list(self.classes.items())

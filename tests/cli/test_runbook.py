@@ -28,27 +28,14 @@ ELSEWHERE = {"Fail over by hand": ("tests/store/test_standby.py", "killed")}
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ProcessHarness]:
     folder = tmp_path_factory.mktemp("site")
     nodes = [NodeSpec(f"node{number}", 8, (), MEMORY) for number in range(1, 5)]
     made = ProcessHarness(folder, "6.1", nodes=nodes, silence=5, alone_starts=3)
-    async with made.server:
-        made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
-        made.configure()
-        made.daemon.start()
-        try:
-            await made.ready()
-            made.adapter.start()
-            await wait_until_normal(made)
-            yield made
-        finally:
-            made.adapter.kill()
-            made.daemon.kill()
+    async with made.running(keep_completed="3600"):
+        made.adapter.start()
+        await wait_until_normal(made)
+        yield made
 
 
 async def run_command(house: ProcessHarness, *args: str) -> Said:

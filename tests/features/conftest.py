@@ -1,7 +1,5 @@
 """Fixtures of the API and dashboard tests, for the tests of features."""
 
-import pytest
-
 from tests.api.conftest import app, busy_cluster, client, clusters, loop, the_app
 from tests.dashboard.conftest import browser, open_window, server, site
 
@@ -17,8 +15,3 @@ __all__ = [
     "site",
     "the_app",
 ]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[LiveFederation]:
     async with LiveFederation(tmp_path, "ab", "threshold = 5\nrecheck = 1", openpbs="b") as made:
         yield made

@@ -19,6 +19,8 @@ from tests.server_adapter import admin_requests
 from tests.server_adapter.inventory import read_jobs
 from tests.waits import WAIT_S
 
+pytestmark = pytest.mark.anyio
+
 NODES = read_nodes(["2:ppn=4"])
 
 
@@ -60,35 +62,32 @@ def test_arrivals_are_sorted_begin_at_once_and_may_be_compressed() -> None:
     assert found[0].order.resources["nodes"] == "1:ppn=2"
 
 
-def test_a_workload_arrives_at_its_simulated_moments_and_is_counted() -> None:
-    async def run_scenario() -> None:
-        arrivals = [arrival(100), arrival(0), arrival(50, queue="nowhere"), arrival(2000, holds="u")]
-        async with emulate(NODES, arrivals, time_scale=0) as trial:
-            server = trial.server
-            assert server.cluster.scheduling
-            trial.server.skip(0)
-            assert trial.feed.submitted == ["0.localhost"]
-            server.skip(99)
-            assert len(trial.feed.submitted) == 1
-            assert len(trial.feed.refused) == 1
-            server.skip(1)
-            # A refused submission has used up a number.
-            assert trial.feed.submitted == ["0.localhost", "2.localhost"]
-            assert server.job("2.localhost").created == server.job("0.localhost").created + 100
-            async with await open_connection(Address(*trial.address), TorqueAnyPort()) as connection:
-                await connection.request(admin_requests.run("0.localhost", [("node1", 2)]))
-                await connection.request(admin_requests.delete("2.localhost"))
-            assert not trial.finished
-            server.skip(2000)
-            async with await open_connection(Address(*trial.address), TorqueAnyPort()) as connection:
-                assert [job.id for job in await read_jobs(connection)] == ["3.localhost"]
-                await connection.request(admin_requests.delete("3.localhost"))
-            summary = await trial.until_finished(1)
-            assert (summary.submitted, summary.refused, summary.ended, summary.deleted) == (3, 1, 1, 2)
-            assert (summary.waiting, summary.running, summary.runs) == (0, 0, 1)
-            assert "1 refused at submission" in str(summary)
-
-    asyncio.run(run_scenario())
+async def test_a_workload_arrives_at_its_simulated_moments_and_is_counted() -> None:
+    arrivals = [arrival(100), arrival(0), arrival(50, queue="nowhere"), arrival(2000, holds="u")]
+    async with emulate(NODES, arrivals, time_scale=0) as trial:
+        server = trial.server
+        assert server.cluster.scheduling
+        trial.server.skip(0)
+        assert trial.feed.submitted == ["0.localhost"]
+        server.skip(99)
+        assert len(trial.feed.submitted) == 1
+        assert len(trial.feed.refused) == 1
+        server.skip(1)
+        # A refused submission has used up a number.
+        assert trial.feed.submitted == ["0.localhost", "2.localhost"]
+        assert server.job("2.localhost").created == server.job("0.localhost").created + 100
+        async with await open_connection(Address(*trial.address), TorqueAnyPort()) as connection:
+            await connection.request(admin_requests.run("0.localhost", [("node1", 2)]))
+            await connection.request(admin_requests.delete("2.localhost"))
+        assert not trial.finished
+        server.skip(2000)
+        async with await open_connection(Address(*trial.address), TorqueAnyPort()) as connection:
+            assert [job.id for job in await read_jobs(connection)] == ["3.localhost"]
+            await connection.request(admin_requests.delete("3.localhost"))
+        summary = await trial.until_finished(1)
+        assert (summary.submitted, summary.refused, summary.ended, summary.deleted) == (3, 1, 1, 2)
+        assert (summary.waiting, summary.running, summary.runs) == (0, 0, 1)
+        assert "1 refused at submission" in str(summary)
 
 
 @pytest.fixture
@@ -147,19 +146,16 @@ def test_an_unknown_node_is_named_as_the_server_does(console: Console) -> None:
     assert asyncio.run(send_line(console, "kill node7"))[0].startswith("15064")
 
 
-def test_the_console_restarts_a_running_server() -> None:
-    async def run_scenario() -> None:
-        async with emulate(NODES, [arrival(0)]) as trial:
-            trial.server.catch_up()
-            connection = await open_connection(Address(*trial.address), TorqueAnyPort())
-            assert await Console(trial.server).execute("restart 0") == "restarted"
-            with pytest.raises(ServerUnreachableError):
-                await read_jobs(connection)
-            async with await open_connection(Address(*trial.address), TorqueAnyPort()) as again:
-                assert len(await read_jobs(again)) == 1
-            await connection.close()
-
-    asyncio.run(run_scenario())
+async def test_the_console_restarts_a_running_server() -> None:
+    async with emulate(NODES, [arrival(0)]) as trial:
+        trial.server.catch_up()
+        connection = await open_connection(Address(*trial.address), TorqueAnyPort())
+        assert await Console(trial.server).execute("restart 0") == "restarted"
+        with pytest.raises(ServerUnreachableError):
+            await read_jobs(connection)
+        async with await open_connection(Address(*trial.address), TorqueAnyPort()) as again:
+            assert len(await read_jobs(again)) == 1
+        await connection.close()
 
 
 def test_the_command_needs_no_input_and_ends_with_the_workload(tmp_path: Path) -> None:

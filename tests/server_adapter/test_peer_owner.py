@@ -20,11 +20,6 @@ NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="it takes root to be somebody else")
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
 def test_the_owner_of_the_peer_is_known_after_it_accepted(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET

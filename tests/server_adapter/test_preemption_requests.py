@@ -23,11 +23,6 @@ from tests.waits import WAIT_S
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def connect(family: str, port: int, directory: Path) -> Any:
     values = {
         "mode": "scheduler",

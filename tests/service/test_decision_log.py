@@ -3,9 +3,13 @@
 import asyncio
 import threading
 
+import pytest
+
 from schedd.service.cluster.decision_log import DecisionLog
 from schedd.wire import Alert, JobStarted, Run, RunAccepted, Snapshot, WriteAttributes
 from tests.waits import WAIT_S
+
+pytestmark = pytest.mark.anyio
 
 NOBODY = ()
 
@@ -119,48 +123,39 @@ def test_poll_returns_empty_at_its_timeout_or_at_shutdown() -> None:
     assert asyncio.run(close())
 
 
-def test_a_poll_leaves_decisions_to_a_pending_reply_and_continues_behind_them() -> None:
-    async def run_it() -> None:
-        log = DecisionLog()
-        log.append([run(1, "a")])
-        poll = asyncio.create_task(log.wait_for_page("d001", 30, reader="adapter"))
-        await asyncio.sleep(0)
-        with log.reply_pending("adapter") as number:
-            log.append([run(2, "b")])
-            await asyncio.sleep(0.05)
-            page = log.page_for_reply("adapter", number, "d001", 10)
-        assert page is not None
-        assert [one.id for one in page.decisions] == ["d002"]
+async def test_a_poll_leaves_decisions_to_a_pending_reply_and_continues_behind_them() -> None:
+    log = DecisionLog()
+    log.append([run(1, "a")])
+    poll = asyncio.create_task(log.wait_for_page("d001", 30, reader="adapter"))
+    await asyncio.sleep(0)
+    with log.reply_pending("adapter") as number:
+        log.append([run(2, "b")])
         await asyncio.sleep(0.05)
-        assert not poll.done()
-        log.append([run(3, "c")])
-        assert [one.id for one in (await poll).decisions] == ["d003"]
-
-    asyncio.run(run_it())
-
-
-def test_other_readers_get_decisions_while_a_reply_is_pending() -> None:
-    async def run_it() -> None:
-        log = DecisionLog()
-        poll = asyncio.create_task(log.wait_for_page("", 30, reader="another"))
-        await asyncio.sleep(0)
-        with log.reply_pending("adapter"):
-            log.append([run(1, "a")])
-            assert [one.id for one in (await poll).decisions] == ["d001"]
-
-    asyncio.run(run_it())
+        page = log.page_for_reply("adapter", number, "d001", 10)
+    assert page is not None
+    assert [one.id for one in page.decisions] == ["d002"]
+    await asyncio.sleep(0.05)
+    assert not poll.done()
+    log.append([run(3, "c")])
+    assert [one.id for one in (await poll).decisions] == ["d003"]
 
 
-def test_a_poll_does_not_leave_decisions_to_a_reply_that_never_comes() -> None:
-    async def run_it() -> None:
-        log = DecisionLog()
-        poll = asyncio.create_task(log.wait_for_page("", 30, reader="adapter"))
-        await asyncio.sleep(0)
-        with log.reply_pending("adapter"):
-            log.append([run(1, "a")])
-            assert [one.id for one in (await poll).decisions] == ["d001"]
+async def test_other_readers_get_decisions_while_a_reply_is_pending() -> None:
+    log = DecisionLog()
+    poll = asyncio.create_task(log.wait_for_page("", 30, reader="another"))
+    await asyncio.sleep(0)
+    with log.reply_pending("adapter"):
+        log.append([run(1, "a")])
+        assert [one.id for one in (await poll).decisions] == ["d001"]
 
-    asyncio.run(run_it())
+
+async def test_a_poll_does_not_leave_decisions_to_a_reply_that_never_comes() -> None:
+    log = DecisionLog()
+    poll = asyncio.create_task(log.wait_for_page("", 30, reader="adapter"))
+    await asyncio.sleep(0)
+    with log.reply_pending("adapter"):
+        log.append([run(1, "a")])
+        assert [one.id for one in (await poll).decisions] == ["d001"]
 
 
 def test_a_new_poll_from_an_earlier_position_gets_the_decisions_of_a_lost_reply() -> None:
@@ -177,40 +172,34 @@ def test_a_reply_has_no_decisions_for_an_unknown_position() -> None:
     assert log.page_for_reply("adapter", 1, "d999", 10) is None
 
 
-def test_a_poll_that_began_after_a_request_gets_the_decisions_of_its_reply() -> None:
-    async def run_it() -> None:
-        log = DecisionLog()
-        log.append([run(1, "a")])
-        with log.reply_pending("adapter") as number:  # of the adapter's former process
-            poll = asyncio.create_task(log.wait_for_page("d001", 30, reader="adapter"))
-            await asyncio.sleep(0)
-            log.append([run(2, "b")])
-            assert log.page_for_reply("adapter", number, "d001", 10) is not None
-        page = await asyncio.wait_for(poll, WAIT_S)
-        assert [one.id for one in page.decisions] == ["d002"]
-
-    asyncio.run(run_it())
-
-
-def test_a_poll_continues_behind_decisions_that_a_reply_found_completed() -> None:
-    async def run_it() -> None:
-        log = DecisionLog()
-        log.append([run(1, "a")])
+async def test_a_poll_that_began_after_a_request_gets_the_decisions_of_its_reply() -> None:
+    log = DecisionLog()
+    log.append([run(1, "a")])
+    with log.reply_pending("adapter") as number:  # of the adapter's former process
         poll = asyncio.create_task(log.wait_for_page("d001", 30, reader="adapter"))
         await asyncio.sleep(0)
-        with log.reply_pending("adapter") as number:
-            log.append([run(2, "b")])
-            log.acknowledge([RunAccepted(id="e", time=0, decision_id="d002", job_id="b")])
-            page = log.page_for_reply("adapter", number, "d001", 10)
-        assert page is not None
-        assert (page.decisions, page.last) == ((), "d002")
-        await asyncio.sleep(0.05)
-        with log.reply_pending("adapter") as number:
-            log.append([run(3, "c")])
-            log.page_for_reply("adapter", number, "d002", 10)
-        await asyncio.sleep(0.05)
-        assert not poll.done()
-        log.append([run(4, "d")])
-        assert [one.id for one in (await poll).decisions] == ["d004"]
+        log.append([run(2, "b")])
+        assert log.page_for_reply("adapter", number, "d001", 10) is not None
+    page = await asyncio.wait_for(poll, WAIT_S)
+    assert [one.id for one in page.decisions] == ["d002"]
 
-    asyncio.run(run_it())
+
+async def test_a_poll_continues_behind_decisions_that_a_reply_found_completed() -> None:
+    log = DecisionLog()
+    log.append([run(1, "a")])
+    poll = asyncio.create_task(log.wait_for_page("d001", 30, reader="adapter"))
+    await asyncio.sleep(0)
+    with log.reply_pending("adapter") as number:
+        log.append([run(2, "b")])
+        log.acknowledge([RunAccepted(id="e", time=0, decision_id="d002", job_id="b")])
+        page = log.page_for_reply("adapter", number, "d001", 10)
+    assert page is not None
+    assert (page.decisions, page.last) == ((), "d002")
+    await asyncio.sleep(0.05)
+    with log.reply_pending("adapter") as number:
+        log.append([run(3, "c")])
+        log.page_for_reply("adapter", number, "d002", 10)
+    await asyncio.sleep(0.05)
+    assert not poll.done()
+    log.append([run(4, "d")])
+    assert [one.id for one in (await poll).decisions] == ["d004"]

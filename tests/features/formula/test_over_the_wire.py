@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 FORMULA = "base_score + 100 * job_priority + (walltime < 3600) * ncpus / 8 + eligible_time * 1e-9"
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def view_of(house: ProcessHarness, path: str, true: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     async with asyncio.timeout(WAIT_S):

@@ -24,11 +24,6 @@ walltime = 120
 """
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_jobs_that_fail_close_a_node_and_a_trial_opens_it(tmp_path: Path) -> None:
     house = ProcessHarness(tmp_path, "6.1", nodes=[NodeSpec("node1", 4, (), MEMORY)], interval=0.3)
     with (tmp_path / "schedd0.toml").open("a") as file:

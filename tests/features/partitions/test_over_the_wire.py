@@ -35,11 +35,6 @@ POLICY = {
 }
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def view_of(house: ProcessHarness, path: str, true: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     async with asyncio.timeout(WAIT_S):

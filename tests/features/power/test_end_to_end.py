@@ -29,11 +29,6 @@ stop_time = 2
 """
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class PowerBoards:
     """The nodes' boards: carry out and count the orders that the site's command writes into a file."""
 

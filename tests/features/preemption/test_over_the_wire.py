@@ -26,11 +26,6 @@ release_time = 5
 """
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize("family", ["6.1", "openpbs"])
 async def test_urgent_jobs_suspend_checkpoint_and_requeue_their_victims(tmp_path: Path, family: str) -> None:
     house = ProcessHarness(tmp_path, family, nodes=[NodeSpec("node1", 12, (), MEMORY)], interval=0.3)

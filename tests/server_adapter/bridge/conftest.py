@@ -13,11 +13,6 @@ from tests.server_adapter.bridge.house import TIMING, AdapterHarness, Build
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def build(tmp_path: Path) -> AsyncIterator[Build]:
     async with contextlib.AsyncExitStack() as stack:
 

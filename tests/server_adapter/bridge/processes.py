@@ -9,7 +9,7 @@ import sqlite3
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -154,6 +154,22 @@ class ProcessHarness:
             + f'[server]\nfamily = "{self.family}"\nhost = "{host}"\nport = {port}\n'
             + 'auth = "none"\ntimeout = 2.0\n'
         )
+
+    @contextlib.asynccontextmanager
+    async def running(self, **attributes: str) -> AsyncIterator[None]:
+        """Run the server, with these attributes, and the daemon. The adapter is configured, and killed in the
+        end.
+        """
+        async with self.server:
+            self.server.cluster.attributes |= {"scheduling": "True", **attributes}
+            self.configure()
+            self.daemon.start()
+            try:
+                await self.ready()
+                yield
+            finally:
+                self.adapter.kill()
+                self.daemon.kill()
 
     async def ready(self) -> None:
         for url, daemon in zip(self.urls, self.daemons, strict=True):

@@ -27,11 +27,6 @@ class StrictServer:
         return [DescribedObject(2, request.name or "1.here", dict.fromkeys(names, "x"))]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.anyio
 async def test_unknown_names_are_detected_once_and_removed() -> None:
     server = StrictServer()

@@ -18,11 +18,6 @@ from tests.waits import WAIT_S
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Daemon:
     """A client of a daemon that is down at first."""
 

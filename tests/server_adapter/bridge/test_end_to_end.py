@@ -19,24 +19,11 @@ from tests.server_adapter.bridge.scenario import Scenario
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["4.2", pytest.param("6.1", marks=pytest.mark.soak)])
 async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ProcessHarness]:
     made = ProcessHarness(tmp_path, request.param)
-    async with made.server:
-        made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
-        made.configure()
-        made.daemon.start()
-        try:
-            await made.ready()
-            yield made
-        finally:
-            made.adapter.kill()
-            made.daemon.kill()
+    async with made.running(keep_completed="3600"):
+        yield made
 
 
 async def as_client(house: ProcessHarness, *requests: BatchRequest) -> None:

@@ -18,11 +18,6 @@ from tests.waits import WAIT_S
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_an_unreachable_server_is_tried_every_two_seconds_and_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -19,30 +19,15 @@ from tests.waits import WAIT_S
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["4.2", "openpbs"])
 async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ProcessHarness]:
     made = ProcessHarness(tmp_path, request.param, nodes=[NodeSpec("node1", 4)], silence=8)
-    async with made.server:
-        made.server.cluster.attributes |= {"scheduling": "True"}
-        made.configure()
-        made.daemon.start()
-        try:
-            await made.ready()
-            made.adapter.start()
-            async with asyncio.timeout(WAIT_S):
-                while (await made.request(""))["mode"] != "scheduler" or not (await made.request(""))[
-                    "nodes"
-                ]:
-                    await asyncio.sleep(0.1)
-            yield made
-        finally:
-            made.adapter.kill()
-            made.daemon.kill()
+    async with made.running():
+        made.adapter.start()
+        async with asyncio.timeout(WAIT_S):
+            while (await made.request(""))["mode"] != "scheduler" or not (await made.request(""))["nodes"]:
+                await asyncio.sleep(0.1)
+        yield made
 
 
 def start_adapter(house: ProcessHarness, name: str, *arguments: str, mode: str = "scheduler") -> Program:

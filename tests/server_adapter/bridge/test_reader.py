@@ -53,11 +53,6 @@ def described(name: str) -> DescribedObject:
     return DescribedObject(2, name, {"job_state": "Q", "queue": "batch"})
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize("count", [3, 300])
 async def test_jobs_missing_in_a_list_are_requested_by_name(count: int) -> None:
     names = {f"{number}.here" for number in range(count)}

@@ -34,11 +34,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def link(mode: str) -> TorqueLink:
     return TorqueLink(Address(), torque_credential(ServerSettings()), permitted=PERMITTED[mode])
 

@@ -30,11 +30,6 @@ SPEED = 120.0
 JOBS = 60
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class ServerClock:
     """The emulated server's clock, for the daemon."""
 

@@ -13,25 +13,12 @@ pytestmark = pytest.mark.anyio
 JOBS = 6
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["4.2", "openpbs"])
 async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ProcessHarness]:
     nodes = [NodeSpec(f"node{number}", 8) for number in range(1, 5)]
     made = ProcessHarness(tmp_path, request.param, nodes=nodes, interval=0.2)
-    async with made.server:
-        made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
-        made.configure()
-        made.daemon.start()
-        try:
-            await made.ready()
-            yield made
-        finally:
-            made.adapter.kill()
-            made.daemon.kill()
+    async with made.running(keep_completed="3600"):
+        yield made
 
 
 async def test_jobs_go_to_other_nodes_than_those_that_refuse_them(house: ProcessHarness) -> None:

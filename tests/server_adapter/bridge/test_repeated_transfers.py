@@ -20,11 +20,6 @@ MOST = 12
 """More requests than any step has."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class RepeatedTransfers:
     """A server of a family with one transferred job, and the adapter's part for transfers."""
 

@@ -16,26 +16,13 @@ GRACE_S = 3600
 """A test that waited for it would fail by its own time limit."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["4.2", "openpbs"])
 async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ProcessHarness]:
     nodes = [NodeSpec(f"node{number}", 4) for number in (1, 2)]
     made = ProcessHarness(tmp_path, request.param, nodes=nodes, server_grace=GRACE_S)
-    async with made.server:
-        made.server.cluster.attributes |= {"scheduling": "True"}
-        made.configure()
-        made.daemon.start()
-        try:
-            await made.ready()
-            made.adapter.start()
-            yield made
-        finally:
-            made.adapter.kill()
-            made.daemon.kill()
+    async with made.running():
+        made.adapter.start()
+        yield made
 
 
 def submit(house: ProcessHarness, runtime: float) -> str:

@@ -17,11 +17,6 @@ pytestmark = pytest.mark.anyio
 JOBS = 12
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def first_come_first_served(house: ProcessHarness) -> None:
     """The incumbent: starts the first in the queue, and looks at no other before that one runs."""
     cluster = house.server.cluster

@@ -25,11 +25,6 @@ CLOSED = tuple(f"node{number}" for number in range(3, 17))
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[ProcessHarness]:
     made = ProcessHarness(tmp_path, "4.2")
     today = datetime.now(UTC).replace(tzinfo=None, microsecond=0)
@@ -52,16 +47,8 @@ async def house(tmp_path: Path) -> AsyncIterator[ProcessHarness]:
             last = {(today + timedelta(hours=1)).isoformat()}
             """
         )
-    async with made.server:
-        made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
-        made.configure()
-        made.daemon.start()
-        try:
-            await made.ready()
-            yield made
-        finally:
-            made.adapter.kill()
-            made.daemon.kill()
+    async with made.running(keep_completed="3600"):
+        yield made
 
 
 def most_at_once(jobs: Iterable[Job]) -> int:

@@ -21,11 +21,6 @@ pytestmark = pytest.mark.anyio
 Scope = MutableMapping[str, Any]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 # -- the client ------------------------------------------------------------------------------------
 
 

@@ -39,23 +39,10 @@ NODES = [NodeSpec(decode_text(name), 8, (f"p{number}",)) for number, name in enu
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[ProcessHarness]:
     made = ProcessHarness(tmp_path, "4.2", nodes=NODES)
-    async with made.server:
-        made.server.cluster.attributes |= {"scheduling": "True", "keep_completed": "3600"}
-        made.configure()
-        made.daemon.start()
-        try:
-            await made.ready()
-            yield made
-        finally:
-            made.adapter.kill()
-            made.daemon.kill()
+    async with made.running(keep_completed="3600"):
+        yield made
 
 
 def page(house: ProcessHarness, *paths: str) -> list[str]:

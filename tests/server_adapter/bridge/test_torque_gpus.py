@@ -23,11 +23,6 @@ NODES = [
 ]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def facts(gpus: int, status: str, properties: str = "") -> NodeFacts:
     values = {"np": "4", "state": "free", "gpus": str(gpus), "gpu_status": status, "properties": properties}
     return node_facts("n1", values)

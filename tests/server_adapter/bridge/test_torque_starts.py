@@ -18,11 +18,6 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 async def server() -> AsyncIterator[EmulatedServer]:
     async with EmulatedServer([NodeSpec("node1", 4), NodeSpec("node2", 4)]) as server:
         server.set_scheduling(True)

@@ -15,11 +15,6 @@ GIB = 1 << 20
 TYPES = ResourceTypes({"scratch": ResourceFacts("size", "hn")})
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.mark.parametrize("cpus", [0, 1])
 def test_a_decision_without_cores_on_a_node_may_be_carried_out(cpus: int) -> None:
     run = Run(

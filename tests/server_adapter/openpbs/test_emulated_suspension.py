@@ -38,11 +38,6 @@ WHO = {
 ROOT, SCHEDULER = WHO["root"], WHO["sched"]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def emulated(*jobs: int) -> EmulatedOpenPBS:
     server = EmulatedOpenPBS([NodeSpec("h4", 4, memory=8 << 20)], server="opbs", time_scale=0)
     server.cluster.attributes |= {"job_history_enable": "True", "scheduling": "True"}

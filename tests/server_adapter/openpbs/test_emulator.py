@@ -39,11 +39,6 @@ pytestmark = pytest.mark.anyio
 NODES = [NodeSpec(f"n{number}", 4, memory=8 << 20) for number in (1, 2, 3)]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def emulated(**options: object) -> EmulatedOpenPBS:
     server = EmulatedOpenPBS(NODES, time_scale=0, epoch=1_795_255_000.0, **options)  # type: ignore[arg-type]
     server.cluster.attributes["scheduling"] = "True"

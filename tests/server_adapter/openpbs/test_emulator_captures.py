@@ -61,11 +61,6 @@ MOMENTS = {
 """Values that another moment, another home directory or another history of the server changes."""
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def records(name: str) -> Iterator[dict[str, Any]]:
     with (CAPTURES / f"{name}.jsonl").open() as lines:
         for line in lines:

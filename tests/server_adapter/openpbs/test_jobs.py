@@ -16,11 +16,6 @@ from server_adapter.servers.openpbs.jobs import JOBS, STAMPS, JobList
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @dataclass
 class Queue:
     """Answers as a server does, and counts how many jobs it described in full."""

@@ -36,11 +36,6 @@ SCRIPT = (
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Line:
     """One connection, packet by packet."""
 

@@ -28,11 +28,6 @@ from tests.server_adapter.openpbs.peer import OK, Peer, refusal
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def connect(peer: Peer) -> OpenPBSConnection:
     return await open_connection(Address("127.0.0.1", peer.port), OpenPBSAnyPort())
 

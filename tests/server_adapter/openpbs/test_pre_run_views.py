@@ -19,11 +19,6 @@ pytestmark = pytest.mark.anyio
 ONE = QUEUED | {"schedselect": "1:ncpus=1", "Resource_List.select": "1:ncpus=1"}
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class Counting(Site):
     """A site whose nodes count the cores of accepted runs, like a real server."""
 

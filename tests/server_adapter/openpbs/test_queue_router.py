@@ -32,11 +32,6 @@ ORDER = JobOrder(
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class DrainHarness:
     """An emulated server with a routing queue, and what drains it."""
 

@@ -31,11 +31,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def server(directory: Path, mode: str, auth: str = "auto") -> OpenPBSServer:
     lines = (line.partition("=") for line in CONF.read_text(encoding="utf-8").splitlines())
     host = {key.strip(): value.strip() for key, _, value in lines}["PBS_SERVER"]

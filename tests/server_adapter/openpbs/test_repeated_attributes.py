@@ -18,11 +18,6 @@ from server_adapter.settings import load_settings
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_every_entry_of_a_limit_counts(tmp_path: Path) -> None:
     async with EmulatedOpenPBS([NodeSpec("n1", 4)], time_scale=0) as server:
         host, port = server.address

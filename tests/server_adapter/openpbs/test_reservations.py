@@ -23,11 +23,6 @@ NOW = 1_000
 SHARES = (ShareFacts("n1", 4, 8),)
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @dataclass
 class Plan:
     """Answers what-if."""

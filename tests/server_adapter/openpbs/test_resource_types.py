@@ -32,12 +32,6 @@ from server_adapter.servers.openpbs.facts import job_facts, node_facts
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import Site as ScriptedSite
 
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 # -- a request against a node, by the documented comparison ------------------------------------------------
 
 KINDS: Final = ("long", "size", "float", "boolean", "string", "string_array")

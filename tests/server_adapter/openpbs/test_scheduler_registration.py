@@ -32,11 +32,6 @@ from tests.waits import WAIT_S
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def connect(peer: Peer, **options: object) -> OpenPBSConnection:
     return await open_connection(Address("127.0.0.1", peer.port), OpenPBSAnyPort(), **options)  # type: ignore[arg-type]
 

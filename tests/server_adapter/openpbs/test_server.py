@@ -18,11 +18,6 @@ from tests.server_adapter.openpbs.site import NODE, QUEUED, Objects, Site, run, 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 # -- starting ----------------------------------------------------------------------------------------------
 
 

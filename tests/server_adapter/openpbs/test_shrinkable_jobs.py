@@ -18,11 +18,6 @@ from tests.server_adapter.openpbs.site import QUEUED, Site, start
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @asynccontextmanager
 async def scheduler(directory: Path) -> AsyncIterator[tuple[EmulatedOpenPBS, Any]]:
     async with EmulatedOpenPBS([NodeSpec("n1", 4)], time_scale=0) as server:

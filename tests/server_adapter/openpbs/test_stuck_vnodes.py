@@ -71,8 +71,3 @@ async def test_a_reading_plans_nothing_on_a_stuck_vnode(
         state = await server.read()
         await server.close()
     assert {name: node.state for name, node in state.nodes.items()} == {"n1": "drain", "n2": "up"}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

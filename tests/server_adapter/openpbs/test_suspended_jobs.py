@@ -21,11 +21,6 @@ SUSPENDED = QUEUED | {
 }
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def signals(site: Site) -> list[tuple[str, str]]:
     return [(one.job, one.signal) for one in site.peer.seen if isinstance(one, SignalRequest)]
 

@@ -33,11 +33,6 @@ JOB = SubmissionFacts(
 )
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 class OpenPBSTransferHarness:
     """An emulated server, and the part of the adapter that executes transfers."""
 

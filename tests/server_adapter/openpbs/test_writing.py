@@ -17,11 +17,6 @@ from tests.server_adapter.openpbs.site import QUEUED, Site, attribute_write
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 async def test_an_adviser_writes_estimates_and_nothing_else(tmp_path: Path) -> None:
     site = Site()
     async with site.peer.listening():

@@ -13,11 +13,6 @@ from tests.server_adapter.bridge.processes import ProcessHarness
 
 
 @pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture(scope="module")
 async def bench(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Bench]:
     directory = tmp_path_factory.mktemp("policy")
     house = ProcessHarness(directory, "4.2", nodes=NODES, interval=0.2)
