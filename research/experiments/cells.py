@@ -111,7 +111,7 @@ _TELLS: Final = (
 _SEARCH_ALONE: Final = (
     "schedd/engine/plan_improvements.py", "schedd/engine/search_schedule.py", "schedd/optimize/",
     "schedd/plan/kernels/moves.py", "schedd/plan/kernels/propose.py", "schedd/plan/latest_starts.py",
-    "schedd/plan/placement_choice.py", "schedd/plan/rebase.py", "schedd/plan/startable.py",
+    "schedd/plan/placement_choice.py", "schedd/plan/rebase.py", "schedd/plan/trials.py",
     "schedd/plan/trials.py", "schedd/replay/searches.py",
 )  # fmt: skip
 """Sources that a replay without a search, or a placement that values, never runs: rivals need not run again

@@ -9,7 +9,7 @@ from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.plan_improvements import movable_slots
 from schedd.plan.columns import Ints
-from schedd.plan.startable import startable
+from schedd.plan.trials import startable
 from schedd.policy.engine_settings import EngineSettings
 
 SearchReason = Literal["periodic", "room was freed", "jobs came", "jobs fit", "not at its end", "asked for"]

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from math import prod
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Any, Final, Self
 
 import numpy as np
@@ -13,7 +15,6 @@ from schedd.plan.kernels.freed import MOST_FREED, FreedLog
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.memory import SPARE, repack_rows
 from schedd.plan.kernels.place import note_all_held
-from schedd.plan.reserved_arrays import reserve_zeros
 from schedd.plan.schema import MOMENT, NUMBER, NUMBERS, Arrays, declared, fork_part, load_part, save_part
 
 MOST_WORK = 100_000_000  # default limit of visited segments per search: one or two seconds
@@ -523,3 +524,14 @@ def _bundled(arrays: Mapping[str, Ints]) -> tuple[Tables, FreedLog]:
         Tables(**{name: arrays[name] for name in Tables._fields}),
         FreedLog(**{name: arrays[f"freed.{name}"] for name in FreedLog._fields}),
     )
+
+
+def reserve_zeros(*shape: int) -> Ints:
+    """Return zeros of this shape; the system provides each page at its first write.
+
+    NumPy requests huge pages for arrays of some MB: then a whole huge page is cleared at the first write.
+    """
+    size = prod(shape)
+    if not size:
+        return np.zeros(shape, np.int64)
+    return np.frombuffer(mmap(-1, 8 * size, MAP_PRIVATE | MAP_ANONYMOUS), np.int64).reshape(shape)

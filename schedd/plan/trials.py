@@ -199,3 +199,13 @@ class Trials:
 def requested_and_free_cpus(plan: Plan, slots: Ints, now: int) -> tuple[Ints, int]:
     """Return the cpus that each job requests, (n,), and the cpus free ``now`` on all usable nodes."""
     return pr.requested_and_free_cpus(plan.tables, slots, now)
+
+
+def startable(plan: Plan, slots: Ints, now: int) -> Ints:
+    """Return the jobs of ``slots`` that request no more cpus than are free ``now`` on all usable nodes.
+
+    Necessary for an immediate start, not sufficient: a trial finds the nodes and checks the duration.
+    """
+    asked, free = requested_and_free_cpus(plan, slots, now)
+    fitting: Ints = slots[asked <= free]
+    return fitting

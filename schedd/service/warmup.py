@@ -18,7 +18,7 @@ from schedd.plan.kernel_status import count_compiled
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import current_allocation
 from schedd.plan.rebase import rebase
-from schedd.plan.startable import startable
+from schedd.plan.trials import startable
 from schedd.policy.site import site_policy
 from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.questions.summaries import evaluate_criteria

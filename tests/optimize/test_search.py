@@ -18,7 +18,7 @@ from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.latest_starts import latest_starts, reference_values, scale_to_expected
 from schedd.plan.placements import current_allocation
 from schedd.plan.plan import Plan
-from schedd.plan.startable import startable
+from schedd.plan.trials import startable
 from tests.optimize.random_plans import NOW, RandomPlan, cost_between, random_plans, search_settings
 
 

@@ -10,11 +10,10 @@ from schedd.service.cluster.clock import ClusterClock
 from schedd.service.cluster.clock_monitor import ClockMonitor
 from schedd.service.cluster.daemon_store import Failover
 from schedd.service.cluster.decision_log import DecisionLog
-from schedd.service.cluster.down_nodes import describe_down_nodes
 from schedd.service.cluster.inbox import Inbox
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.cluster.metrics import ClusterMetrics, PlannerMetrics
-from schedd.service.cluster.open_alerts import OpenAlerts
+from schedd.service.cluster.open_alerts import OpenAlerts, describe_down_nodes
 from schedd.service.cluster.plan_feed import PlanFeed
 from schedd.service.cluster.planner import Planner
 from schedd.service.cluster.publisher import Publisher
