@@ -221,6 +221,8 @@ def _login(base: str, token: str) -> Iterator[httpx2.Client]:
 def _check_federation(said: str) -> None:
     """A job that is submitted by the printed command goes to a cluster, at the clusters' time."""
     url = re.findall(r"SCHEDD_FEDERATION=(\S+)", said)[0]
+    page = re.findall(r"A federation of all clusters.*\n  (\S+)", said)[0]
+    assert httpx2.get(page).status_code == 200
     job = _run_printed(r"^  export .* \\\n.*\n.* submit .*$", said)
     with httpx2.Client(base_url=f"{url}/v1/federation", timeout=WAIT_S) as client:
         client.headers["Authorization"] = f"Bearer {_user_access(said)[1]}"

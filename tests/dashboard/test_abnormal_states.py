@@ -18,6 +18,7 @@ from markupsafe import escape
 from playwright.sync_api import Browser, expect
 
 from schedd.api.app import create_app
+from schedd.api.problems import ProblemError
 from schedd.dashboard import add_dashboard
 from schedd.dashboard.filters import capitalise_first
 from schedd.dashboard.start_changes import group_changes
@@ -164,6 +165,21 @@ def test_the_database_is_named_and_not_the_planner_that_waits_for_it(
     )
     assert why in database
     assert "waiting for the database" in planner
+
+
+def test_a_jobs_page_does_without_reasons_while_the_planner_is_busy(
+    site: DashboardSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_loop: object, _job: str) -> None:
+        raise ProblemError("not-ready", "the planner is busy with something else")
+
+    monkeypatch.setattr("schedd.dashboard.pages.queue.fetch_priority", refuse)
+    with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
+        client.post("/login", data={"token": token("admin")})
+        answer = client.get("/main/jobs/4.server")
+    assert answer.status_code == 200
+    assert "because the planner is busy" in answer.text
+    assert 'id="answer"' in answer.text
 
 
 def test_open_page_reports_a_silent_adapter_without_reload(open_window: Open, site: DashboardSite) -> None:

@@ -80,9 +80,9 @@ def test_a_map_of_many_nodes_has_groups_that_open_their_nodes(client: TestClient
     assert re.findall(r'data-key="(n\d+)"><a', opened) == [f"n{i:04}" for i in range(7 * RACK, 8 * RACK)]
 
     hundreds = groups(read(client, "nodes?by=&q=n*&state=down"))
-    assert list(hundreds) == [f"n{i:04} to n{i + 98:04}" for i in range(1, NODES, 100)]
+    assert list(hundreds) == [f"n{i:04} to {i + 98:04}" for i in range(1, NODES, 100)]
     assert {count for _, count in hundreds.values()} == {50}
-    opened = read(client, f"nodes{hundreds['n0101 to n0199'][0]}")
+    opened = read(client, f"nodes{hundreds['n0101 to 0199'][0]}")
     assert re.findall(r'data-key="(n\d+)"><a', opened) == [f"n{i:04}" for i in range(101, 200, 2)]
 
 

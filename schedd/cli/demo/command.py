@@ -214,7 +214,7 @@ Ctrl-C ends the demo.
 def _federation_introduction(url: str, token: str) -> str:
     return f"""\
 A federation of all clusters; log in with a token from above:
-  {url}/dashboard/
+  {url}/
 Submit a job to it as user1, and see where it goes:
   export SCHEDD_FEDERATION={url} \\
     SCHEDD_TOKEN={token}

@@ -225,7 +225,7 @@ def _fold_views(views: Sequence[NodeView], by: str, q: str) -> list[NodeGroup]:
             continue
         here = {view.name: view for view in group.views}
         for search, names in fold_hundreds(here).items():
-            name = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+            name = _name_range(names[0], names[-1])
             found.append(NodeGroup.count(name, [here[one] for one in names], narrow_selection(q, search)))
     return found
 
@@ -269,3 +269,10 @@ def _empty_times(cluster: PlanLoop, names: set[str]) -> dict[str, int]:
         name = published.names[int(held.rows[i])]
         found[name] = max(found.get(name, 0), int(ends[i]))
     return found
+
+
+def _name_range(first: str, last: str) -> str:
+    """`n100 to 199`: the letters of the names only once."""
+    head = first.rstrip("0123456789")
+    same = len(head) < len(first) and last.startswith(head) and last[len(head) :].isdecimal()
+    return first if first == last else f"{first} to {last[len(head) :] if same else last}"

@@ -9,6 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from schedd.api.jobs import find_past_job
 from schedd.api.planner_calls import get_plan_fork
 from schedd.api.priorities import fetch_priority
+from schedd.api.problems import ProblemError
 from schedd.api.question_runner import run_question
 from schedd.api.routes import RouteTable
 from schedd.dashboard.ended_jobs import recently_ended
@@ -91,11 +92,17 @@ async def show_job(
         past = await run_in_threadpool(find_past_job, request.app.state.clusters, cluster, job, visibility)
         return render_page(request, "ended-job", viewer, cluster, past=past, job=past.job)
     explained = priority = None
+    busy = False
     if not quick and record.phase in (Phase.WAITING, Phase.BLOCKED):
-        priority = await fetch_priority(cluster, record.id)
-        copy = await get_plan_fork(cluster)
-        found = await run_question(request, explain, copy, record.id, cluster.now())
-        explained = visibility.redact_explanation(found, copy.published) if found is not None else None
+        try:
+            priority = await fetch_priority(cluster, record.id)
+            copy = await get_plan_fork(cluster)
+            found = await run_question(request, explain, copy, record.id, cluster.now())
+            explained = visibility.redact_explanation(found, copy.published) if found is not None else None
+        except ProblemError as error:
+            if error.kind != "not-ready":
+                raise
+            busy = True
     moves = await run_in_threadpool(job_history, published, record)
     history = [visibility.redact_change(one, published) for one in moves]
     return render_page(
@@ -110,4 +117,5 @@ async def show_job(
         ended=record.ended,
         explained=explained,
         priority=priority,
+        busy=busy,
     )
