@@ -29,6 +29,7 @@ from schedd.dialect.torque_access import access_policy, extension_list
 from schedd.dialect.torque_names import ADDED_BY_THE_SERVER, plain_names, refuse_unplanned
 from schedd.dialect.torque_tasks import parse_tasks
 from schedd.model.request import Chunk, NodeSets, Place, Request
+from schedd.wire.quick_init import quick_replace
 
 _GRES: Final = re.compile(r"(?:^|[+%&,])(?P<name>[^:+=%&,]+)(?:[:=](?P<amount>[^+%&,]*))?(?=$|[+%&,])")
 _SETS: Final = re.compile(r"(oneof|firstof|anyof):feature:(.+)", re.IGNORECASE)
@@ -335,6 +336,6 @@ def _with_memory(
         virtual = max(chunk.vmem, -(-vmem * chunk.cpus // cores), pvmem * chunk.cpus)
         default = assumed * chunk.cpus
         sized.append(
-            replace(chunk, mem=wanted or (min(default, virtual) if virtual else default), vmem=virtual)
+            quick_replace(chunk, mem=wanted or (min(default, virtual) if virtual else default), vmem=virtual)
         )
     return sized

@@ -22,6 +22,7 @@ from schedd.policy.access import Access
 from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.site import SitePolicy
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
+from schedd.wire.quick_init import quick_replace
 
 _CACHE = 50_000
 _ANY_WALLTIME = "999999999"  # of nine digits: those are read fast
@@ -217,7 +218,7 @@ class RequestReader:
         if request.walltime is None:
             return ParsedRequest(request, settings.default_walltime, True, assumed_mem=assumed_mem)
         # The walltime is kept apart, so that jobs of one shape share it whatever their length.
-        alike = replace(request, walltime=None)
+        alike = quick_replace(request, walltime=None)
         alike = self._requests.setdefault((alike, alike.notes), alike)
         return ParsedRequest(alike, request.walltime, False, assumed_mem=assumed_mem)
 
@@ -294,14 +295,16 @@ def as_planned_request(
     """
     changes: dict[str, Any] = {}
     if nodes:
-        changes["chunks"] = tuple([replace(one, features=(*one.features, *nodes)) for one in request.chunks])
+        changes["chunks"] = tuple(
+            [quick_replace(one, features=(*one.features, *nodes)) for one in request.chunks]
+        )
     if gates:
         changes["passes"] = open_gates(gates, facts)
     if node_order:
         changes["node_order"] = node_order
     if node_sets is not None and request.together is None and request.units > 1:
         changes["together"] = node_sets
-    return replace(request, **changes) if changes else request
+    return quick_replace(request, **changes) if changes else request
 
 
 def is_eligible(facts: JobFacts, now: int) -> bool:
