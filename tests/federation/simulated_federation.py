@@ -76,6 +76,7 @@ class SimulatedCluster(Cluster):
         self.handed: dict[str, str] = {}
         self.began: dict[str, int] = {}
         self.starts: Counter[str] = Counter()
+        self._fork: PlanFork | None = None
         super().__init__(nodes, site={"bookings": {"most": 20}})
 
     def _handle(self, events: tuple[Event, ...]) -> None:
@@ -160,8 +161,17 @@ class SimulatedCluster(Cluster):
         """When jobs that were handed over were started, by transfer."""
         return {name: self.began[job] for name, job in self.handed.items() if job in self.began}
 
+    def fork(self) -> PlanFork:
+        """Return what questions are answered from; like a daemon's, it is made once for each generation."""
+        state = self.engine.state
+        if self._fork is None or self._fork.generation != state.generation:
+            self._fork = PlanFork(
+                state.plan.fork(), publish_snapshot(state), state.limits.copy(), state.columns.copy()
+            )
+        return self._fork
+
     def report(self) -> ClusterPollResult:
-        published = publish_snapshot(self.engine.state)
+        published = self.fork().published
         found = {}
         for name, record in published.part(PublishedTransfers).transfers.items():
             seen = transfer_view(published, record)
@@ -178,7 +188,7 @@ class SimulatedConnection(EngineWire):
             provider.engine,
             self._send,
             provider.server.event_id,
-            self._fork,
+            provider.fork,
             lambda: provider.server.now,
         )
 
@@ -191,10 +201,6 @@ class SimulatedConnection(EngineWire):
         if self._region.after.get(what, 0):
             self._region.after[what] -= 1
             raise Unreachable("the answer is lost")
-
-    def _fork(self) -> PlanFork:
-        state = self._at.engine.state
-        return PlanFork(state.plan.fork(), publish_snapshot(state), state.limits.copy(), state.columns)
 
     def do_with_booking(self, name: str, act: Act) -> Any:
         if act == self._region.lost:
@@ -353,10 +359,10 @@ class SimulatedFederation:
                 self.begin()
 
     def finish(self, seconds: int) -> None:
-        """Let time pass in steps of 5 s while a co-allocation or a bag is open, then of a minute."""
+        """Let time pass in steps of 15 s while a co-allocation or a bag is open, then of a minute."""
         end = self.now + seconds
         while self.now < end:
-            step = 5 if self.federation.coallocations.open or self.federation.bags.open else 60
+            step = 15 if self.federation.coallocations.open or self.federation.bags.open else 60
             self.go(min(step, end - self.now), step)
 
     def _starts_soon(self) -> bool:
