@@ -63,8 +63,9 @@ research: $(STAMP) ## list the stale pages of results; the tests of research/
 	$(VENV)/bin/python -m research stale
 	$(VENV)/bin/pytest -m "research and not soak" --workers 3 tests/research
 
-soak: $(STAMP) ## the long runs, the property tests with new examples, the kernels with their indices checked
-	HYPOTHESIS_PROFILE=explore $(VENV)/bin/pytest -m "hypothesis and not soak"
+soak: $(STAMP) ## the long runs, all tests with new examples, the kernels with their indices checked
+	@# All tests with all their examples, seeds and checks, of which `make test` takes a part.
+	HYPOTHESIS_PROFILE=explore $(VENV)/bin/pytest --workers $(WORKERS) --ignore tests/research
 	@# Kernels of their own: those in the cache do not look whether an index is within its array.
 	NUMBA_BOUNDSCHECK=1 SCHEDD_KERNEL_CACHE=$(CURDIR)/build/checked $(VENV)/bin/pytest tests/plan tests/optimize
 	$(VENV)/bin/python -m research removal

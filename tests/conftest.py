@@ -15,6 +15,7 @@ import httpx2
 import pytest
 from hypothesis import settings
 
+from tests.engine_checks import check_fewer_batches
 from tests.property_examples import examples
 from tests.store.table_creation_cache import reuse_table_statements
 from tests.waits import WAIT_S, stop_unrequested_searches, widen_product_limits
@@ -120,6 +121,7 @@ def pytest_runtest_setup() -> None:
     widen_product_limits()
     stop_unrequested_searches()
     reuse_table_statements()
+    check_fewer_batches()
 
 
 _STDERR = pytest.StashKey[TextIO]()

@@ -12,6 +12,7 @@ from schedd.features.preemption.state import PreemptionState, limit_moments
 from schedd.features.reservations.state import reservation_records
 from schedd.wire import BatchSkipped, ClockSet, Event, JobStarted, Run, RunAccepted, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
 
 DAY = 86_400
 
@@ -211,7 +212,7 @@ def test_user_settings_survive_a_clock_setback_and_a_replay_agrees() -> None:
     assert (state.now, state.paused, list(reservation_records(state))) == (T + 30, "upgrade", ["mine"])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_no_job_is_started_twice_and_all_end_whatever_the_clock_does(seed: int) -> None:
     random = Random(seed)
     cluster = Cluster(nodes=3, decision_expiry=60)

@@ -9,6 +9,7 @@ import pytest
 from schedd.engine.facts.dependents import Dependents
 from schedd.engine.place import placement
 from tests.engine.cluster import Cluster
+from tests.property_examples import examples
 
 
 class _All(Dependents):
@@ -65,7 +66,7 @@ def _live(clusters: list[Cluster], random: Random, steps: int) -> Iterator[None]
         yield
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8)))
 def test_examining_changed_jobs_gives_the_same_plan_as_examining_all(seed: int) -> None:
     clusters = [Cluster(2), Cluster(2)]
     clusters[1].engine.state.dependents = _All()

@@ -37,7 +37,7 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_slices")
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 def test_random_operation_with_small_slices_breaks_no_invariant(seed: int) -> None:
     play(KINDS[seed % len(KINDS)](), Random(seed), 60)
 

@@ -9,6 +9,7 @@ import pytest
 from schedd.engine import Phase
 from schedd.wire import Decision, Event, Run
 from tests.engine.cluster import Cluster, T
+from tests.property_examples import examples
 
 
 class Arrays(Cluster):
@@ -39,7 +40,7 @@ class Arrays(Cluster):
         return sum(self.server.free(name) for name in self.server.nodes)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_arrays_with_slot_limits_leave_no_core_idle_that_a_waiting_job_could_use(seed: int) -> None:
     random = Random(seed)
     cluster = Arrays(nodes=4, cpus=8, end_allowance=120)

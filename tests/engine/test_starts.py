@@ -675,9 +675,9 @@ def test_dispatched_job_has_no_pending_attribute_writes() -> None:
 def test_a_hook_that_refuses_all_starts_is_an_outage_in_which_one_start_is_tried_at_a_time(
     policy: str,
 ) -> None:
-    cluster = Cluster(nodes=20, policy=policy)
+    cluster = Cluster(nodes=8, policy=policy)
     cluster.obeys = False
-    for number in range(200):
+    for number in range(80):
         cluster.submit(str(number), family="openpbs", resources={"select": "1:ncpus=4"}, walltime=50)
     answered = 0
 
@@ -705,7 +705,7 @@ def test_a_hook_that_refuses_all_starts_is_an_outage_in_which_one_start_is_tried
     cluster.obeys = True
     cluster.at(800)
     assert _opened(cluster) == []
-    assert len([one for one in cluster.server.jobs.values() if one.state == "R"]) == 20
+    assert len([one for one in cluster.server.jobs.values() if one.state == "R"]) == 8
 
 
 def test_jobs_behind_many_unanswered_starts_are_placed_again_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from schedd.plan.kernels import layout as at
 from schedd.plan.machine import Machine
 from schedd.plan.plan import Plan
 from schedd.plan.schema import MOMENT, NAMES, NUMBERS, Arrays, declared
+from tests.property_examples import examples
 
 OF_THE_MOMENT = {"_compaction", "_former"}
 """Work under way that only saves time later."""
@@ -132,7 +133,7 @@ def _all_of(plan: Plan) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("copied", [Plan.fork, _restored])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(examples(5)))
 def test_fork_copies_every_field_of_every_part(copied: Callable[[Plan], Plan], seed: int) -> None:
     plan = _plan(seed)
     before, found = _all_of(plan), _all_of(copied(plan))

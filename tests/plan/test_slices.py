@@ -13,6 +13,7 @@ from schedd.plan.kernels.layout import Tables
 from schedd.plan.kernels.repair import repair
 from schedd.plan.plan import Plan
 from tests.plan.mirror import Mirror
+from tests.property_examples import examples
 
 NODES = 10
 CPUS = 4
@@ -63,7 +64,7 @@ def _change(mirror: Mirror, rng: random.Random) -> None:
             plan.mark_all_for_search()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(examples(6)))
 def test_searches_that_leave_off_go_on(seed: int) -> None:
     rng = random.Random(seed)
     mirror = _grown(rng)
@@ -168,7 +169,7 @@ def test_moved_job_frees_its_pools_for_others() -> None:
     assert (plan.start(first), plan.start(second)) == (50, 150)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_immediate_starts_are_found_in_steps(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, mirror = _grown(random.Random(seed)), _grown(random.Random(seed))
     rng = random.Random(seed)
@@ -194,7 +195,7 @@ def test_immediate_starts_are_found_in_steps(seed: int, monkeypatch: pytest.Monk
             assert mirror.earliest(slot, 0) > 0
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(examples(4)))
 def test_slice_with_a_full_slab_continues_after_an_event_made_room(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ from schedd.features.reservations.state import reservation_access, reservation_r
 from schedd.wire import Reserve, ShareFacts
 from tests.engine.cluster import Cluster, T
 from tests.features.reservations.test_reservations import make_reservation
+from tests.property_examples import examples
 
 WHOLE_NODE = {"naccesspolicy": "singlejob"}
 GIB = 1 << 20
@@ -288,7 +289,7 @@ def earliest_start(cluster: Cluster, owner: str, cpus: int, walltime: int) -> in
     raise AssertionError("no start")
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(examples(12)))
 def test_plan_equals_a_reference_and_no_other_job_holds_a_reserved_core(seed: int) -> None:
     rng = random.Random(seed)
     cluster = Cluster(nodes=2, cpus=_CPUS)
