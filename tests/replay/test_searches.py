@@ -29,7 +29,7 @@ SHORT = SearchSettings(moves=60)
 
 @pytest.fixture(scope="module")
 def prepared() -> Prepared:
-    chosen = select(generate(150, 32, seed=4, load=1.1), procs=32)
+    chosen = select(generate(100, 32, seed=4, load=1.1), procs=32)
     return prepare(chosen, single_node_site(32))
 
 
@@ -89,7 +89,7 @@ def test_result_depends_on_the_seed(prepared: Prepared) -> None:
 
 @pytest.mark.parametrize("slack", [NONE, Slack(1800), Slack(60, 0.5)])
 def test_no_promise_is_broken_by_a_search_on_nodes(slack: Slack) -> None:
-    chosen = select(generate(120, 32, seed=5, load=1.2), estimates="user", procs=32)
+    chosen = select(generate(70, 32, seed=5, load=1.2), estimates="user", procs=32)
     on_nodes = prepare(chosen, equal_node_site(8, 4))
     result = replay(
         on_nodes, PLANNING_POLICY, slack=slack, searching=SearchSchedule(60, SHORT), validate=True
@@ -168,7 +168,7 @@ def test_newcomer_between_searches_is_tried_immediately() -> None:
     300 jobs each.
     """
     slowdown = {0: 0.0, 5: 0.0}
-    for seed in range(1, 7):
+    for seed in range(1, 4):
         jobs = prepare(select(generate(160, 32, seed=seed, load=1.1), procs=32), single_node_site(32))
         searches = {}
         for newcomers in slowdown:

@@ -51,7 +51,7 @@ def test_start_estimates_beat_walltime_estimates(policy: str) -> None:
 
 
 def test_forecasts_of_ends_are_calibrated() -> None:
-    accuracy = replay(busy(n=400), "conservative", slack=Slack(3600, 0.5), expected_starts=True).accuracy
+    accuracy = replay(busy(n=250), "conservative", slack=Slack(3600, 0.5), expected_starts=True).accuracy
     assert accuracy is not None
     bins = accuracy.expected_ends
     assert bins is not None
@@ -64,9 +64,9 @@ def test_forecasts_of_ends_are_calibrated() -> None:
 
 
 def test_estimates_are_counted_by_30_days_and_user_tenth() -> None:
-    jobs = busy(n=400)
+    jobs = busy(n=240)
     month = 30 * 86_400
-    slow = [replace(job, submit=job.submit + month * (i >= 200)) for i, job in enumerate(jobs.jobs)]
+    slow = [replace(job, submit=job.submit + month * (i >= 120)) for i, job in enumerate(jobs.jobs)]
     accuracy = replay(replace(jobs, jobs=tuple(slow)), "conservative", expected_starts=True).accuracy
     assert accuracy is not None
     assert accuracy.expected_jobs is not None
@@ -85,7 +85,7 @@ def test_estimates_are_counted_by_30_days_and_user_tenth() -> None:
 
 
 def test_estimates_do_not_change_the_replay_and_are_deterministic() -> None:
-    jobs = busy(100)
+    jobs = busy(50)
     plain = replay(jobs, "conservative").as_row()
     rows = [replay(jobs, "conservative", expected_starts=True).as_row() for _ in range(2)]
     accuracy = StartEstimateFigures.__slots__
@@ -100,7 +100,7 @@ def test_estimates_do_not_change_the_replay_and_are_deterministic() -> None:
 def test_starts_are_estimated_on_several_nodes_and_with_searches() -> None:
     searching = SearchSchedule(1800, SearchSettings(moves=20))
     accuracy = replay(
-        busy(100, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, expected_starts=True
+        busy(60, nodes=4), "conservative", slack=Slack(3600, 0.5), searching=searching, expected_starts=True
     ).accuracy
     assert accuracy is not None
     assert accuracy.expected_jobs
