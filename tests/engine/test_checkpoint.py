@@ -175,7 +175,7 @@ def test_frozen_state_is_unaffected_by_later_events(seed: int) -> None:
 
     def watched(batch: list[Event], now: int) -> Outcome:
         outcome = handle(batch, now)
-        if len(frozen) < 100:
+        if len(frozen) < 30:
             state = world.engine.freeze()
             frozen.append((state, state.encode()))
         return outcome

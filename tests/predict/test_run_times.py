@@ -164,6 +164,7 @@ def test_memory_is_bounded_and_the_oldest_templates_are_evicted() -> None:
     assert run_times.predict(JobFeatures("nobody", 86_400, 1)).p50 < 86_400
 
 
+@pytest.mark.soak
 def test_full_table_takes_less_than_200_mib() -> None:
     run_times = RunTimes()
     draw = random.Random(9)

@@ -48,7 +48,7 @@ def check(found: dict[str, ReplayResult], estimates: Estimates) -> None:
 
 @pytest.mark.parametrize("estimates", ["exact", "user"])
 def test_backfilling_beats_strict_order_and_keeps_its_promises(workloads: Path, estimates: Estimates) -> None:
-    check(results(workloads, "KTH-SP2-1996-2", 800, estimates), estimates)
+    check(results(workloads, "KTH-SP2-1996-2", 400, estimates), estimates)
 
 
 @pytest.mark.soak

@@ -156,13 +156,18 @@ def test_written_log_is_parsed_unchanged(rows: list[tuple[int, int, int, int]]) 
     ]
 
 
+LONG = pytest.mark.soak
+
+
 @pytest.mark.parametrize(
     ("name", "jobs", "max_procs", "max_nodes", "started", "never_ran"),
     [
         ("KTH-SP2-1996-2", 28_489, 100, 100, 843480031, 8),
         ("SDSC-SP2-1998-4.2-cln", 59_715, 128, 128, 893466664, 5_681),
-        ("LLNL-Thunder-2007-1.1-cln", 121_039, 4008, 1002, 1170175078, 7_426),
-        ("METACENTRUM-2009-2", 103_656, None, None, None, 3_712),
+        pytest.param(
+            "LLNL-Thunder-2007-1.1-cln", 121_039, 4008, 1002, 1170175078, 7_426, marks=pytest.mark.soak
+        ),
+        pytest.param("METACENTRUM-2009-2", 103_656, None, None, None, 3_712, marks=pytest.mark.soak),
     ],
 )
 def test_real_log_is_parsed_completely(

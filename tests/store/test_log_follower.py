@@ -83,9 +83,9 @@ def leader_with_history(store: Store) -> LeaderProcess:
     life = LeaderProcess(store, Engine(OLD, T))
     life.write_checkpoint()
     life.batch([e for n in range(2) for e in life.server.change_node(NodeFacts(name=f"n{n}", cpus=4))], T)
-    life.run_jobs(range(13))
+    life.run_jobs(range(6))
     life.write_checkpoint()
-    life.run_jobs(range(13, 30))
+    life.run_jobs(range(6, 20))
     return life
 
 
@@ -119,7 +119,7 @@ def test_takeover_applies_own_settings_and_records_them(store: Store, settings: 
     assert found.engine.state.settings == settings
     assert_equal_state(found.engine, life.engine)
     life.engine = found.engine
-    life.run_jobs(range(30, 40))
+    life.run_jobs(range(20, 24))
     life.journal.close()
     again = LogFollower(store, "c", EngineSettings(), T)
     assert again.engine.state.settings == settings
@@ -135,7 +135,7 @@ def test_standby_follows_its_leaders_settings_changes(store: Store, kept: str) -
     life.use_settings(SITE)
     if kept == "after":
         life.write_checkpoint()
-    life.run_jobs(range(30, 45))
+    life.run_jobs(range(20, 26))
     beside.catch_up()
     for follower in (beside, LogFollower(store, "c", OLD, T)):
         assert follower.engine.state.settings == SITE
@@ -150,7 +150,7 @@ def test_reloaded_site_limits_survive_a_kill(
     life.engine = Engine.restore(life.engine.checkpoint(), SITE)
     life.journal.use_settings(settings_to_json(SITE))
     life.write_checkpoint()  # before anything was planned under them
-    life.run_jobs(range(30, 45))
+    life.run_jobs(range(20, 26))
     assert_equal_state(LogFollower(store, "c", SITE, T).engine, life.engine)
 
 
@@ -208,7 +208,7 @@ def test_checkpoint_with_unknown_settings_is_read_under_own_settings(
 
 def test_log_without_checkpoint_is_replayed_from_the_first_engine(store: Store) -> None:
     life = LeaderProcess(store, LogFollower(store, "c", OLD, T - 20).engine)
-    life.run_jobs(range(30))
+    life.run_jobs(range(12))
     found = LogFollower(store, "c", OLD, T + 9999).engine
     assert found.forgotten == life.engine.forgotten
     assert_equal_state(found, life.engine)
