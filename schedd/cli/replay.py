@@ -1,4 +1,4 @@
-"""``schedd replay``: options and output."""
+"""``schedd replay``: options, and what runs them."""
 
 import argparse
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schedd.cli.arguments import OneLineErrorParser, fail, parse_within
+from schedd.cli.replay_output import check_outputs, write_files, write_results
 
 if TYPE_CHECKING:
     from schedd.cli.replay_options import SiteRun
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from schedd.replay.comparison import Comparison
     from schedd.replay.result import ReplayResult
     from schedd.replay.searches import SearchSchedule
-
-_PICTURES = (".pdf", ".png", ".svg")
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -227,7 +226,7 @@ def run(argv: Sequence[str]) -> int:
     try:
         stops = _parse_stop_options(args)
         policies, paths = parse_policies(args.policy, args.logs)
-        _check_outputs(args.json, args.plot)
+        check_outputs(args.json, args.plot)
         wanted = Comparison(
             logs=paths,
             machine=Machine(
@@ -292,9 +291,9 @@ def run(argv: Sequence[str]) -> int:
         fail("replay", f"a defect of the engine: {defect}", 3)
     except KeyboardInterrupt:
         if results:
-            _write_results(results, args.json, args.plot)
+            write_results(results, args.json, args.plot)
         fail("replay", f"interrupted; {len(results)} complete", 130)
-    _write_results(results, args.json, args.plot)
+    write_results(results, args.json, args.plot)
     return 0
 
 
@@ -399,25 +398,9 @@ def _recommend_mode(
         note=lambda remark: print(f"schedd replay: {remark}", file=sys.stderr),
     )
     chosen = print_recommendation(logs, searching.every)
-    _write_files(
+    write_files(
         [result for of in logs for result in of.values()], recommendation_json(logs, chosen), *outputs
     )
-
-
-def _check_outputs(json: Path | None, plot: Path | None) -> None:
-    """Fail before hours of work, not after."""
-    from schedd.cli.plot_support import missing_plot_library  # noqa: PLC0415
-    from schedd.replay.workload import TraceError  # noqa: PLC0415
-
-    for path in (json, plot):
-        if path is not None and not path.parent.is_dir():
-            raise TraceError(f"{path}: there is no directory {path.parent}")
-        if path is not None and path.is_dir():
-            raise TraceError(f"{path} is a directory; a file is needed")
-    if plot is not None and (missing := missing_plot_library()) is not None:
-        raise TraceError(f"--plot {plot}: {missing}")
-    if plot is not None and plot.suffix.lower() not in _PICTURES:
-        raise TraceError(f"--plot {plot}: its name must end in {', '.join(_PICTURES)}")
 
 
 def _run_replays(
@@ -468,47 +451,3 @@ def _run_replays(
                         )
                     )
             watch.show_status("reading")
-
-
-def _write_results(results: "list[ReplayResult]", json: Path | None, plot: Path | None) -> None:
-    """The tables on standard output, and the files."""
-    from rich.console import Console  # noqa: PLC0415
-
-    from schedd.replay.report import (  # noqa: PLC0415
-        coverage_parts_table,
-        end_estimate_table,
-        limits_table,
-        promises_table,
-        quality_table,
-        speed_table,
-        start_estimate_table,
-        to_json,
-    )
-
-    # Cut to a terminal's width a table is readable; in a file or a pipe no column may be lost.
-    console = Console() if sys.stdout.isatty() else Console(width=200)
-    console.print(quality_table(results))
-    if any(result.limits for result in results):
-        console.print(limits_table(results))
-    promises = promises_table(results)
-    if promises is not None:
-        console.print(promises)
-    tables = (start_estimate_table(results), coverage_parts_table(results), end_estimate_table(results))
-    for table in tables:
-        if table is not None:
-            console.print(table)
-    console.print(speed_table(results))
-    _write_files(results, to_json(results), json, plot)
-
-
-def _write_files(results: "list[ReplayResult]", text: str, json: Path | None, plot: Path | None) -> None:
-    """Write the JSON ``text`` and the picture of ``results``."""
-    try:
-        if json is not None:
-            json.write_text(text, encoding="utf-8")
-        if plot is not None:
-            from schedd.replay.plot import save  # noqa: PLC0415  (Matplotlib is slow to import)
-
-            save(results, plot)
-    except OSError as error:
-        fail("replay", str(error))
