@@ -1,13 +1,18 @@
 """Smaller requests, and the pages that compare requests."""
 
+import html
 import re
+from collections.abc import Callable
 
 import httpx2
 import pytest
+from playwright.sync_api import expect
 
 from schedd.dashboard.request_steps import smaller_steps
-from tests.dashboard.conftest import DashboardSite, token
+from tests.dashboard.conftest import DashboardSite, UserWindow, token
 from tests.waits import WAIT_S
+
+Open = Callable[..., UserWindow]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +49,12 @@ def test_a_what_if_about_a_job_is_prefilled_and_compares_the_altered_job(site: D
         assert f"nodes={job['resources']['nodes']}" in request[1]
         assert f'name="job" value="{job["id"]}"' in plain
         assert 'id="compared"' not in plain
-        assert 'id="sooner"' in plain
-        assert "as requested" in plain
+        assert 'id="sooner"' not in plain, "smaller requests come after the answer"
+        later = re.search(r'data-later="([^"]*)"', plain)
+        assert later is not None
+        smaller = client.get(f"/what-if{html.unescape(later[1])}").text
+        assert 'id="sooner"' in smaller
+        assert "as requested" in smaller
         same = client.get("/what-if", params={"job": job["id"], "request": request[1]}).text
         assert 'id="compared"' not in same, "nothing is altered"
         altered = client.get("/what-if", params={"job": job["id"], "request": "walltime=00:01:00"}).text
@@ -54,6 +63,13 @@ def test_a_what_if_about_a_job_is_prefilled_and_compares_the_altered_job(site: D
         assert "00:01:00" in compared
         wrong = client.get("/what-if", params={"job": job["id"], "request": "nodes=x="})
         assert wrong.status_code == 422
+
+
+def test_smaller_requests_appear_after_the_answer(open_window: Open, site: DashboardSite) -> None:
+    (job, *_) = [one for one in site.get_json("/jobs?state=planned")["jobs"] if "nodes" in one["resources"]]
+    page = open_window("reader").open_page(f"what-if?job={job['id']}")
+    expect(page.locator("#sooner")).to_contain_text("as requested")
+    expect(page.locator("#answer")).to_be_visible()
 
 
 def test_two_requests_are_shown_side_by_side(site: DashboardSite) -> None:

@@ -63,6 +63,9 @@ class WhatIfForm(BaseModel):
     """The wished start: `tonight`, `before friday`, `8:00`."""
     zone: _Text = ""
     """The reader's time zone (`Europe/Prague`), for ``by``; empty: UTC, as on pages without scripts."""
+    steps: bool = False
+    """Whether smaller requests are tried, too. They take several times as long as the answer, so the page
+    requests them later."""
 
     @property
     def anything(self) -> bool:
@@ -165,6 +168,7 @@ async def show_what_if(
         compared_facts=hypothetical_start_facts(compared) if compared is not None else None,
         steps=[(step, one, hypothetical_start_facts(one)) for step, one in steps],
         destination_facts=destination_start_facts,
+        later="" if asked.steps else f"?{request.url.query}&steps=1",
         wrong=wrong,
         **answer_values(answer, job),
         queues=sorted(cluster.published.queues),
@@ -218,7 +222,7 @@ async def ask_what_if(
     resources = view.resources if view is not None else question.requested_resources
     altered = asked.altered_request(view) if view is not None else asked.other.strip()
     walltime = view.walltime if view is not None else read_walltime(resources)
-    steps = tuple(smaller_steps(resources, walltime))
+    steps = tuple(smaller_steps(resources, walltime)) if asked.steps else ()
     variants = ([altered] if altered else []) + [step.request for step in steps]
     question = question.model_copy(update={"variants": tuple(WhatIfVariant(request=one) for one in variants)})
     submitter = bearer.name if bearer.role == "user" else ""
