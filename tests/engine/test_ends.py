@@ -74,7 +74,7 @@ def _requeued(cluster: Cluster) -> None:
     cluster.send(*cluster.server.requeue("1.s"))
 
 
-_ENDS = [_ended, _deleted, _complete, _missing, _requeued]
+_ENDS: list[Callable[[Cluster], None]] = [_ended, _deleted, _complete, _missing, _requeued]
 _STEPS: list[tuple[Any, str, str]] = [
     (AccountBook, "release", "what is held for it"),
     (rules, "_charge", "what its end means for accounts"),

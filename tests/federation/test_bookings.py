@@ -121,7 +121,7 @@ def test_booking_gets_the_cluster_and_the_size_that_end_first(simulation: Simula
     """One node of a is busy: it has four cores for 300 s at once, b has eight for 100 s after 150 s."""
     simulation.busy("a", 1, 1_000)
     simulation.busy("b", 2, 150)
-    sizes = {"resources": {"trl": "8@100:4@300"}, "duration": 300}
+    sizes: dict[str, Any] = {"resources": {"trl": "8@100:4@300"}, "duration": 300}
     name = simulation.book("review", (0, 400), **sizes)
     small = simulation.book("small", (0, 310), clusters=("a",), **sizes)
     simulation.go(3)
@@ -134,7 +134,7 @@ def test_booking_gets_the_cluster_and_the_size_that_end_first(simulation: Simula
 
 def test_option_of_a_booking_with_sizes_is_booked_as_offered(simulation: SimulatedFederation) -> None:
     simulation.busy("a", 2, 500)
-    sizes = {"resources": {"trl": "8@100:4@300"}, "duration": 300, "clusters": ("a",)}
+    sizes: dict[str, Any] = {"resources": {"trl": "8@100:4@300"}, "duration": 300, "clusters": ("a",)}
     name = simulation.book("review", (0, 400), **sizes)
     simulation.go(3)
     offers = counter_offers(simulation.booking(name))

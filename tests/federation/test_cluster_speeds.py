@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -218,7 +219,7 @@ def test_a_booking_by_speed_goes_where_its_window_suffices(tmp_path: Path) -> No
 def test_alternatives_of_a_booking_by_speed_are_divided(tmp_path: Path) -> None:
     simulation = SimulatedFederation(tmp_path, names="ab", speeds={"a": 0.5, "b": 2.0})
     try:
-        sizes = {"resources": {"trl": "8@200:4@600"}, "duration": 600, "by_speed": True}
+        sizes: dict[str, Any] = {"resources": {"trl": "8@200:4@600"}, "duration": 600, "by_speed": True}
         fast = simulation.book("fast", (0, 150), **sizes)
         slow = simulation.book("slow", (0, 500), clusters=("a",), **sizes)
         simulation.go(3)
