@@ -22,7 +22,7 @@ def run_front(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> Non
     """Write page and figures. Raises TraceError and OSError for logs that cannot be read, and NoPymoo."""
     names = chosen(_LOGS, only, logs)
     results = Results.of(NAME, ABOUT, out, *(f"--only {log}" for log in only), "--logs LOGS", quick=quick)
-    sizes, seconds, seeds = ((200,), (0.5,), 1) if quick else ((1_000, 5_000), (2.0, 8.0, 32.0), 3)
+    sizes, seconds, seeds = ((200,), (2.0,), 1) if quick else ((1_000, 5_000), (2.0, 8.0, 32.0), 3)
     found: list[Volume] = []
     with Console(stderr=True).status("reading") as status:
         for name in names:
