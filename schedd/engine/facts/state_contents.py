@@ -55,7 +55,7 @@ _Part = TypeVar("_Part")
 
 @dataclass(slots=True)
 class StateContents(SlotColumns):
-    """The fields of the engine's state, and what follows from them. Changes are in ``EngineState``.
+    """The fields of the engine's state, and functions that only read them. ``EngineState`` changes them.
 
     Each field says how it is copied and saved: see ``plan/schema.py``.
     """
@@ -208,7 +208,7 @@ class StateContents(SlotColumns):
     jobs_moved_by: dict[str, int] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """By event: how many jobs what a search found, or a plan that was chosen, moved in this call."""
     ended_promises: list[tuple[str, EndedPromise]] = declared(FieldRule(lambda _: [], saved=False), make=list)
-    """Jobs whose promises this call ended without breaking them."""
+    """Promises that ended in this call without being broken, with their jobs."""
     changes: deque[ChangeSet] = declared(OWN, make=deque)
     changes_kept: int = declared(SHARED, default=0)
     change_number: int = declared(NUMBER, default=0)
