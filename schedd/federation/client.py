@@ -97,6 +97,23 @@ class FederationClient:
     def cancel_coallocation(self, name: str) -> CoAllocationView:
         return cast("CoAllocationView", self._http.request("DELETE", f"/v1/federation/coallocations/{name}"))
 
+    def edit_component(
+        self,
+        name: str,
+        component: Mapping[str, Any] | None,
+        number: int | None = None,
+        *,
+        later: bool = False,
+    ) -> CoAllocationView:
+        """Add a component, substitute the one with this number, or delete it (``component`` is None)."""
+        path = f"/v1/federation/coallocations/{name}/components"
+        if component is None:
+            return cast("CoAllocationView", self._http.request("DELETE", f"{path}/{number}"))
+        body = {"component": dict(component), "later": later}
+        if number is None:
+            return cast("CoAllocationView", self._http.request("POST", path, body=body))
+        return cast("CoAllocationView", self._http.request("PUT", f"{path}/{number}", body=body))
+
     def offer_bag(self, body: Mapping[str, Any]) -> BagOfferView:
         """What the clusters' plans offer for a bag: ``request``, ``tasks``, ``deadline`` and so on."""
         return cast("BagOfferView", self._http.request("POST", "/v1/federation/bag-offers", body=dict(body)))

@@ -391,6 +391,29 @@ class RoundCleared(RoundEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentEditRequested(FederationEvent):
+    """The owner or an admin (``by``) substitutes a component by ``request``, adds one (``component`` is the
+    next index), or deletes one (``request`` is None).
+
+    ``later``: the start may become later than the present one.
+    """
+
+    by: str
+    component: int
+    request: Mapping[str, Any] | None
+    later: bool = False
+    type: Literal["component_edit_requested"] = "component_edit_requested"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentEditRefused(FederationEvent):
+    """The requested change is not made; the co-allocation stays as it is."""
+
+    why: str
+    type: Literal["component_edit_refused"] = "component_edit_refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationReleaseRequested(FederationEvent):
     """All holds are to be released. A component starts only once its booking is armed."""
 
@@ -496,6 +519,8 @@ _AnyEvent = (
     | PlaceArmed
     | RoundDropped
     | RoundCleared
+    | ComponentEditRequested
+    | ComponentEditRefused
     | CoAllocationReleaseRequested
     | CoAllocationArmed
     | CoAllocationStarted

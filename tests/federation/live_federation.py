@@ -234,6 +234,18 @@ class LiveFederation:
             except ClientError:
                 await asyncio.sleep(0.2)
 
+    async def edit(self, name: str, component: dict[str, Any] | None, number: int | None) -> None:
+        """Add, substitute or delete a component of a co-allocation that has a start."""
+
+        def request() -> None:
+            with self.client() as client:
+                client.edit_component(name, component, number)
+
+        async with asyncio.timeout(WAIT_S):
+            while (await self.groups())[0].start is None:
+                await asyncio.sleep(0.2)
+        await asyncio.to_thread(request)
+
     async def submit_bag(self, key: str, tasks: int, seconds: int, **body: Any) -> dict[str, Any]:
         """Repeat until the co-allocation is accepted."""
         asked = {

@@ -246,6 +246,25 @@ async def test_three_hundred_jobs_and_twenty_coallocations_with_ten_kills(tmp_pa
         assert not any(job.state is JobState.RUNNING for job in running)
 
 
+async def test_an_edited_coallocation_starts_with_its_new_components(tmp_path: Path) -> None:
+    """A TORQUE and an OpenPBS: an added and a substituted component run, a deleted one does not."""
+    async with LiveFederation(tmp_path, "ab", f"recheck = 1\n{GROUPS}", openpbs="b") as live:
+        ready = int(time.time()) + 60
+        two = [{"clusters": ["a"]}, {"clusters": ["b"]}]
+        name = (await live.submit_coallocation("g", *two, ready=ready)).id
+        part = {"script": "sleep 3", "request": "nodes=1:ppn=2,walltime=50", "clusters": ["a"]}
+        for phases, component, number in ((1, part, None), (2, {**part, "clusters": ["b"]}, 2), (3, None, 1)):
+            await live.edit(name, component, number)
+            async with asyncio.timeout(WAIT_S):
+                while [one.phase for one in (await live.groups())[0].edits] != ["made"] * phases:
+                    await asyncio.sleep(0.2)
+        (row,) = await live.groups_over(1)
+        assert (row.over, [one.component for one in row.components]) == ("ended", [2, 3]), row
+        assert row.start == ready
+        starts = live.starts()[name]
+        assert (len(starts), max(starts) - min(starts) <= 2) == (2, True)
+
+
 async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
     async with LiveFederation(tmp_path, "ab", f"recheck = 1\n{GROUPS}", openpbs="b") as live:
         two = [{"clusters": ["a"]}, {"clusters": ["b"]}]

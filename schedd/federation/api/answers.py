@@ -326,8 +326,23 @@ class RoundView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ComponentEditView:
+    """A requested change of a component. ``text`` is the reason of a refusal."""
+
+    component: int
+    act: Literal["add", "substitute", "delete"]
+    by: str
+    since: int
+    later: bool
+    phase: Literal["pending", "made", "refused"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoAllocationView:
-    """A co-allocation. ``cores`` is the total of a divided one, otherwise null."""
+    """A co-allocation. ``cores`` is the total of a divided one, otherwise null. ``displayed_start`` and
+    ``published_end`` are those first published, or those of the latest edit.
+    """
 
     id: str
     owner: str
@@ -341,6 +356,7 @@ class CoAllocationView:
     cores: int | None
     components: Sequence[ComponentView]
     rounds: Sequence[RoundView]
+    edits: Sequence[ComponentEditView]
     over: ItemOutcome
     over_at: int | None
     cancelled: bool

@@ -3,26 +3,46 @@
 from functools import partial
 from typing import Annotated, Any, Literal
 
+from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.problems import invalid_problem
+from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect.moldable import lists_alternatives
-from schedd.federation.api.answers import CoAllocationsView, CoAllocationView, ComponentView, RoundView
+from schedd.federation.api.answers import (
+    CoAllocationsView,
+    CoAllocationView,
+    ComponentEditView,
+    ComponentView,
+    RoundView,
+)
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.item_access import find_item, require_write_role, visible_items
 from schedd.federation.api.requests import FederatedRequest, TextMap
 from schedd.federation.cluster_speed import scale_seconds
-from schedd.federation.coallocation.coallocations import CoAllocation, ComponentJob, PlacementRound
+from schedd.federation.coallocation.coallocations import (
+    MAX_COMPONENTS,
+    CoAllocation,
+    ComponentEdit,
+    ComponentJob,
+    PlacementRound,
+)
 from schedd.federation.coallocation.decisions import component_transfer_name
 from schedd.federation.coallocation.divided_components import scale_unit, unit_cores
+from schedd.federation.state.coallocation_operations import EditImpossibleError
 from schedd.federation.state.federation_state import FederationState
+from schedd.service.access.roles import Bearer
 from schedd.wire import TRANSFER_ATTRIBUTES
 
 router = RouteTable(route_class=UnicodeRoute)
 _READ_PROBLEMS = ("no-token", "not-ready", "invalid")
+_EDIT_PROBLEMS = (*_READ_PROBLEMS, "unknown-job", "not-allowed", "not-now")
+_BODY_PROBLEMS = ("bad-request", "too-large")
+ComponentNumber = Annotated[
+    int, Path(description="The component's number, from 1 on.", ge=1, le=MAX_COMPONENTS)
+]
 
 
 class ComponentRequest(FederatedRequest):
@@ -80,7 +100,7 @@ class CoAllocationRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    components: Annotated[list[ComponentRequest], Field(min_length=1, max_length=32)]
+    components: Annotated[list[ComponentRequest], Field(min_length=1, max_length=MAX_COMPONENTS)]
     ready: Annotated[int, Field(description="They start then or later.", ge=0, lt=1 << 36)] = 0
     deadline: Annotated[int | None, Field(description="They have ended by then.", ge=0, lt=1 << 36)] = None
     overhead: Annotated[
@@ -106,6 +126,17 @@ class CoAllocationRequest(BaseModel):
         return self
 
 
+class ComponentEditRequest(BaseModel):
+    """A component to add, or in place of another one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    component: ComponentRequest
+    later: Annotated[
+        bool, Field(description="The start may become later; otherwise such a change is refused.")
+    ] = False
+
+
 @router.get("/v1/federation/coallocations", *_READ_PROBLEMS)
 def _list_coallocations(
     federation: LeadingFederation, caller: Caller, state: Literal["all", "open"] = "all"
@@ -127,27 +158,13 @@ async def _submit_coallocation(
     """Submit a co-allocation to the federation. The response comes when it is durable. Its start is published
     when all components are booked; it is moved only to end earlier.
     """
-    _check_deadline(federation, body)
+    longest = max(component.walltime for component in body.components)
+    _check_deadline(federation, longest, body.ready, body.deadline)
     components = []
     owner = ""
     for component in body.components:
-        owner = resolve_owner(federation, caller, component.model_copy(update={"owner": body.owner}))
-        submission = {
-            "script": component.script,
-            "resources": component.requested_resources,
-            "attributes": component.attributes,
-            "variables": component.variables,
-            "queues": component.queues,
-            **claimed_users(caller, owner),
-        }
-        components.append(
-            {
-                "submission": submission,
-                "walltime": component.walltime,
-                "clusters": component.clusters,
-                "optional": component.optional,
-            }
-        )
+        owner, fields = _component_fields(federation, caller, component, body.owner)
+        components.append(fields)
     options = body.model_dump(include={"ready", "deadline", "overhead", "remap", "most"})
     options["units"] = body.components[0].units
     coallocation = await run_in_threadpool(
@@ -156,12 +173,33 @@ async def _submit_coallocation(
     return coallocation_row(federation, coallocation)
 
 
-def _check_deadline(federation: FederationState, body: CoAllocationRequest) -> None:
+def _component_fields(
+    federation: FederationState, caller: Bearer, component: ComponentRequest, owner: str
+) -> tuple[str, dict[str, Any]]:
+    """Return the co-allocation's owner, and the component as it is logged. Raises ProblemError."""
+    owner = resolve_owner(federation, caller, component.model_copy(update={"owner": owner}))
+    submission = {
+        "script": component.script,
+        "resources": component.requested_resources,
+        "attributes": component.attributes,
+        "variables": component.variables,
+        "queues": component.queues,
+        **claimed_users(caller, owner),
+    }
+    return owner, {
+        "submission": submission,
+        "walltime": component.walltime,
+        "clusters": component.clusters,
+        "optional": component.optional,
+    }
+
+
+def _check_deadline(federation: FederationState, longest: int, ready: int, deadline: int | None) -> None:
     """Refuse a deadline that even the fastest cluster misses. Raises ProblemError."""
     fastest = max((one.speed for one in federation.settings.clusters.values()), default=1.0)
-    least = scale_seconds(max(component.walltime for component in body.components), fastest)
-    if body.deadline is not None and body.deadline < body.ready + least:
-        what = f"deadline: it runs for {least} s from {body.ready} on, and ends after that"
+    least = scale_seconds(longest, fastest)
+    if deadline is not None and deadline < ready + least:
+        what = f"deadline: it runs for {least} s from {ready} on, and ends after that"
         raise invalid_problem("body.deadline", what)
 
 
@@ -185,6 +223,65 @@ async def _cancel_coallocation(
     )
 
 
+@router.post("/v1/federation/coallocations/{coallocation}/components", *_EDIT_PROBLEMS, *_BODY_PROBLEMS)
+async def _add_component(
+    federation: LeadingFederation, caller: Caller, coallocation: str, body: ComponentEditRequest
+) -> CoAllocationView:
+    """Add a component to a co-allocation that has not begun. It keeps its start and its places if possible.
+    The change is `made` once all components are booked; until then, and if it is `refused`, nothing changes.
+    """
+    return await _edit_component(federation, caller, coallocation, None, body.component, body.later)
+
+
+@router.put(
+    "/v1/federation/coallocations/{coallocation}/components/{number}", *_EDIT_PROBLEMS, *_BODY_PROBLEMS
+)
+async def _substitute_component(
+    federation: LeadingFederation,
+    caller: Caller,
+    coallocation: str,
+    number: ComponentNumber,
+    body: ComponentEditRequest,
+) -> CoAllocationView:
+    """Substitute a component, as in adding one. Its job is replaced when the change is made."""
+    return await _edit_component(federation, caller, coallocation, number, body.component, body.later)
+
+
+@router.delete("/v1/federation/coallocations/{coallocation}/components/{number}", *_EDIT_PROBLEMS)
+async def _delete_component(
+    federation: LeadingFederation, caller: Caller, coallocation: str, number: ComponentNumber
+) -> CoAllocationView:
+    """Delete a component; the others keep their numbers and their start."""
+    return await _edit_component(federation, caller, coallocation, number, None, later=False)
+
+
+async def _edit_component(
+    federation: FederationState,
+    caller: Bearer,
+    coallocation: str,
+    number: int | None,
+    component: ComponentRequest | None,
+    later: bool,
+) -> CoAllocationView:
+    """Request a change of a component: add, substitute or delete it. Raises ProblemError."""
+    found = find_item(federation.coallocations, caller, coallocation, "co-allocation")
+    require_write_role(caller)
+    fields = None
+    if component is not None:
+        if component.units:
+            raise invalid_problem("body.component.cores", "a divided component (cores) must be the only one")
+        _check_deadline(federation, component.walltime, found.options.ready, found.options.deadline)
+        _, fields = _component_fields(federation, caller, component, found.owner)
+    index = number - 1 if number is not None else None
+    try:
+        edited = await run_in_threadpool(
+            federation.coallocation_operations.edit, found.id, caller.name, fields, index, later
+        )
+    except EditImpossibleError as error:
+        raise ProblemError("not-now", str(error)) from None
+    return coallocation_row(federation, edited)
+
+
 def coallocation_row(federation: FederationState, coallocation: CoAllocation) -> CoAllocationView:
     """Return a co-allocation as its owner sees it."""
     one = coallocation.committed or (
@@ -194,8 +291,8 @@ def coallocation_row(federation: FederationState, coallocation: CoAllocation) ->
     components = []
     for i, component in enumerate(coallocation.components):
         place = placed.get(i)
-        if coallocation.options.units and place is None and placed:
-            continue  # a scale_unit that it does not need
+        if component.deleted or (coallocation.options.units and place is None and placed):
+            continue  # a divided request does not need all of its components
         copy = (
             coallocation.component_job(place)
             if place is not None and place.attempt <= len(coallocation.attempts)
@@ -223,6 +320,7 @@ def coallocation_row(federation: FederationState, coallocation: CoAllocation) ->
         cores=_total_cores(coallocation),
         components=components if placed or not coallocation.options.units else components[:1],
         rounds=[_round_row(one) for one in coallocation.rounds],
+        edits=[_edit_row(one) for one in coallocation.edits],
         over=coallocation.over,
         over_at=coallocation.over_at or None,
         cancelled=coallocation.cancelled,
@@ -263,6 +361,18 @@ def _round_row(one: PlacementRound) -> RoundView:
         since=one.since,
         why=one.why,
         plans={str(component + 1): plan for component, plan in one.plans.items()},
+        text=one.text,
+    )
+
+
+def _edit_row(one: ComponentEdit) -> ComponentEditView:
+    return ComponentEditView(
+        component=one.component + 1,
+        act=one.act,
+        by=one.by,
+        since=one.since,
+        later=one.later,
+        phase=one.phase,
         text=one.text,
     )
 

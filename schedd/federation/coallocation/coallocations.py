@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from schedd.federation.events import (
     AttemptEnded,
@@ -16,6 +16,8 @@ from schedd.federation.events import (
     CoAllocationReleaseRequested,
     CoAllocationStarted,
     CoAllocationSubmitted,
+    ComponentEditRefused,
+    ComponentEditRequested,
     ComponentPlace,
     FederationEvent,
     ItemCancelled,
@@ -33,16 +35,47 @@ from schedd.federation.events import (
 from schedd.federation.items import Attempt, FederationItem, Items, Transitions
 
 RoundPhase = Literal["proposed", "committed", "dropped", "cleared"]
+EditPhase = Literal["pending", "made", "refused"]
+MAX_COMPONENTS: Final = 32
+"""Of a co-allocation, with deleted ones: their numbers are not used again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """One component: a job, and its possible ``clusters`` (empty: all). ``walltime`` is in seconds."""
+    """One component: a job, and its possible ``clusters`` (empty: all). ``walltime`` is in seconds.
+
+    ``revision`` counts substitutions. A ``deleted`` component keeps its number.
+    """
 
     submission: Mapping[str, Any]
     walltime: int
     clusters: tuple[str, ...] = ()
     optional: bool = False
+    revision: int = 0
+    deleted: bool = False
+
+    @classmethod
+    def parse(cls, fields: Mapping[str, Any], revision: int = 0) -> Self:
+        """Return the component of an event."""
+        return cls(**{**fields, "clusters": tuple(fields.get("clusters", ()))}, revision=revision)
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentEdit:
+    """A change of one component, requested at ``since``, with the ``components`` after it.
+
+    ``rounds`` is the number of rounds before it. ``text`` is the reason of a refusal.
+    """
+
+    component: int
+    act: Literal["add", "substitute", "delete"]
+    by: str
+    since: int
+    later: bool
+    components: tuple[Component, ...]
+    rounds: int
+    phase: EditPhase = "pending"
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +125,14 @@ class PlacementRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentJob(Attempt):
-    """A component's job at one cluster; ``length`` in seconds, ``units`` as in ``ComponentPlace``."""
+    """A component's job at one cluster; ``length`` in seconds, ``units`` as in ``ComponentPlace``,
+    ``revision`` that of the component.
+    """
 
     component: int
     length: int
     units: int = 0
+    revision: int = 0
     server_job: str = ""
     started: int = 0
     how: str = ""
@@ -107,14 +143,16 @@ class ComponentJob(Attempt):
 class CoAllocation(FederationItem[ComponentJob]):
     """State of one co-allocation. Its attempts are the component jobs.
 
-    ``promised`` is the first committed (start, end); later rounds are no later, unless a cluster loses a
-    booking. ``release_requested_at``, ``armed_at`` and ``started_at`` are times, or 0. A divided request has
-    all its possible ``components``, which are equal; a round uses some of them.
+    ``promised`` is the first committed (start, end), of the latest edit if there is one; later rounds are no
+    later, unless a cluster loses a booking. ``release_requested_at``, ``armed_at`` and ``started_at`` are
+    times, or 0. A divided request has all its possible ``components``, which are equal; a round uses some of
+    them.
     """
 
     components: tuple[Component, ...]
     options: CoAllocationOptions
     rounds: tuple[PlacementRound, ...] = ()
+    edits: tuple[ComponentEdit, ...] = ()
     promised: tuple[int, int] | None = None
     release_requested_at: int = 0
     armed_at: int = 0
@@ -132,9 +170,7 @@ class CoAllocation(FederationItem[ComponentJob]):
 
     @classmethod
     def create(cls, event: CoAllocationSubmitted) -> Self:
-        components = tuple(
-            Component(**{**one, "clusters": tuple(one.get("clusters", ()))}) for one in event.components
-        )
+        components = tuple(Component.parse(one) for one in event.components)
         options = CoAllocationOptions(**event.options)
         if options.units:
             components *= max(1, options.most)
@@ -154,6 +190,17 @@ class CoAllocation(FederationItem[ComponentJob]):
     @property
     def proposed(self) -> PlacementRound | None:
         return next((one for one in self.rounds if one.phase == "proposed"), None)
+
+    @property
+    def pending_edit(self) -> ComponentEdit | None:
+        """The requested edit that is neither made nor refused."""
+        return self.edits[-1] if self.edits and self.edits[-1].phase == "pending" else None
+
+    @property
+    def wanted_components(self) -> tuple[Component, ...]:
+        """The components of the next round: with the pending edit."""
+        edit = self.pending_edit
+        return edit.components if edit is not None else self.components
 
     @property
     def moves(self) -> int:
@@ -179,6 +226,11 @@ class CoAllocation(FederationItem[ComponentJob]):
                 return self._commit(event)
             case RoundEvent():
                 return self._change_round(event)
+            case ComponentEditRequested():
+                return self._request_edit(event)
+            case ComponentEditRefused():
+                self.require(self.pending_edit is not None and self.proposed is None, event)
+                return self.settle_edit("refused", event.why)
             case CoAllocationReleaseRequested():
                 ready = self.committed is not None and not self.release_requested_at
                 self.require(ready and not self.over and not self.cancelled, event)
@@ -215,6 +267,65 @@ class CoAllocation(FederationItem[ComponentJob]):
         ended = replace(self, rounds=rounds, over=event.how, over_at=event.time, text=event.text)
         return ended.withdraw_attempts(event.time, event.text)
 
+    def _request_edit(self, event: ComponentEditRequested) -> Self:
+        """Return the co-allocation with a pending edit. Before the first round it is made at once."""
+        self.require(not self.edit_obstacle(event), event)
+        index, known = event.component, len(self.components)
+        edit = ComponentEdit(
+            component=index,
+            act="delete" if event.request is None else "add" if index == known else "substitute",
+            by=event.by,
+            since=event.time,
+            later=event.later,
+            components=self._edited_components(event),
+            rounds=len(self.rounds),
+        )
+        rounds = tuple(
+            replace(one, phase="dropped", since=event.time, text="a component is edited")
+            if one.phase == "proposed"
+            else one
+            for one in self.rounds
+        )
+        edited = replace(self, edits=(*self.edits, edit), rounds=rounds)
+        return edited if self.committed is not None else edited.settle_edit("made")
+
+    def edit_obstacle(self, event: ComponentEditRequested) -> str:
+        """Return why the change cannot be requested now, or an empty string."""
+        index, known = event.component, len(self.components)
+        if self.over or self.cancelled:
+            return "it is over"
+        if self.release_requested_at:
+            return "it is about to start or runs"
+        if self.options.units:
+            return "it is a total of cores, which the federation divides by itself"
+        if self.pending_edit is not None:
+            return "the change before this one is not settled yet"
+        if event.request is not None and index == known:
+            return f"it has had {known} components, the maximum" if known >= MAX_COMPONENTS else ""
+        if not 0 <= index < known or self.components[index].deleted:
+            return f"it has no component {index + 1}"
+        if all(one.optional or one.deleted for one in self._edited_components(event)):
+            return "at least one component must not be optional"
+        return ""
+
+    def _edited_components(self, event: ComponentEditRequested) -> tuple[Component, ...]:
+        index = event.component
+        old = self.components[index] if index < len(self.components) else None
+        if event.request is not None:
+            changed = Component.parse(event.request, old.revision + 1 if old is not None else 0)
+        else:
+            changed = replace(self.components[index], deleted=True)
+        return (*self.components[:index], changed, *self.components[index + 1 :])
+
+    def settle_edit(self, phase: EditPhase, text: str = "") -> Self:
+        """Return the co-allocation after its pending edit is made or refused; without one, itself."""
+        edit = self.pending_edit
+        if edit is None:
+            return self
+        components = edit.components if phase == "made" else self.components
+        settled = replace(edit, phase=phase, text=text)
+        return replace(self, components=components, edits=(*self.edits[:-1], settled))
+
     def _propose(self, event: RoundProposed) -> Self:
         free = self.proposed is None and not self.over and not self.release_requested_at
         self.require(free and event.number == len(self.rounds) + 1, event)
@@ -229,10 +340,11 @@ class CoAllocation(FederationItem[ComponentJob]):
         self.require(current, event)
         assert new is not None
         self.require(all(one.component in new.plans for one in new.places), event)
+        edited = self.pending_edit is not None
+        components = self.wanted_components
+        text = "edited" if edited else "moved" if before else ""
         rounds = list(self.rounds)
-        rounds[new.number - 1] = replace(
-            new, phase="committed", since=event.time, text="moved" if before else ""
-        )
+        rounds[new.number - 1] = replace(new, phase="committed", since=event.time, text=text)
         if before is not None:
             rounds[before.number - 1] = replace(before, phase="dropped", since=event.time)
         jobs = list(self.attempts)
@@ -247,6 +359,7 @@ class CoAllocation(FederationItem[ComponentJob]):
                         length=new.length,
                         since=event.time,
                         units=place.units,
+                        revision=components[place.component].revision,
                     )
                 )
             self.require(place.attempt <= len(jobs), event)
@@ -258,8 +371,9 @@ class CoAllocation(FederationItem[ComponentJob]):
             else one
             for one in jobs
         ]
-        promised = self.promised or (new.start, new.end)
-        return replace(self, rounds=tuple(rounds), attempts=tuple(jobs), promised=promised)
+        promised = (new.start, new.end) if edited else self.promised or (new.start, new.end)
+        committed = replace(self, rounds=tuple(rounds), attempts=tuple(jobs), promised=promised)
+        return committed.settle_edit("made")
 
     def _change_round(self, event: RoundEvent) -> Self:
         self.require(0 < event.number <= len(self.rounds), event)
@@ -279,7 +393,9 @@ class CoAllocation(FederationItem[ComponentJob]):
                 free = not self.armed_at and not self.abort_reason
                 self.require(one.phase in ("proposed", "committed") and free, event)
                 if one.phase == "committed":
+                    # An edit that was not made yet has nothing to keep any more: the next round has it.
                     group = replace(self.withdraw_attempts(event.time, event.why), release_requested_at=0)
+                    group = group.settle_edit("made")
                 one = replace(one, phase="dropped", since=event.time, text=event.why)
             case _:
                 self.require(isinstance(event, RoundCleared) and one.phase == "dropped", event)

@@ -137,9 +137,9 @@ def find_common_start(
     search fills one cluster before it uses the next (section 2.3 of the thesis). ``first`` rotates the order
     of the clusters, so that co-allocations differ.
     """
-    length = max(one.walltime for one in components)
-    must = [i for i, one in enumerate(components) if not one.optional]
-    wished = [i for i, one in enumerate(components) if one.optional]
+    length = max(one.walltime for one in components if not one.deleted)
+    must = [i for i, one in enumerate(components) if not one.optional and not one.deleted]
+    wished = [i for i, one in enumerate(components) if one.optional and not one.deleted]
     names = sorted({name for one in allowed.values() for name in one})
     if not names or any(not allowed[i] for i in must):
         return None

@@ -23,6 +23,7 @@ from schedd.federation.events import (
     CoAllocationArmed,
     CoAllocationReleaseRequested,
     CoAllocationStarted,
+    ComponentEditRefused,
     ComponentPlace,
     FederationEvent,
     ItemEnded,
@@ -34,6 +35,7 @@ from schedd.federation.events import (
 from schedd.federation.routing.cluster_status import TransferStatus
 
 _SENT: Final = ("script", "attributes", "variables")
+_EDIT_TRIES: Final = 3  # rounds that may fail before an edit is refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,8 @@ def _booking_call(
             (old.component, old.cluster) == (place.component, place.cluster) for old in before.places
         ):
             instead = booking_name(rules, group, before.number, place.component)
-        asked = scale_unit(group.components[place.component].submission.get("resources", {}), place.units)
+        wanted = group.wanted_components[place.component]
+        asked = scale_unit(wanted.submission.get("resources", {}), place.units)
         body = {
             "resources": {name: value for name, value in asked.items() if name.lower() != "walltime"},
             "duration": one.length + rules.limit,
@@ -167,7 +170,7 @@ def _committed_calls(
 
 def _submission(group: CoAllocation, copy: ComponentJob) -> dict[str, Any]:
     given = group.components[copy.component].submission
-    longest = max(one.walltime for one in group.components)
+    longest = max(one.walltime for one in group.components if not one.deleted)
     body = {name: given[name] for name in _SENT if name in given}
     resources = {
         # Other time limits grow as the walltime does, by the clusters' speeds and the overhead.
@@ -251,12 +254,26 @@ def decide(
     if group.cancelled:
         return [ItemEnded(job=group.id, time=now, how="cancelled", text="it was withdrawn")]
     proposed = group.proposed
+    refusal = _edit_refusal(group, rules, now) if proposed is None else ""
+    if refusal:
+        return [ComponentEditRefused(job=group.id, time=now, why=refusal)]
     if proposed is not None:
         return _decide_proposed(group, proposed, rules, now)
     committed = group.committed
     if committed is not None:
         return _decide_waiting(group, committed, rules, looks, now)
     return []
+
+
+def _edit_refusal(group: CoAllocation, rules: CoAllocationRules, now: int) -> str:
+    """Return why the pending edit is given up, or an empty string."""
+    edit = group.pending_edit
+    if edit is None:
+        return ""
+    failed = [one for one in group.rounds[edit.rounds :] if one.phase in ("dropped", "cleared")]
+    if len(failed) >= _EDIT_TRIES:
+        return f"{len(failed)} starts could not be booked, the last one because {failed[-1].text}"
+    return "" if has_time_to_change(group, rules, now) else "there was no time for it before the start"
 
 
 def _decide_proposed(
@@ -464,7 +481,17 @@ def excluded_placements(group: CoAllocation) -> frozenset[tuple[int, str]]:
     if group.options.units:
         refused = {copy.cluster for copy in group.attempts if copy.phase == "refused"}
         return frozenset((i, cluster) for cluster in refused for i in range(len(group.components)))
-    return frozenset((copy.component, copy.cluster) for copy in group.attempts if copy.phase == "refused")
+    return frozenset(
+        (copy.component, copy.cluster)
+        for copy in group.attempts
+        if copy.phase == "refused" and copy.revision == group.components[copy.component].revision
+    )
+
+
+def has_time_to_change(group: CoAllocation, rules: CoAllocationRules, now: int) -> bool:
+    """Return whether another round can be booked before the release of the committed one."""
+    one = group.committed
+    return one is None or now + rules.notice + rules.lead < one.start
 
 
 def may_move(group: CoAllocation, rules: CoAllocationRules, now: int) -> bool:
@@ -478,24 +505,24 @@ def may_move(group: CoAllocation, rules: CoAllocationRules, now: int) -> bool:
         or group.proposed is not None
     ):
         return False
-    return now + rules.notice + rules.lead < one.start and group.moves < rules.moves
+    return has_time_to_change(group, rules, now) and group.moves < rules.moves
 
 
 def propose_round(
     group: CoAllocation, found: CommonStart, users: Mapping[str, str], now: int, why: str
 ) -> RoundProposed | None:
     """Return a proposal for the common start, or None if it does not change the current round."""
-    before = group.committed
+    before, components = group.committed, group.wanted_components
     places: list[ComponentPlace] = []
     copies = len(group.attempts)
     for component, cluster in sorted(found.places.items()):
         units = found.units.get(component, 0)
-        wanted = (component, cluster, found.length, units)
+        wanted = (component, cluster, found.length, units, components[component].revision)
         known = next(
             (
                 copy
                 for copy in group.attempts
-                if (copy.component, copy.cluster, copy.length, copy.units) == wanted
+                if (copy.component, copy.cluster, copy.length, copy.units, copy.revision) == wanted
                 and copy.phase in ("submitting", "held")
             ),
             None,
@@ -505,7 +532,8 @@ def propose_round(
         places.append(
             ComponentPlace(component, cluster, users[cluster], known.number if known else copies, units)
         )
-    if before is not None and (before.start, before.length) == (found.start, found.length):
+    same = before is not None and (before.start, before.length) == (found.start, found.length)
+    if same and group.pending_edit is None:
         return None
     return RoundProposed(
         job=group.id,

@@ -3,9 +3,9 @@
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from schedd.cli.user.action_parsers import (
     add_named_actions,
@@ -29,6 +29,13 @@ _FILE = """the file:
 a component with "cores" is divided over up to "most" clusters as these have room;
 its request is one unit, nodes=1:ppn=P. The same by options:
   schedd coallocate divide --cores 96 --most 3 -l nodes=1:ppn=8,walltime=2:00:00 job.sh"""
+
+
+_EDITS: Final = {
+    "add": "add a component to one that has not begun; it keeps its start unless --later is given",
+    "substitute": "substitute a component of one that has not begun",
+    "delete": "delete a component of one that has not begun; the others keep their numbers",
+}
 
 
 def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
@@ -70,6 +77,14 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
         "coallocation",
         {"show": "show its components, their clusters and every move", "cancel": "withdraw it"},
     )
+    for act, words in _EDITS.items():
+        edit = add(act, words)
+        edit.add_argument("coallocation", metavar="COALLOCATION", help="its number")
+        if act != "add":
+            edit.add_argument("component", type=int, metavar="COMPONENT", help="the component's number")
+        if act != "delete":
+            edit.add_argument("file", metavar="FILE", help="the component as JSON, as in the file of submit")
+            edit.add_argument("--later", action="store_true", help="the start may become later for it")
     return found
 
 
@@ -89,6 +104,11 @@ def _run_action(args: argparse.Namespace) -> bool:
                 done = federation.coallocation(args.coallocation)
             case "cancel":
                 done = federation.cancel_coallocation(args.coallocation)
+            case "add" | "substitute" | "delete":
+                component = _read_component(Path(args.file)) if args.act != "delete" else None
+                number = args.component if args.act != "add" else None
+                later = args.act != "delete" and args.later
+                done = federation.edit_component(args.coallocation, component, number, later=later)
             case _:
                 found = federation.coallocations(over=False)
                 print_answer(
@@ -103,22 +123,41 @@ def _run_action(args: argparse.Namespace) -> bool:
         "cancel": lambda: f"co-allocation {done.id}: {'it had ' + done.over if done.over else 'withdrawn'}",
         "show": lambda: _coallocation_text(done, now),
     }
-    print_answer(args, done, words[args.act])
+    print_answer(args, done, words.get(args.act, lambda: f"co-allocation {done.id}: {_edit_text(done)}"))
     return args.act != "show" or done.start is not None
 
 
 def _read_file(file: Path) -> dict[str, Any]:
     """The co-allocation of a file; scripts may be in separate files. Raises ClientError."""
+    return _read_json(file, "co-allocation", lambda request: request["components"])
+
+
+def _read_component(file: Path) -> dict[str, Any]:
+    """The component of a file; its script may be in a separate file. Raises ClientError."""
+    return _read_json(file, "component", lambda component: [component])
+
+
+def _read_json(file: Path, kind: str, components: Callable[[Any], Any]) -> dict[str, Any]:
     try:
         request = json.loads(file.read_text(encoding="utf-8"))
-        for component in request["components"]:
+        for component in components(request):
             if "script_file" in component:
                 component["script"] = (file.parent / component.pop("script_file")).read_text(encoding="utf-8")
+        return dict(request)
     except (OSError, UnicodeDecodeError) as error:
         raise ClientError(f"{file}: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ClientError(f"{file}: not a co-allocation: {error!r}; see schedd coallocate --help") from None
-    return dict(request)
+        raise ClientError(f"{file}: not a {kind}: {error!r}; see schedd coallocate --help") from None
+
+
+def _edit_text(one: CoAllocationView) -> str:
+    """The latest change of a component."""
+    edit = one.edits[-1]
+    what = {"add": "added", "substitute": "substituted", "delete": "deleted"}[edit.act]
+    if edit.phase == "refused":
+        return f"component {edit.component} was not {what}: {edit.text}"
+    more = " once all components are booked again" if edit.phase == "pending" else ""
+    return f"component {edit.component} is {what}{more}"
 
 
 def _divided_request(args: argparse.Namespace) -> dict[str, Any]:
@@ -185,6 +224,8 @@ def _coallocation_text(one: CoAllocationView, now: int) -> str:
         rows.append(("first published", period))
     if one.text:
         rows.append(("why", one.text))
+    if one.edits:
+        rows.append(("latest change", _edit_text(one)))
     components = [
         (
             str(component.component) + (" (optional)" if component.optional else ""),

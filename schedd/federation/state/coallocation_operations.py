@@ -1,4 +1,4 @@
-"""Operations on co-allocations: submit, advance, cancel."""
+"""Operations on co-allocations: submit, edit, advance, cancel."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,10 +10,14 @@ from schedd.federation.coallocation.decisions import (
     decide,
     observe_components,
 )
-from schedd.federation.events import AttemptRefused, CoAllocationSubmitted
+from schedd.federation.events import AttemptRefused, CoAllocationSubmitted, ComponentEditRequested
 from schedd.federation.state.item_operations import ItemOperations
 
 _MAX_STEPS: Final = 4  # maximum decision steps in one call
+
+
+class EditImpossibleError(Exception):
+    """The component cannot be changed now; the text is the reason."""
 
 
 class CoAllocationOperations(ItemOperations[CoAllocation]):
@@ -42,6 +46,24 @@ class CoAllocationOperations(ItemOperations[CoAllocation]):
                     job=number, time=now, owner=owner, components=components, options=options, key=key
                 )
             )
+
+    def edit(
+        self, name: str, by: str, request: Mapping[str, Any] | None, component: int | None, later: bool
+    ) -> CoAllocation:
+        """Request a change of a component: add one (``component`` is None), substitute it by ``request``, or
+        delete it (``request`` is None). Raises EditImpossibleError, StoreError and KeyError.
+        """
+        with self._lock.request():
+            group = self._items[name]
+            index = len(group.components) if component is None else component
+            event = ComponentEditRequested(
+                job=name, time=self._now(), by=by, component=index, request=request, later=later
+            )
+            why = group.edit_obstacle(event)
+            if why:
+                raise EditImpossibleError(f"co-allocation {name} cannot be changed: {why}")
+            self._commit([event])
+            return self._items[name]
 
     def advance(self, name: str, looks: Mapping[str, ComponentClusterView]) -> CoAllocation:
         """Apply observed states, decide the next steps, return the new state. Raises StoreError."""

@@ -6,7 +6,7 @@ One thread serves all co-allocations. Transfer statuses come from the cluster wo
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -14,7 +14,7 @@ import structlog
 
 from schedd.client import Client, ClientError, Refused
 from schedd.dialect import format_walltime
-from schedd.federation.coallocation.coallocations import CoAllocation, PlacementRound
+from schedd.federation.coallocation.coallocations import CoAllocation, ComponentEdit, PlacementRound
 from schedd.federation.coallocation.common_start import CommonStart, find_common_start, merge_requests
 from schedd.federation.coallocation.decisions import (
     CoAllocationCall,
@@ -33,6 +33,8 @@ from schedd.federation.coallocation.divided_components import (
 )
 from schedd.federation.events import (
     AttemptWithdrawn,
+    ComponentEditRefused,
+    FederationEvent,
     PlaceArmed,
     PlaceBooked,
     PlaceConfirmed,
@@ -116,7 +118,7 @@ class CoAllocationWorker(ItemWorker):
             self._planned.pop(name, None)
         elif plan and not group.cancelled and group.proposed is None:
             self._plan(group)
-        for _ in range(len(group.components) + 1):  # a booked place leads to the next one
+        for _ in range(len(group.wanted_components) + 1):  # a booked place leads to the next one
             group = federation.coallocations[name]
             asked = list(pending_calls(group, federation.coallocation_operations.rules, self._now()))
             if not asked:
@@ -167,6 +169,9 @@ class CoAllocationWorker(ItemWorker):
         """Search for a common start: the first, or an earlier one than the current."""
         federation, rules = self._federation, self._federation.coallocation_operations.rules
         now = self._now()
+        if group.pending_edit is not None:
+            self._plan_edit(group, group.pending_edit, now)
+            return
         moving = group.committed is not None
         if moving and not may_move(group, rules, now):
             return
@@ -179,7 +184,10 @@ class CoAllocationWorker(ItemWorker):
             return
         known.asked, known.generation = self._clock(), generation
         users = federation.cluster_users(group.owner)
-        allowed = self._allowed(group, users, moving=moving)
+        keep = {} if group.options.remap else _kept_places(group)
+        if keep and group.options.units:  # unused components have no cluster
+            keep = dict.fromkeys(range(len(group.components)), "") | keep
+        allowed = self._allowed(group, users, keep)
         ends_before = _latest_end(group.committed, rules.gain) if moving else None
         found = self._search_start(group, users, allowed, now + rules.notice, ends_before)
         if moving:
@@ -192,6 +200,31 @@ class CoAllocationWorker(ItemWorker):
         event = propose_round(group, found, users, now, _round_reason(group, found))
         if event is not None:
             federation.coallocation_operations.commit([event])
+
+    def _plan_edit(self, group: CoAllocation, edit: ComponentEdit, now: int) -> None:
+        """Propose a round with the changed component: at the present start and places if possible, otherwise
+        with the earliest end. Refuse the edit if there is none, or only a later one that is not allowed.
+        """
+        before, rules = group.committed, self._federation.coallocation_operations.rules
+        assert before is not None, "without a committed round an edit is made at once"
+        edited = replace(group, components=edit.components)
+        users = self._federation.cluster_users(group.owner)
+        kept = self._allowed(edited, users, _kept_places(group, edit.component))
+        found = self._search_start(edited, users, kept, before.start, None)
+        if found is None or found.start != before.start:
+            allowed = kept if not group.options.remap else self._allowed(edited, users)
+            found = self._search_start(edited, users, allowed, now + rules.notice, None)
+        event: FederationEvent | None
+        if found is None:
+            why = self._no_start_reason(edited, users)
+            event = ComponentEditRefused(job=group.id, time=now, why=why)
+        elif found.start > before.start and not edit.later:
+            why = f"the start would be {found.start - before.start} s later"
+            event = ComponentEditRefused(job=group.id, time=now, why=why)
+        else:
+            event = propose_round(group, found, users, now, f"component {edit.component + 1}: {edit.act}")
+        if event is not None:
+            self._federation.coallocation_operations.commit([event])
 
     def _search_start(
         self,
@@ -225,19 +258,12 @@ class CoAllocationWorker(ItemWorker):
         return renumber_components(group, found) if found is not None else None
 
     def _allowed(
-        self, group: CoAllocation, users: Mapping[str, str], *, moving: bool
+        self, group: CoAllocation, users: Mapping[str, str], keep: Mapping[int, str] | None = None
     ) -> dict[int, tuple[str, ...]]:
         """Return the possible clusters by component: reachable, with a user name of the owner, and without an
-        earlier refusal.
-
-        Without ``remap``, a waiting co-allocation keeps its clusters.
+        earlier refusal. A component in ``keep`` stays at this cluster.
         """
-        seen, without = self._federation.clusters, excluded_placements(group)
-        fixed: dict[int, str] = {}
-        if moving and not group.options.remap and group.committed is not None:
-            fixed = {place.component: place.cluster for place in group.committed.places}
-            if group.options.units:  # unused components have no cluster
-                fixed = dict.fromkeys(range(len(group.components)), "") | fixed
+        seen, without, fixed = self._federation.clusters, excluded_placements(group), keep or {}
         found = {}
         for i, component in enumerate(group.components):
             names = component.clusters or tuple(seen)
@@ -261,7 +287,8 @@ class CoAllocationWorker(ItemWorker):
             f"component {i} cannot go to {name}: {why}"
             for name in self._federation.settings.clusters
             for i, component in enumerate(group.components, 1)
-            if (not component.clusters or name in component.clusters)
+            if not component.deleted
+            and (not component.clusters or name in component.clusters)
             and (why := self._federation.unsupported_reason(name, component.submission.get("resources", {})))
         ]
         refused = [
@@ -463,6 +490,12 @@ class CoAllocationWorker(ItemWorker):
             self._federation.coallocation_operations.commit(
                 [AttemptWithdrawn(job=group.id, time=self._now(), attempt=call.attempt)]
             )
+
+
+def _kept_places(group: CoAllocation, changed: int = -1) -> dict[int, str]:
+    """Return the present clusters of the components, without a ``changed`` one."""
+    places = group.committed.places if group.committed is not None else ()
+    return {place.component: place.cluster for place in places if place.component != changed}
 
 
 def _latest_end(one: PlacementRound | None, gain: int) -> int | None:
