@@ -34,15 +34,15 @@ class ChargedRun:
 class Usage:
     """Usage of ended runs by owner and window. Not thread-safe."""
 
-    __slots__ = ("_decay", "_forgotten", "_owners", "_sums", "depth", "interval", "levels")
+    __slots__ = ("_decay", "_forgotten", "_owner_sums", "_owners", "depth", "interval", "levels")
 
     def __init__(self, levels: tuple[str, ...], interval: int, depth: int = MAX_DEPTH) -> None:
         self.levels, self.interval = levels, interval
         self.depth = depth  # in windows; of a run that touches more, only the last ones are recorded
         self._owners: dict[Names, dict[int, tuple[int, int]]] = {}
-        self._forgotten = -1
-        # An owner's sum changes only when a run is recorded or a window ends.
-        self._sums: dict[Names, tuple[float, float]] = {}
+        self._forgotten = -1  # windows before it are dropped
+        # Decayed sums by owner, for one window; an owner's is dropped when its usage changes.
+        self._owner_sums: dict[Names, tuple[float, float]] = {}
         self._decay: tuple[float, int, int] | None = None
 
     @classmethod
@@ -57,10 +57,13 @@ class Usage:
     def record(self, run: ChargedRun) -> None:
         """Record an ended run. Usage more than ``depth`` windows before its end is ignored."""
         windows = self._owners.setdefault(run.owner, {})
-        self._sums.pop(run.owner, None)
+        self._owner_sums.pop(run.owner, None)
         interval = self.interval
         last = (max(run.start, run.end - 1)) // interval
-        for window in range(max(run.start // interval, last - self.depth + 1), -(-run.end // interval)):
+        first = max(run.start // interval, last - self.depth + 1)
+        if first < self._forgotten:  # drop it next time, as an engine that was restored meanwhile does
+            self._forgotten = -1
+        for window in range(first, -(-run.end // interval)):
             seconds = min(run.end, (window + 1) * interval) - max(run.start, window * interval)
             before, waited = windows.get(window, (0, 0))
             windows[window] = (before + run.rate * seconds, waited)
@@ -76,6 +79,7 @@ class Usage:
         for owner, windows in list(self._owners.items()):
             for window in [window for window in windows if window < oldest]:
                 del windows[window]
+                self._owner_sums.pop(owner, None)
             if not windows:
                 del self._owners[owner]
 
@@ -91,13 +95,13 @@ class Usage:
             part.add(run.rate, max(run.start, oldest * self.interval), min(run.end, now))
         weights = [tree.decay**age for age in range(tree.depth)]
         if self._decay != (tree.decay, tree.depth, newest):
-            self._sums.clear()
+            self._owner_sums.clear()
             self._decay = tree.decay, tree.depth, newest
         found: dict[Names, tuple[float, float]] = {}
         for owner in sorted({*self._owners, *so_far}):
-            if owner not in self._sums:
-                self._sums[owner] = _sum(self._owners.get(owner, {}), newest, weights)
-            used, waited = self._sums[owner]
+            if owner not in self._owner_sums:
+                self._owner_sums[owner] = _sum(self._owners.get(owner, {}), newest, weights)
+            used, waited = self._owner_sums[owner]
             part = so_far.get(owner, _NOTHING)
             for window, amount in reversed(part.amounts()):
                 if 0 <= newest - window < tree.depth:

@@ -48,6 +48,17 @@ def test_usage_includes_ended_and_running_jobs() -> None:
     assert used(cluster.engine) == {"phys/ann": 4 * 100, "bio/bob": 2 * 1000}
 
 
+def test_used_share_stays_when_a_job_ends_and_is_that_of_a_restored_engine() -> None:
+    """The shares are looked at before the end, at it and after it, all within one window."""
+    cluster = Cluster(nodes=1, site=SITE)
+    cluster.submit("1", walltime=100, group="phys")
+    cluster.submit("2", walltime=100, group="phys")
+    for moment in (99, 100, 150, 200, 250):
+        cluster.at(moment)
+        now = {"phys/ann": 4.0 * min(moment, 200)}
+        assert used(cluster.engine) == used(Engine.restore(cluster.engine.checkpoint())) == now
+
+
 def test_a_second_on_a_fast_node_counts_as_many_times_as_it_is_faster() -> None:
     cluster = Cluster(nodes=2, site=SITE | {"speeds": {"new": 2.5, "n1": 2.0, "n2": 0.5}})
     cluster.node("n1", properties=("new",))

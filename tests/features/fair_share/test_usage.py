@@ -54,6 +54,37 @@ def test_running_job_counts_until_now() -> None:
     assert used(charged(ANN, 2, 0, HOUR + 60), now=HOUR + 60) == used(now=HOUR + 60, running=(job,))
 
 
+def test_end_of_a_run_counts_at_once_also_after_a_query_in_the_same_window() -> None:
+    usage = empty()
+    usage.record(charged(ANN, 1, 0, 60, waited=5))
+    job = charged(ANN, 2, 60, 10 * HOUR)
+    before = usage.decayed(TREE, 160, (job,))
+    usage.record(charged(ANN, 2, 60, 160, waited=7))
+    assert before == {ANN: (60 + 2 * 100, 5)}
+    assert usage.decayed(TREE, 160) == {ANN: (60 + 2 * 100, 5 + 7)}
+
+
+def test_forgotten_windows_stay_forgotten_for_a_deeper_tree() -> None:
+    """The depth is lowered and raised again within a window."""
+    usage = empty()
+    usage.record(charged(ANN, 1, 0, HOUR))
+    usage.record(charged(ANN, 1, 3 * HOUR - 1, 3 * HOUR))
+    assert usage.decayed(TREE, 3 * HOUR) == {ANN: (HOUR / 8 + 1 / 2, 0)}
+    usage.forget(ShareTree(interval=HOUR, decay=0.5, depth=2), 3 * HOUR)
+    assert usage.decayed(TREE, 3 * HOUR) == Usage.load(usage.saved()).decayed(TREE, 3 * HOUR)
+
+
+def test_end_that_is_heard_late_leaves_the_saved_usage_of_a_restored_engine() -> None:
+    usage = empty()
+    now = 100 * HOUR
+    usage.forget(TREE, now)
+    usage.record(charged(ANN, 1, 0, HOUR))
+    restored = Usage.load(usage.saved())
+    usage.forget(TREE, now)
+    restored.forget(TREE, now)
+    assert usage.saved() == restored.saved()
+
+
 _JOBS = st.lists(
     st.builds(
         lambda path, cpus, start, length, waited: charged(path, cpus, start, start + length, waited),
