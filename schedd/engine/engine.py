@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from schedd.engine import checkpoint
 from schedd.engine.checkpoint import FrozenState
 from schedd.engine.clock_setback import apply_clock_setback
-from schedd.engine.component.registry import component_calls, components, working_calls
+from schedd.engine.component.registry import components, working_calls
 from schedd.engine.facts.alerts import close_alerts
 from schedd.engine.facts.arrivals import pop_arrivals
 from schedd.engine.facts.carried_jobs import CarriedJob
@@ -119,7 +119,7 @@ class Engine:
         state = self.state
         self.forgotten = state.now
         state.plan.forget_past(state.now)
-        for _, call in component_calls("now_and_then"):
+        for _, call in working_calls(state, "now_and_then"):
             call(state)
         state.plan.weigh_nodes(state.now)
         state.limits.forget(state.plan.drop_idle_pools())

@@ -11,10 +11,11 @@ from schedd.engine import handlers
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.parts import lasting_fields
 from schedd.engine.component.registry import (
-    FrequentHook,
+    BatchHook,
     component_calls,
     component_handlers,
     components,
+    work_fields_of,
     working_calls,
 )
 from schedd.engine.facts.alerts import alert_kinds
@@ -87,19 +88,16 @@ def test_calls_of_a_hook_leave_out_components_without_it() -> None:
 def test_components_without_work_are_not_called() -> None:
     cluster = Cluster()
     state = cluster.engine.state
-    hooks: tuple[FrequentHook, ...] = get_args(FrequentHook)
+    hooks = dict.fromkeys((*get_args(BatchHook), *(hook for one in components() for hook in one.hook_fields)))
     for hook in hooks:
-        fields_of = {
-            one.name: one.record_fields if hook == "record_changed" else one.work_fields
-            for one in components()
-        }
-        declared = {one.name: one for one in components() if getattr(one, hook) and fields_of[one.name]}
+        having = {one.name: one for one in components() if getattr(one, hook) is not None}
+        declared = {name: one for name, one in having.items() if work_fields_of(one, hook)}
         assert declared
         names = {name for name, _ in working_calls(state, hook)}
         assert not names & declared.keys()
-        assert names == {name for name, _ in component_calls(hook)} - declared.keys()
+        assert names == having.keys() - declared.keys()
         for name, one in declared.items():
-            for field in fields_of[name]:
+            for field in work_fields_of(one, hook):
                 fork = state.fork()
                 assert not getattr(fork.part(one.state), field), "work is empty at first"
                 setattr(fork.part(one.state), field, {"1": 1})

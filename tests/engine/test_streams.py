@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from schedd.dialect import parse_torque
+from schedd.engine.component import registry
 from schedd.service.settings.site import SiteSettings
 from tests.engine.chaos.features import FEATURE_KINDS, random_site
 from tests.engine.chaos.streams import KINDS, QUEUE_KINDS, encoded, stream
@@ -30,6 +31,20 @@ def test_a_restored_engine_decides_the_same_under_a_queue_policy(seed: int) -> N
 def test_a_restored_engine_decides_the_same_with_all_features(seed: int) -> None:
     """The policy changes at run time and at restarts, too."""
     stream(FEATURE_KINDS[seed](Random(seed), every_call=seed == 0), 14)
+
+
+@pytest.mark.parametrize("seed", range(len(FEATURE_KINDS)))
+def test_components_without_work_change_nothing_if_called(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With ``work_fields`` and ``hook_fields`` a component is not called: nothing may depend on it."""
+    states = []
+    for fields_of in (registry.work_fields_of, lambda *_: ()):
+        monkeypatch.setattr(registry, "work_fields_of", fields_of)
+        registry._selection.cache_clear()
+        world = FEATURE_KINDS[seed](Random(seed), every_call=False)
+        stream(world, 10)
+        states.append(encoded(world.compared.engine))
+    registry._selection.cache_clear()
+    assert states[0] == states[1]
 
 
 def test_a_check_of_a_request_against_the_nodes_changes_no_saved_state() -> None:

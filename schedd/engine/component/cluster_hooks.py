@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from schedd.engine.component.hook_values import NodeClaim
-from schedd.engine.component.registry import component_calls, components
+from schedd.engine.component.registry import components, working_calls
 from schedd.policy.economy import Draw
 from schedd.policy.limits import Limit
 from schedd.wire import NodeFacts, Reserve
@@ -59,12 +59,12 @@ def component_claim(state: "EngineState", event: Any) -> NodeClaim | None:
 
 
 def component_slots(state: "EngineState") -> list[int]:
-    return [slot for _, call in component_calls("slots") for slot in call(state)]
+    return [slot for _, call in working_calls(state, "slots") for slot in call(state)]
 
 
 def deferred_slots(state: "EngineState") -> list[int]:
     """The slots of running jobs that hold their resources only from their start in the plan on."""
-    return [slot for _, call in component_calls("deferred_slots") for slot in call(state)]
+    return [slot for _, call in working_calls(state, "deferred_slots") for slot in call(state)]
 
 
 def published_parts(state: "EngineState") -> dict[type[Any], object]:

@@ -63,8 +63,8 @@ class Component(Generic[_S]):
     """Fields of the state that hold work. While all of them are empty, the hooks of each batch
     are not called: ``before_events``, ``time_passed``, ``before_dispatch``, ``settle``, ``batch_ended``, and
     ``next_wake``. Without such fields they are called in each batch."""
-    record_fields: tuple[str, ...] = ()
-    """The same for ``record_changed``."""
+    hook_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The same for single hooks, by name: those about one job, ``slots``, and ``now_and_then``."""
     handlers: Mapping[type[Any], Callable[["EngineState", Any], None]] = field(default_factory=dict)
     """Handlers by type of event. A type of event has one handler in the whole engine."""
     begin: Callable[["EngineState"], None] | None = None

@@ -1,6 +1,6 @@
 """Hooks about jobs: labels, refusals, runs and their outcomes, predictions, charges, and views."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
     """Report a new or changed job to the components."""
-    calls = working_calls(state, "record_changed")
-    _report(state, calls, record.facts.id, "its change in the component", before, record)
+    what = "its change in the component"
+    report_to_components(state, "record_changed", record.facts.id, what, before, record)
 
 
 def report_to_components(state: "EngineState", hook: str, job: str, what: str, *about: object) -> None:
@@ -30,17 +30,7 @@ def report_to_components(state: "EngineState", hook: str, job: str, what: str, *
 
     It does the same as ``Bookkeeping`` around each call, without a block for each: most have nothing to do.
     """
-    _report(state, component_calls(hook), job, what, *about)
-
-
-def _report(
-    state: "EngineState",
-    calls: Iterable[tuple[str, Callable[..., Any]]],
-    job: str,
-    what: str,
-    *about: object,
-) -> None:
-    for name, call in calls:
+    for name, call in working_calls(state, hook):
         try:
             call(state, *about)
         except Exception as error:
@@ -98,7 +88,7 @@ def judge_run(
     state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str, *, failed: bool
 ) -> None:
     """Report to the components whether a job failed early on nodes, or was refused there."""
-    for _, call in component_calls("run_judged"):
+    for _, call in working_calls(state, "run_judged"):
         call(state, record, nodes, event, failed)
 
 
@@ -110,7 +100,7 @@ def note_busy_refusal(state: "EngineState", record: "JobRecord", share: ShareFac
 
 def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str], event: str) -> None:
     """Report to the components a run decision for a job on these nodes."""
-    for _, call in component_calls("job_dispatched"):
+    for _, call in working_calls(state, "job_dispatched"):
         call(state, record, nodes, event)
 
 
@@ -203,7 +193,7 @@ def present_wait(published: "PlanSnapshot", record: "JobRecord") -> WaitingFor |
 
 def leave_components(state: "EngineState", key: str) -> None:
     """Report to the components that a job or use left the plan and does not run."""
-    for _, call in component_calls("job_left_plan"):
+    for _, call in working_calls(state, "job_left_plan"):
         call(state, key)
 
 

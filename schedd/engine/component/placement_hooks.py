@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from schedd.engine.component.hook_values import Confinement, Restriction
-from schedd.engine.component.registry import component_calls, components
+from schedd.engine.component.registry import component_calls, components, working_calls
 from schedd.model import Never, WaitingFor
 from schedd.wire import JobFacts
 
@@ -20,7 +20,7 @@ def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Ne
     for name, check in component_calls("must_wait"):
         wait: WaitingFor | Never | None = check(state, record)
         if wait is not None:
-            for other, leave in component_calls("job_left_plan"):
+            for other, leave in working_calls(state, "job_left_plan"):
                 if other != name:  # what the others hold for the job is not needed while it waits
                     leave(state, record.id)
             return wait
@@ -29,17 +29,11 @@ def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Ne
 
 def component_confinement(state: "EngineState", record: "JobRecord") -> Confinement | None:
     """Return the only place and time of a job; None: any."""
-    for check in _confinements():
-        found = check(state, record)
+    for _, check in working_calls(state, "confinement"):
+        found: Confinement | None = check(state, record)
         if found is not None:
             return found
     return None
-
-
-@cache
-def _confinements() -> tuple[Callable[["EngineState", "JobRecord"], Confinement | None], ...]:
-    """The functions ``confinement`` of all components: they are called for each job that is placed."""
-    return tuple(one.confinement for one in components() if one.confinement is not None)
 
 
 def job_restriction(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Restriction | None:
@@ -164,15 +158,9 @@ def unmovable_jobs(state: "EngineState") -> list[str]:
     ]
 
 
-@cache
-def _on_hold_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...]:
-    """The functions ``planned_on_hold`` of all components: they are called for each job that is placed."""
-    return tuple(one.planned_on_hold for one in components() if one.planned_on_hold is not None)
-
-
 def is_planned_on_hold(state: "EngineState", record: "JobRecord") -> bool:
     """Whether a job that is on hold has a place in the plan all the same."""
-    for check in _on_hold_checks():  # noqa: SIM110  (no generator: each arrival asks)
+    for _, check in working_calls(state, "planned_on_hold"):  # noqa: SIM110  (no generator: each arrival asks)
         if check(state, record):
             return True
     return False

@@ -1,11 +1,10 @@
 """Hooks about ranks and fair shares, the order of planning."""
 
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedd.engine.component.hook_values import Floats
-from schedd.engine.component.registry import component_calls, components
+from schedd.engine.component.registry import component_calls, components, working_calls
 from schedd.policy.protocol import Breakdown, OwnerShares
 from schedd.wire import JobFacts
 
@@ -15,10 +14,12 @@ if TYPE_CHECKING:
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
 
-@cache
-def last_place_checks() -> tuple[Callable[["EngineState", str], bool], ...]:
-    """The functions ``goes_last`` of all components: they are asked for each job that is ranked."""
-    return tuple(one.goes_last for one in components() if one.goes_last is not None)
+def goes_last(state: "EngineState", job: str) -> bool:
+    """Whether a component wants a job planned after all others."""
+    for _, check in working_calls(state, "goes_last"):  # noqa: SIM110  (no generator: each arrival asks)
+        if check(state, job):
+            return True
+    return False
 
 
 def ranking_setting(published: "PlanSnapshot") -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from schedd.engine.component.declaration import Component
 from schedd.feature_list import feature_modules
@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
 
 
-FrequentHook = Literal[
-    "before_events", "time_passed", "before_dispatch", "settle", "batch_ended", "next_wake", "record_changed"
-]
-"""Hooks of each batch, or of each change of a job, which are called only for components with work."""
+BatchHook = Literal[
+    "before_events", "time_passed", "before_dispatch", "settle", "batch_ended", "next_wake"
+]  # hooks of each batch
 
 
 @cache
@@ -29,30 +28,36 @@ def component_calls(hook: str) -> tuple[tuple[str, Callable[..., Any]], ...]:
     return tuple((name, call) for name, call in found if call is not None)
 
 
-def working_calls(state: "EngineState", hook: FrequentHook) -> Iterator[tuple[str, Callable[..., Any]]]:
+def working_calls(state: "EngineState", hook: str) -> Iterator[tuple[str, Callable[..., Any]]]:
     """Yield the functions of a hook of the components that have work, each with the name of its component."""
-    parts = state.parts
-    for name, call, kind, fields in _calls_with_fields(hook):
-        if fields:
-            part = parts[kind]
-            for field in fields:
-                if getattr(part, field):
-                    break
-            else:
-                continue
-        yield name, call
+    return _selection(hook)(state.parts)
+
+
+def work_fields_of(component: Component[Any], hook: str) -> tuple[str, ...]:
+    """The fields of a component's state that hold the work of a hook; empty: it is always called."""
+    found = component.hook_fields.get(hook)
+    if found is None:
+        found = component.work_fields if hook in get_args(BatchHook) else ()
+    return found
 
 
 @cache
-def _calls_with_fields(hook: str) -> tuple[tuple[str, Callable[..., Any], type[Any], tuple[str, ...]], ...]:
-    found = (
-        (
-            *(one.name, getattr(one, hook), one.state),
-            one.record_fields if hook == "record_changed" else one.work_fields,
-        )
-        for one in components()
-    )
-    return tuple(one for one in found if one[1] is not None)
+def _selection(hook: str) -> Callable[[Mapping[type[Any], Any]], Iterator[tuple[str, Callable[..., Any]]]]:
+    """A generator of the functions of a hook with work, written for the declared fields: a loop over the
+    components with ``getattr`` takes several times as long, and each job needs some twenty such passes.
+    """
+    lines = ["def select(parts):"]
+    names: dict[str, Any] = {}
+    for i, one in enumerate(each for each in components() if getattr(each, hook) is not None):
+        names |= {f"call{i}": (one.name, getattr(one, hook)), f"kind{i}": one.state}
+        fields = work_fields_of(one, hook)
+        if fields:
+            checks = [f"part.{field}" for field in fields]
+            lines += [f" part = parts[kind{i}]", f" if {' or '.join(checks)}:"]
+        lines.append(f"  yield call{i}" if fields else f" yield call{i}")
+    lines += [" return", " yield"]
+    exec("\n".join(lines), names)
+    return cast("Callable[..., Iterator[tuple[str, Callable[..., Any]]]]", names["select"])
 
 
 @cache

@@ -13,8 +13,8 @@ import numpy as np
 
 from schedd.engine.component.ranking_hooks import (
     component_ranks,
+    goes_last,
     label_points,
-    last_place_checks,
     present_shares,
 )
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -40,23 +40,16 @@ _LONGEST_NAME = 60
 _WORDS = "it goes before jobs of lower priority"
 
 
-def _goes_last(state: EngineState, job: str) -> bool:
-    for check in last_place_checks():  # noqa: SIM110  (no generator: each arrival asks)
-        if check(state, job):
-            return True
-    return False
-
-
 def correct_last_rank(state: EngineState, record: JobRecord) -> None:
     """Compute the rank of a job with the last rank, if no component lets it go last any more."""
     slot = record.slot
-    if slot >= 0 and state.rank[slot] == -_HIGHEST and not _goes_last(state, record.id):
+    if slot >= 0 and state.rank[slot] == -_HIGHEST and not goes_last(state, record.id):
         set_rank(state, record)
 
 
 def set_rank(state: EngineState, record: JobRecord) -> None:
     """Compute the job's rank."""
-    if record.slot >= 0 and _goes_last(state, record.id):
+    if record.slot >= 0 and goes_last(state, record.id):
         state.ranking.has_effect = True
         state.rank[record.slot] = -_HIGHEST
         return
@@ -93,7 +86,7 @@ def _set_ranks(state: EngineState, slots: Sequence[int]) -> int:
         state.ranking.has_effect = True
         state.rank[[record.slot for record in records]] = ranks
         for record in records:
-            if _goes_last(state, record.id):
+            if goes_last(state, record.id):
                 state.rank[record.slot] = -_HIGHEST
         return len(last)
     for one in found[:_SLICE]:

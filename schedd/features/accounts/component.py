@@ -28,6 +28,13 @@ COMPONENT: Final = Component(
     name="accounts",
     state=AccountBook,
     work_fields=("accounts", "due"),
+    hook_fields={
+        "goes_last": ("poor",),
+        "job_holds_resources": ("accounts", "holds", "poor"),
+        "run_ended": ("accounts", "holds", "poor"),
+        "job_left_plan": ("holds", "poor"),
+        "now_and_then": ("runs",),
+    },
     handlers={
         AccountSet: set_account,
         AccountMoved: transfer_amount,

@@ -32,6 +32,11 @@ COMPONENT: Final = Component(
     name="bookings",
     state=BookingState,
     work_fields=("bookings",),
+    hook_fields={
+        "confinement": ("bookings",),
+        "job_gone": ("bookings",),
+        "slots": ("bookings",),
+    },
     handlers={Book: book, BookingStep: step},
     nodes_taken=follow_nodes,
     nodes_withdrawn=yield_nodes,

@@ -25,6 +25,10 @@ COMPONENT: Final = Component(
     name="deadline_forecasts",
     state=DeadlineForecastsState,
     work_fields=("waiting", "running"),
+    hook_fields={
+        "job_removed": ("waiting",),
+        "job_gone": ("waiting", "running", "requested", "judged"),
+    },
     handlers={DeadlinesForecast: on_deadlines_forecast},
     site_changed=follow_policy,
     restored=follow_policy,

@@ -24,6 +24,9 @@ COMPONENT: Final = Component(
     name="deadlines",
     state=DeadlinesState,
     work_fields=("policy_changed", "refused", "accepted", "holds_lost"),
+    hook_fields={
+        "job_gone": ("accepted", "refused"),
+    },
     begin=follow_settings,
     restored=follow_settings,
     site_changed=note_changed_policy,

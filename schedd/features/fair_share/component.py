@@ -18,6 +18,10 @@ COMPONENT: Final = Component(
     name="fair_share",
     state=FairShareState,
     work_fields=("usage",),
+    hook_fields={
+        "run_ended": ("usage",),
+        "now_and_then": ("usage",),
+    },
     begin=follow_site,
     site_changed=follow_site,
     run_ended=charge_run,

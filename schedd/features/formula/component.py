@@ -30,6 +30,9 @@ COMPONENT: Final = Component(
     name="formula",
     state=FormulaState,
     work_fields=("in_force", "left", "had_threshold"),
+    hook_fields={
+        "now_and_then": ("rows",),
+    },
     begin=note_formula,
     restored=note_formula,
     nodes_reported=forget_nodes,

@@ -17,6 +17,9 @@ from schedd.wire import ResourceCounted
 COMPONENT: Final = Component(
     name="licences",
     state=LicenceCounts,
+    hook_fields={
+        "now_and_then": ("polled",),
+    },
     handlers={ResourceCounted: note_count},
     begin=read_site,
     site_changed=read_site,

@@ -27,6 +27,10 @@ COMPONENT: Final = Component(
     name="limits",
     state=LimitState,
     work_fields=("due", "over", "again_at"),
+    hook_fields={
+        "goes_last": ("last",),
+        "now_and_then": ("meters", "limits"),
+    },
     limits=limit_sources,
     site_changed=count_again,
     must_wait=wait_for_room,

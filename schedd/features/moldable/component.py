@@ -19,6 +19,9 @@ COMPONENT: Final = Component(
     name="moldable",
     state=MoldableState,
     work_fields=("chosen",),
+    hook_fields={
+        "job_gone": ("chosen",),
+    },
     planned_facts=planned_facts,
     before_placement=choose,
     before_start=lengthen,

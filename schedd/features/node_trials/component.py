@@ -19,6 +19,12 @@ from schedd.features.node_trials.state import NodeTrials, shift_trials, without_
 COMPONENT: Final = Component(
     name="node_trials",
     state=NodeTrials,
+    hook_fields={
+        "job_dispatched": ("trials",),
+        "run_judged": ("trials",),
+        "next_wake": ("trials",),
+        "slots": ("trials",),
+    },
     node_closed=close_node,
     is_open_for_trial=is_open_for_trial,
     closed_because=closed_because,

@@ -34,6 +34,9 @@ COMPONENT: Final = Component(
     name="power",
     state=PowerState,
     work_fields=("nodes", "saves"),
+    hook_fields={
+        "slots": ("nodes",),
+    },
     handlers={PowerRequested: set_power_aim, Switched: note_switched, WattsRead: note_readings},
     begin=follow_settings,
     restored=follow_settings,

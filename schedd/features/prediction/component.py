@@ -27,7 +27,10 @@ COMPONENT: Final = Component(
     name="prediction",
     state=PredictionState,
     work_fields=("predictor",),
-    record_fields=("predictor",),
+    hook_fields={
+        "record_changed": ("predictor",),
+        "job_removed": ("predictor",),
+    },
     handlers={StartsExpected: on_starts_expected},
     begin=begin_predictions,
     is_blank=is_blank,

@@ -21,7 +21,10 @@ COMPONENT: Final = Component(
     name="refused_cores",
     state=NodesWithRefusedCores,
     work_fields=("nodes",),
-    record_fields=("nodes",),
+    hook_fields={
+        "record_changed": ("nodes",),
+        "slots": ("nodes",),
+    },
     refused_as_busy=note_busy_node,
     record_changed=note_start,
     nodes_taken=follow_nodes,

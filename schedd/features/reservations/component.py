@@ -39,6 +39,10 @@ COMPONENT: Final = Component(
     name="reservations",
     state=ReservationState,
     work_fields=("records", "stands"),
+    hook_fields={
+        "slots": ("records", "named"),
+        "now_and_then": ("gone",),
+    },
     begin=follow_settings,
     restored=follow_settings,
     handlers={Reserve: reserve, Unreserve: unreserve},

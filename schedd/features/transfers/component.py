@@ -31,7 +31,12 @@ COMPONENT: Final = Component(
     name="transfers",
     state=TransferState,
     work_fields=("kept_places",),
-    record_fields=("bag_ends",),
+    hook_fields={
+        "record_changed": ("bag_ends",),
+        "planned_on_hold": ("by_job",),
+        "job_gone": ("by_job",),
+        "now_and_then": ("transfers",),
+    },
     handlers={
         TransferRequest: submit_held,
         TransferRelease: release_transfer,
