@@ -26,14 +26,12 @@ from schedd.engine import (
     Phase,
     PlanSnapshot,
     job_details,
-    job_shares,
-    job_status,
     render_job,
     what_if_details,
 )
 from schedd.engine.component.what_if_hooks import slots_named
 from schedd.engine.facts.job_requests import queue_stop_reason
-from schedd.model import FOREVER, Never, Placement, Share, StartKnown, WaitingFor
+from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.admission import Admission, RouteDestination, admit, exceeded_limits
 from schedd.service.questions.dependency_times import DependencyTime, find_dependency_time
@@ -47,6 +45,7 @@ from schedd.service.questions.objectives import placement_cost
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
 from schedd.service.questions.smaller_requests import SmallerRequest
 from schedd.service.questions.submission_checks import QueuedJobs, Submission
+from schedd.service.questions.tighter_walltimes import current_start
 from schedd.service.read.arrays import choose_array
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import find_record
@@ -238,7 +237,7 @@ def answer_what_if(
             )
         current = None
         if job is not None and unaltered and not without_slots:
-            current = _current_start(copy.published, job)
+            current = current_start(copy.published, job)
         promise = hypothetical_promise(copy, outcome, request_facts.queue)
         expected = UNKNOWN
         if current is not None:
@@ -335,8 +334,9 @@ def _with_risks(outcome: WhatIfAnswer, expecting: StartForecast, facts: JobFacts
     def with_risk(one: SmallerRequest) -> SmallerRequest:
         if one.change != "walltime" or one.value is None:
             return one
-        risk = expecting.overrun_risk(facts, outcome, one.value)
-        return replace(one, risk=round(risk, 4) if risk is not None else None)
+        start = outcome.answer if isinstance(outcome.answer, StartKnown) else None
+        run_time = expecting.predict_run_time(facts, start) if start is not None else None
+        return replace(one, risk=round(run_time.share_beyond(one.value), 4)) if run_time is not None else one
 
     return replace(
         outcome,
@@ -488,15 +488,6 @@ def _is_unaltered(copy: PlanFork, job: JobRecord, asked: JobFacts) -> bool:
     old, new = job.facts.resources, asked.resources
     altered = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
     return not altered or (altered <= _WRITTEN_IN_MANY_WAYS and copy.is_understood_as(asked, job.understood))
-
-
-def _current_start(published: PlanSnapshot, job: JobRecord) -> StartKnown | None:
-    """The place of a queued job in the plan; None if it has none."""
-    start = int(published.starts[job.slot]) if job.slot >= 0 else -1
-    if job_status(job, start) != "planned":
-        return None
-    shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in job_shares(published, job))
-    return StartKnown(Placement(start, start + job.understood.walltime, shares))
 
 
 def _published_fields(published: PlanSnapshot, job: JobRecord, now: int) -> dict[str, Any]:

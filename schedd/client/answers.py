@@ -108,7 +108,12 @@ if TYPE_CHECKING:
         NoticeView,
     )
     from schedd.features.partitions.api import PartitionsView, PartitionView
-    from schedd.features.portal.api import MeView, PortalJobs
+    from schedd.features.portal.api import (
+        MeView,
+        PortalJobs,
+        TighterWalltimesView,
+        TighterWalltimeView,
+    )
     from schedd.features.portal.job_list import PortalJobView
     from schedd.features.power.api import (
         PowerView,
@@ -276,6 +281,8 @@ __all__ = [
     "StartHistory",
     "StartWindow",
     "StretchFigures",
+    "TighterWalltimeView",
+    "TighterWalltimesView",
     "TransferAttemptView",
     "TransferResult",
     "TransferView",

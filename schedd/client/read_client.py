@@ -54,6 +54,8 @@ from schedd.client.answers import (
     SearchesView,
     SearchView,
     StartHistory,
+    TighterWalltimesView,
+    TighterWalltimeView,
     TransferResult,
     TransfersView,
     TransferView,
@@ -144,6 +146,11 @@ class ReadClient:
     def me(self) -> MeView:
         """The caller: its name, role, clusters, counts of own jobs, and the next likely start."""
         return cast("MeView", self._http.request("GET", "/v1/me"))
+
+    def my_tighter_walltimes(self) -> Sequence[TighterWalltimeView]:
+        """The gains of tighter walltimes for the caller's latest waiting jobs, with the risk."""
+        found = cast("TighterWalltimesView", self._http.request("GET", "/v1/me/walltimes"))
+        return found.walltimes
 
     def all_jobs(
         self,

@@ -66,6 +66,7 @@ SIMPLE = [
     ("/v1/clusters", "get"),
     ("/v1/report", "get"),
     ("/v1/me", "get"),
+    ("/v1/me/walltimes", "get"),
     ("/v1/me/calendar.ics", "get"),
     (_ONE, "get"),
     (f"{_ONE}/jobs/{{job}}", "get"),

@@ -56,6 +56,7 @@ def _skip_event(call: Callable[[], object]) -> None:
 METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", "/v1/clusters"): Client.clusters,
     ("get", "/v1/me"): Client.me,
+    ("get", "/v1/me/walltimes"): Client.my_tighter_walltimes,
     ("get", "/v1/jobs"): lambda client: list(client.my_jobs()),
     ("get", C): Client.cluster,
     ("get", f"{C}/alerts"): Client.alerts,

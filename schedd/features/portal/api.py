@@ -16,12 +16,16 @@ from schedd.api.access import (
     job_visibility,
     visible_clusters,
 )
+from schedd.api.planner_calls import get_plan_fork
 from schedd.api.problems import Fault, ProblemError, invalid_problem, problem_responses
+from schedd.api.question_runner import run_question
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.engine import (
     Change,
+    JobRecord,
     JobStatus,
+    PlanSnapshot,
     job_displayed_start,
     job_expected_start,
     job_histories,
@@ -38,6 +42,7 @@ from schedd.features.portal.job_list import (
 )
 from schedd.service.access.roles import Bearer, Role
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.tighter_walltimes import TighterWalltime, find_tighter_walltimes
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.pacing import paced
 from schedd.service.read.plan_lists import matches_owner
@@ -87,6 +92,21 @@ class MeView:
     now_iso: str | None
     """The same in ISO 8601 (UTC)."""
     clusters: tuple[MyCluster, ...]
+
+
+@api_answer
+class TighterWalltimeView:
+    """A waiting job of the caller that would start sooner with a tighter walltime."""
+
+    cluster: str
+    gain: TighterWalltime
+
+
+@api_answer
+class TighterWalltimesView:
+    """The caller's latest waiting jobs that would gain by a tighter walltime."""
+
+    walltimes: tuple[TighterWalltimeView, ...]
 
 
 @api_answer
@@ -149,6 +169,28 @@ def _describe_caller(request: Request, caller: Bearer) -> MeView:
         now_iso=iso_time(now),
         clusters=tuple(clusters),
     )
+
+
+@router.get("/me/walltimes", "no-token", "not-ready", "invalid", "too-hard", answer=TighterWalltimesView)
+async def get_tighter_walltimes(request: Request, daemon: Daemon, caller: User) -> Response:
+    """How much sooner the caller's latest waiting jobs would start with a walltime that nine of ten such jobs
+    keep, and the risk that they are killed; at most five jobs of each cluster. Needs predicted run times.
+    """
+    found = []
+    for loop in visible_clusters(request, caller):
+        forecast = daemon.forecast(loop.name)
+        if caller.on_cluster(loop.name) is None or forecast is None:
+            continue
+        fork = await get_plan_fork(loop)
+        jobs = own_jobs(fork.published, caller)
+        gains = await run_question(request, find_tighter_walltimes, fork, forecast, jobs, loop.now())
+        found += [TighterWalltimeView(cluster=loop.name, gain=gain) for gain in gains]
+    return reply(request, TighterWalltimesView(walltimes=tuple(found)))
+
+
+def own_jobs(published: PlanSnapshot, caller: Bearer) -> list[JobRecord]:
+    """Return the caller's jobs that have a place in the plan."""
+    return [one for one in published.records if one is not None and caller.owns(one.facts.owner)]
 
 
 @router.get("/jobs", "no-token", "not-ready", "invalid", answer=PortalJobs)

@@ -1,6 +1,7 @@
 """Pages of the portal feature: own jobs of all clusters for frames of portals, and the calendar file."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
@@ -10,15 +11,20 @@ from schedd.api.access import get_daemon, job_visibility, visible_clusters
 from schedd.api.routes import RouteTable
 from schedd.dashboard.folded_jobs import fold_jobs
 from schedd.dashboard.job_list import JobFilter, list_jobs
+from schedd.dashboard.page_parts import PagePart
 from schedd.dashboard.rendering import render_plain_page
 from schedd.dashboard.security_headers import FRAME_ORIGINS_KEY
 from schedd.dashboard.viewer import Reader, Viewer, identify_viewer
-from schedd.features.portal.api import CALENDAR_MEDIA_TYPE, calendar_of
+from schedd.features.portal.api import CALENDAR_MEDIA_TYPE, calendar_of, own_jobs
+from schedd.plan.work_limits import WorkSpent
 from schedd.service.access.callers import Callers
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.tighter_walltimes import find_tighter_walltimes
 
 router = RouteTable()
 _MAX_LISTED: Final = 2_000
 _MAX_ROWS: Final = 20  # jobs and arrays of one cluster in a frame
+_FORK_TIMEOUT_S: Final = 5.0
 
 
 @router.get("/framed-jobs")
@@ -47,6 +53,24 @@ def _render_jobs(request: Request, viewer: Viewer) -> Response:
         now = max(loop.now(), loop.published.as_of)
         groups.append((loop.name, rows[:_MAX_ROWS], len(rows) > _MAX_ROWS, now, loop.published.stale))
     return render_plain_page(request, "framed-jobs", viewer, groups=groups)
+
+
+def _tighter_walltimes(request: Request, cluster: PlanLoop, viewer: Viewer) -> Mapping[str, Any] | None:
+    """Return the gains of tighter walltimes, on request since they cost processor time; None: no forecast."""
+    forecast = get_daemon(request).forecast(cluster.name)
+    if forecast is None:
+        return None
+    if "walltimes" not in request.query_params:
+        return {"asked": False}
+    try:
+        fork = cluster.fork().result(_FORK_TIMEOUT_S)
+        jobs = own_jobs(fork.published, viewer.bearer)
+        return {"asked": True, "gains": find_tighter_walltimes(fork, forecast, jobs, cluster.now())}
+    except (TimeoutError, WorkSpent):
+        return {"asked": True, "gains": None}  # the planner is busy
+
+
+PARTS: Final = (PagePart("my-jobs", "my-walltimes.html", _tighter_walltimes),)
 
 
 @router.get("/my-jobs.ics")

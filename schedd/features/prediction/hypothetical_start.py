@@ -99,12 +99,11 @@ class ExpectationSource:
         expected = cap_at_promise(expected, asked.now, promise)
         return self._expectation(facts, asked, samples[:, 0], expected, promise, prediction)
 
-    def overrun_risk(self, facts: JobFacts, asked: WhatIfAnswer, walltime: int) -> float | None:
-        """Return the probability that the job runs longer than ``walltime``; None if it is not predicted."""
-        if not isinstance(asked.answer, StartKnown) or not self.fork.published.settings.predicts(facts.queue):
+    def predict_run_time(self, facts: JobFacts, start: StartKnown) -> Prediction | None:
+        """Return the run time of the job at this place; None if it is not predicted."""
+        if not self.fork.published.settings.predicts(facts.queue):
             return None
-        prediction = self._predict_run_time(facts, self.fork.understand(facts), asked.answer)
-        return prediction.share_beyond(walltime) if prediction is not None else None
+        return self._predict_run_time(facts, self.fork.understand(facts), start)
 
     def _predict_run_time(
         self, facts: JobFacts, understood: ParsedRequest, start: StartKnown

@@ -5,7 +5,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from schedd.engine.rank.promises import queue_slack
 from schedd.model import FOREVER, StartKnown
-from schedd.predict import EndForecast
+from schedd.predict import EndForecast, Prediction
 from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
 from schedd.wire import JobFacts
 
@@ -52,8 +52,8 @@ class StartForecast(Protocol):
         WorkSpent.
         """
 
-    def overrun_risk(self, facts: JobFacts, asked: WhatIfAnswer, walltime: int) -> float | None:
-        """Return the probability that the job runs longer than ``walltime``; None if it is not predicted."""
+    def predict_run_time(self, facts: JobFacts, start: StartKnown) -> Prediction | None:
+        """Return the run time of the job at this place; None if it is not predicted."""
 
 
 @runtime_checkable
