@@ -330,13 +330,17 @@ def answer_what_if(
 
 def _with_risks(outcome: WhatIfAnswer, expecting: StartForecast, facts: JobFacts) -> WhatIfAnswer:
     """Return the answer with the risk of each shorter walltime."""
+    shorter = any(one.change == "walltime" for one in (*outcome.changes, *outcome.sooner_changes))
+    if not (shorter and isinstance(outcome.answer, StartKnown)):
+        return outcome
+    run_time = expecting.predict_run_time(facts, outcome.answer)
+    if run_time is None:
+        return outcome
 
     def with_risk(one: SmallerRequest) -> SmallerRequest:
         if one.change != "walltime" or one.value is None:
             return one
-        start = outcome.answer if isinstance(outcome.answer, StartKnown) else None
-        run_time = expecting.predict_run_time(facts, start) if start is not None else None
-        return replace(one, risk=round(run_time.share_beyond(one.value), 4)) if run_time is not None else one
+        return replace(one, risk=round(run_time.share_beyond(one.value), 4))
 
     return replace(
         outcome,

@@ -133,3 +133,12 @@ def test_names_with_the_words_of_a_remedy_are_filled_in_once() -> None:
     assert fill_in_remedy("pbsnodes NODE", "JOBNODE7", "main") == "pbsnodes JOBNODE7"
     assert fill_in_remedy("schedd resume CLUSTER", "n1", "NODES") == "schedd resume NODES"
     assert fill_in_remedy("qdel JOB", "", "main") == "qdel JOB"
+    assert fill_in_remedy("hold NODES", "n1", "main") == "hold NODES"
+
+
+def test_remedies_have_no_other_placeholders_and_those_of_a_job_name_no_node() -> None:
+    known = {"CLUSTER", "NODE", "JOB"}
+    for kind, remedy in REMEDIES.items():
+        words = set(re.findall(r"\b[A-Z]{3,}\b", remedy))
+        assert words <= known or kind == "resource", kind  # the adapter's user is not known here
+        assert not {"NODE", "JOB"} <= words, kind  # an alert is about one of them

@@ -31,11 +31,11 @@ REMEDIES: Final[Mapping[str, str]] = {
     "licence": "run the licence's command by hand",
     "limit": "qmgr -c 'print server'",
     "log": "schedd doctor",
-    "lost_run": "momctl -d 3 -h NODE; qdel -p JOB if no node has it",
+    "lost_run": "momctl -d 3 -h each of its nodes; qdel -p JOB if none has it",
     "mode": "correct mode in pbs-adapter.toml or schedd.toml",
     "no_room": _DAEMON_LOG,
     "node": "remove kinds of resources that no job requests",
-    "nodes_down": "pbsnodes -l; schedd hold -w NODES --reason TEXT for those under repair",
+    "nodes_down": "pbsnodes -l; schedd hold -w down --reason repair, if all of them are under repair",
     "overrun": "qdel JOB",
     "planner": _DAEMON_LOG,
     "policy": "schedd config check, then systemctl reload schedd",
@@ -170,4 +170,4 @@ def alert_view(alert: OpenAlert, cluster: str) -> AlertView:
 def fill_in_remedy(remedy: str, about: str, cluster: str) -> str:
     """Return the command with the names of the cluster, and of the node or job if it is known."""
     known = {"CLUSTER": cluster, "NODE": about, "JOB": about}
-    return re.sub("|".join(known), lambda word: known[word[0]] or word[0], remedy)
+    return re.sub(rf"\b({'|'.join(known)})\b", lambda word: known[word[0]] or word[0], remedy)

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.cli.main import main
+from schedd.dashboard import add_dashboard
 from schedd.engine import Engine, EngineSettings
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.prediction.background import ExpectedStartWorker
@@ -199,10 +200,17 @@ def job_behind_a_wide_one(units: str) -> list[dict[str, Any]]:
     return [*nodes, first, wide, late]
 
 
-def test_a_shorter_walltime_that_starts_sooner_has_its_risk(command: Callable[..., str]) -> None:
+def test_a_shorter_walltime_that_starts_sooner_has_its_risk(
+    command: Callable[..., str], the_app: FastAPI
+) -> None:
     """The job is predicted to run for 20 minutes, and may have an hour before the wide job."""
     shown = command("showstart 3 --sooner", job_behind_a_wide_one("12000"))
     assert "walltime 01:00:00 (asked: 02:00:00); 2 % of such jobs run longer" in shown
+    add_dashboard(the_app)
+    page = TestClient(the_app, headers={"Accept": "text/html"})
+    page.post("/dashboard/login", data={"token": token("admin")})
+    text = page.get("/dashboard/main/what-if?job=3").text
+    assert "<code>01:00:00</code>; 2 % of such jobs run longer" in text
 
 
 @pytest.mark.parametrize(
