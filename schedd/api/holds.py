@@ -27,6 +27,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
 from schedd.engine import PlanSnapshot
+from schedd.name_list import shorten_list
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import PlanningHeld, PlanningReleased
 
@@ -161,8 +162,7 @@ def _expand_held_names(published: PlanSnapshot, kind: HoldKind, text: str) -> li
 
 def _join_names(names: Sequence[str]) -> str:
     """Their names, shortened where they are many."""
-    more = f" and {len(names) - _MAX_NAMES_SHOWN} more" if len(names) > _MAX_NAMES_SHOWN else ""
-    return ", ".join(names[:_MAX_NAMES_SHOWN]) + more
+    return shorten_list(names, _MAX_NAMES_SHOWN)
 
 
 def _hold_event(cluster: PlanLoop, kind: HoldKind, name: str, reason: str, who: str) -> PlanningHeld:

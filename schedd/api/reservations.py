@@ -16,6 +16,7 @@ from schedd.api.problems import Fault, ProblemError
 from schedd.api.request_bodies import ReservationRequest
 from schedd.api.views import ReservationView
 from schedd.engine import PlanSnapshot
+from schedd.name_list import shorten_list
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import Reserve, Unreserve
 
@@ -94,8 +95,7 @@ async def unreserve(cluster: PlanLoop, name: str, who: str) -> None:
 def _check_nodes(published: PlanSnapshot, body: ReservationRequest) -> None:
     missing = [name for name in body.nodes if name not in published.nodes]
     if missing:
-        more = f" and {len(missing) - _MAX_NODES_NAMED} more" if len(missing) > _MAX_NODES_NAMED else ""
-        raise _invalid("body.nodes", f"no node {', '.join(missing[:_MAX_NODES_NAMED])}{more}")
+        raise _invalid("body.nodes", f"no node {shorten_list(missing, _MAX_NODES_NAMED)}")
     has = {one for facts in published.nodes.values() for one in facts.properties}
     unknown = [one for one in body.features if one not in has and one not in published.nodes]
     if unknown:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from schedd.cli.user.formatting import format_duration
+from schedd.name_list import shorten_list
 from schedd.replay.driver import walk
 from schedd.replay.plan_at_time import PlanAtTime, StartForecaster, plan_at_time
 from schedd.replay.prepared import Prepared
@@ -210,7 +211,7 @@ def _plan_lines(plan: PlanAtTime) -> Iterator[str]:
                     one.planned_end,
                 )
             ),
-            one.waits_for or _shorten_list(one.nodes),
+            one.waits_for or shorten_list(one.nodes),
         )
         for one in plan.jobs[:_MAX_JOBS_SHOWN]
     ]
@@ -220,10 +221,6 @@ def _plan_lines(plan: PlanAtTime) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
     if len(plan.jobs) > _MAX_JOBS_SHOWN:
         yield f"… and {len(plan.jobs) - _MAX_JOBS_SHOWN:,} more; --json has all"
-
-
-def _shorten_list(nodes: Sequence[str]) -> str:
-    return ", ".join(nodes[:3]) + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
 
 
 def _format_moment(plan: PlanAtTime, moment: int | None) -> str:

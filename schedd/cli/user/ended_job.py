@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from schedd.cli.user.command_session import Session, show_json
-from schedd.cli.user.formatting import format_duration, format_rows, format_time, shorten_list, wrap_indented
+from schedd.cli.user.formatting import format_duration, format_rows, format_time, wrap_indented
 from schedd.cli.user.job_text import format_time_and_distance
 from schedd.client import Refused
 from schedd.client.answers import EndedJobView
+from schedd.name_list import shorten_list
 
 _MAX_NODES_SHOWN = 6
 

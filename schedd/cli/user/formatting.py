@@ -8,7 +8,6 @@ from time import localtime, strftime
 from typing import Final
 
 Rows = Sequence[tuple[str, str]]
-_MAX_NAMES: Final = 3
 _NOW_TOLERANCE_S: Final = 5
 """So late is still now: the daemon's clock goes on between two of its answers, and a start takes a moment."""
 _TWO_DIGITS: Final = [f"{number:02d}" for number in range(60)]
@@ -57,12 +56,6 @@ def format_time(time: int, now: int) -> str:
     local = localtime(time)
     form = "%a %d %b %H:%M:%S" if local.tm_year == localtime(now).tm_year else "%d %b %Y %H:%M:%S"
     return strftime(form, local)
-
-
-def shorten_list(names: Sequence[str], most: int = _MAX_NAMES) -> str:
-    """`n1, n2, n3 and 5 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def natural_key(name: str) -> list[tuple[int, str]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from schedd.cli.user.formatting import format_duration, format_time, shorten_list
+from schedd.cli.user.formatting import format_duration, format_time
 from schedd.client.answers import (
     BlockedResource,
     Blocker,
@@ -14,6 +14,7 @@ from schedd.client.answers import (
     WhatIfVariantResult,
 )
 from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast
+from schedd.name_list import shorten_list
 from schedd.start_sentence import (
     FORECAST_FRESH_S,
     RIGHTS,

@@ -1,7 +1,8 @@
 """What would follow, in words: of a policy, or of holding a node or queue."""
 
-from schedd.cli.user.formatting import format_table, format_time, shorten_list
+from schedd.cli.user.formatting import format_table, format_time
 from schedd.client.answers import PreviewView
+from schedd.name_list import shorten_list
 
 _MAX_JOBS_SHOWN = 10
 _MAX_OWNERS_SHOWN = 20

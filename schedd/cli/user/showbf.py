@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.formatting import format_duration, format_table, natural_key, shorten_list
+from schedd.cli.user.formatting import format_duration, format_table, natural_key
 from schedd.client import ClientError
 from schedd.client.answers import Gap
+from schedd.name_list import shorten_list
 
 _HORIZON_S = 30 * 86_400  # seconds; capacity free for this long counts as free without limit
 

@@ -8,7 +8,7 @@ from typing import TypedDict
 from schedd.cli.user.array_text import show_array
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.ended_job import show_ended_job
-from schedd.cli.user.formatting import format_duration, format_rows, format_time, shorten_list
+from schedd.cli.user.formatting import format_duration, format_rows, format_time
 from schedd.cli.user.job_text import (
     describe_change,
     describe_deadline,
@@ -34,6 +34,7 @@ from schedd.client.answers import (
 )
 from schedd.deadline_sentence import format_probability
 from schedd.federation.commands.jobs import add_federation_option, show_job
+from schedd.name_list import shorten_list
 from schedd.start_sentence import describe_start, describe_wish, destination_start_facts, format_near_time
 from schedd.time_words import WISH_TIMES
 

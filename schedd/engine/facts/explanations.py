@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.model import Never, WaitingFor
+from schedd.name_list import shorten_list
 
 _NAMED = 3
 _CAME_BACK = "it was back in its queue"
@@ -79,8 +80,7 @@ def _tried_on(record: JobRecord) -> str:
     failed = record.back_off.failed_on[::-1]
     if not failed:
         return ""
-    more = f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else ""
-    return f"; other nodes than {', '.join(failed[:_NAMED])}{more} are tried first"
+    return f"; other nodes than {shorten_list(failed, _NAMED)} are tried first"
 
 
 def explain_job(

@@ -21,6 +21,7 @@ from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import refresh_nodes
 from schedd.engine.place.avoided_nodes import ALL_SUSPECT
 from schedd.model import NodeState
+from schedd.name_list import shorten_list
 
 _TOGETHER_WITHIN_S: Final = 600
 """Failures on many nodes within this time have a common cause."""
@@ -95,19 +96,15 @@ def _close_or_excuse(state: EngineState, name: str, job: str, event: str) -> Non
     opened = [one for one in together if state.black_holes.pop(one, None) is not None]
     refresh_nodes(state, opened, event, "jobs fail on several nodes at once")
     jobs = list(dict.fromkeys(job for one in together for job, _, _ in state.failures[one]))
+    nodes, some = shorten_list(together, _SHOWN), shorten_list(jobs, _SHOWN)
     words = (
-        f"jobs fail soon after they start on {len(together)} nodes at once ({_list(together)}): "
-        f"{_list(jobs)}; the cause is the jobs, a hook, the server or a file system, and no node is closed "
-        "for it"
+        f"jobs fail soon after they start on {len(together)} nodes at once ({nodes}): {some}; "
+        "the cause is the jobs, a hook, the server or a file system, and no node is closed for it"
     )
     if "failing_together " in state.alerts:
         raise_alert(state, "failing_together", "", words)
     else:
         state.alert(event, "failing_together", words)
-
-
-def _list(names: list[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _close_node(state: EngineState, name: str, job: str, event: str) -> None:

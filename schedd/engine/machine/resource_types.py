@@ -4,6 +4,7 @@ from typing import Final
 
 from schedd.dialect import find_dialect
 from schedd.engine.facts.state import EngineState
+from schedd.name_list import shorten_list
 from schedd.wire.resources import is_adapter_amount
 
 _ABOUT: Final = "types"
@@ -29,7 +30,7 @@ def note_untyped(state: EngineState, event: str) -> None:
     if not names:
         state.alerts.pop(f"resource {_ABOUT}", None)
         return
-    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    shown = shorten_list(names, _SHOWN)
     words = (
         f"the server does not tell the type of {shown}; their values are read by their look, so strings that "
         "look like numbers or booleans are compared as such"

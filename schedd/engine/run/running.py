@@ -17,6 +17,7 @@ from schedd.engine.rank.promises import judge_start
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.start_outages import end_start_outage
 from schedd.model import Chunk, Place, Request
+from schedd.name_list import shorten_list
 from schedd.wire import JobFacts, ShareFacts
 from schedd.wire.quick_init import quick_replace
 
@@ -234,7 +235,7 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     new = state.store_record(_with_slot(state, new))
     fix_shares(state, new)
     if facts.run_lost and found_again:
-        nodes = ", ".join(share.node for share in shares)
+        nodes = shorten_list([share.node for share in shares], 5)
         lost = f"the server lists job {record.id} as running on {nodes}, where it is not"
         state.alert(event, "lost_run", f"{lost}; it holds no cores in the plan", record.id)
     words = f"job {record.id} was altered while it runs" if same_place else f"job {record.id} runs there"
@@ -312,7 +313,7 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
     # A job without walltime is ended by no one: an overrun says nothing about its nodes.
     late = over >= settings.overrun_blocked and not record.understood.assumed
     if late and block_nodes(state, record, event, words):
-        nodes = ", ".join(share.node for share in record.facts.shares)
+        nodes = ", ".join(share.node for share in record.facts.shares)  # the history of nodes reads all
         past = f"job {record.id} is {over} s past its walltime: {nodes} counts as blocked"
         state.alert(event, "overrun", past, record.id)
     return Cause.OVERRUN, words

@@ -15,12 +15,13 @@ from schedd.cli.user.command_session import (
     run_with_exit_code,
     show_json,
 )
-from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
+from schedd.cli.user.formatting import format_duration, format_table, format_time
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BookingOptionView, BookingView
 from schedd.federation.commands import bookings as federation_bookings
 from schedd.federation.commands.jobs import add_federation_option
+from schedd.name_list import shorten_list
 
 _SPAN = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d)|(\d+)([smhd])")
 _TASK_LIST = re.compile(r"\btrl=")

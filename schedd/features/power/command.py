@@ -11,6 +11,7 @@ from schedd.cli.user.command_session import Session, make_command_parser, run_co
 from schedd.cli.user.formatting import format_table, format_time
 from schedd.client import ClientError
 from schedd.client.answers import PowerView
+from schedd.name_list import shorten_list
 
 
 def make_parser(name: str = "schedd power") -> argparse.ArgumentParser:
@@ -93,8 +94,7 @@ def _drop_unknown_nodes(session: Session, watts: dict[str, float]) -> dict[str, 
     known = {one.name for one in session.client.nodes()}
     strange = sorted(watts.keys() - known)
     if strange:
-        more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
-        print(f"not nodes of this cluster: {', '.join(strange[:3])}{more}", file=sys.stderr)
+        print(f"not nodes of this cluster: {shorten_list(strange)}", file=sys.stderr)
     if len(strange) == len(watts):
         raise ClientError("none of the nodes is known, so nothing was told")
     return {name: value for name, value in watts.items() if name in known}

@@ -12,6 +12,7 @@ from schedd.features.preemption.ended_runs import has_victim, is_run_of
 from schedd.features.preemption.risks import delay_risk
 from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption, PublishedPreemptions, preemption_state
+from schedd.name_list import shorten_list
 from schedd.wire import PreemptionMethod
 
 _NAMED: Final = 5
@@ -43,8 +44,7 @@ def victim_methods(one: PlannedPreemption) -> list[tuple[str, PreemptionMethod]]
 
 def name_jobs(names: Sequence[str]) -> str:
     """Return the first of these jobs, and the number of the others."""
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"job{'s' if len(names) > 1 else ''} {', '.join(names[:_NAMED])}{more}"
+    return f"job{'s' if len(names) > 1 else ''} {shorten_list(names, _NAMED)}"
 
 
 def describe_freed_nodes(one: PlannedPreemption) -> str:

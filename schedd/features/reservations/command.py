@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.formatting import format_duration, format_table, format_time, shorten_list
+from schedd.cli.user.formatting import format_duration, format_table, format_time
 from schedd.cli.user.preview_text import format_preview
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError
 from schedd.client.answers import ReservationView
 from schedd.client.client import Reserved
+from schedd.name_list import shorten_list
 
 _ACCESS = ("users", "groups", "accounts", "queues")
 _WINDOW: Final = re.compile(r"@\d{4}-\d\d-\d\dT\d\d:\d\dZ$")

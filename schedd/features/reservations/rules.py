@@ -30,6 +30,7 @@ from schedd.features.reservations.state import (
     reservation_records,
 )
 from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.name_list import shorten_list
 from schedd.plan.gates import UNLIMITED
 from schedd.wire import SERVER_RESERVATION, Event, Reserve, Snapshot, Unreserve
 
@@ -94,7 +95,7 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
         state.alert(
             event.id,
             "reservation",
-            f"reservation {event.name}: unknown nodes are left out: {', '.join(missing)}",
+            f"reservation {event.name}: unknown nodes are left out: {shorten_list(missing, 5)}",
             event.name,
         )
     if start < end:

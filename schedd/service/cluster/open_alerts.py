@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from schedd.engine import OpenAlert, PlanSnapshot
+from schedd.name_list import shorten_list
 from schedd.supervision import PeriodicWork, Supervisor
 
 _log = structlog.get_logger(__name__)
@@ -106,6 +107,5 @@ def describe_down_nodes(published: PlanSnapshot) -> str:
     ]
     if not down:
         return ""
-    more = f" and {len(down) - _NAMED} more" if len(down) > _NAMED else ""
     count = "1 node is" if len(down) == 1 else f"{len(down)} nodes are"
-    return f"{count} down: {', '.join(down[:_NAMED])}{more}"
+    return f"{count} down: {shorten_list(down, _NAMED)}"

@@ -21,6 +21,7 @@ from schedd.engine.component.ranking_hooks import ranking_setting
 from schedd.engine.facts.explanations import explain_choice, last_refusal
 from schedd.engine.facts.job_requests import slot_limited, waiting_reasons
 from schedd.model import Never, WaitingFor
+from schedd.name_list import shorten_list
 from schedd.plan.columns import SHARE
 from schedd.plan.gates import CPUS_GATE, GATE, GPUS_GATE, MEM_GATE, WHOLE_NODES_GATE
 from schedd.plan.plan import Plan
@@ -412,9 +413,7 @@ def _describe_held(on: tuple[BlockedResource, ...]) -> str:
 
 
 def _name_places(on: tuple[BlockedResource, ...]) -> str:
-    names = [one.name for one in on]
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    return shorten_list([one.name for one in on])
 
 
 def _format_time(moment: int) -> str:

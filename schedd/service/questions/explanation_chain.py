@@ -10,6 +10,7 @@ import numpy as np
 from schedd.engine import JobRecord, PlanSnapshot, job_status, last_change
 from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.records import Cause
+from schedd.name_list import shorten_list
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan
 from schedd.plan.records import Take
@@ -197,7 +198,7 @@ class _LinkBuilder:
         if kind == "eligible":
             name = because.name if because is not None else "it may not start yet"
         jobs = tuple(self._job(slot, kind) for slot in slots)
-        on = _name_some(nodes)
+        on = shorten_list(nodes)
         if not nodes and slots:
             limits = dict.fromkeys(self._limit(one.row) for one in group if one.row in self._pools)
             name = " and ".join(limits)
@@ -293,8 +294,3 @@ def _rights(fork: PlanFork, mine: int, end: int) -> Ints:
     found[earlier & ((rank == rank[mine]) | (found == 0))] = 2
     found[rank > rank[mine]] = 3
     return found
-
-
-def _name_some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -12,7 +12,8 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.cli.main import BARE_COMMANDS, main
-from schedd.cli.user.formatting import format_duration, format_table, natural_key, shorten_list
+from schedd.cli.user.formatting import format_duration, format_table, natural_key
+from schedd.name_list import shorten_list
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.wire import (

@@ -15,7 +15,8 @@ from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
 from tests.api.conftest import token, tokens
-from tests.features.prediction.test_api import MAIN, SITE, job_behind_a_wide_one
+from tests.api.test_responses import MAIN
+from tests.features.prediction.test_api import SITE, job_behind_a_wide_one
 from tests.service.planner_harness import StillClock, T
 
 PAGE = "/dashboard/main/my-jobs"
