@@ -5,24 +5,35 @@ below it runs empty. Here the interval to the next job grows with the queue.
 """
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
+from statistics import median_low
 from typing import Final
+
+import numpy as np
 
 from schedd.cli.demo.arrivals import arrivals
 from schedd.replay.lublin import generate
-from schedd.replay.workload import Trace
+from schedd.replay.workload import Trace, TraceJob
 from server_adapter.emulator import Arrival, JobOrder, NodeSpec
 
 _BATCH: Final = 2_000  # jobs of the model made at a time
 _PAST_BATCH: Final = 100_000  # number of the batch whose jobs ran before the demo
 MAX_RUN_S: Final = 12 * 3600  # jobs that run for longer are left out: they make a dull picture
-_MEAN_MACHINE_S: Final = 2_767
+_MEAN_MACHINE_S: Final = 1_607
 """Walltime times cpus of a job of the model, as seconds of the whole machine; measured for 320 cpus."""
 _MAX_HORIZON_S: Final = 5 * 86_400
 """Approximate maximum length of a plan of all waiting jobs: with more jobs, narrower ones are created."""
 _NODES_PER_RACK: Final = 20  # nodes of one rack, which they have as a property
 _MIN_WIDTH: Final = 16
+_MAX_SHARE: Final = 20  # on a large machine no job takes more than this part of the cores
+_MAX_WIDTH: Final = 1_200  # cores that one job may take even so
+_USERS: Final = 40
+_FIRST_PLACE: Final = 16  # so that user1 has neither the shortest nor the longest jobs
+_HABIT_SPREAD: Final = (
+    0.05  # standard deviation of a user's run times, as a share of all jobs' order by length
+)
 _STARTS_PER_CORE_S: Final = 1.5
 """Jobs that one processor of this machine may start in a real second, with all that follows."""
 _FORECAST_S_PER_JOB: Final = 0.0025
@@ -47,7 +58,9 @@ class SteadyWorkload:
         self.cpus = nodes * cpus
         self._waiting, self._seed = waiting, seed
         widest = _MAX_HORIZON_S * self.cpus // (_MEAN_MACHINE_S * waiting)
-        self._widest = max(min(_MIN_WIDTH, self.cpus), min(widest, self.cpus // 2))
+        large = max(_MAX_WIDTH, self.cpus // _MAX_SHARE)
+        self._widest = max(min(_MIN_WIDTH, self.cpus), min(widest, self.cpus // 2, large))
+        self._walltimes: dict[int, int] = {}  # by user, from the first jobs
         first = self._made(0)
         self._first = first
         work = sum(_actual_core_seconds(order) for order in first)
@@ -56,8 +69,29 @@ class SteadyWorkload:
 
     def _made(self, batch: int) -> list[JobOrder]:
         trace = generate(_BATCH, self._widest, self._seed + batch)
-        short = Trace(trace.name, tuple(job for job in trace.jobs if job.run <= MAX_RUN_S), self._widest)
-        return [arrival.order for arrival in arrivals(short, self.nodes)[0]]
+        short = [job for job in trace.jobs if job.run <= MAX_RUN_S]
+        jobs = self._with_habits(short, self._seed + batch)
+        return [one.order for one in arrivals(Trace(trace.name, jobs, self._widest), self.nodes)[0]]
+
+    def _with_habits(self, jobs: Sequence[TraceJob], seed: int) -> tuple[TraceJob, ...]:
+        """Return the jobs with users whose jobs run about equally long and mostly ask for one walltime.
+
+        In the model users are drawn without regard to the job, so that nothing could be predicted from them.
+        """
+        order = np.argsort(np.argsort([job.run for job in jobs], kind="stable"), kind="stable") / len(jobs)
+        order += np.random.default_rng(seed).normal(0.0, _HABIT_SPREAD, len(jobs))
+        places = (np.clip(order, 0.0, 1.0 - 1e-9) * _USERS).astype(np.int64)
+        users = [1 + (place + _FIRST_PLACE) % _USERS for place in places.tolist()]
+        if not self._walltimes:
+            for user in set(users):
+                known = [job.estimate for job, by in zip(jobs, users, strict=True) if by == user]
+                self._walltimes[user] = median_low(known)
+        found = []
+        for job, user in zip(jobs, users, strict=True):
+            usual = self._walltimes.get(user, 0)
+            estimate = usual if job.run <= usual else job.estimate
+            found.append(replace(job, user=f"user{user}", group=f"group{user % 5}", estimate=estimate))
+        return tuple(found)
 
     def past_orders(self) -> list[JobOrder]:
         """Return jobs of the same model that ran before the arrivals."""

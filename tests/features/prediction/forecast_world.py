@@ -11,10 +11,12 @@ from math import sqrt
 from statistics import mean, median
 from typing import Any
 
-from schedd.cli.demo.steady import SteadyWorkload, core_seconds
+from schedd.cli.demo.steady import MAX_RUN_S, SteadyWorkload, core_seconds, requested_cores
 from schedd.engine import Engine, EngineSettings
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
+from schedd.features.prediction.state import find_predictor
 from schedd.model import FOREVER
+from schedd.predict import JobFeatures
 from schedd.wire import (
     Event,
     ExpectedFacts,
@@ -69,6 +71,7 @@ class ForecastWorld:
 
     ``start_delay`` is the mean time in seconds from a run decision to the start, ``end_delay`` from an end to
     its report. A round of forecasts is computed after ``first_round`` seconds and then every ``round_every``.
+    With ``past`` the runs before the begin are known, as the demo's daemon knows them from its log.
     """
 
     nodes: int
@@ -77,6 +80,7 @@ class ForecastWorld:
     end_delay: int = 0
     first_round: int = 300
     round_every: int = 900
+    past: bool = False
     now: int = _BEGIN
     started: dict[str, int] = field(default_factory=dict)
     issued: list[tuple[int, ExpectedFacts]] = field(default_factory=list)
@@ -100,6 +104,8 @@ class ForecastWorld:
         )
         self.engine = Engine(settings, self.now)
         self._arrivals = work.arrivals(self._measure_queue, lambda: self.now - _BEGIN)
+        if self.past:
+            self._learn_past_runs(work)
         self._handle(
             [
                 NodeChanged(id=one.name, time=self.now, node=NodeFacts(name=one.name, cpus=one.slots))
@@ -108,6 +114,26 @@ class ForecastWorld:
         )
         self._schedule_arrival()
         self._schedule(self.now + self.first_round, "round", None)
+
+    def _learn_past_runs(self, work: SteadyWorkload) -> None:
+        predictor = find_predictor(self.engine.state)
+        assert predictor is not None
+        orders = work.past_orders()
+        first = _BEGIN - MAX_RUN_S - int(work.gap * len(orders)) - 1
+        runs = []
+        for number, order in enumerate(orders):
+            assert order.outcome is not None
+            start = first + int(work.gap * number)
+            runs.append((start, 1, number, order))
+            runs.append((start + max(1, round(order.outcome.runtime)), 0, number, order))
+        for moment, begins, number, order in sorted(runs, key=lambda one: one[:3]):
+            if begins:
+                walltime = round(core_seconds(order) / requested_cores(order))
+                features = JobFeatures(order.user, walltime, requested_cores(order), order.name)
+                predictor.learner.predict_job(f"past{number}", features, moment)
+                predictor.learner.record_start(f"past{number}", moment)
+            else:
+                predictor.learner.record_end(f"past{number}", moment)
 
     def run(self, hours: int) -> None:
         """Go on until this many hours after the begin."""
