@@ -89,10 +89,9 @@ def _due_time(state: EngineState, record: JobRecord) -> int:
 
 
 def _differs(before: JobRecord, record: JobRecord) -> bool:
-    same = before.understood is record.understood and before.facts.name == record.facts.name
-    return not same and job_features(before.facts, before.understood) != job_features(
-        record.facts, record.understood
-    )
+    if before.facts is record.facts and before.understood is record.understood:
+        return False
+    return job_features(before.facts, before.understood) != job_features(record.facts, record.understood)
 
 
 def _discard_expected_start(state: EngineState, record: JobRecord) -> None:

@@ -10,7 +10,7 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.prediction.expected_starts import compute_expected_starts, expected_starts_input
 from schedd.features.prediction.state import find_predictor
 from schedd.predict import CalibratedStart, RunTimePredictor
-from schedd.wire import ExpectedFacts, StartsExpected
+from schedd.wire import ExpectedFacts, ShareFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 
 HOUR = 3600
@@ -345,3 +345,19 @@ def test_unknown_version_is_refused() -> None:
     plain, arrays = lived().outlook.save()
     with pytest.raises(ValueError, match="version 9, this program reads 3"):
         RunTimePredictor.load({**plain, "version": 9}, arrays)
+
+
+def test_requeue_of_a_job_that_cannot_be_read_predicts_it_again_whatever_is_cached() -> None:
+    """The server started it on nodes of its own choice. Its cores are those of its run, then unknown."""
+    cluster, other = Foreseen(), Foreseen()
+    for one in (cluster, other):
+        one.submit("odd", nodes="1:ppn=x", walltime=HOUR)
+        one.send(*one.server.start("odd", (ShareFacts(node="n1", cpus=2),)))
+        one.habit(nodes="1:ppn=1")
+    requests = other.engine.state.requests
+    other.engine.state.requests = requests.copy()  # with an empty cache
+    for one in (cluster, other):
+        one.send(*one.server.requeue("odd"))
+    assert cluster.engine.checkpoint() == other.engine.checkpoint()
+    prediction = cluster.outlook.learner.prediction("odd")
+    assert prediction.p50 < prediction.walltime / 2  # others have ended since its submission
