@@ -245,6 +245,16 @@ TERMS: Mapping[str, TermFinder] = {
 """By name: what each term finds; its weight is the field of the same name in ``SiteWeights``."""
 
 
+def total_priority(job: Applicant, now: int, shares: Shares, weights: SiteWeights) -> float:
+    """Return the total of ``priority``, without its terms."""
+    if weights.mode == "light":
+        now = job.submitted
+    total = 0.0
+    for _, weight, find in weights.weighted_terms:
+        total += weight * find(job, now, shares, weights)
+    return float(floor(total + 0.5))
+
+
 def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Breakdown:
     """Return the sum of all weighted terms, rounded to whole points (halves up), and the terms.
 
@@ -255,12 +265,9 @@ def priority(job: Applicant, now: int, shares: Shares, weights: Weights) -> Brea
     if weights.mode == "light":
         now = job.submitted
     terms = []
-    total = 0.0
     for name, weight, find in weights.weighted_terms:
         value = find(job, now, shares, weights)
         if name == "qos" and not value:
             continue  # most sites have none
-        points = weight * value
-        total += points
-        terms.append(Term(name, weight, value, points))
-    return Breakdown(float(floor(total + 0.5)), tuple(terms))
+        terms.append(Term(name, weight, value, weight * value))
+    return Breakdown(total_priority(job, now, shares, weights), tuple(terms))

@@ -8,6 +8,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from schedd.wire.quick_init import quick_init
+
 FAIR_SHARE_TERMS: Final = frozenset(
     {"fairshare_perc", "fair_share_perc", "fairshare_tree_usage", "fairshare_factor"}
 )
@@ -69,6 +71,7 @@ class OwnerShares(Protocol):
         """Return the share of the owner with this key."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applicant:
     """A waiting job as terms see it. Times are seconds since the epoch, ``walltime`` is in seconds.

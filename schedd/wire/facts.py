@@ -22,6 +22,7 @@ PreemptionMethod = Literal["suspend", "checkpoint", "requeue"]
 with a checkpoint of its work; or it returns to its queue, and its work is lost."""
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class ShareFacts:
     """Resources of one node held by a job; ``mem`` in KiB."""

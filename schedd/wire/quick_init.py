@@ -5,40 +5,54 @@ plain assignment. For records with many fields this was a tenth of the engine's 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from functools import cache, wraps
+from dataclasses import MISSING, fields
+from functools import cache, update_wrapper
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
+_FILLS: Final[dict[type[Any], Callable[[Any, list[Any]], None]]] = {}
+"""By class: sets the fields of a new object, in their order."""
 
 
 def quick_init(cls: type[_T]) -> type[_T]:
     """Return a frozen dataclass with slots, with an ``__init__`` that sets its fields by plain assignment.
 
-    While a new object is initialised, it has the class of an equal dataclass that is not frozen. Nothing else
+    While a new object is initialised, it has a class with the same slots that is not frozen. Nothing else
     changes: the object is frozen when ``__init__`` returns. Raises TypeError for a class that inherits, that
-    has no slots, or that has a ``__post_init__``.
+    has no slots, that has a ``__post_init__``, or a field without a parameter.
     """
+    declared: Any = cls
     if cls.__bases__ != (object,) or "__slots__" not in vars(cls) or hasattr(cls, "__post_init__"):
         raise TypeError(f"{cls.__name__}: a dataclass with slots, without a base and __post_init__ is needed")
-    # Annotations and fields as they were declared: the defaults are no longer attributes of the class.
-    declared: Any = cls
-    namespace = {one.name: one for one in fields(declared)}
-    template = type(cls.__name__, (), {"__annotations__": dict(cls.__annotations__), **namespace})
-    plain: Any = dataclass(slots=True, eq=False, repr=False, match_args=False)(template)
-    assign: Callable[..., None] = plain.__init__
-    set_class = object.__setattr__
-
-    @wraps(declared.__init__)
-    def initialise(self: Any, *values: Any, **named: Any) -> None:
-        set_class(self, "__class__", plain)
-        try:
-            assign(self, *values, **named)
-        finally:
-            self.__class__ = cls
-
-    declared.__init__ = initialise
+    if not all(one.init for one in fields(declared)):
+        raise TypeError(f"{cls.__name__}: all fields must be parameters")
+    names: dict[str, Any] = {
+        "_kind": cls,
+        "_plain": type(cls.__name__, (), {"__slots__": declared.__slots__}),
+        "_set_class": object.__setattr__,
+        "_missing": MISSING,
+    }
+    parameters, assignments = ["self"], []
+    named: list[str] = []
+    for one in fields(declared):
+        text, value = one.name, one.name
+        if one.default_factory is not MISSING:
+            names[f"_make_{one.name}"] = one.default_factory
+            text = f"{one.name}=_missing"
+            value = f"_make_{one.name}() if {one.name} is _missing else {one.name}"
+        elif one.default is not MISSING:
+            names[f"_default_{one.name}"] = one.default
+            text = f"{one.name}=_default_{one.name}"
+        (named if one.kw_only else parameters).append(text)
+        assignments.append(f" self.{one.name} = {value}")
+    begin, end = " _set_class(self, '__class__', _plain)", " self.__class__ = _kind"
+    targets = ", ".join(f"self.{one.name}" for one in fields(declared))
+    lines = [f"def initialise({', '.join([*parameters, *(['*', *named] if named else [])])}):", begin]
+    lines += [*assignments, end, "def fill(self, values):", begin, f" {targets}, = values", end]
+    exec("\n".join(lines), names)
+    declared.__init__ = update_wrapper(names["initialise"], declared.__init__)
+    _FILLS[cls] = names["fill"]
     return cls
 
 
@@ -47,13 +61,22 @@ def quick_replace(one: _T, **changes: Any) -> _T:
     half of the time. Raises TypeError for a name that is no field.
     """
     kind: Any = type(one)
-    names, values = _fields_of(kind)
-    copy: _T = kind(**{**dict(zip(names, values(one), strict=True)), **changes})
+    places, values_of = _fields_of(kind)
+    values = list(values_of(one))
+    for name, value in changes.items():
+        if name not in places:
+            raise TypeError(f"{kind.__name__} has no field {name}")
+        values[places[name]] = value
+    fill = _FILLS.get(kind)
+    if fill is None:
+        return kind(**dict(zip(places, values, strict=True)))  # type: ignore[no-any-return]
+    copy: _T = object.__new__(kind)
+    fill(copy, values)
     return copy
 
 
 @cache
-def _fields_of(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
-    """Return the names of the fields, which are several, and a function that returns their values."""
+def _fields_of(kind: Any) -> tuple[dict[str, int], Callable[[Any], tuple[Any, ...]]]:
+    """Return the places of the fields, which are several, and a function that returns their values."""
     names = tuple(one.name for one in fields(kind))
-    return names, attrgetter(*names)
+    return {name: place for place, name in enumerate(names)}, attrgetter(*names)

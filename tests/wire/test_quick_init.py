@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from schedd.engine.facts.records import JobRecord
-from schedd.wire import JobFacts, Run, WriteAttributes
+from schedd.policy.protocol import Applicant
+from schedd.wire import JobFacts, Run, ShareFacts, WriteAttributes
 from schedd.wire.quick_init import quick_init, quick_replace
 
 
@@ -75,12 +76,18 @@ def test_class_that_would_lose_something_is_refused() -> None:
     class WithoutSlots:
         first: int
 
+    @dataclass(frozen=True, slots=True)
+    class Counted:
+        first: int = field(default=1, init=False)
+
+    with pytest.raises(TypeError, match="parameters"):
+        quick_init(Counted)
     for kind in (Heir, Checked, WithoutSlots):
         with pytest.raises(TypeError, match="slots"):
             quick_init(kind)
 
 
-@pytest.mark.parametrize("kind", [JobRecord, JobFacts, Run, WriteAttributes])
+@pytest.mark.parametrize("kind", [JobRecord, JobFacts, Run, WriteAttributes, Applicant, ShareFacts])
 def test_records_made_for_each_event_are_frozen(kind: type) -> None:
     made = kind(**{one.name: one.name for one in fields(kind) if one.init})
     assert type(made) is kind

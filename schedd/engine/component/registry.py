@@ -46,7 +46,7 @@ def _selection(hook: str) -> Callable[[Mapping[type[Any], Any]], Iterator[tuple[
     """A generator of the functions of a hook with work, written for the declared fields: a loop over the
     components with ``getattr`` takes several times as long, and each job needs some twenty such passes.
     """
-    lines = ["def select(parts):"]
+    lines = [f"def {hook}(parts):"]
     names: dict[str, Any] = {}
     for i, one in enumerate(each for each in components() if getattr(each, hook) is not None):
         names |= {f"call{i}": (one.name, getattr(one, hook)), f"kind{i}": one.state}
@@ -57,7 +57,7 @@ def _selection(hook: str) -> Callable[[Mapping[type[Any], Any]], Iterator[tuple[
         lines.append(f"  yield call{i}" if fields else f" yield call{i}")
     lines += [" return", " yield"]
     exec("\n".join(lines), names)
-    return cast("Callable[..., Iterator[tuple[str, Callable[..., Any]]]]", names["select"])
+    return cast("Callable[..., Iterator[tuple[str, Callable[..., Any]]]]", names[hook])
 
 
 @cache

@@ -29,6 +29,7 @@ from schedd.engine.rank.priorities import (
 from schedd.engine.rank.promises import record_moves
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
+from schedd.policy.priority import total_priority
 
 _MOST = 60  # maximum number of jobs displaced for one job
 _FEW = 20  # while an event waits for it
@@ -53,13 +54,12 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         state.ranking.has_effect = True
         state.rank[record.slot] = -_HIGHEST
         return
-    queue = state.queues.get(record.facts.queue)
+    queue, weights = state.queues.get(record.facts.queue), state.site.weights
     if not state.ranking.has_effect:
-        weights = state.site.weights
         state.ranking.has_effect = weights.active or (queue is not None and queue.priority != 0)
         if not state.ranking.has_effect and weights.qos:
             state.ranking.has_effect = label_points(state, record.facts) != 0
-    if record.slot >= 0 and state.site.weights.mode == "light" and state.now >= state.ranking.next_at:
+    if record.slot >= 0 and weights.mode == "light" and state.now >= state.ranking.next_at:
         _renew_demand(state)  # the rank is permanent: it must not depend on an old demand
     found = component_ranks(state, [record]) if record.slot >= 0 else None
     if found is not None:
@@ -67,9 +67,10 @@ def set_rank(state: EngineState, record: JobRecord) -> None:
         state.rank[record.slot] = found[0]
         return
     if state.ranking.has_effect and record.slot >= 0:
-        if state.site.weights.short and record.phase is Phase.WAITING:
+        if weights.short and record.phase is Phase.WAITING:
             state.ranking.demand = state.ranking.demand.beside(record.understood.walltime)
-        total = int(priority_breakdown(state, record, state.ranking.demand).total)
+        applicant, demand = make_applicant(state, record), state.ranking.demand
+        total = int(total_priority(applicant, state.now, demand, weights))
         state.rank[record.slot] = max(-_HIGHEST, min(total, _HIGHEST))
 
 

@@ -25,7 +25,8 @@ WAIT_KIND: Final = "deadline"  # of `WaitingFor`
 
 def wait_for_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:
     """Return what a job waits for that can no longer end by its deadline; None: it may start."""
-    return None if is_planned_on_hold(state, record) else _lost_deadline(state, record)
+    lost = _lost_deadline(state, record)
+    return None if lost is None or is_planned_on_hold(state, record) else lost
 
 
 def _lost_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:

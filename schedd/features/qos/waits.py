@@ -16,8 +16,9 @@ def note_start(state: EngineState, record: JobRecord) -> None:
     if started < state.first_snapshot:
         return  # it started before there was a plan
     facts = record.facts
-    name = job_labels(state, facts).get("qos", "")
-    known = name if name in state.site.part(QosSettings).levels else ""
+    levels = state.site.part(QosSettings).levels
+    name = job_labels(state, facts).get("qos", "") if levels else ""
+    known = name if name in levels else ""
     key = facts.queue, known
     part.waits[key] = part.waits.get(key, WaitHistogram()).including(
         max(0, started - record.run_waited_since)
