@@ -1,4 +1,5 @@
-"""Processor time of the engine for one arrival, and for a batch in which there is nothing to do.
+"""Processor time of the engine for one arrival, for a batch in which there is nothing to do, and for a job of
+a replay.
 
 ``python -m research bench engine --jobs N --json FILE``: without a site policy, and with all features on.
 Function calls are counted, too: unlike times they are the same on every machine.
@@ -22,6 +23,11 @@ from research.benchmarks.workload import BenchJob, Profile, cluster, jobs
 from schedd.engine import SITE_SLACK, Engine, EngineSettings
 from schedd.model import Node
 from schedd.policy.site import site_policy
+from schedd.replay.driver import PLANNING_POLICY, run
+from schedd.replay.lublin import generate
+from schedd.replay.prepared import prepare
+from schedd.replay.site import single_node_site
+from schedd.replay.workload import select
 from schedd.wire import (
     Book,
     Event,
@@ -61,6 +67,8 @@ _ALL_FEATURES = {
 }
 _BOOKINGS = 20
 _DAY = 86_400
+_REPLAYED = 500  # jobs
+_REPLAY_PROCS = 240
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,8 @@ class EngineCosts:
     jobs: int
     seed: int
     costs: tuple[EngineCost, ...]
+    replay_calls: int
+    """Python functions called for each job of a replay of generated jobs, from arrival to end."""
 
     @property
     def ratio(self) -> float:
@@ -118,7 +128,18 @@ def bench_engine(
         site = _EngineAtSite(cluster(profile, nodes), settings, users=settings is full)
         site.queue(drawn[:n_jobs])
         found.append(_measure(site, name, drawn[n_jobs:], arrivals))
-    return EngineCosts(profile, nodes, n_jobs, seed, tuple(found))
+    tell("a replay")
+    return EngineCosts(profile, nodes, n_jobs, seed, tuple(found), _count_replay_calls())
+
+
+def _count_replay_calls() -> int:
+    trace = generate(_REPLAYED, _REPLAY_PROCS, seed=1, load=0.9)
+    prepared = prepare(select(trace, estimates="exact"), single_node_site(_REPLAY_PROCS))
+    counts: list[int] = []
+    for _ in range(2):  # what is made once is made in the first
+        with _counting(counts):
+            run(prepared, PLANNING_POLICY)
+    return round(counts[-1] / len(prepared.jobs))
 
 
 def _measure(site: "_EngineAtSite", name: str, arriving: Sequence[BenchJob], arrivals: int) -> EngineCost:
@@ -272,7 +293,10 @@ def to_json(result: EngineCosts) -> str:
 
 
 def table_of(result: EngineCosts) -> Table:
-    table = Table(title=f"{result.profile}: {result.nodes:,} nodes, {result.jobs:,} queued jobs")
+    table = Table(
+        title=f"{result.profile}: {result.nodes:,} nodes, {result.jobs:,} queued jobs",
+        caption=f"a job of a replay: {result.replay_calls:,} calls",
+    )
     for name in (
         "policy", r"arrival least \[µs]", "p50", "p99", "calls", r"idle batch least \[µs]", "p50", "calls",
     ):  # fmt: skip

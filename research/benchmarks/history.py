@@ -70,11 +70,12 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
     """Return the figures to keep of one benchmark's JSON. Raises ValueError for another file."""
     if "costs" in result:
         size = f"{result['jobs']} jobs"
-        return {
+        found = {
             f"engine, {size}, {one['policy']}: {name}": one[name]
             for one in result["costs"]
             for name in _ENGINE
         }
+        return {**found, "replay: job_calls": result["replay_calls"]}
     if "repair_all_ms" in result:
         size = f"{result['jobs']} jobs, {result['nodes']} nodes"
         return {f"plan, {size}: {name}": result[name] for name in _PLAN}

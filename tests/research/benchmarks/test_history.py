@@ -29,6 +29,7 @@ ENGINE = {
             "idle_calls": 200,
         }
     ],
+    "replay_calls": 700,
 }
 
 
