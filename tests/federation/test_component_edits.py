@@ -236,7 +236,7 @@ def test_one_change_at_a_time_and_none_at_the_end(simulation: SimulatedFederatio
         _edit(simulation, name, None, 0)
 
 
-@pytest.mark.parametrize("seed", seeds(4, 60))
+@pytest.mark.parametrize("seed", seeds(1, 60))
 def test_random_changes_with_lost_answers_and_kills_leave_all_or_nothing(tmp_path: Path, seed: int) -> None:
     """Whatever was changed, all required components of the last state start together, each once."""
     chance = random.Random(seed)
