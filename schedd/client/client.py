@@ -119,11 +119,15 @@ class Client(ReadClient):
         moved: int | None = None,
         ahead: int | None = None,
         lost: bool = False,
+        tighter: bool = False,
         way: Literal["mail", "command"] = "mail",
         to: str = "",
     ) -> NoticesView:
-        """Create a notice about a moved or near start of a job (or all), or a ``lost`` deadline."""
-        body = {"job": job, "moved": moved, "ahead": ahead, "lost": lost, "way": way, "to": to}
+        """Create a notice about a moved or near start of a job (or all), a ``lost`` deadline, or a
+        ``tighter`` walltime that would start it sooner.
+        """
+        when = {"moved": moved, "ahead": ahead, "lost": lost, "tighter": tighter}
+        body = {"job": job, **when, "way": way, "to": to}
         return cast("NoticesView", self._http.request("POST", self._path("/notices"), body=body))
 
     def remove_notice(self, number: int) -> NoticesView:

@@ -27,6 +27,7 @@ def add_subscription(connection: Connection, cluster: int, wish: NoticeSubscript
         "address": replace_nul(wish.address),
         "created": wish.created,
         "lost": wish.on_lost_deadline,
+        "tighter": wish.on_tighter_walltime,
     }
     number = connection.scalar(insert(notices).values(values).returning(notices.c.id))
     assert number is not None
@@ -44,7 +45,16 @@ def list_subscriptions(connection: Connection, cluster: int) -> Sequence[NoticeS
     rows = connection.execute(select(notices).where(notices.c.cluster == cluster).order_by(notices.c.id))
     return [
         NoticeSubscription(
-            row.who, row.job, row.moved, row.ahead, row.way, row.address, row.created, row.id, row.lost
+            row.who,
+            row.job,
+            row.moved,
+            row.ahead,
+            row.way,
+            row.address,
+            row.created,
+            row.id,
+            row.lost,
+            row.tighter,
         )
         for row in rows
     ]
@@ -53,7 +63,8 @@ def list_subscriptions(connection: Connection, cluster: int) -> Sequence[NoticeS
 def last_notices(connection: Connection, cluster: int) -> Mapping[tuple[int, str], LastNotice]:
     query = select(_LAST_NOTICES).join(notices).where(notices.c.cluster == cluster)
     return {
-        (row.notice, row.job): LastNotice(row.start, row.soon, row.lost) for row in connection.execute(query)
+        (row.notice, row.job): LastNotice(row.start, row.soon, row.lost, row.tighter)
+        for row in connection.execute(query)
     }
 
 
@@ -68,7 +79,7 @@ def update_last_notices(
     for (number, job), mark in new.items():
         row = {"notice": number, "job": job, **asdict(mark), "time": now}
         statement = dialect.insert(_LAST_NOTICES).values(row)
-        update = {name: statement.excluded[name] for name in ("start", "soon", "lost", "time")}
+        update = {name: statement.excluded[name] for name in ("start", "soon", "lost", "tighter", "time")}
         connection.execute(statement.on_conflict_do_update(index_elements=["notice", "job"], set_=update))
     for number, job in gone:
         connection.execute(

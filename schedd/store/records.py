@@ -324,6 +324,7 @@ class NoticeSubscription:
     created: int
     number: int = 0
     on_lost_deadline: bool = False  # notify if the job can no longer end by its deadline
+    on_tighter_walltime: bool = False  # notify once if a tighter walltime would start the job sooner
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +334,7 @@ class LastNotice:
     start: int
     soon: int = -1
     lost: int = -1  # deadline that was reported as lost; -1 as soon as it can be met again
+    tighter: int = -1  # tighter walltime that was proposed
 
 
 @dataclass(frozen=True, slots=True)

@@ -287,10 +287,11 @@ notices = Table(
     Column("address", Text, nullable=False),
     Column("created", BigInteger, nullable=False),
     Column("lost", Boolean, nullable=False, server_default=false()),
+    Column("tighter", Boolean, nullable=False, server_default=false()),
 )
 
-# The last notice about a job: its `start` (-1: none), the start of the last reminder (`soon`), and the
-# deadline that was reported as `lost`.
+# The last notice about a job: its `start` (-1: none), the start of the last reminder (`soon`), the deadline
+# that was reported as `lost`, and the `tighter` walltime that was proposed.
 last_notices = Table(
     "last_notices",
     metadata,
@@ -299,6 +300,7 @@ last_notices = Table(
     Column("start", BigInteger, nullable=False),
     Column("soon", BigInteger, nullable=False),
     Column("lost", BigInteger, nullable=False, server_default="-1"),
+    Column("tighter", BigInteger, nullable=False, server_default="-1"),
     Column("time", BigInteger, nullable=False),
 )
 

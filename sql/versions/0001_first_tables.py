@@ -237,6 +237,7 @@ def upgrade() -> None:
         sa.Column("address", sa.Text(), nullable=False),
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("lost", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("tighter", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.ForeignKeyConstraint(["cluster"], ["clusters.id"], name=op.f("fk_notices_cluster_clusters")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_notices")),
     )
@@ -302,6 +303,7 @@ def upgrade() -> None:
         sa.Column("start", sa.BigInteger(), nullable=False),
         sa.Column("soon", sa.BigInteger(), nullable=False),
         sa.Column("lost", sa.BigInteger(), server_default="-1", nullable=False),
+        sa.Column("tighter", sa.BigInteger(), server_default="-1", nullable=False),
         sa.Column("time", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["notice"], ["notices.id"], name=op.f("fk_last_notices_notice_notices")),
         sa.PrimaryKeyConstraint("notice", "job", name=op.f("pk_last_notices")),

@@ -1,1 +1,1 @@
-"""Notices: mail or a command of the site when a start moved or is near, or a deadline is lost."""
+"""Notices by mail or a site's command about moved and near starts, lost deadlines, tighter walltimes."""

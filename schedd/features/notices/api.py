@@ -1,4 +1,4 @@
-"""Notices for users about starts and missed deadlines: mail, or a command of the site."""
+"""Notices for users about starts, missed deadlines and tighter walltimes: mail, or a command of the site."""
 
 import asyncio
 import re
@@ -37,7 +37,7 @@ _LeadSeconds = Annotated[int, Field(ge=60, le=30 * 86_400)]
 
 
 class NoticeRequest(BaseModel):
-    """Condition and way of a notice: at least one of `moved`, `ahead` and `lost`."""
+    """Condition and way of a notice: at least one of `moved`, `ahead`, `lost` and `tighter`."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"job": "123.server", "moved": 1800, "ahead": 900}]}
@@ -54,6 +54,13 @@ class NoticeRequest(BaseModel):
     lost: Annotated[
         bool, Field(description="When the job can no longer end by its deadline, with the planned end.")
     ] = False
+    tighter: Annotated[
+        bool,
+        Field(
+            description="Once for each job that would start sooner with a walltime that nine of ten "
+            "such jobs keep."
+        ),
+    ] = False
     way: Annotated[
         Literal["mail", "command"], Field(description="By mail, or by a command of the site's.")
     ] = "mail"
@@ -67,8 +74,8 @@ class NoticeRequest(BaseModel):
 
     @model_validator(mode="after")
     def _check_trigger(self) -> "NoticeRequest":
-        if self.moved is None and self.ahead is None and not self.lost:
-            raise ValueError("say when: moved, ahead, lost, or several of them")
+        if self.moved is None and self.ahead is None and not (self.lost or self.tighter):
+            raise ValueError("say when: moved, ahead, lost, tighter, or several of them")
         return self
 
 
@@ -81,6 +88,7 @@ class NoticeView:
     moved: Annotated[int | None, Field(description="When its start has moved by more than so many seconds.")]
     ahead: Annotated[int | None, Field(description="So many seconds before its start.")]
     lost: Annotated[bool, Field(description="When it can no longer end by its deadline.")]
+    tighter: Annotated[bool, Field(description="When a tighter walltime would start it sooner.")]
     way: Literal["mail", "command"]
     to: Annotated[str, Field(description="The address, or the command's name.")]
     since: Annotated[int, Field(description="When it was asked for, in seconds since the epoch.")]
@@ -144,7 +152,15 @@ async def subscribe(
             job = record.id
         to = _resolve_address(notifier, body, known)
         wish = NoticeSubscription(
-            known, job, body.moved, body.ahead, body.way, to, cluster.now(), on_lost_deadline=body.lost
+            known,
+            job,
+            body.moved,
+            body.ahead,
+            body.way,
+            to,
+            cluster.now(),
+            on_lost_deadline=body.lost,
+            on_tighter_walltime=body.tighter,
         )
         cluster.check_leads()
         try:
@@ -216,6 +232,7 @@ async def _notices_reply(request: Request, cluster: PlanLoop, caller: Bearer) ->
             moved=one.min_move_s,
             ahead=one.lead_s,
             lost=one.on_lost_deadline,
+            tighter=one.on_tighter_walltime,
             way=one.channel,
             to=one.address,
             since=one.created,

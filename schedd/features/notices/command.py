@@ -1,4 +1,6 @@
-"""``schedd notify``: mail or a site's command when a start moves or is near, or a deadline is lost."""
+"""``schedd notify``: mail or a site's command when a start moves or is near, a deadline is lost, or a tighter
+walltime would start a job sooner.
+"""
 
 import argparse
 import re
@@ -17,8 +19,9 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     found = make_command_parser(
         name,
         "Get a notice when the start of a job has moved by more than a given time, or is near, or "
-        "when the job can no longer end by its deadline: by mail, or by a command that the site "
-        "offers. Only users who ask for notices get them. A notice about one job ends with the job.",
+        "when the job can no longer end by its deadline, or when it would start sooner with a tighter "
+        "walltime: by mail, or by a command that the site offers. Only users who ask for notices get "
+        "them. A notice about one job ends with the job.",
         "examples:\n  schedd notify add --job 123 --moved 30m --before 15m\n"
         "  schedd notify add --all --before 1h --mail ann@example.org",
     )
@@ -32,6 +35,7 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     add("--moved", metavar="SPAN", help="when the start moves by more than this (30m, 2h, 1d)")
     add("--before", metavar="SPAN", help="this long before the start (15m, 1h)")
     add("--lost", action="store_true", help="when it can no longer end by its deadline, with the planned end")
+    add("--tighter", action="store_true", help="when a tighter walltime would start it sooner, with the risk")
     ways = make.add_mutually_exclusive_group()
     ways.add_argument(
         "--mail",
@@ -56,13 +60,14 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if args.act == "remove":
         found = client.remove_notice(args.number)
     elif args.act == "add":
-        if args.moved is None and args.before is None and not args.lost:
-            raise ClientError("say when: --moved SPAN, --before SPAN, --lost, or several of them")
+        if args.moved is None and args.before is None and not (args.lost or args.tighter):
+            raise ClientError("say when: --moved SPAN, --before SPAN, --lost, --tighter, or several of them")
         found = client.add_notice(
             job=args.job,
             moved=_parse_span("--moved", args.moved),
             ahead=_parse_span("--before", args.before),
             lost=args.lost,
+            tighter=args.tighter,
             way="command" if args.command is not None else "mail",
             to=args.command if args.command is not None else args.mail,
         )
@@ -97,8 +102,10 @@ def _notices_table(found: Sequence[NoticeView]) -> str:
             format_duration(one.moved) if one.moved is not None else "-",
             format_duration(one.ahead) if one.ahead is not None else "-",
             "lost" if one.lost else "-",
+            "tighter" if one.tighter else "-",
             one.to if one.way == "mail" else f"command {one.to}",
         )
         for one in found
     ]
-    return format_table(("NUMBER", "JOBS", "MOVED BY", "BEFORE", "DEADLINE", "TO"), lines, right="0", last=12)
+    heads = ("NUMBER", "JOBS", "MOVED BY", "BEFORE", "DEADLINE", "WALLTIME", "TO")
+    return format_table(heads, lines, right="0", last=12)

@@ -1,5 +1,7 @@
 """Notices as a service of the daemon: one notifier for each cluster, if the site sends notices."""
 
+from functools import partial
+
 from schedd.features.notices.mail_relay import load_relay
 from schedd.features.notices.notifier import Notifier
 from schedd.service.clusters import Clusters
@@ -16,4 +18,7 @@ def daemon_services(settings: Settings, clusters: Clusters) -> list[Notifier]:
     durable = clusters.durable
     if not settings.notify.on or durable is None:
         return []
-    return [Notifier(one, settings.notify, durable.opened_store) for one in clusters]
+    return [
+        Notifier(one, settings.notify, durable.opened_store, forecast=partial(clusters.forecast, one.name))
+        for one in clusters
+    ]

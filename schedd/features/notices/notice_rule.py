@@ -1,16 +1,17 @@
-"""Rules for notices: a start that moved or is near, a deadline that is lost. Pure functions."""
+"""Rules for notices: moved and near starts, lost deadlines, tighter walltimes. Pure functions."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from schedd.deadline_sentence import DeadlineFacts
 from schedd.dialect.deadline import read_deadline, read_required_probability
 from schedd.engine import JobRecord
 from schedd.policy.priority import latest_start
+from schedd.service.questions.tighter_walltimes import TighterWalltime
 from schedd.start_sentence import StartFacts
 from schedd.store.records import LastNotice, NoticeSubscription
 
-NoticeKind = Literal["moved", "soon", "lost"]
+NoticeKind = Literal["moved", "soon", "lost", "tighter"]
 _NOT_YET: Final = -1
 
 
@@ -28,6 +29,8 @@ class Notice:
     facts: StartFacts | None = None  # the job's start at that time, for the sentence about it
     forecast: DeadlineFacts | None = None
     """For `lost`: the forecast of a deadline with a probability, which is below that probability now."""
+    gain: TighterWalltime | None = None
+    """For `tighter`: the walltime with which the job would start sooner."""
 
 
 def lost_deadline(record: JobRecord, now: int) -> int:
@@ -52,24 +55,31 @@ def decide_notice(
     *,
     lost: int = -1,
     walltime: int = 0,
+    gain: TighterWalltime | None = None,
 ) -> tuple[LastNotice, Notice | None]:
     """Return the new state of the job's notices, and the notice to send now, if any.
 
     ``displayed`` is the displayed start, ``lost`` the lost deadline (both -1: none); ``walltime`` is in
     seconds. The first displayed start causes no notice. A lost deadline has priority; a reminder also reports
-    a moved start.
+    a moved start. A tighter walltime (``gain``) is proposed once.
     """
-    start, soon = (last.start, last.soon) if last is not None else (displayed, _NOT_YET)
+    known = last if last is not None else LastNotice(displayed)
+    start, soon = known.start, known.soon
     if not wish.on_lost_deadline:
         lost = _NOT_YET
     elif lost >= 0 and (last is None or last.lost != lost):
         end = displayed + walltime if displayed >= 0 else _NOT_YET
-        return LastNotice(displayed, soon, lost), Notice(wish, job, "lost", displayed, deadline=lost, end=end)
+        mark = replace(known, start=displayed, lost=lost)
+        return mark, Notice(wish, job, "lost", displayed, deadline=lost, end=end)
+    known = replace(known, lost=lost)
     ahead = wish.lead_s
     if ahead is not None and now < displayed <= now + ahead and (soon < 0 or displayed > soon + ahead):
-        return LastNotice(displayed, displayed, lost), Notice(wish, job, "soon", displayed)
+        return replace(known, start=displayed, soon=displayed), Notice(wish, job, "soon", displayed)
     if wish.min_move_s is not None and (
         (displayed < 0) != (start < 0) or abs(displayed - start) > wish.min_move_s
     ):
-        return LastNotice(displayed, soon, lost), Notice(wish, job, "moved", displayed, start)
-    return LastNotice(start, soon, lost), None
+        return replace(known, start=displayed), Notice(wish, job, "moved", displayed, start)
+    if gain is not None and known.tighter < 0 and wish.on_tighter_walltime:
+        mark = replace(known, tighter=gain.enough)
+        return mark, Notice(wish, job, "tighter", displayed, gain=gain)
+    return known, None

@@ -8,12 +8,14 @@ import json
 import smtplib
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import datetime
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from typing import Final
 
 from schedd.deadline_sentence import describe_deadline_forecast
+from schedd.dialect import format_walltime
 from schedd.features.notices.mail_relay import load_relay
 from schedd.features.notices.notice_rule import Notice
 from schedd.service.settings.daemon import NotifySettings
@@ -74,6 +76,10 @@ class NoticeSender:
             lines.append(f"It can no longer end by then; it is planned to end at {_format_time(notice.end)}.")
         elif notice.kind == "lost":
             lines.append("It can no longer end by then, and has no planned start.")
+        if notice.gain is not None:
+            walltime, risk = format_walltime(notice.gain.enough), f"{100 * notice.gain.risk:.0f} %"
+            lines.append(f"Of such jobs {risk} run longer than {walltime} and would be killed.")
+            lines.append(f"qalter -l walltime={walltime} {job}   changes it.")
         lines += [
             "",
             f"showstart {job}   says why and where.",
@@ -95,6 +101,7 @@ class NoticeSender:
             "before": notice.before if notice.before >= 0 else None,
             "deadline": notice.deadline if notice.deadline >= 0 else None,
             "end": notice.end if notice.end >= 0 else None,
+            "tighter": asdict(notice.gain) if notice.gain is not None else None,
             "deadline_probability": notice.forecast.probability if notice.forecast is not None else None,
             "headline": _start_sentence(notice, now, format_utc),
             "now": now,
@@ -129,6 +136,10 @@ def _headline(notice: Notice) -> str:
         return f"its deadline, {_format_time(notice.deadline)}, is {forecast}"
     if notice.kind == "lost":
         return f"its deadline is lost, {_format_time(notice.deadline)}"
+    if notice.gain is not None:
+        gain = notice.gain
+        sooner = format_walltime(gain.planned_start - gain.sooner_start)
+        return f"walltime={format_walltime(gain.enough)} would start it {sooner} sooner as planned now"
     if notice.start < 0:
         return "its planned start is not known any more"
     if notice.kind == "soon":

@@ -1,4 +1,5 @@
-"""Notices to users by mail or command: a start moved, a start is near, a deadline is lost.
+"""Notices to users by mail or command: a start moved or is near, a deadline is lost, a tighter walltime would
+start the job sooner.
 
 A notice is recorded in the database before it is sent, and is sent at most once: if the daemon ends in
 between, a recorded notice is lost, an unrecorded one is sent by the next leader. A failed relay or command is
@@ -27,7 +28,15 @@ from schedd.engine import (
 )
 from schedd.features.notices.notice_rule import Notice, decide_notice, lost_deadline
 from schedd.features.notices.notice_sender import NoticeSender
+from schedd.plan.work_limits import WorkSpent
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.questions.expectations import StartForecast
+from schedd.service.questions.tighter_walltimes import (
+    MOST_JOBS,
+    TighterWalltime,
+    current_start,
+    find_tighter_walltimes,
+)
 from schedd.service.read.plan_lists import matches_owner
 from schedd.service.settings.daemon import NotifySettings
 from schedd.start_sentence import job_start_facts
@@ -40,6 +49,7 @@ _HOUR_S: Final = 3600
 _WAITS_S: Final = (10.0, 30.0, 60.0, 120.0, 300.0)
 """Backoff between attempts of one notice, which fails for good after the last."""
 _MOST_WAITING: Final = 10_000
+_FORK_TIMEOUT_S: Final = 5.0
 _RENDERED: Final = frozenset({"displayed_start"})
 _Key = tuple[int, str]
 
@@ -80,8 +90,11 @@ class Notifier:
         store: Callable[[], Store | None],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        forecast: Callable[[], StartForecast | None] = lambda: None,
     ) -> None:
-        """``clock`` (monotonic) is for waits; ``wall`` (UTC seconds) for times in the database."""
+        """``clock`` (monotonic) is for waits; ``wall`` (UTC seconds) for times in the database; ``forecast``
+        has the predicted run times, if they are known.
+        """
         self.settings = settings
         self.cluster = loop.name
         self._loop = loop
@@ -97,6 +110,8 @@ class Notifier:
         self._sent: dict[str, deque[int]] = {}
         self._postponed: set[_Key] = set()
         self._failed: set[str] = set()  # jobs with an error in the rules
+        self._forecast = forecast
+        self._examined: set[str] = set()  # jobs for which a tighter walltime was sought
 
     # ---- wishes ----------------------------------------------------------------------------------
 
@@ -158,6 +173,7 @@ class Notifier:
         new: dict[_Key, LastNotice] = {}
         notices: list[Notice] = []
         now = loop.now()
+        gains = self._find_gains(published, wishes, now)
         seen: set[_Key] = set()
         for wish, record in _subscribed_jobs(published, wishes):
             key = (wish.number, record.id)
@@ -165,7 +181,7 @@ class Notifier:
             if record.phase not in (Phase.WAITING, Phase.BLOCKED):
                 continue
             try:
-                mark, notice = self._decide(published, wish, record, now)
+                mark, notice = self._decide(published, wish, record, now, gains.get(record.id))
             except Exception as error:  # only of this job: continue with the others
                 if record.id not in self._failed:
                     self._record.note(error)
@@ -186,6 +202,7 @@ class Notifier:
         gone = [key for key in self._last_notices if key not in seen]
         self._postponed &= seen
         self._failed &= {job for _, job in seen}
+        self._examined &= {job for _, job in seen}
         if new or gone:
             moment = int(self._wall())
             whom = ([one.subscription.user for one in notices], moment, moment - _HOUR_S)
@@ -202,8 +219,42 @@ class Notifier:
             else:
                 loop.metrics.count_notice("given_up")
 
+    def _find_gains(
+        self, published: PlanSnapshot, wishes: Mapping[int, NoticeSubscription], now: int
+    ) -> Mapping[str, TighterWalltime]:
+        """Return the gains of tighter walltimes, by job: each job is examined once, a few in each round."""
+        wanted = {number: wish for number, wish in wishes.items() if wish.on_tighter_walltime}
+        forecast = self._forecast() if wanted else None
+        if forecast is None:
+            return {}
+        if not self._unexamined_jobs(published, wanted):
+            return {}
+        try:
+            fork = self._loop.fork().result(_FORK_TIMEOUT_S)
+            some = self._unexamined_jobs(fork.published, wanted)[:MOST_JOBS]
+            found = find_tighter_walltimes(fork, forecast, some, now)
+        except (TimeoutError, WorkSpent):
+            return {}  # the planner is busy
+        self._examined |= {one.id for one in some}
+        return {gain.job: gain for gain in found}
+
+    def _unexamined_jobs(
+        self, published: PlanSnapshot, wishes: Mapping[int, NoticeSubscription]
+    ) -> list[JobRecord]:
+        """Return the planned jobs for which no tighter walltime was sought."""
+        return [
+            record
+            for _, record in _subscribed_jobs(published, wishes)
+            if record.id not in self._examined and current_start(published, record) is not None
+        ]
+
     def _decide(
-        self, published: PlanSnapshot, wish: NoticeSubscription, record: JobRecord, now: int
+        self,
+        published: PlanSnapshot,
+        wish: NoticeSubscription,
+        record: JobRecord,
+        now: int,
+        gain: TighterWalltime | None,
     ) -> tuple[LastNotice, Notice | None]:
         """Return the new state of the job's notices, and the notice to send now."""
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
@@ -213,7 +264,9 @@ class Notifier:
             lost = lost_deadline(record, now)
             lost, forecast = (lost, None) if lost >= 0 else _deadline_at_risk(published, record)
         last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
-        mark, notice = decide_notice(wish, last, record.id, displayed, now, lost=lost, walltime=length)
+        mark, notice = decide_notice(
+            wish, last, record.id, displayed, now, lost=lost, walltime=length, gain=gain
+        )
         if notice is not None:
             notice = replace(
                 notice, forecast=forecast, facts=job_start_facts(render_job(published, record, _RENDERED))

@@ -252,7 +252,7 @@ def test_notify_adds_lists_and_removes_notices(
         code, shown, _ = run("notify", "add", "--job", "2", "--moved", "30m", "--before", "1h")
         assert code == 0
         head, row = shown.splitlines()
-        assert head.split() == ["NUMBER", "JOBS", "MOVED", "BY", "BEFORE", "DEADLINE", "TO"]
+        assert head.split() == ["NUMBER", "JOBS", "MOVED", "BY", "BEFORE", "DEADLINE", "WALLTIME", "TO"]
         assert row.split()[:5] == ["1", "2.srv.site", "00:30:00", "01:00:00", "-"]
         row = run("notify", "add", "--all", "--lost")[1].splitlines()[-1]
         assert row.split()[:6] == ["2", "all", "own", "-", "-", "lost"]

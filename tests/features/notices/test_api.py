@@ -51,13 +51,15 @@ def test_notices_are_stored_listed_and_deleted(client: TestClient) -> None:
         "moved": 1800,
         "ahead": 900,
         "lost": False,
+        "tighter": False,
         "way": "mail",
         "since": T,
     }
     assert made["notices"] == [{**first, "to": "our-user@example.org"}]
     assert (made["domains"], made["commands"]) == (["example.org"], ["sms"])
-    made = client.post(NOTICES, json={"lost": True}, headers=USER).json()
+    made = client.post(NOTICES, json={"lost": True, "tighter": True}, headers=USER).json()
     assert [(one["number"], one["lost"]) for one in made["notices"]] == [(1, False), (2, True)]
+    assert [one["tighter"] for one in made["notices"]] == [False, True]
     client.delete(f"{NOTICES}/2", headers=USER)
     made = client.post(NOTICES, json={"ahead": 60, "way": "command", "to": "sms"}, headers=USER).json()
     assert [one["job"] for one in made["notices"]] == ["1.srv", ""]
@@ -138,6 +140,7 @@ def test_notices_of_all_own_jobs_are_made_and_stopped_on_the_page(my_jobs: str, 
         "moved": 1800,
         "ahead": 900,
         "lost": True,
+        "tighter": False,
         "way": "mail",
         "to": "our-user@example.org",
         "since": 0,

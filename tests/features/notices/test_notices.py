@@ -207,10 +207,10 @@ def test_failing_notice_or_job_does_not_delay_others(
         delete_first_job(loop)
         find, write = notifier._decide, notifier._messenger._compose_mail
 
-        def no_finding(published: Any, one: NoticeSubscription, record: Any, now: int) -> Any:
+        def no_finding(published: Any, one: NoticeSubscription, record: Any, *more: Any) -> Any:
             if record.id == "2":
                 raise KeyError(record.id)
-            return find(published, one, record, now)
+            return find(published, one, record, *more)
 
         def no_writing(notice: Any, now: int) -> Any:
             if notice.job == "3":
@@ -505,6 +505,7 @@ def test_command_gets_the_notice_as_json_on_stdin(tmp_path: Path, store: Store) 
             "deadline": None,
             "end": None,
             "deadline_probability": None,
+            "tighter": None,
             "headline": "Planned 2023-11-15 00:13:20 UTC, at the latest 2023-11-15 00:13:20 UTC",
             "now": loop.now(),
         }

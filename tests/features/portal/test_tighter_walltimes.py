@@ -1,7 +1,10 @@
-"""Gains of tighter walltimes for the caller's latest waiting jobs: over HTTP and on the page *My jobs*."""
+"""Gains of tighter walltimes for latest waiting jobs: over HTTP, on the page *My jobs*, and in notices."""
 
+import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +13,17 @@ from fastapi.testclient import TestClient
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
+from schedd.features.notices.notice_rule import Notice
+from schedd.features.notices.notice_sender import NoticeSender
+from schedd.features.notices.notifier import Notifier
 from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
+from schedd.service.questions.tighter_walltimes import TighterWalltime
+from schedd.service.settings.file import NotifySettings
 from schedd.service.warmup import warm_up
+from schedd.store import Store
+from schedd.store.records import NoticeSubscription
 from tests.api.conftest import token, tokens
 from tests.api.test_responses import MAIN
 from tests.features.prediction.test_api import SITE, job_behind_a_wide_one
@@ -40,6 +50,7 @@ def served() -> Iterator[Callable[..., TestClient]]:
             clusters.service("main", ExpectedStartWorker).run_once()
         return TestClient(app, headers={"Authorization": f"Bearer {token('user')}"})
 
+    make.clusters = clusters  # type: ignore[attr-defined]
     yield make
     clusters.stop()
 
@@ -65,7 +76,7 @@ def test_the_gain_is_in_the_answer_and_on_the_page(served: Callable[..., TestCli
     row_text = re.search(r"Tighter walltimes</h2>.*?<tbody>(.*?)</tbody>", asked, re.DOTALL)
     assert row_text is not None
     cells = [re.sub("<[^>]*>", "", one) for one in re.findall(r"<td>(.*?)</td>", row_text[1])]
-    assert cells[1:4] == ["2:00:00", "22:00", "2:00:00"] or cells[1:4] == ["2 h", "22 min", "2 h"], cells
+    assert cells[1:4] == ["2 h", "22 min", "2 h"], cells
     assert cells[4] == f"{100 * gain['risk']:.0f} %"
 
 
@@ -88,3 +99,50 @@ def test_only_the_latest_jobs_are_examined(
 ) -> None:
     monkeypatch.setattr("schedd.service.questions.tighter_walltimes.MOST_JOBS", 0)
     assert _gains(served()) == []
+
+
+def test_a_notice_proposes_a_tighter_walltime_once(served: Callable[..., TestClient], tmp_path: Path) -> None:
+    served(owner="ann@login")
+    clusters: Clusters = served.clusters  # type: ignore[attr-defined]
+    told = tmp_path / "told"
+    settings = NotifySettings(commands={"note": ["/bin/sh", "-c", f"cat >> {told}; echo >> {told}"]})
+    store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
+
+    def look(*, predicted: bool = True) -> list[dict[str, Any]]:
+        """Find and send the notices of a daemon that was started anew; return all that were sent."""
+        notifier = Notifier(
+            clusters["main"],
+            settings,
+            lambda: store,
+            forecast=lambda: clusters.forecast("main") if predicted else None,
+        )
+        for _ in range(2):
+            notifier.find_notices()
+            notifier.send()
+        return [json.loads(line) for line in told.read_text().splitlines()] if told.exists() else []
+
+    try:
+        number = store.register_cluster("main", T)
+        ask = NoticeSubscription("ann", "", None, None, "command", "note", T)
+        store.add_notice_subscription(number, ask)
+        assert look() == [], "it was not asked for"
+        store.add_notice_subscription(number, replace(ask, on_tighter_walltime=True))
+        assert look(predicted=False) == []
+        (notice,) = look()
+        assert (notice["kind"], notice["job"].partition(".")[0]) == ("tighter", "3")
+        assert (notice["tighter"]["walltime"], notice["tighter"]["enough"]) == (7200, 22 * 60)
+        assert look() == [notice], "it is proposed once, also by the next daemon"
+    finally:
+        store.close()
+
+
+def test_the_mail_names_walltime_gain_and_risk() -> None:
+    gain = TighterWalltime("3.srv", "fold", 7200, 1320, T + 7200, T, 0.098)
+    wish = NoticeSubscription("ann", "", None, None, "mail", "ann@x.org", T, 5, on_tighter_walltime=True)
+    sender = NoticeSender(NotifySettings(relay="127.0.0.1:9", sender="s@x.org", domains=("x.org",)), "main")
+    letter = sender._compose_mail(Notice(wish, "3.srv", "tighter", T + 7200, gain=gain), T)
+    subject = "[main] job 3.srv: walltime=00:22:00 would start it 02:00:00 sooner as planned now"
+    assert letter["Subject"] == subject
+    text = letter.get_content()
+    assert "Of such jobs 10 % run longer than 00:22:00 and would be killed." in text
+    assert "qalter -l walltime=00:22:00 3.srv" in text
