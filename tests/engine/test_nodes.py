@@ -193,8 +193,8 @@ def test_empty_reservation_raises_an_alert_and_a_past_one_does_not(start: int, e
 
 def test_alert_about_many_unknown_nodes_names_a_few() -> None:
     cluster = Cluster()
-    cluster.reserve("fix", *(f"n{i}" for i in range(500)), start=0, end=500)
-    left_out = "n0, n1, n2, n3, n4 and 495 more"
+    cluster.reserve("fix", *(f"n{i}" for i in range(500, 1_000)), start=0, end=500)
+    left_out = "n500, n501, n502, n503, n504 and 495 more"
     assert cluster.alerts("reservation") == [f"reservation fix: unknown nodes are left out: {left_out}"]
 
 
