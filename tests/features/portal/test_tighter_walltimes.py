@@ -105,7 +105,7 @@ def test_a_notice_proposes_a_tighter_walltime_once(served: Callable[..., TestCli
     served(owner="ann@login")
     clusters: Clusters = served.clusters  # type: ignore[attr-defined]
     told = tmp_path / "told"
-    settings = NotifySettings(commands={"note": ["/bin/sh", "-c", f"cat >> {told}; echo >> {told}"]})
+    settings = NotifySettings(commands={"note": ("/bin/sh", "-c", f"cat >> {told}; echo >> {told}")})
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
 
     def look(*, predicted: bool = True) -> list[dict[str, Any]]:
