@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schedd.wire import Event, Snapshot
+from schedd.wire.quick_init import quick_init
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
     """A call of ``handle``; or, where ``paused`` is not None, of ``pause`` (why) or ``resume`` (empty).

@@ -365,8 +365,9 @@ class PlanContents:
 
     def end(self, slot: int) -> int:
         """Return the job's end, or -1."""
-        start = self.start(slot)
-        return start + int(self.slabs.tb.jobs[at.DUR, slot]) if start >= 0 else -1
+        jobs = self.slabs.tb.jobs
+        start = int(jobs[at.START, slot])
+        return start + int(jobs[at.DUR, slot]) if start >= 0 else -1
 
     def state(self, slot: int) -> int:
         """Return VACANT, UNPLACED, PLANNED or FIXED."""

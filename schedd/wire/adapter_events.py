@@ -13,8 +13,10 @@ from schedd.wire.facts import (
     ShareFacts,
     TransferStep,
 )
+from schedd.wire.quick_init import quick_init
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQueued:
     """A job arrived, or was requeued."""
@@ -66,6 +68,7 @@ class JobDeleted:
     type: Literal["job_deleted"] = "job_deleted"
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStarted:
     """A job runs on these shares since ``time``; ``by``: who started it by ``qrun``, if known."""
@@ -78,6 +81,7 @@ class JobStarted:
     type: Literal["job_started"] = "job_started"
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """A running job ended, and its resources are free. ``exit_status`` is the server's.

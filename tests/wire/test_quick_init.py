@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from schedd.engine.facts.records import JobRecord
+from schedd.engine.facts.records import ChangeSet, JobRecord
 from schedd.policy.protocol import Applicant
-from schedd.wire import JobFacts, Run, ShareFacts, WriteAttributes
+from schedd.wire import JobFacts, JobQueued, JobStarted, Run, ShareFacts, WriteAttributes
 from schedd.wire.quick_init import quick_init, quick_replace
 
 
@@ -87,7 +87,10 @@ def test_class_that_would_lose_something_is_refused() -> None:
             quick_init(kind)
 
 
-@pytest.mark.parametrize("kind", [JobRecord, JobFacts, Run, WriteAttributes, Applicant, ShareFacts])
+@pytest.mark.parametrize(
+    "kind",
+    [JobRecord, ChangeSet, JobFacts, JobQueued, JobStarted, Run, WriteAttributes, Applicant, ShareFacts],
+)
 def test_records_made_for_each_event_are_frozen(kind: type) -> None:
     made = kind(**{one.name: one.name for one in fields(kind) if one.init})
     assert type(made) is kind

@@ -22,7 +22,7 @@ from schedd.policy.access import Access
 from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.site import SitePolicy
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
-from schedd.wire.quick_init import quick_replace
+from schedd.wire.quick_init import quick_init, quick_replace
 
 _CACHE = 50_000
 _ANY_WALLTIME = "999999999"  # of nine digits: those are read fast
@@ -38,6 +38,7 @@ class _RequestFacts:
     state: str
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
     """Request of a job, or the reason why it cannot be parsed; ``walltime`` (s) is ``assumed`` if none was

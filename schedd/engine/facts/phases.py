@@ -5,12 +5,13 @@ of the engine, which quarantines only that job. ``docs/reference/job-phases.md``
 """
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final
 
 from schedd.engine.facts.records import BackOff, CurrentRun, JobRecord, Phase, StartAttempt
+from schedd.wire.quick_init import quick_replace
 
 
 class IllegalStep(AssertionError):
@@ -166,7 +167,7 @@ def apply_step(record: JobRecord, what: Step, **sets: Any) -> JobRecord:
     for place, value in cleared:
         values[place] = value
     for place, inner in grouped:
-        values[place] = replace(values[place], **inner)
+        values[place] = quick_replace(values[place], **inner)
     for name, value in sets.items():
         values[_PLACE[name]] = value
     return JobRecord(*values)

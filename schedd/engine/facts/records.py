@@ -95,6 +95,7 @@ class EndedPromise:
     promised: int
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class ChangeSet:
     """Planned starts that one event moved; -1 stands for no start. Arrays of equal length.
@@ -113,6 +114,7 @@ class ChangeSet:
     new: npt.NDArray[np.int64]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Result of a call of the engine: its ``decisions`` and the ``moves`` of planned starts, in order.
@@ -180,6 +182,7 @@ class UnresolvedStart:
     shares: tuple[ShareFacts, ...]
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class StartAttempt:
     """Run decision that is open or started the job; ``accepted``: the server accepted it.
@@ -194,6 +197,7 @@ class StartAttempt:
     accepted: bool = False
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class BackOff:
     """Failed starts: no run decision before ``until``.
@@ -212,6 +216,7 @@ class BackOff:
     failed_on: tuple[str, ...] = ()
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class CurrentRun:
     """The run of a job that runs: when it ``started`` (-1: it does not), and how often it was given longer
