@@ -1,5 +1,5 @@
-"""``python -m research bench …``, ``… experiment …``, ``… lines``, ``… removal …``, ``… stale …`` and
-``… streams …``.
+"""``python -m research bench …``, ``… experiment …``, ``… end_to_end …``, ``… lines``, ``… removal …``,
+``… stale …`` and ``… streams …``.
 """
 
 import sys
@@ -10,6 +10,7 @@ from typing import Final
 COMMANDS: Final = {
     "bench": ("research.benchmarks.command", "measure planner, daemon, adapter and pages on this machine"),
     "experiment": ("research.studies.command", "run a study of policies: a page, its figures and a picture"),
+    "end_to_end": ("research.studies.end_to_end", "run the same jobs in a replay and on a real server"),
     "lines": ("research.code_size", "print the lines of the shipped code by folder, as a Markdown table"),
     "removal": ("research.removal", "delete each feature in a copy of the repository and check what remains"),
     "stale": ("research.stale", "list the pages of results that the present sources did not make"),

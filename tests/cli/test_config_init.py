@@ -4,8 +4,10 @@ import hashlib
 import io
 import re
 import socket
+import socketserver
 import subprocess
 import sys
+import threading
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +119,24 @@ def test_an_unreachable_server_is_reported_but_not_fatal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init(tmp_path, "--yes", "--server", "127.0.0.1:9", "--auth", "none") == 0
+    assert "The server is not asked: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["torque", "openpbs"])
+def test_a_program_that_is_no_pbs_server_is_reported_but_not_fatal(
+    family: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Web(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.wfile.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Web) as web:
+        threading.Thread(target=web.serve_forever, daemon=True).start()
+        server = f"127.0.0.1:{web.server_address[1]}"
+        try:
+            assert init(tmp_path, "--yes", "--server", server, "--auth", "none", "--family", family) == 0
+        finally:
+            web.shutdown()
     assert "The server is not asked: " in capsys.readouterr().err
 
 
