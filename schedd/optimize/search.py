@@ -33,6 +33,14 @@ _MAX_RESCUES = 20  # rescue attempts for late jobs per search
 
 _NEWCOMER_DEPTH = 16  # jobs that a newcomer is moved ahead of in one attempt
 
+_CONVEX = frozenset(
+    criterion
+    for criterion in Criterion
+    if criterion is Criterion.MAKESPAN
+    or criterion.value.partition("_")[0] in ("wait", "response", "slowdown", "bounded")
+)
+"""Criteria that are sums or maxima of convex functions of the waits, or depend on the last end alone."""
+
 _FACTS_BATCH = 2000  # jobs whose slopes are computed between two checks of the stop flag
 
 _PULL_LEFT_SEGMENTS = 300_000
@@ -113,7 +121,7 @@ class PlanSearch:
         begin = perf_counter()
         jobs = self._movable()
         self._jobs = jobs.shape[0]
-        if jobs.shape[0] < 2:
+        if jobs.shape[0] < 2 or self._in_best_order(jobs):
             self._why = SearchEndReason.NOTHING_TO_DO
         elif self._newcomers is not None:
             self._why = self._try_newcomers(self._newcomers, begin)
@@ -178,6 +186,26 @@ class PlanSearch:
         slots = self._plan.planned()
         movable: Ints = slots[self._plan.starts(slots) > self._now]
         return movable
+
+    def _in_best_order(self, jobs: Ints) -> bool:
+        """Whether no order of ``jobs`` is better: they differ only in their release, and start in its order.
+
+        Jobs with equal requests and durations get the same set of starts in any order, and sums and maxima
+        of convex functions of the waits are least if the oldest job has the earliest start.
+        """
+        if any(
+            weight > 0 and criterion not in _CONVEX for criterion, weight in self._settings.weights.items()
+        ):
+            return False
+        columns = self._plan.jobs
+        alike = all(
+            (column[jobs] == column[jobs[0]]).all()
+            for column in (columns.shapes, columns.durations, self._expected.rank)
+        )
+        if not alike or columns.pool_counts[jobs].any() or (columns.ready[jobs] > self._now).any():
+            return False
+        release = self._expected.release[jobs]
+        return bool((np.diff(release[np.lexsort((release, self._plan.starts(jobs)))]) >= 0).all())
 
     def _end_reason(self, begin: float) -> SearchEndReason | None:
         settings = self._settings

@@ -15,7 +15,7 @@ class SearchEndReason(StrEnum):
     STOPPED = "stopped"  # `stop` was called
     MOVED_ENOUGH = "moved enough"  # the limit of moved jobs was reached
     NOTHING_LEFT = "nothing left"  # all candidate moves were tried
-    NOTHING_TO_DO = "nothing to do"  # fewer than two jobs can be moved
+    NOTHING_TO_DO = "nothing to do"  # fewer than two jobs can be moved, or no order of alike jobs is better
 
 
 @dataclass(frozen=True, slots=True)

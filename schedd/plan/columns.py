@@ -25,7 +25,9 @@ from schedd.plan.kernels.layout import (
     MEM,
     MOST_RESOURCES,
     PLANNED,
+    POOLS,
     READY,
+    SHAPE,
     SHARE,
     START,
     STATE,
@@ -136,6 +138,16 @@ class SlotColumns:
     def durations(self) -> Ints:
         """(slots,) seconds for which each job holds its resources."""
         return self._column(DUR)
+
+    @property
+    def shapes(self) -> Ints:
+        """(slots,) numbers of the requests; equal requests of nodes have the same."""
+        return self._column(SHAPE)
+
+    @property
+    def pool_counts(self) -> Ints:
+        """(slots,) how many pools each job takes from."""
+        return self._column(POOLS)
 
     @property
     def ready(self) -> Ints:

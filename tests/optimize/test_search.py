@@ -394,6 +394,33 @@ def test_search_with_a_single_waiting_job_has_nothing_to_do() -> None:
     assert improvement.report.tried == 0
 
 
+@pytest.mark.parametrize(
+    ("differs", "tried"),
+    [("", False), ("release", True), ("rank", True), ("duration", True), ("request", True), ("weight", True)],
+)
+def test_jobs_that_differ_only_in_their_release_are_not_searched_in_its_order(
+    differs: str, tried: bool
+) -> None:
+    plan = Plan([Node("a", 2)], 0)
+    for number in range(6):
+        request = Request((Chunk(cpus=1 + (differs == "request" and number == 3)),))
+        duration = 50 + 10 * (differs == "duration" and number == 3)
+        plan.place(plan.add_job(request, duration, 0), 0)
+    columns = ScoringColumns.blank(plan.tables.jobs.shape[1])
+    columns.release[:6] = [-6, -5, -4, -3, -2, -1]
+    if differs == "release":
+        columns.release[:6] = [-6, -5, -4, -1, -2, -3]
+    if differs == "rank":
+        columns.rank[5] = 1
+    weights = {Criterion.TARDINESS: 1.0} if differs == "weight" else MEANS
+    settings = SearchSettings(weights=weights, moves=20)
+    for newcomers in (None, np.array([4, 5], np.int64)):
+        search = PlanSearch(plan.fork(), columns, no_promises(plan), 0, settings, newcomers=newcomers)
+        report = search.run().report
+        assert (report.tried > 0) is tried
+        assert (report.why_ended is SearchEndReason.NOTHING_TO_DO) is not tried
+
+
 @pytest.mark.parametrize("whole", [0, 64])
 def test_search_ends_if_all_jobs_except_a_single_job_start_now(whole: int) -> None:
     plan = Plan([Node("a", 2), Node("b", 1)], 0)
