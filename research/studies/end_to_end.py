@@ -159,14 +159,14 @@ def compare_run(real: RealRun, chosen: Selection, nodes: int, cpus: int) -> list
     """Return the figures of a run against two replays: with the window's times, and the recorded ones."""
     site_run = load_site_run(real.settings, {"moves": _MOVES})
     assert site_run is not None
-    jobs = [job for job in chosen.jobs if job.id in real.jobs]
-    if not jobs:
+    if not any(job.id in real.jobs for job in chosen.jobs):
         raise TraceError(f"{real.title}: the accounting log has no job of the window")
-    recorded = sorted((_as_recorded(job, real.jobs[int(job.id)]) for job in jobs), key=lambda job: job.submit)
+    recorded = [_as_recorded(job, real.jobs[int(job.id)]) for job in chosen.jobs if job.id in real.jobs]
+    recorded.sort(key=lambda job: job.submit)
     return [
-        {"run": real.title, "times": times, "not_ended": len(chosen.jobs) - len(jobs)}
-        | _figures(_replay(replace(chosen, jobs=tuple(replayed)), site_run, nodes, cpus), replayed, real.jobs)
-        for times, replayed in (("of the window", jobs), ("as recorded", recorded))
+        {"run": real.title, "times": times}
+        | _figures(_replay(replace(chosen, jobs=tuple(jobs)), site_run, nodes, cpus), jobs, real.jobs)
+        for times, jobs in (("of the window", chosen.jobs), ("as recorded", recorded))
     ]
 
 
@@ -184,6 +184,9 @@ def _replay(chosen: Selection, site_run: SiteRun, nodes: int, cpus: int) -> Ints
 
 def _figures(starts: Ints, jobs: Sequence[TraceJob], real: Mapping[int, TraceJob]) -> dict[str, Any]:
     """Return differences between the real starts of ``jobs`` and those of a replay, in seconds."""
+    did_end = np.array([job.id in real for job in jobs])
+    not_ended, starts = len(jobs) - int(did_end.sum()), starts[did_end]
+    jobs = [job for job in jobs if job.id in real]
     ended = [real[int(job.id)] for job in jobs]
     submit, ran = np.array([job.submit for job in jobs]), np.array([job.run for job in jobs])
     start = np.array([job.submit + (job.wait or 0) for job in ended])
@@ -193,6 +196,7 @@ def _figures(starts: Ints, jobs: Sequence[TraceJob], real: Mapping[int, TraceJob
     responses = float((end - submit).mean()), float((starts + ran - submit).mean())
     return {
         "jobs": len(jobs),
+        "not_ended": not_ended,
         "waited": int((starts > submit).sum()),
         "apart_median_s": float(np.median(apart)),
         "apart_p90_s": float(np.percentile(apart, 90)),
