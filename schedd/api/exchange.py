@@ -99,7 +99,7 @@ async def accept_events(
     known = {one.name: _about(one) for one in cluster.published.node_blocks}
     decisions = cluster.decisions
     with decisions.reply_pending(adapter if after else "") as number:
-        handled = await await_planner(cluster.submit(events), TIMEOUTS.events, _RESEND_HINT)
+        handled = await await_planner(cluster, cluster.submit(events), TIMEOUTS.events, _RESEND_HINT)
         page = decisions.page_for_reply(adapter, number, after, MAX_DECISIONS_IN_REPLY) if after else None
     for event in _reservation_events(events, handled.duplicates):
         about = _about(event) if isinstance(event, Reserve) else None

@@ -39,14 +39,14 @@ async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
     """
     older = cluster.last_fork
     try:
-        return await await_planner(cluster.fork(), TIMEOUTS.fork, "ask again in a moment")
+        return await await_planner(cluster, cluster.fork(), TIMEOUTS.fork, "ask again in a moment")
     except ProblemError:
         if older is None:
             raise
         return older
 
 
-async def await_planner(future: "Future[_T]", seconds: float, hint: str) -> _T:
+async def await_planner(cluster: PlanLoop, future: "Future[_T]", seconds: float, hint: str) -> _T:
     """Wait for the planner's result, at most ``seconds`` of real time. Raises ProblemError, and the planner's
     error.
 
@@ -57,9 +57,8 @@ async def await_planner(future: "Future[_T]", seconds: float, hint: str) -> _T:
     if not done:
         # The result, or its error, is no longer needed.
         waiting.add_done_callback(lambda late: late.cancelled() or late.exception())
-        raise ProblemError(
-            "not-ready", "the planner is busy with something else", hint=hint, headers={"Retry-After": "2"}
-        )
+        what = _no_database(cluster) or "the planner is busy with something else"
+        raise ProblemError("not-ready", what, hint=hint, headers={"Retry-After": "2"})
     return waiting.result()
 
 
@@ -69,7 +68,7 @@ async def submit_events(cluster: PlanLoop, events: Sequence[Event], shown_by: st
     Raises ProblemError, and the planner's error.
     """
     hint = f"it is done as soon as the planner is free; GET {shown_by} to see whether it was"
-    return await await_planner(cluster.submit(events), TIMEOUTS.change, hint)
+    return await await_planner(cluster, cluster.submit(events), TIMEOUTS.change, hint)
 
 
 async def call_planner_or_cancel(cluster: PlanLoop, ask: "Callable[[], Future[_T]]", undone: str) -> _T:

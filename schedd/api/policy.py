@@ -213,7 +213,7 @@ async def _run_preview(
 ) -> tuple[Preview, SearchRun | None]:
     """What ``events`` would do, and what a search with these settings would find after them."""
     engine = await await_planner(
-        cluster.call_between_batches(Engine.fork), TIMEOUTS.change, "ask again in a moment"
+        cluster, cluster.call_between_batches(Engine.fork), TIMEOUTS.change, "ask again in a moment"
     )
 
     def on_a_copy() -> tuple[Preview, SearchRun | None]:

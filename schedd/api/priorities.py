@@ -104,6 +104,7 @@ def _priority_view(engine: Engine, job: str) -> PriorityView | None:
 async def fetch_priority(cluster: PlanLoop, job: str) -> PriorityView | None:
     """The priority of the job with this id; None when it is not known. Raises ProblemError."""
     return await await_planner(
+        cluster,
         cluster.call_between_batches(lambda engine: _priority_view(engine, job)),
         TIMEOUTS.read,
         _RETRY_HINT,

@@ -49,7 +49,9 @@ async def search_now(request: Request, cluster: Cluster, daemon: Daemon, caller:
 
     The answer comes when it is done. No promise is broken by it, and events do not wait for it.
     """
-    run = await await_planner(await start_search(cluster, daemon, caller.name), TIMEOUTS.search, _HINT)
+    run = await await_planner(
+        cluster, await start_search(cluster, daemon, caller.name), TIMEOUTS.search, _HINT
+    )
     return reply(request, SearchResult(search_view(run) if run is not None else None))
 
 

@@ -1,6 +1,6 @@
 """What-if: when would this job start, without submitting it?"""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,47 +13,35 @@ from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError, invalid_prob
 from schedd.api.question_runner import run_question
 from schedd.api.replies import reply
 from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
-from schedd.api.result_views import ArrayEnd, DestinationView, WhatIfResult, WhatIfVariantResult
+from schedd.api.result_views import ArrayEnd, WhatIfResult, WhatIfVariantResult
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
+from schedd.api.what_if_admission import VisibleJobs, all_jobs, check_admission, is_unaltered
+from schedd.api.what_if_fields import destination_view, render_fields, stopped_queue_notes
 from schedd.dialect.advres import read_advres
-from schedd.dialect.array_request import ArrayRequest
-from schedd.dialect.cost_limit import read_cost_limit
-from schedd.dialect.deadline import deadline_fault, read_deadline
+from schedd.dialect.deadline import deadline_fault
 from schedd.dialect.units import without_units
 from schedd.engine import (
     JobRecord,
     Phase,
-    PlanSnapshot,
-    job_details,
-    render_job,
-    what_if_details,
 )
 from schedd.engine.component.what_if_hooks import slots_named
-from schedd.engine.facts.job_requests import queue_stop_reason
-from schedd.model import FOREVER, Never, StartKnown, WaitingFor
+from schedd.model import FOREVER, Never, StartKnown
 from schedd.service.access.roles import Bearer
-from schedd.service.questions.admission import Admission, RouteDestination, admit, exceeded_limits
+from schedd.service.questions.admission import Admission
 from schedd.service.questions.dependency_times import DependencyTime, find_dependency_time
 from schedd.service.questions.expectations import (
     UNKNOWN,
-    Expectation,
     StartForecast,
     hypothetical_promise,
 )
-from schedd.service.questions.objectives import placement_cost
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
 from schedd.service.questions.smaller_requests import SmallerRequest
-from schedd.service.questions.submission_checks import QueuedJobs, Submission
+from schedd.service.questions.submission_checks import QueuedJobs
 from schedd.service.questions.tighter_walltimes import current_start
-from schedd.service.read.arrays import choose_array
-from schedd.service.read.job_visibility import JobVisibility
-from schedd.service.read.plan_lists import find_record
-from schedd.start_sentence import StartFacts, describe_start, format_utc
-from schedd.wire import JobFacts, ResourceTypes, ShareFacts
+from schedd.wire import JobFacts, ResourceTypes
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
-_MAX_QUEUES_NAMED: Final = 3
 _MAX_DESTINATIONS: Final = 20  # maximum number of a routing queue's destinations with a computed start
 _NO_DEPENDENCY: Final = DependencyTime()
 _NO_START: Final[Mapping[str, Any]] = {
@@ -112,36 +100,13 @@ async def post_what_if(
     def answer() -> WhatIfResult:
         dependency = _NO_DEPENDENCY
         if question.depend:
-            known = _VisibleJobs(copy.published, visibility)
+            known = VisibleJobs(copy.published, visibility)
             dependency = find_dependency_time(copy.published, question.depend, now, known.find)
         return answer_what_if(
             copy, expecting, question, job, now, caller.name, without_slots, submitter, dependency
         )
 
     return reply(request, await run_question(request, answer))
-
-
-class _VisibleJobs:
-    """Finds jobs and arrays that the caller may see; the jobs of all arrays are collected once."""
-
-    def __init__(self, published: PlanSnapshot, visibility: JobVisibility) -> None:
-        self._published = published
-        self._visibility = visibility
-        self._arrays: dict[str, list[JobRecord]] | None = None
-
-    def find(self, name: str) -> list[JobRecord]:
-        """Return the job of this id, or the jobs of an array."""
-        record = find_record(self._published, name)
-        if record is not None:
-            return [record] if self._visibility.shows(record) else []
-        if "[]" not in name:
-            return []
-        if self._arrays is None:
-            self._arrays = {}
-            for one in _all_jobs(self._published):
-                if one.facts.array and self._visibility.shows(one):
-                    self._arrays.setdefault(one.facts.array, []).append(one)
-        return self._arrays.get(choose_array(self._arrays, name), [])
 
 
 def _booking_slots(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tuple[int, ...]:
@@ -177,7 +142,7 @@ def answer_what_if(
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
     published = copy.published
-    queued = QueuedJobs(lambda: _all_jobs(published), ResourceTypes(published.server.resources))
+    queued = QueuedJobs(lambda: all_jobs(published), ResourceTypes(published.server.resources))
 
     def evaluate(
         where: str,
@@ -199,12 +164,12 @@ def answer_what_if(
         if not request_facts.owner and read_advres(request_facts.resources):
             request_facts = replace(request_facts, owner=who)  # a booking is its owner's
         known = facts.resources if facts is not None else {}
-        unaltered = job is not None and queue is None and _is_unaltered(copy, job, request_facts)
+        unaltered = job is not None and queue is None and is_unaltered(copy, job, request_facts)
         try:
             if wrong := deadline_fault(request_facts.resources, request_facts.submitted):
                 raise NotUnderstood(wrong)
             if queue is None:
-                admission = _check_admission(
+                admission = check_admission(
                     copy,
                     request_facts,
                     known,
@@ -263,24 +228,20 @@ def answer_what_if(
             *without_units(changed_resources),
             *admission.notes,
             *dependency.notes,
-            *_stopped_queue_notes(copy.published, request_facts.queue, outcome),
+            *stopped_queue_notes(copy.published, request_facts.queue, outcome),
         )
         outcome = replace(outcome, notes=notes)
-        predicted = copy.published.settings.predicts(request_facts.queue)
-        details = {**_WITHOUT_DETAILS, **_component_fields(copy, request_facts, outcome, promise, expected)}
-        promise = details.pop("promised_start", promise)
-        common = _common_fields(outcome, expected, promise, predicted=predicted)
-        if current is not None and job is not None:
-            common |= _published_fields(copy.published, job, now)
-            details |= job_details(copy.published, job, current.placement.start)
-        fields = {
-            **common,
-            **details,
-            **_deadline_fields(outcome, read_deadline(request_facts.resources, request_facts.submitted)),
-            **_cost_fields(copy, outcome, read_cost_limit(request_facts.resources)),
-            **_wish_fields(outcome, question.start_by),
-            "refusals": admission.refusals,
-        }
+        fields = render_fields(
+            copy,
+            request_facts,
+            outcome,
+            promise,
+            expected,
+            current=(job, current) if job is not None and current is not None else None,
+            start_by=question.start_by,
+            now=now,
+        )
+        fields["refusals"] = admission.refusals
         return outcome, fields, admission
 
     outcome, common, admission = evaluate(
@@ -294,7 +255,7 @@ def answer_what_if(
         tasks=counts,
     )
     destinations = tuple(
-        _destination_view(
+        destination_view(
             one,
             chosen=not admission.refusals and one.queue == admission.facts.queue,
             fields=evaluate("body.queue", None, queue=one.queue)[1]
@@ -347,202 +308,3 @@ def _with_risks(outcome: WhatIfAnswer, expecting: StartForecast, facts: JobFacts
         changes=tuple(map(with_risk, outcome.changes)),
         sooner_changes=tuple(map(with_risk, outcome.sooner_changes)),
     )
-
-
-def stopped_queues(published: PlanSnapshot) -> dict[str, str]:
-    """By name the queues that start nothing: `which is stopped`, `which is held: new disks`."""
-    held = {one.name: one for one in published.holds if one.kind == "queue"}
-    names = sorted(published.queues.keys() | held.keys())
-    return {
-        name: why for name in names if (why := queue_stop_reason(published.queues.get(name), held.get(name)))
-    }
-
-
-def _check_admission(
-    copy: PlanFork,
-    facts: JobFacts,
-    known: Mapping[str, str],
-    instead_of: str,
-    *,
-    array: ArrayRequest | None,
-    submitter: str,
-    queued: QueuedJobs,
-) -> Admission:
-    """How the server treats the job; of a queued one the altered parts. Raises NotUnderstood."""
-    published = copy.published
-    if ":" in facts.queue:  # an adapter asks for a reservation, which no queue's limits concern
-        return Admission(facts)
-    understood = copy.understand(facts)
-    if not instead_of:
-        submission = Submission(
-            facts=replace(facts, owner=submitter),
-            understood=understood,
-            group=_known_group(published, submitter),
-            array=array if array is not None else ArrayRequest(1),
-            is_array=array is not None,
-            queued=queued,
-        )
-        found = admit(submission, published.queues, published.server)
-        return replace(found, facts=replace(found.facts, owner=facts.owner))
-    request = understood.request
-    altered = {name: text for name, text in facts.resources.items() if known.get(name) != text}
-    queue = published.queues.get(facts.queue)
-    over = exceeded_limits(altered, request if altered else None, queue, published.server)
-    return Admission(facts, tuple(over), command="qalter")
-
-
-def _all_jobs(published: PlanSnapshot) -> Iterator[JobRecord]:
-    yield from (one for one in published.records if one is not None)
-    yield from published.slotless.values()
-
-
-def _known_group(published: PlanSnapshot, user: str) -> str:
-    """The primary group of a user, from its jobs; empty: not known."""
-    name = user.partition("@")[0]
-    if not name:
-        return ""
-    groups = (one.facts.group for one in _all_jobs(published) if one.facts.owner.partition("@")[0] == name)
-    return next(filter(None, groups), "")
-
-
-def _destination_view(one: RouteDestination, *, chosen: bool, fields: Mapping[str, Any]) -> DestinationView:
-    return DestinationView(
-        queue=one.queue,
-        chosen=chosen,
-        refusals=one.refusals,
-        planned_start=fields.get("planned_start"),
-        expected_start=fields.get("expected_start"),
-        expected_by=fields.get("expected_by"),
-        headline=fields.get("headline", ""),
-    )
-
-
-def _wish_fields(outcome: WhatIfAnswer, start_by: int | None) -> dict[str, Any]:
-    """The wished latest start, and by how much the planned one is later."""
-    late = None
-    if start_by is not None and isinstance(outcome.answer, StartKnown):
-        late = max(0, outcome.answer.placement.start - start_by)
-    return {"start_by": start_by, "start_late_by": late}
-
-
-def _stopped_queue_notes(published: PlanSnapshot, queue: str, outcome: WhatIfAnswer) -> Iterator[str]:
-    """For an estimate of a job without a queue: the queues to which it does not apply."""
-    starts = isinstance(outcome.answer, StartKnown)
-    stopped = stopped_queues(published) if starts and not queue else {}
-    for name, why in list(stopped.items())[:_MAX_QUEUES_NAMED]:
-        yield f"no queue is named: this does not hold for queue {name}, {why}"
-    if len(stopped) > _MAX_QUEUES_NAMED:
-        yield f"nor for {len(stopped) - _MAX_QUEUES_NAMED} more queues that start nothing"
-
-
-def _common_fields(
-    outcome: WhatIfAnswer, expected: Expectation, promise: int, *, predicted: bool
-) -> dict[str, Any]:
-    start = end = None
-    nodes: tuple[ShareFacts, ...] = ()
-    waiting_for = requirement = ""
-    answer = "start_known"
-    why = "the plan has room for it then"
-    match outcome.answer:
-        case StartKnown(placement):
-            start, end = placement.start, placement.end
-            nodes = tuple(ShareFacts(s.node, s.cpus, s.mem, s.gpus) for s in placement.shares)
-        case WaitingFor(kind, what):
-            answer, waiting_for, why = "waiting", kind, f"waiting for {what}"
-        case Never(requirement):
-            answer, why = "never", str(outcome.answer)
-    promised = promise if promise < FOREVER else None
-    known = StartFacts(
-        state=answer,
-        planned=start,
-        expected=_known_or_none(expected.start),
-        expected_by=_known_or_none(expected.by),
-        expected_as_of=_known_or_none(expected.as_of),
-        promised=promised,
-        predicted=predicted,
-    )
-    headline = "" if answer == "never" else describe_start(known, outcome.now).text(format_utc)
-    return {
-        "request": outcome.request,
-        "answer": answer,
-        "planned_start": start,
-        "planned_end": end,
-        "planned_nodes": nodes,
-        "expected_start": _known_or_none(expected.start),
-        "expected_by": _known_or_none(expected.by),
-        "expected_as_of": _known_or_none(expected.as_of),
-        "predicted": predicted,
-        "promised_start": promised,
-        "headline": headline,
-        "predicted_run_time": _known_or_none(expected.run_time),
-        "waiting_for": waiting_for,
-        "requirement": requirement,
-        "why": why,
-        "walltime": outcome.walltime,
-        "walltime_assumed": outcome.walltime_assumed,
-        "notes": outcome.notes,
-    }
-
-
-_WRITTEN_IN_MANY_WAYS: Final = frozenset({"walltime", "mem", "nodes", "select", "place"})
-
-
-def _is_unaltered(copy: PlanFork, job: JobRecord, asked: JobFacts) -> bool:
-    """Return whether the request of a queued job is unaltered, even if it is written differently."""
-    old, new = job.facts.resources, asked.resources
-    altered = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
-    return not altered or (altered <= _WRITTEN_IN_MANY_WAYS and copy.is_understood_as(asked, job.understood))
-
-
-def _published_fields(published: PlanSnapshot, job: JobRecord, now: int) -> dict[str, Any]:
-    """The published start of a planned job; its page shows the same."""
-    view = render_job(published, job, frozenset({"headline"}), now)
-    return {
-        "expected_start": view.expected_start,
-        "expected_by": view.expected_by,
-        "expected_as_of": view.expected_as_of,
-        "promised_start": view.promised_start,
-        "headline": view.headline,
-    }
-
-
-def _deadline_fields(outcome: WhatIfAnswer, deadline: int | None) -> dict[str, Any]:
-    """Until when it is to end, and by how much later it would."""
-    late = None
-    if deadline is not None and isinstance(outcome.answer, StartKnown):
-        late = max(0, outcome.answer.placement.end - deadline)
-    return {"deadline": deadline, "late_by": late}
-
-
-_WITHOUT_DETAILS: Final[Mapping[str, Any]] = {
-    "deadline_state": "",
-    "deadline_required": None,
-    "deadline_probability": None,
-    "earliest_deadline": None,
-}
-"""Fields that components fill."""
-
-
-def _component_fields(
-    copy: PlanFork, facts: JobFacts, outcome: WhatIfAnswer, promise: int, expected: Expectation
-) -> Mapping[str, Any]:
-    """Values of components for fields of the result."""
-    start = outcome.answer.placement.start if isinstance(outcome.answer, StartKnown) else -1
-    return what_if_details(copy.published, facts, copy.understand(facts), start, promise, expected.end)
-
-
-def _cost_fields(copy: PlanFork, outcome: WhatIfAnswer, limit: float | None) -> dict[str, Any]:
-    """What a place costs."""
-    found = None
-    if isinstance(outcome.answer, StartKnown):
-        found = placement_cost(copy.published, outcome.answer.placement)
-    economy = copy.published.settings.site.economy
-    return {
-        "cost": found,
-        "currency": economy.currency,
-        "over": found is not None and limit is not None and found > limit,
-    }
-
-
-def _known_or_none(seconds: int) -> int | None:
-    return seconds if seconds >= 0 else None

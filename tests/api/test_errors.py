@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -261,6 +262,11 @@ def test_a_pause_that_times_out_never_takes_effect(
             "schedd.sqlite: database or disk is full"
         )
     assert "disk is full" in client.get(MAIN).json()["stale"]
+    monkeypatch.setattr(TIMEOUTS, "fork", 0.2)
+    monkeypatch.setattr(loop, "fork", Future)
+    monkeypatch.setattr(type(loop), "last_fork", None)
+    said = problem(client.post(f"{MAIN}/what-if", json={"request": "nodes=1"}), "not-ready")
+    assert said["detail"] == "the database is unavailable: schedd.sqlite: database or disk is full"
     loop._retries.trouble = ""
     assert client.post(f"{MAIN}/pause", json={"reason": "x"}).json()["paused"] == "x"
 

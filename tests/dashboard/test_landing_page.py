@@ -125,6 +125,7 @@ def test_every_text_of_the_daemon_on_a_page_has_its_times_in_the_zone_of_the_rea
                 (path.name, number, match[0]) for match in raw.finditer(line) if "| timed" not in match[0]
             ]
     assert found == []
+    assert capitalise_first("schedd.sqlite: the disk is full") == "schedd.sqlite: the disk is full"
     text = localise_times(capitalise_first("silent since 2026-11-27 03:23:24 UTC"))
     assert text == ('Silent since <time datetime="2026-11-27T03:23:24Z">2026-11-27 03:23:24 UTC</time>')
 

@@ -16,7 +16,8 @@ from schedd.api.question_runner import run_question
 from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
 from schedd.api.result_views import WhatIfResult, WhatIfVariantResult
 from schedd.api.routes import RouteTable
-from schedd.api.what_if import answer_what_if, stopped_queues
+from schedd.api.what_if import answer_what_if
+from schedd.api.what_if_fields import stopped_queues
 from schedd.dashboard.filters import format_duration
 from schedd.dashboard.rendering import render_page
 from schedd.dashboard.request_steps import RequestStep, smaller_steps

@@ -273,7 +273,9 @@ async def book_cores(
         act.detail = f"{name}: {body.longest} s for {owner}"
         now = cluster.now()
         event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=caller.name)
-        add_cpu_time((await await_planner(cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent)
+        add_cpu_time(
+            (await await_planner(cluster, cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent
+        )
         return _booking_outcome(
             request, cluster, new_booking_key(published_bookings(cluster.published), event)
         )
@@ -347,7 +349,9 @@ async def _act_on_booking(
             option=option,
             by=caller.name,
         )
-        add_cpu_time((await await_planner(cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent)
+        add_cpu_time(
+            (await await_planner(cluster, cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent
+        )
         answer = _booking_outcome if act == "accept" else _booking_reply
         return answer(request, cluster, booking.name)
 

@@ -148,6 +148,7 @@ def _courses(samples: Sequence[ShareSample], visibility: JobVisibility) -> list[
 async def fetch_fair_share(cluster: PlanLoop, visibility: JobVisibility) -> FairShareView:
     """The visible part of the tree of shares. Raises ProblemError."""
     return await await_planner(
+        cluster,
         cluster.call_between_batches(lambda engine: _fair_share_view(engine, visibility)),
         TIMEOUTS.read,
         _RETRY_HINT,

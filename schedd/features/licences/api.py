@@ -93,7 +93,9 @@ class LicenceLeaseView(SnapshotAnswer):
 @router.get("", *READ_PROBLEMS, "invalid", answer=LicencesView)
 async def get_licences(request: Request, cluster: Cluster, visibility: Visibility) -> Response:  # noqa: ARG001  (any role)
     """How many of each licence there are, are held, and are waited for, and how old the count is."""
-    found = await await_planner(cluster.call_between_batches(_licences_view), TIMEOUTS.read, _READ_HINT)
+    found = await await_planner(
+        cluster, cluster.call_between_batches(_licences_view), TIMEOUTS.read, _READ_HINT
+    )
     return reply(request, found)
 
 
@@ -156,8 +158,10 @@ async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> Lice
             amount=body.copies,
             number=body.number,
         )
-        await await_planner(cluster.submit([event]), TIMEOUTS.change, _HINT)
-    return await await_planner(cluster.call_between_batches(_read_lease(name)), TIMEOUTS.change, _HINT)
+        await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
+    return await await_planner(
+        cluster, cluster.call_between_batches(_read_lease(name)), TIMEOUTS.change, _HINT
+    )
 
 
 def _read_lease(name: str) -> Callable[[Engine], LicenceLeaseView]:

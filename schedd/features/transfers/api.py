@@ -325,7 +325,7 @@ async def submit_held_job(
             booked=body.booked,
             booking=body.booking,
         )
-        await await_planner(cluster.submit([event]), TIMEOUTS.change, _HINT)
+        await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
     _log.info("a job was handed over", cluster=cluster.name, by=caller.name, transfer=name, user=body.user)
     return _transfer_reply(request, cluster, name, caller.name)
 
@@ -342,7 +342,7 @@ async def release_transfer(
                 "not-now", f"transfer {name} is {record.phase}", hint="it can be released once it is held"
             )
         event = TransferRelease(id=_event_id(), time=cluster.now(), transfer=name)
-        await await_planner(cluster.submit([event]), TIMEOUTS.change, _HINT)
+        await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
     return _transfer_reply(request, cluster, name, caller.name)
 
 
@@ -369,7 +369,7 @@ async def report_bag_end(
         what = "is not at the server yet" if record.tasks else "is no array"
         raise ProblemError("not-now", f"transfer {name} {what}")
     event = BagEndReported(id=_event_id(), time=cluster.now(), array=record.server_job, end=body.end)
-    await await_planner(cluster.submit([event]), TIMEOUTS.change, _HINT)
+    await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
     return _transfer_reply(request, cluster, name, caller.name)
 
 
@@ -398,7 +398,7 @@ async def withdraw_transfer(
         event = TransferWithdrawal(
             id=_event_id(), time=cluster.now(), transfer=name, by=caller.name, forced=forced
         )
-        await await_planner(cluster.submit([event]), TIMEOUTS.change, _HINT)
+        await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
     return _transfer_reply(request, cluster, name, caller.name)
 
 

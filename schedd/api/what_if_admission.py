@@ -1,0 +1,98 @@
+"""Admission of hypothetical jobs: how the server would treat the request, and what it names."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from schedd.dialect.array_request import ArrayRequest
+from schedd.engine import (
+    JobRecord,
+    PlanSnapshot,
+)
+from schedd.service.questions.admission import Admission, admit, exceeded_limits
+from schedd.service.questions.plan_fork import PlanFork
+from schedd.service.questions.submission_checks import QueuedJobs, Submission
+from schedd.service.read.arrays import choose_array
+from schedd.service.read.job_visibility import JobVisibility
+from schedd.service.read.plan_lists import find_record
+from schedd.wire import JobFacts
+
+_WRITTEN_IN_MANY_WAYS: Final = frozenset({"walltime", "mem", "nodes", "select", "place"})
+
+
+class VisibleJobs:
+    """Finds jobs and arrays that the caller may see; the jobs of all arrays are collected once."""
+
+    def __init__(self, published: PlanSnapshot, visibility: JobVisibility) -> None:
+        self._published = published
+        self._visibility = visibility
+        self._arrays: dict[str, list[JobRecord]] | None = None
+
+    def find(self, name: str) -> list[JobRecord]:
+        """Return the job of this id, or the jobs of an array."""
+        record = find_record(self._published, name)
+        if record is not None:
+            return [record] if self._visibility.shows(record) else []
+        if "[]" not in name:
+            return []
+        if self._arrays is None:
+            self._arrays = {}
+            for one in all_jobs(self._published):
+                if one.facts.array and self._visibility.shows(one):
+                    self._arrays.setdefault(one.facts.array, []).append(one)
+        return self._arrays.get(choose_array(self._arrays, name), [])
+
+
+def check_admission(
+    copy: PlanFork,
+    facts: JobFacts,
+    known: Mapping[str, str],
+    instead_of: str,
+    *,
+    array: ArrayRequest | None,
+    submitter: str,
+    queued: QueuedJobs,
+) -> Admission:
+    """How the server treats the job; of a queued one the altered parts. Raises NotUnderstood."""
+    published = copy.published
+    if ":" in facts.queue:  # an adapter asks for a reservation, which no queue's limits concern
+        return Admission(facts)
+    understood = copy.understand(facts)
+    if not instead_of:
+        submission = Submission(
+            facts=replace(facts, owner=submitter),
+            understood=understood,
+            group=_known_group(published, submitter),
+            array=array if array is not None else ArrayRequest(1),
+            is_array=array is not None,
+            queued=queued,
+        )
+        found = admit(submission, published.queues, published.server)
+        return replace(found, facts=replace(found.facts, owner=facts.owner))
+    request = understood.request
+    altered = {name: text for name, text in facts.resources.items() if known.get(name) != text}
+    queue = published.queues.get(facts.queue)
+    over = exceeded_limits(altered, request if altered else None, queue, published.server)
+    return Admission(facts, tuple(over), command="qalter")
+
+
+def is_unaltered(copy: PlanFork, job: JobRecord, asked: JobFacts) -> bool:
+    """Return whether the request of a queued job is unaltered, even if it is written differently."""
+    old, new = job.facts.resources, asked.resources
+    altered = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    return not altered or (altered <= _WRITTEN_IN_MANY_WAYS and copy.is_understood_as(asked, job.understood))
+
+
+def all_jobs(published: PlanSnapshot) -> Iterator[JobRecord]:
+    """Yield all jobs, also those without a slot."""
+    yield from (one for one in published.records if one is not None)
+    yield from published.slotless.values()
+
+
+def _known_group(published: PlanSnapshot, user: str) -> str:
+    """The primary group of a user, from its jobs; empty: not known."""
+    name = user.partition("@")[0]
+    if not name:
+        return ""
+    groups = (one.facts.group for one in all_jobs(published) if one.facts.owner.partition("@")[0] == name)
+    return next(filter(None, groups), "")
