@@ -469,6 +469,14 @@ def test_invalid_coallocation_is_refused(harness: FederationHarness, body: dict[
     assert said in answer.text
 
 
+def test_coallocation_that_would_end_after_its_deadline_is_refused_without_a_ready_time(
+    harness: FederationHarness,
+) -> None:
+    answer = harness.client("ann@org").post(GROUPS, json={"components": [PART], "deadline": harness.now + 99})
+    assert answer.status_code == 422, answer.text
+    assert f"it runs for 100 s from {harness.now} on" in answer.text
+
+
 # ---- licences ----------------------------------------------------------------------------------------------
 
 

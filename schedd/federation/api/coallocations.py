@@ -198,8 +198,9 @@ def _check_deadline(federation: FederationState, longest: int, ready: int, deadl
     """Refuse a deadline that even the fastest cluster misses. Raises ProblemError."""
     fastest = max((one.speed for one in federation.settings.clusters.values()), default=1.0)
     least = scale_seconds(longest, fastest)
-    if deadline is not None and deadline < ready + least:
-        what = f"deadline: it runs for {least} s from {ready} on, and ends after that"
+    begin = max(ready, federation.now)
+    if deadline is not None and deadline < begin + least:
+        what = f"deadline: it runs for {least} s from {begin} on, and ends after that"
         raise invalid_problem("body.deadline", what)
 
 
