@@ -50,13 +50,13 @@ from server_adapter.servers.openpbs.vnode_capacity import (
     usable,
     vnode_capacity,
 )
+from server_adapter.servers.view_expiry import view_expiry
 
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # vnodes requested by name; above this number all are requested at once
 _PIPELINED: Final = 8  # decisions that are checked or wait for their replies
 _TOGETHER: Final = 50  # maximum number of jobs described by one request
-_VIEW_AGE: Final = 0.25  # maximum age of a view in seconds
 _NODE_ATTRIBUTES: Final = ("state", "resources_available", "resources_assigned", "sharing", "resv")
 _PLACES: Final = tuple([Attribute(name) for name in ("job_state", "exec_vnode")])
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
@@ -74,7 +74,7 @@ class PreRunView:
     `vnodes`.
     """
 
-    at: float
+    expires: float
     scheduling: bool
     jobs: dict[str, Values | None]
     vnodes: dict[str, DescribedObject]
@@ -82,7 +82,7 @@ class PreRunView:
 
     def has(self, job: str, vnodes: Collection[str], now: float) -> bool:
         """Return whether this is a current view of the job and these vnodes."""
-        return now - self.at <= _VIEW_AGE and job in self.jobs and all(one in self.vnodes for one in vnodes)
+        return now <= self.expires and job in self.jobs and all(one in self.vnodes for one in vnodes)
 
     def spend(self, where: str, types: ResourceTypes, *, whole: bool) -> None:
         """Count the resources of a run. With `whole`, its vnodes are removed from the view."""
@@ -262,7 +262,7 @@ class OpenPBSStarter:
         )
         off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
         vnodes = {one.name: one for one in found}
-        view = self._latest_view = PreRunView(began, not off, jobs, vnodes)
+        view = self._latest_view = PreRunView(view_expiry(began, time.monotonic()), not off, jobs, vnodes)
         return view, False
 
     async def verify_run(self, run: Run) -> RunCheck:

@@ -20,6 +20,7 @@ from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import ending, job_facts
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.requests import run_request, walltime_request
+from server_adapter.servers.view_expiry import view_expiry
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import BUSY, TorqueErrorCode
 from server_adapter.torque.node_status import NodeStatus, parse_node
@@ -28,7 +29,6 @@ from server_adapter.torque.notation import seconds
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # nodes requested by name; above this number all are requested at once
-_VIEW_AGE_S: Final = 0.25  # maximum age of a view of nodes in seconds
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 
@@ -41,13 +41,13 @@ class _NodeView:
     runs requested since.
     """
 
-    at: float
+    expires: float
     scheduling: bool
     nodes: dict[str, FreeNodeCapacity]
 
     def covers(self, run: Run, now: float) -> bool:
         """Return whether this is a current view of the decision's nodes."""
-        return now - self.at <= _VIEW_AGE_S and all(share.node in self.nodes for share in run.shares)
+        return now <= self.expires and all(share.node in self.nodes for share in run.shares)
 
     def spend(self, run: Run) -> None:
         """Count what a run takes."""
@@ -206,7 +206,8 @@ class TorqueStarter:
         off = bool(server) and server[0].values.get("scheduling", "True").lower().startswith("f")
         waiting = (run, *self._waiting.values())
         names = list(dict.fromkeys(share.node for one in waiting for share in one.shares))
-        view = self._latest_view = _NodeView(began, not off, await self._nodes(connection, names))
+        nodes = await self._nodes(connection, names)
+        view = self._latest_view = _NodeView(view_expiry(began, time.monotonic()), not off, nodes)
         return view
 
     async def _job(self, connection: TorqueConnection, job: str) -> Values | None:

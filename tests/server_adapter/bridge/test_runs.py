@@ -122,7 +122,7 @@ async def decided_at_once(house: AdapterHarness, runs: dict[str, str]) -> None:
 async def test_nodes_of_simultaneous_decisions_are_read_once(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server_adapter.servers.torque.runs._VIEW_AGE_S", WAIT_S)
+    monkeypatch.setattr("server_adapter.servers.view_expiry.VIEW_AGE_S", WAIT_S)
     house = await build(plan=False, **{"poll.interval": 600.0})
     jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(8)]
     await house.start()
