@@ -44,6 +44,21 @@ def test_job_past_its_walltime_uses_its_end_allowance_in_steps() -> None:
     assert cluster.runs("2") == [315]
 
 
+def test_a_job_that_is_displaced_keeps_its_age() -> None:
+    cluster = Cluster(nodes=2, end_allowance=0, slack=3600)
+    cluster.submit("overruns", walltime=100, runtime=10_000)
+    cluster.submit("ends early", walltime=200, runtime=150)
+    cluster.at(1)
+    cluster.submit("old", walltime=40)
+    cluster.at(2)
+    cluster.submit("young", "n2:ppn=4", walltime=10)
+    cluster.at(149)
+    assert [cluster.start(job) for job in ("old", "young")] == [160, 200]
+    cluster.at(150)
+    assert cluster.runs("old") == [150]
+    assert cluster.runs("young") == []
+
+
 def test_many_that_come_to_their_end_together_make_others_move_once() -> None:
     cluster = Cluster(nodes=12, end_allowance=120)
     for i in range(12):

@@ -145,7 +145,8 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     slot, eligible = record.slot, record.eligible_since
     if eligible < 0 and is_eligible(record.facts, state.now):
         eligible = state.now
-    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    # Not before now anyway; a job that is placed again keeps its age, by which repairs go.
+    ready = max(eligible, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
         ready = max(ready, dependencies.ready_after(state, record.behind))
         state.chained[record.id] = None

@@ -142,7 +142,7 @@ class JobList:
                 if error.code not in _GONE:
                     raise
         over = [job for job in found if is_over(job.values)]
-        gone = wanted - {job.name for job in found} | {job.name for job in over}
+        gone = wanted.keys() - {job.name for job in found} | {job.name for job in over}
         fresh = {job.name: job for job in found if job.name not in gone}
         if gone:
             known = {name: job for name, job in known.items() if name not in gone}
@@ -185,21 +185,22 @@ def _to_describe(
     known: Mapping[str, DescribedObject],
     active: Mapping[str, Mapping[str, str]],
     recent: Mapping[str, Mapping[str, str]],
-) -> set[str]:
+) -> dict[str, None]:
     """Return the jobs that a partial reading must describe again: new jobs, jobs in another state, and arrays
-    with a subjob that started or ended. New jobs that have already ended are left out.
+    with a subjob that started or ended. New jobs that have already ended are left out. The server answers in
+    the order of the names: new jobs stay in its own, which is that of their arrival.
     """
-    ran = {name for name, job in known.items() if job.values["job_state"] in _ACTIVE}
-    wanted = ran - active.keys()
+    ran = (name for name, job in known.items() if job.values["job_state"] in _ACTIVE)
+    wanted = dict.fromkeys(name for name in ran if name not in active)
     for name, values in (*active.items(), *recent.items()):
         before = known.get(name)
         if before is None:
             if not is_over(values):
-                wanted.add(name)
+                wanted[name] = None
         elif before.values["job_state"] != values["job_state"] or before.values.get("array") == "True":
-            wanted.add(name)
-    arrays = {parent(name) for name in wanted if "[" in name}
-    return wanted | {name for name in arrays if name in known}
+            wanted[name] = None
+    arrays = [parent(name) for name in wanted if "[" in name]
+    return wanted | dict.fromkeys(name for name in arrays if name in known)
 
 
 async def _in_slices(jobs: Sequence[DescribedObject]) -> AsyncIterator[DescribedObject]:

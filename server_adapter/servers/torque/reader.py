@@ -147,17 +147,15 @@ class TorqueReader:
                 _log.info("all jobs are listed after each end: %s", error)
                 self._selects = False
                 return False
-            before = {
-                name for name, job in self._described.items() if job.values["job_state"] in _ACTIVE_OR_OVER
+            gone = {
+                name: job.values["job_state"]
+                for name, job in self._described.items()
+                if job.values["job_state"] in _ACTIVE_OR_OVER and name not in found
             }
-            back = [
-                name
-                for name in before - found.keys()
-                if self._described[name].values["job_state"] != _OVER  # else it left the list
-            ]
+            back = [name for name, state in gone.items() if state != _OVER]  # else it left the list
             if len(back) > _SINGLY:
                 return False
-            for name in before - found.keys():
+            for name in gone:
                 del self._described[name]
             for name in back:
                 try:

@@ -306,6 +306,18 @@ async def test_an_array_is_described_again_at_each_start_and_end_of_a_subjob() -
     assert array.values["array_indices_remaining"] == "3"
 
 
+async def test_new_jobs_of_a_partial_reading_have_the_order_of_their_arrival() -> None:
+    server = HistoryServer()
+    for number in range(4):
+        server.set(str(number), 10)
+    jobs = await read_once(server)
+    arrived = [f"{number}.s" for number in range(100, 130)]
+    for name in arrived:
+        server.set(name, 20)
+    listed, _ = await jobs.read_changes() or ([], [])
+    assert [job.name for job in listed][4:] == arrived
+
+
 async def test_too_many_changes_cause_a_full_reading() -> None:
     server = HistoryServer()
     for number in range(3):
