@@ -79,13 +79,13 @@ def make_parser() -> argparse.ArgumentParser:
         "compare", help="replay the jobs, compare the starts, and write page and figures"
     )
     compare.set_defaults(step=_compare)
-    compare.add_argument("log", type=Path, help="from the step window")
     compare.add_argument("--nodes", type=int, required=True, metavar="N")
     compare.add_argument("--cpus-per-node", type=int, required=True, metavar="C")
     compare.add_argument(
-        "--run", nargs=4, action="append", required=True,
-        metavar=("TITLE", "BEGIN", "ACCOUNTING", "SETTINGS"),
-        help="a run: the time that `submit` printed, the server's accounting log, the daemon's schedd.toml",
+        "--run", nargs=5, action="append", required=True,
+        metavar=("TITLE", "WINDOW", "BEGIN", "ACCOUNTING", "SETTINGS"),
+        help="a run: the log of the step window, the time that `submit` printed, the server's accounting "
+        "log, the daemon's schedd.toml; repeatable",
     )  # fmt: skip
     compare.add_argument("--out", type=Path, default=Path("research/results/servers"), metavar="DIR")
     return parser
@@ -129,19 +129,18 @@ def _submit(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    trace = read_traces([args.log])[0]
-    chosen = select(trace, estimates="user", procs=args.nodes * args.cpus_per_node)
     rows: list[dict[str, Any]] = []
-    for title, begin, accounting, settings in args.run:
+    for title, window, begin, accounting, settings in args.run:
+        trace = read_traces([Path(window)])[0]
+        chosen = select(trace, estimates="user", procs=args.nodes * args.cpus_per_node)
         ended = read_runs(read_accounting([Path(accounting)], title), int(begin))
         rows += compare_run(RealRun(title, Path(settings), ended), chosen, args.nodes, args.cpus_per_node)
-    results = Results(
-        args.out, NAME, ABOUT,
-        f"python -m research end_to_end compare WINDOW --nodes {args.nodes} "
-        f"--cpus-per-node {args.cpus_per_node} "
-        + " ".join(f"--run '{title}' BEGIN ACCOUNTING SETTINGS" for title, *_ in args.run),
-        version_of(f"research.studies.{NAME}"),
-    )  # fmt: skip
+    command = (
+        "python -m research end_to_end compare "
+        f"--nodes {args.nodes} --cpus-per-node {args.cpus_per_node} "
+        "--run TITLE WINDOW BEGIN ACCOUNTING SETTINGS …"
+    )
+    results = Results(args.out, NAME, ABOUT, command, version_of(f"research.studies.{NAME}"))
     args.out.mkdir(parents=True, exist_ok=True)
     results.write({"results": rows}, make_page(rows), f"{len(args.run)} runs")
 
@@ -212,14 +211,24 @@ def _figures(starts: Ints, jobs: Sequence[TraceJob], real: Mapping[int, TraceJob
 
 # ---- the page --------------------------------------------------------------------------------------------
 
+_SET_UP: Final = (
+    "The jobs come from `python -m research end_to_end window LOG WINDOW --skip N --jobs N --divisor D`, and",
+    "`python -m research end_to_end submit WINDOW --user USER` hands them to the server. A replay takes the",
+    "times *of the window*, or the submissions and run times *as recorded* by the server, which include what",
+    "server and nodes need for each start and end. Differences are of the real run from the replay. The last",
+    "column is what Chlumský, Klusáček and Ruda (2012) compare between their simulator and TORQUE: the mean",
+    "response (1,002 jobs of HPC2N: 0.19 % for FCFS, 0.33 % for conservative backfilling).",
+    "",
+)
+
 
 def make_page(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page's table, a line for each run and replay."""
+    """Return the set-up and a table with a line for each run and replay."""
     columns = (
         "run", "times of the replay", "jobs (waited)", "starts apart: median, p90, max [s]",
         "mean [s], of the makespan", "makespan, replay [s]", "mean response, replay [s]", "difference",
     )  # fmt: skip
-    lines = [f"| {' | '.join(columns)} |", "|---|---|--:|--:|--:|--:|--:|--:|"]
+    lines = [*_SET_UP, f"| {' | '.join(columns)} |", "|---|---|--:|--:|--:|--:|--:|--:|"]
     for row in rows:
         share = row["apart_mean_s"] / row["makespan_s"]
         more = row["response_s"] / row["response_replay_s"] - 1

@@ -55,9 +55,9 @@ def test_starts_are_compared_with_replays_of_the_window_and_of_the_recorded_time
     earlier = _record(0, -900, -800, -700, 120).replace("jobname=j0", "jobname=j3")  # of a run before
     ended = [_record(0, 0, 1, 102, 120), _record(1, 1, 104, 205, 120), _record(2, 2, 208, 309, 120)]
     log.write_text("\n".join([earlier, *ended]) + "\n")
-    run = ["--run", "plan alone", str(_BEGIN), str(log), str(settings)]
+    run = ["--run", "plan alone", str(window), str(_BEGIN), str(log), str(settings)]
     machine = ["--nodes", "2", "--cpus-per-node", "2", "--out", str(tmp_path / "out")]
-    assert end_to_end.run(["compare", str(window), *machine, *run]) == 0
+    assert end_to_end.run(["compare", *machine, *run]) == 0
     planned, recorded = json.loads((tmp_path / "out/end_to_end.json").read_text())["results"]
     assert (planned["jobs"], planned["waited"], planned["not_ended"]) == (3, 2, 1)
     assert (planned["apart_median_s"], planned["apart_max_s"], planned["later_mean_s"]) == (4, 8, 13 / 3)
@@ -74,9 +74,10 @@ def test_a_log_without_jobs_of_the_window_is_refused(
 ) -> None:
     (tmp_path / "log").write_text(_record(1, -50, -40, -30, 120) + "\n")
     (tmp_path / "schedd.toml").write_text("[clusters.main]\n")
-    run = ["--run", "plan", str(_BEGIN), str(tmp_path / "log"), str(tmp_path / "schedd.toml")]
+    small, log, settings = logs / "small.swf", tmp_path / "log", tmp_path / "schedd.toml"
+    run = ["--run", "plan", str(small), str(_BEGIN), str(log), str(settings)]
     machine = ["--nodes", "2", "--cpus-per-node", "4", "--out", str(tmp_path)]
-    assert end_to_end.run(["compare", str(logs / "small.swf"), *machine, *run]) == 2
+    assert end_to_end.run(["compare", *machine, *run]) == 2
     assert "plan: the accounting log has no job of the window" in capsys.readouterr().err
 
 
