@@ -1,4 +1,4 @@
-"""Admission of hypothetical jobs: how the server would treat the request, and what it names."""
+"""Admission of hypothetical jobs: how the server would treat the request, and the jobs that it refers to."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -37,7 +37,7 @@ _LeadSeconds = Annotated[int, Field(ge=60, le=30 * 86_400)]
 
 
 class NoticeRequest(BaseModel):
-    """Condition and way of a notice: at least one of `moved`, `ahead`, `lost` and `tighter`."""
+    """When a notice is sent (at least one of `moved`, `ahead`, `lost` and `tighter`), and how."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"job": "123.server", "moved": 1800, "ahead": 900}]}

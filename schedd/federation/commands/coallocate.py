@@ -33,8 +33,8 @@ its request is one unit, nodes=1:ppn=P. The same by options:
 
 _EDITS: Final = {
     "add": "add a component to one that has not begun; it keeps its start unless --later is given",
-    "substitute": "substitute a component of one that has not begun",
-    "delete": "delete a component of one that has not begun; the others keep their numbers",
+    "substitute": "substitute a component of a co-allocation that has not begun",
+    "delete": "delete a component of a co-allocation that has not begun; the others keep their numbers",
 }
 
 
