@@ -8,10 +8,10 @@ from typing import Any, Self
 from schedd.client import Refused
 from schedd.client.json_object import parse_json
 from schedd.dialect import request_family
-from schedd.engine import Engine, publish_snapshot
+from schedd.engine import Engine, publish_snapshot, what_if_details
 from schedd.features.bookings.api import BookingRequest, booking_view
 from schedd.features.bookings.state import LIVE, published_bookings
-from schedd.model import Never, StartKnown
+from schedd.model import FOREVER, Never, StartKnown
 from schedd.service.questions.plan_fork import PlanFork
 from schedd.wire import (
     Act,
@@ -121,6 +121,8 @@ class EngineWire:
         ]
         found = fork.what_if(facts, state.now, without_slots=tuple(slots), tasks=tasks)
         known = isinstance(found.answer, StartKnown)
+        start = found.answer.placement.start if isinstance(found.answer, StartKnown) else -1
+        details = what_if_details(fork.published, facts, fork.understand(facts), start, FOREVER, None)
         answer = {
             "planned_start": found.answer.placement.start if isinstance(found.answer, StartKnown) else None,
             "planned_end": found.answer.placement.end if isinstance(found.answer, StartKnown) else None,
@@ -129,6 +131,7 @@ class EngineWire:
             "generation": state.generation,
             "tasks": [{"tasks": one.tasks, "end": one.end} for one in found.many],
             "cost": None,
+            **{name: details.get(name) for name in ("deadline_state", "earliest_deadline")},
             **dict.fromkeys(_FORECAST_KEYS),
         }
         return _answer(answer)

@@ -30,6 +30,7 @@ from schedd.engine.facts.records import (
 )
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.log import Incident, LoggedBatch
+from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
 from schedd.engine.search_schedule import (
@@ -121,6 +122,7 @@ __all__ = [
     "job_shares",
     "job_status",
     "last_change",
+    "last_starts",
     "last_starts_on_hold",
     "movable_slots",
     "next_search",

@@ -143,6 +143,14 @@ class ItemEnded(FederationEvent):
     type: Literal["item_ended"] = "item_ended"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BagDeadlineAccepted(FederationEvent):
+    """The clusters promise to end all tasks of a bag by its deadline, the last one by ``end``."""
+
+    end: int
+    type: Literal["bag_deadline_accepted"] = "bag_deadline_accepted"
+
+
 # ---- attempts -------------------------------------------------------------------------------------
 
 
@@ -497,6 +505,7 @@ _AnyEvent = (
     | BookingSubmitted
     | ItemCancelled
     | ItemEnded
+    | BagDeadlineAccepted
     | ClusterChosen
     | AttemptHeld
     | AttemptRefused

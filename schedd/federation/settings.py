@@ -119,6 +119,11 @@ class BagSettings(Section):
     """Report the end of each whole bag to its clusters. With `coordinate_arrays` in their policies, their
     repairs use it (docs/administrators/policy.md).
     """
+    margin: Annotated[Seconds, Field(ge=0, le=86_400)] = 60
+    """A bag is offered and accepted to end at least this long before its deadline. Set it to the `margin` of
+    the clusters' deadlines: with a larger one no deadline is accepted, with a smaller one clusters refuse
+    deadlines that an offer keeps.
+    """
     array: int = Field(default=1_000, ge=1, le=100_000)
     """Maximum tasks in one job array, no more than the servers allow (`max_job_array_size`,
     `max_array_size`). A larger share is split into several arrays.

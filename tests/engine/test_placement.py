@@ -1,11 +1,14 @@
 """Best gap and best gap - EDF, as the site's policy sets them: examples worked out by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
-from schedd.wire import PolicyChanged
+from schedd.engine import Engine, publish_snapshot
+from schedd.model import StartKnown
+from schedd.service.questions.plan_fork import fork_plan
+from schedd.wire import JobFacts, PolicyChanged
 from tests.engine.cluster import Cluster, T
 
 ALL = "1:ppn=4"
@@ -112,6 +115,34 @@ def test_a_job_that_would_be_late_goes_before_the_first_with_a_later_deadline() 
     assert (cluster.promise("1"), cluster.promise("3")) == (1100, 1100)
     cluster.at(400)
     assert [cluster.runs(job) for job in "0123"] == [[0], [200], [300], [100]]
+
+
+@pytest.mark.parametrize(("deadline", "slack"), [(220, 1000), (220, 99), (320, 1000), (500, 1000)])
+def test_what_if_offers_the_time_that_jobs_with_later_deadlines_can_give(deadline: int, slack: int) -> None:
+    cluster = queue(slack)
+    state = cluster.engine.state
+    fork = fork_plan(state, publish_snapshot(state))
+    facts = JobFacts(
+        id="3",
+        owner="ann",
+        queue="batch",
+        submitted=T,
+        family="torque",
+        resources={"nodes": ALL, "walltime": "100", **due(deadline)},
+    )
+    found = fork.what_if(facts, T, tasks=(1, 2, 3))
+    assert fork.what_if(facts, T, tasks=(1, 2, 3)) == found, "the question changes nothing"
+    assert isinstance(found.answer, StartKnown)
+    offered = [one.end - T for one in found.many]
+    ends = []
+    for job in "345":
+        cluster.submit(job, ALL, resources=due(deadline))
+        ends.append((cluster.start(job) or 0) + 100)
+    assert found.answer.placement.end - T == ends[0]
+    assert offered == [max(ends[: number + 1]) for number in range(3)]
+    assert fork.what_if(replace(facts, resources={"nodes": ALL, "walltime": "100"}), T).answer == StartKnown(
+        replace(found.answer.placement, start=T + 300, end=T + 400)
+    )
 
 
 def test_deadline_set_later_moves_the_job() -> None:

@@ -8,6 +8,7 @@ processes it, and the federation may be killed between any two requests.
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from threading import Event as Flag
 from threading import RLock
@@ -32,7 +33,7 @@ from schedd.federation.state.federation_state import ClusterPollResult, Federati
 from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
-from schedd.service.questions.plan_fork import PlanFork
+from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.wire import (
     Act,
     BagEndReported,
@@ -165,9 +166,7 @@ class SimulatedCluster(Cluster):
         """Return what questions are answered from; like a daemon's, it is made once for each generation."""
         state = self.engine.state
         if self._fork is None or self._fork.generation != state.generation:
-            self._fork = PlanFork(
-                state.plan.fork(), publish_snapshot(state), state.limits.copy(), state.columns.copy()
-            )
+            self._fork = fork_plan(state, publish_snapshot(state))
         return self._fork
 
     def report(self) -> ClusterPollResult:
@@ -175,7 +174,8 @@ class SimulatedCluster(Cluster):
         found = {}
         for name, record in published.part(PublishedTransfers).transfers.items():
             seen = transfer_view(published, record)
-            found[name] = TransferStatus(**{one: getattr(seen, one) for one in SEEN})
+            tasks = asdict(seen.tasks) if seen.tasks is not None else None
+            found[name] = TransferStatus(**{one: getattr(seen, one) for one in SEEN} | {"tasks": tasks})
         return ClusterPollResult(transfers=found, cpus=8, generation=published.generation)
 
 

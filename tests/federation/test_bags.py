@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from schedd.features.transfers.state import transfer_state
+from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.bags.bags import (
     Bag,
     Bags,
     assign_tasks,
+    bag_end,
     bag_outcome,
     bag_settled,
     count_tasks,
@@ -131,16 +133,21 @@ def test_bag_becomes_arrays_and_every_task_runs_once(simulation: BagFederation) 
     assert simulation.federation.jobs[simulation[name].shares[0]].exit_status == 0
 
 
-@pytest.mark.parametrize(("deadline", "expected"), [(280, "accepted"), (210, "wished"), (150, "")])
+@pytest.mark.parametrize(("deadline", "expected"), [(290, "accepted"), (210, "wished"), (150, "")])
 def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
     simulation: BagFederation, deadline: int, expected: str
 ) -> None:
-    """48 tasks end in two waves of 100 s, with a minute of margin: by 280 s, and not by 210 s. A late
+    """48 tasks end in two waves of 100 s, with a minute of margin: by 290 s, and not by 210 s. A late
     bag is sent without its deadline.
     """
     due = simulation.now + deadline
     name = simulation.bag(48, deadline=deadline)
     simulation.go(20)
+    if expected == "accepted":
+        simulation.begin()  # what was accepted is in the log
+    row = bag_row(simulation.federation, simulation[name])
+    assert row.deadline_state == (expected or "wished")
+    assert (row.promised_end is not None, row.earliest_deadline is None) == ((expected == "accepted",) * 2)
     for cluster, provider in simulation.clusters.items():
         (array,) = provider.handed.values()
         waiting = [job for job in provider.members(array) if provider.server.jobs[job].state != "R"]
@@ -158,7 +165,19 @@ def test_clusters_accept_the_deadline_of_a_bag_only_for_tasks_that_meet_it(
     assert (simulation.over(name), len(ran)) == ("ended", 3)
     assert {one.deadline for one in ran} == {due}
     if expected == "accepted":
+        assert row.promised_end is not None
+        assert row.promised_end <= due - 60
         assert max(one.over_at for one in ran) <= due
+
+
+def test_bags_with_the_earliest_deadlines_go_first(
+    simulation: BagFederation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {deadline: simulation.bag(4, deadline=deadline) for deadline in (900, 300, 600)}
+    done: list[str] = []
+    monkeypatch.setattr(simulation.bags, "process", done.append)
+    simulation.bags.round()
+    assert done == [names[deadline] for deadline in (300, 600, 900)]
 
 
 def test_plan_chooses_the_size_of_each_moldable_task_of_a_bag(simulation: BagFederation) -> None:
@@ -373,6 +392,8 @@ def play(directory: Path, seed: int) -> None:
             simulation.federation.bag_operations.notes,
         )
         assert simulation.ran(name) == Counter(range(tasks)), (seed, simulation.ran(name))
+        if simulation[name].promised_end:
+            assert bag_end(simulation[name], simulation.federation.jobs) <= simulation[name].deadline, seed
         assert bag_settled(simulation[name], simulation.federation.jobs), (seed, simulation[name])
     simulation.close()
 

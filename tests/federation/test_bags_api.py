@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from schedd.client import ClientError, Refused
 from schedd.client.json_object import JsonObject
 from schedd.federation.api import bags
 from schedd.federation.routing.cluster_status import TransferStatus
+from schedd.federation.workers.bag_worker import BagWorker
 from schedd.store import StoreError
 from tests.federation.federation_harness import FederationHarness
 
@@ -29,6 +31,8 @@ class OfferedPlan:
         self.ends: dict[str, Callable[[int], int | None]] = {}
         self.generation = 1
         self.fails: dict[str, ClientError] = {}
+        self.closed: set[str] = set()
+        """Clusters that accept no deadlines."""
         self.asked: list[tuple[str, dict[str, Any]]] = []
 
     def connect(self, settings: Any, token: str) -> Any:
@@ -59,7 +63,14 @@ class _Client:
             if end is not None
         ]
         answer = "start_known" if rows else "never"
-        return JsonObject(generation=self.plan.generation, tasks=rows, answer=answer, why="no such nodes")
+        return JsonObject(
+            generation=self.plan.generation,
+            tasks=rows,
+            answer=answer,
+            why="no such nodes",
+            deadline_state="wished" if self.name in self.plan.closed else "accepted",
+            earliest_deadline=None,
+        )
 
 
 @pytest.fixture
@@ -78,8 +89,13 @@ def ann(harness: FederationHarness) -> TestClient:
     return harness.client("ann@org")
 
 
+MARGIN = 60
+
+
 def bag(harness: FederationHarness, seconds: int = 60, **more: Any) -> dict[str, Any]:
-    return {"request": "nodes=1:ppn=2,walltime=60", "tasks": 10, "deadline": harness.now + seconds, **more}
+    """Ten tasks whose offers may end so many seconds from now."""
+    deadline = harness.now + seconds + MARGIN
+    return {"request": "nodes=1:ppn=2,walltime=60", "tasks": 10, "deadline": deadline, **more}
 
 
 def test_offer_has_name_plan_versions_and_end(
@@ -89,9 +105,13 @@ def test_offer_has_name_plan_versions_and_end(
     assert found["split"] == {"shares": {"north": 5, "south": 5}, "end": harness.now + 50, "met": True}
     assert (found["plans"], found["expires"]) == ({"north": 1, "south": 1}, harness.now + 300)
     assert {tuple(sorted(one)) for one in found["offers"]} == {("end", "provider", "tasks")}
-    assert plan.asked[0][1]["resources"] == {"nodes": "1:ppn=2", "walltime": "00:01:00"}
-    late = ann.post(OFFERS, json=bag(harness, 1)).json()["split"]
-    assert (late["met"], sum(late["shares"].values())) == (False, 10)
+    assert (found["deadline_state"], found["earliest_deadline"]) == ("accepted", None)
+    deadline = str(harness.now + 120)
+    asked = {"nodes": "1:ppn=2", "walltime": "00:01:00", "deadline": deadline}
+    assert plan.asked[0][1]["resources"] == asked
+    refused = ann.post(OFFERS, json=bag(harness, 49)).json()
+    assert (refused["deadline_state"], refused["earliest_deadline"]) == ("wished", harness.now + 50 + MARGIN)
+    assert (refused["split"]["met"], sum(refused["split"]["shares"].values())) == (False, 10)
     refused = ann.post(OFFERS, json=bag(harness, balance="load"))
     assert (refused.status_code, "needs the load" in refused.text) == (422, True)
     assert not harness.federation.bags.by_id, "nothing is submitted"
@@ -102,7 +122,18 @@ def test_offer_for_tasks_of_several_sizes(
 ) -> None:
     found = ann.post(OFFERS, json=bag(harness, request="trl=2@60:1@110"))
     assert found.json()["split"]["met"], found.text
-    assert plan.asked[0][1]["resources"] == {"trl": "2@60:1@110"}
+    assert plan.asked[0][1]["resources"] == {"trl": "2@60:1@110", "deadline": str(harness.now + 120)}
+
+
+def test_cluster_that_accepts_no_deadlines_gets_tasks_only_if_the_others_cannot_keep_it(
+    harness: FederationHarness, plan: OfferedPlan, ann: TestClient
+) -> None:
+    plan.closed = {"north"}
+    found = ann.post(OFFERS, json=bag(harness, tasks=5)).json()
+    assert (found["split"]["shares"], found["deadline_state"]) == ({"south": 5}, "accepted")
+    found = ann.post(OFFERS, json=bag(harness)).json()
+    assert (found["split"]["shares"], found["split"]["met"]) == ({"north": 5, "south": 5}, True)
+    assert (found["deadline_state"], found["earliest_deadline"]) == ("wished", None)
 
 
 def test_offer_explains_clusters_without_capacity(
@@ -273,14 +304,18 @@ def test_bag_without_offer_is_submitted_unless_late(
     refused = ann.post(BAGS, json={**bag(harness, 20), **WORK})
     assert refused.status_code == 409
     problem = refused.json()
-    assert problem["detail"] == "the tasks end 30 s after the deadline"
+    earliest = harness.now + 50 + MARGIN
+    assert problem["detail"] == (
+        f"the deadline is refused: {earliest}, 30 s later, is the earliest that can be kept"
+    )
     (option,) = problem["options"]
     assert option["id"] in problem["hint"]
+    assert option["earliest_deadline"] == earliest
     row = ann.post(BAGS, json={**bag(harness, 20, late=True), **WORK}).json()
-    assert (row["deadline_kept"], row["end"]) == (False, harness.now + 50)
+    assert (row["deadline_kept"], row["end"]) == (True, harness.now + 50), "within the margin"
     assert row["deadline_state"] == "wished"
     row = ann.post(BAGS, json={**bag(harness), **WORK}).json()
-    assert (row["deadline_kept"], row["deadline_state"]) == (True, "accepted")
+    assert (row["deadline_kept"], row["deadline_state"]) == (True, "wished"), "no cluster has judged it yet"
 
 
 @pytest.mark.parametrize(
@@ -335,7 +370,7 @@ def test_bag_shows_task_counts_by_cluster(
         ended=2,
         failed=1,
         planned=1,
-        planned_end=harness.now + 70,
+        planned_end=harness.now + 130,
         first_end=first,
     )
     row = ann.get(f"{BAGS}/{row['id']}").json()
@@ -345,13 +380,10 @@ def test_bag_shows_task_counts_by_cluster(
         "ended": 2,
         "failed": 1,
     }
-    assert (row["state"], row["end"], row["deadline_kept"]) == ("running", harness.now + 70, False)
-    assert row["deadline_state"] == "at_risk"
-    text = TestClient(harness.app).get("/").text
-    assert text.count('<span class="tag bad">at risk</span>') == 1
+    assert (row["state"], row["end"], row["deadline_kept"]) == ("running", harness.now + 130, False)
     # The south does not disclose its plan, so its planned ends are hidden.
-    assert (row["first_end"], row["stretch_s"], row["stretch"]) == (first, 50, 50 / 70)
-    assert [one["stretch_s"] for one in row["shares"]] == [50, None]
+    assert (row["first_end"], row["stretch_s"], row["stretch"]) == (first, 110, 110 / 130)
+    assert [one["stretch_s"] for one in row["shares"]] == [110, None]
     assert harness.client("bob@org").get(f"{BAGS}/{row['id']}").status_code == 404
     assert harness.client("bob@org").get(BAGS).json() == {"bags": []}
     assert len(harness.client("eyes").get(BAGS).json()["bags"]) == 1
@@ -374,6 +406,48 @@ def test_bag_shows_task_counts_by_cluster(
     assert [(one["bag"], one["tasks"]) for one in jobs] == [(row["id"], "0-4"), (row["id"], "5-9")]
 
 
+def test_bag_is_accepted_once_its_clusters_promise_it_and_stays_so_after_a_restart(
+    harness: FederationHarness, plan: OfferedPlan, ann: TestClient
+) -> None:
+    name = ann.post(BAGS, json={**bag(harness), **WORK}).json()["id"]
+    promised = harness.now + 60
+    deadline = promised + MARGIN
+
+    def judge(planned: int, north: int | None, south: int | None) -> tuple[str, int | None, int | None]:
+        """Both clusters report their shares; the bag's state, promised end and earliest deadline follow."""
+        for cluster, share, promised in (("north", "2", north), ("south", "3", south)):
+            for phase in ("held", "released"):
+                seen = TransferStatus(
+                    phase,
+                    f"7[].{cluster}",
+                    "planned" if phase == "released" else "waiting",
+                    planned_end=harness.now + planned if phase == "released" else None,
+                    promised_end=harness.now + promised if promised is not None else None,
+                )
+                harness.report(cluster, None, **{f"fed_{share}_1": seen})
+        BagWorker(harness.federation, threading.Event(), lambda: harness.now, plan.connect).round()
+        row = ann.get(f"{BAGS}/{name}").json()
+        return row["deadline_state"], row["promised_end"], row["earliest_deadline"]
+
+    assert plan.generation == 1
+    assert judge(100, 50, None) == ("wished", None, harness.now + 100 + MARGIN)
+    text = TestClient(harness.app).get("/").text
+    assert re.search("refused: <time[^>]*>[^<]*</time> can be kept", text), text
+    assert judge(60, 50, None) == ("wished", None, None)
+    assert judge(60, 50, 61) == ("wished", None, None), "promised for the margin"
+    assert judge(60, 50, 60) == ("accepted", promised, None)
+    assert judge(60, 50, 40) == ("accepted", promised, None)
+    written = len(harness.log.read())
+    again(harness)
+    for cluster in ("north", "south"):
+        harness.report(cluster)
+    assert judge(121, 50, 60) == ("at_risk", promised, None)
+    assert TestClient(harness.app).get("/").text.count('<span class="tag bad">at risk</span>') == 1
+    assert len(harness.log.read()) == written
+    harness.now = deadline + 1
+    assert judge(60, 50, 60)[0] == "missed"
+
+
 def test_page_shows_bags_without_owners(
     harness: FederationHarness, plan: OfferedPlan, ann: TestClient
 ) -> None:
@@ -384,8 +458,7 @@ def test_page_shows_bags_without_owners(
     ann.post(BAGS, json={**bag(harness, 20, late=True), **WORK})
     text = page.get("/").text
     assert "Bags of tasks" in text
-    assert text.count("<td>accepted</td>") == 1
-    assert text.count("<td>wished</td>") == 1
+    assert text.count('<span class="faint">wished</span>') == 2
     assert "north, south" in text
     assert "ann@" not in text
     assert "sweep" not in text
@@ -433,11 +506,11 @@ def test_commands_offer_submit_show_and_cancel_a_bag(
     assert plan.generation == 1
     assert shell("bag") == 0
     assert capsys.readouterr().out.endswith("there are no bags\n")
-    assert shell("bag", "offer", *ASKS, by(harness, 60)) == 0
+    assert shell("bag", "offer", *ASKS, by(harness, 60 + MARGIN)) == 0
     shown = capsys.readouterr().out
     (offer,) = re.findall(r"schedd bag submit --offer ([0-9a-f]+) …", shown)
     assert "10 tasks end" in shown
-    assert "by the deadline" in shown
+    assert "the deadline is accepted" in shown
     assert re.search(r"north +5 +5 by", shown), shown
     assert shell("bag", "submit", "--offer", offer, "-N", "mine", script) == 0
     name = capsys.readouterr().out.split()[-1]
@@ -454,7 +527,7 @@ def test_commands_offer_submit_show_and_cancel_a_bag(
     (row,) = json.loads(capsys.readouterr().out)["bags"]
     assert (row["id"], row["deadline_kept"]) == (name, True)
     assert shell("bag", "list") == 0
-    assert re.search(rf"{name} +ann@org +waiting +0/10 .* accepted +north", capsys.readouterr().out)
+    assert re.search(rf"{name} +ann@org +waiting +0/10 .* wished +north", capsys.readouterr().out)
     assert shell("bag", "cancel", name) == 0
     assert capsys.readouterr().out.endswith(f"bag {name}: withdrawn\n")
     assert shell("bag", "show", "999") == 3
@@ -469,9 +542,9 @@ def test_late_bag_needs_the_option_late(
 ) -> None:
     assert plan.generation == 1
     assert shell("bag", "offer", *ASKS, by(harness, 20)) == 1
-    assert "00:00:30 after the deadline" in capsys.readouterr().out
+    assert re.search("the deadline is refused: .*:11 can be kept", capsys.readouterr().out)
     assert shell("bag", "submit", *ASKS, by(harness, 20), script) == 1
-    assert "the tasks end 30 s after the deadline; take offer" in capsys.readouterr().err
+    assert "90 s later, is the earliest that can be kept; move the deadline" in capsys.readouterr().err
     assert not harness.federation.bags.by_id
     assert shell("bag", "submit", *ASKS, by(harness, 20), "--late", script) == 1, "the deadline is not kept"
     assert len(harness.federation.bags.by_id) == 1

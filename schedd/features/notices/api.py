@@ -52,7 +52,11 @@ class NoticeRequest(BaseModel):
     ] = None
     ahead: Annotated[_LeadSeconds | None, Field(description="So many seconds before the start.")] = None
     lost: Annotated[
-        bool, Field(description="When the job can no longer end by its deadline, with the planned end.")
+        bool,
+        Field(
+            description="When the job can no longer end by its deadline, or an accepted one is at risk, with "
+            "the planned end."
+        ),
     ] = False
     tighter: Annotated[
         bool,
@@ -87,7 +91,7 @@ class NoticeView:
     job: Annotated[str, Field(description="Empty: all own jobs.")]
     moved: Annotated[int | None, Field(description="When its start has moved by more than so many seconds.")]
     ahead: Annotated[int | None, Field(description="So many seconds before its start.")]
-    lost: Annotated[bool, Field(description="When it can no longer end by its deadline.")]
+    lost: Annotated[bool, Field(description="When its deadline is lost, or an accepted one at risk.")]
     tighter: Annotated[bool, Field(description="When a tighter walltime would start it sooner.")]
     way: Literal["mail", "command"]
     to: Annotated[str, Field(description="The address, or the command's name.")]

@@ -34,7 +34,11 @@ def make_parser(name: str = "schedd notify") -> argparse.ArgumentParser:
     add = make.add_argument
     add("--moved", metavar="SPAN", help="when the start moves by more than this (30m, 2h, 1d)")
     add("--before", metavar="SPAN", help="this long before the start (15m, 1h)")
-    add("--lost", action="store_true", help="when it can no longer end by its deadline, with the planned end")
+    add(
+        "--lost",
+        action="store_true",
+        help="when its deadline is lost or, if accepted, at risk, with the planned end",
+    )
     add("--tighter", action="store_true", help="when a tighter walltime would start it sooner, with the risk")
     ways = make.add_mutually_exclusive_group()
     ways.add_argument(

@@ -26,6 +26,7 @@ class Notice:
     before: int = -1  # for `moved`: the start in the last notice
     deadline: int = -1  # for `lost`: the deadline
     end: int = -1  # for `lost`: the planned end
+    at_risk: bool = False  # for `lost`: the deadline is accepted, and can still be kept
     facts: StartFacts | None = None  # the job's start at that time, for the sentence about it
     forecast: DeadlineFacts | None = None
     """For `lost`: the forecast of a deadline with a probability, which is below that probability now."""

@@ -72,10 +72,8 @@ class NoticeSender:
             lines.append(f"Previously reported start: {_format_time(notice.before)}.")
         if notice.kind == "lost" and notice.forecast is not None:
             lines.append("This is a forecast, no guarantee.")
-        elif notice.kind == "lost" and notice.end >= 0:
-            lines.append(f"It can no longer end by then; it is planned to end at {_format_time(notice.end)}.")
         elif notice.kind == "lost":
-            lines.append("It can no longer end by then, and has no planned start.")
+            lines.append(_late_end(notice))
         if notice.gain is not None:
             walltime, risk = format_walltime(notice.gain.enough), f"{100 * notice.gain.risk:.0f} %"
             lines.append(f"Of such jobs {risk} run longer than {walltime} and would be killed.")
@@ -101,6 +99,7 @@ class NoticeSender:
             "before": notice.before if notice.before >= 0 else None,
             "deadline": notice.deadline if notice.deadline >= 0 else None,
             "end": notice.end if notice.end >= 0 else None,
+            "at_risk": notice.at_risk if notice.kind == "lost" else None,
             "tighter": asdict(notice.gain) if notice.gain is not None else None,
             "deadline_probability": notice.forecast.probability if notice.forecast is not None else None,
             "headline": _start_sentence(notice, now, format_utc),
@@ -130,10 +129,21 @@ def _single_line(text: str) -> str:
     return "".join(one if one.isprintable() else "?" for one in text)
 
 
+def _late_end(notice: Notice) -> str:
+    """Return the sentence about the end of a job whose deadline is lost or at risk."""
+    end = f"is planned to end at {_format_time(notice.end)}" if notice.end >= 0 else "has no planned start"
+    if notice.at_risk:
+        return f"It {end}."
+    joint = "; it" if notice.end >= 0 else ", and"
+    return f"It can no longer end by then{joint} {end}."
+
+
 def _headline(notice: Notice) -> str:
     if notice.kind == "lost" and notice.forecast is not None:
         forecast = describe_deadline_forecast(notice.forecast, _format_time)
         return f"its deadline, {_format_time(notice.deadline)}, is {forecast}"
+    if notice.kind == "lost" and notice.at_risk:
+        return f"its accepted deadline is at risk, {_format_time(notice.deadline)}"
     if notice.kind == "lost":
         return f"its deadline is lost, {_format_time(notice.deadline)}"
     if notice.gain is not None:

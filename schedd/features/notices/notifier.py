@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from schedd.deadline_sentence import DeadlineFacts, deadline_facts
-from schedd.dialect.deadline import read_required_probability
+from schedd.dialect.deadline import read_deadline
 from schedd.engine import (
     JobRecord,
     Phase,
@@ -58,8 +58,8 @@ _NOT_LOST: Final[tuple[int, DeadlineFacts | None]] = (-1, None)
 
 
 def _deadline_at_risk(published: PlanSnapshot, record: JobRecord) -> tuple[int, DeadlineFacts | None]:
-    """Return an accepted deadline whose forecast fell below its probability, with the forecast; -1: none."""
-    if read_required_probability(record.facts.resources) is None:
+    """Return an accepted deadline at risk, and its forecast if it has a probability; -1: none."""
+    if read_deadline(record.facts.resources, record.facts.submitted) is None:
         return _NOT_LOST
     view = render_job(published, record, _RENDERED)
     if view.deadline is None or view.deadline_state != "at_risk":
@@ -260,17 +260,18 @@ class Notifier:
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
         displayed = job_displayed_start(published, record, start)
         lost, forecast = _NOT_LOST
+        at_risk = False
         if wish.on_lost_deadline:
             lost = lost_deadline(record, now)
+            at_risk = lost < 0
             lost, forecast = (lost, None) if lost >= 0 else _deadline_at_risk(published, record)
         last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
         mark, notice = decide_notice(
             wish, last, record.id, displayed, now, lost=lost, walltime=length, gain=gain
         )
         if notice is not None:
-            notice = replace(
-                notice, forecast=forecast, facts=job_start_facts(render_job(published, record, _RENDERED))
-            )
+            facts = job_start_facts(render_job(published, record, _RENDERED))
+            notice = replace(notice, forecast=forecast, at_risk=at_risk, facts=facts)
         return mark, notice
 
     def _load_subscriptions(self, store: Store) -> Mapping[int, NoticeSubscription]:

@@ -209,6 +209,10 @@ class TransferView:
     planned_start: int | None
     planned_end: int | None
     promised_start: int | None
+    promised_end: int | None
+    """For a job array: the end of its last task that promises and walltimes guarantee; null while a task has
+    no promise, and for a single job.
+    """
     displayed_start: int | None
     """The planned start that all interfaces show, with hysteresis; null for an array."""
     expected_start: int | None
@@ -428,13 +432,14 @@ def _job_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, An
     if job is None:
         return {
             **dict.fromkeys(_JOB_FIELDS),
+            "promised_end": None,
             "state": "",
             "predicted": False,
             "at_risk": False,
             "tasks": None,
         }
     known = {name: getattr(job, name) for name in _JOB_FIELDS}
-    return {**known, "at_risk": job.at_risk is not None, "tasks": None}
+    return {**known, "promised_end": None, "at_risk": job.at_risk is not None, "tasks": None}
 
 
 def _array_slots(published: PlanSnapshot, record: TransferRecord) -> Ints:
@@ -453,6 +458,10 @@ def _array_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, 
     state: Literal["", "running", "planned", "waiting"] = ""
     if record.server_job and over < record.tasks:
         state = "running" if runs.any() else "planned" if waits.any() else "waiting"
+    last = record.last_end
+    if slots.shape[0]:
+        last = max(last, int((np.where(waits, promises, starts) + published.durations[slots]).max()))
+    all_known = slots.shape[0] == record.tasks - over and bool((runs | waits).all())
     return {
         **dict.fromkeys(_JOB_FIELDS),
         "state": state,
@@ -462,8 +471,9 @@ def _array_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, 
         "promised_start": int(promises.max())
         if waits.all() and waits.any() and promises.max() < FOREVER
         else None,
+        "promised_end": last if all_known and 0 < last < FOREVER else None,
         "predicted": False,
-        "at_risk": False,
+        "at_risk": bool((starts > promises)[waits].any()),
         "tasks": ArrayTaskCounts(
             tasks=record.tasks,
             planned=int(waits.sum()),

@@ -375,12 +375,17 @@ class CoAllocationsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagOfferView:
-    """An offer for a bag until it ``expires``. ``why``: reasons for missing offers, by cluster."""
+    """An offer for a bag until it ``expires``. ``deadline_state``: the clusters would accept the deadline
+    (``accepted``) or not (``wished``); then ``earliest_deadline`` is the first one that can be kept, null if
+    the clusters accept none. ``why``: reasons for missing offers, by cluster.
+    """
 
     id: str
     expires: int
     tasks: int
     deadline: int
+    deadline_state: Literal["", "accepted", "wished"]
+    earliest_deadline: int | None
     offers: Sequence[ClusterOffer]
     split: TaskSplit | None
     plans: Mapping[str, int]
@@ -420,8 +425,10 @@ class BagView:
 
     ``end`` is the expected or actual end of the last task, ``first_end`` the end of the first known one.
     ``stretch_s`` is the time between them, ``stretch`` its share of the response time. ``deadline_state``:
-    the clusters' offers ended by the deadline (``accepted``) or later (``wished``); an accepted one that they
-    would miss now is ``at_risk``; at the end ``kept`` or ``missed``; empty for a cancelled bag.
+    the clusters promise to end each task by the deadline (``accepted``), or do not (``wished``: not judged
+    yet, or refused, with the ``earliest_deadline`` that can be kept as planned now); an accepted one that
+    they would miss now is ``at_risk``; at the end ``kept`` or ``missed``; empty for a cancelled bag.
+    ``promised_end`` is the guaranteed end of an accepted one.
     """
 
     id: str
@@ -432,12 +439,14 @@ class BagView:
     tasks: int
     deadline: int
     published_end: int
+    promised_end: int | None
     end: int | None
     first_end: int | None
     stretch_s: int | None
     stretch: float | None
     deadline_kept: bool | None
     deadline_state: Literal["", "accepted", "wished", "at_risk", "missed", "kept"]
+    earliest_deadline: int | None
     without_cluster: int
     waiting: int
     running: int

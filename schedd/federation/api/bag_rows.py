@@ -22,6 +22,7 @@ def bag_row(federation: FederationState, bag: Bag) -> BagView:
     end = max(ends) if ends and not left and len(ends) == len(there) else None
     firsts = [one.first_end for one in there if one.first_end is not None]
     spread = compute_spread(bag.submitted, min(firsts, default=None), end)
+    state = _deadline_state(federation, bag, over, end)
     return BagView(
         id=bag.id,
         owner=bag.owner,
@@ -31,12 +32,14 @@ def bag_row(federation: FederationState, bag: Bag) -> BagView:
         tasks=bag.tasks,
         deadline=bag.deadline,
         published_end=bag.offered_end,
+        promised_end=bag.promised_end or None,
         end=end,
         first_end=min(firsts, default=None),
         stretch_s=spread.seconds if spread is not None else None,
         stretch=spread.share if spread is not None else None,
         deadline_kept=_deadline_kept(bag, over, end),
-        deadline_state=_deadline_state(bag, over, end, federation.now),
+        deadline_state=state,
+        earliest_deadline=_earliest_deadline(federation, bag) if state == "wished" and not left else None,
         without_cluster=left,
         waiting=sum(one.waiting for one in there),
         running=sum(one.running for one in there),
@@ -60,18 +63,41 @@ def _deadline_kept(bag: Bag, over: str, end: int | None) -> bool | None:
 
 
 def _deadline_state(
-    bag: Bag, over: str, end: int | None, now: int
+    federation: FederationState, bag: Bag, over: str, end: int | None
 ) -> Literal["", "accepted", "wished", "at_risk", "missed", "kept"]:
     if bag.cancelled:
         return ""
     kept = _deadline_kept(bag, over, end)
     if over and kept is not None:
         return "kept" if kept else "missed"
-    if now > bag.deadline:
+    if federation.now > bag.deadline:
         return "missed"
-    if bag.offered_end > bag.deadline:
+    if not bag.promised_end:
         return "wished"
-    return "at_risk" if kept is False else "accepted"
+    planned = _planned_ends(federation, bag)
+    late = kept is False or any(one is not None and one > bag.deadline for one in planned)
+    return "at_risk" if late else "accepted"
+
+
+def _planned_ends(federation: FederationState, bag: Bag) -> list[int | None]:
+    """Return the planned end of each open share, also of clusters whose plan is not shown: only the state of
+    the deadline follows from it. None: a cluster has not planned a share.
+    """
+    found = []
+    for job in (federation.jobs[share] for share in bag.shares):
+        if not job.over:
+            active = job.active
+            seen = federation.attempt_statuses(job).get(active.number) if active is not None else None
+            found.append(seen.planned_end if seen is not None else None)
+    return found
+
+
+def _earliest_deadline(federation: FederationState, bag: Bag) -> int | None:
+    """Return the first deadline that the bag keeps as planned now; None: that is not known yet."""
+    ends = _planned_ends(federation, bag)
+    known = [end for end in ends if end is not None]
+    earliest = max(known, default=0) + federation.settings.bags.margin
+    return earliest if len(known) == len(ends) and earliest > bag.deadline else None
 
 
 def _bag_state(over: str, shares: Sequence[BagShareView], left: int) -> str:

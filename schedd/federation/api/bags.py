@@ -60,7 +60,7 @@ async def _make_offer(federation: LeadingFederation, caller: Caller, body: BagRe
     found = await run_in_threadpool(
         _issue_offer, federation, owner, resolve_users(federation, caller, owner), body
     )
-    return offer_row(found)
+    return offer_row(federation, found)
 
 
 def _issue_offer(
@@ -104,22 +104,43 @@ def _request_offers(
         raise invalid_problem("body.balance", str(error), "none, offers") from None
     ends = share_ends(found.offers, split) if split is not None else {}
     return federation.bag_operations.create_offer(
-        owner, terms, split=split, ends=ends, plans=found.plans, offers=found.offers, whys=found.whys
+        owner,
+        terms,
+        split=split,
+        ends=ends,
+        plans=found.plans,
+        offers=found.offers,
+        whys=found.whys,
+        wished=found.wished,
     )
 
 
-def offer_row(one: BagOffer) -> BagOfferView:
+def offer_row(federation: FederationState, one: BagOffer) -> BagOfferView:
     """An offer as shown to the caller."""
+    state: Literal["", "accepted", "wished"] = ""
+    earliest = None
+    if one.split is not None:
+        guaranteed = not one.split.shares.keys() & set(one.wished)
+        state = "accepted" if one.split.met and guaranteed else "wished"
+        if guaranteed and not one.split.met:
+            earliest = _earliest_deadline(federation, one.split)
     return BagOfferView(
         id=one.id,
         expires=one.expires,
         tasks=one.asked.tasks,
         deadline=one.asked.deadline,
+        deadline_state=state,
+        earliest_deadline=earliest,
         offers=one.offers,
         split=one.split,
         plans=dict(one.plans),
         why=dict(one.whys or {}),
     )
+
+
+def _earliest_deadline(federation: FederationState, split: TaskSplit) -> int:
+    """Return the first deadline that the split keeps."""
+    return split.end + federation.settings.bags.margin
 
 
 # ---- bags -----------------------------------------------------------------------------------------
@@ -181,7 +202,7 @@ def _recheck_ends(
         connect_cluster,
     )
     ends = {one.provider: one.end for one in found.offers}
-    latest = offer.asked.deadline if split.met else split.end
+    latest = offer.asked.deadline - federation.settings.bags.margin if split.met else split.end
     for name in moved:
         if name not in ends:
             why = found.whys.get(name, "it offers nothing any more")
@@ -207,11 +228,13 @@ def _request_and_accept(federation: FederationState, caller: Bearer, owner: str,
         raise ProblemError("no-room", what, hint="ask for fewer tasks, or smaller ones")
     if not offer.split.met and not body.late:
         federation.bag_operations.issue_offer(offer)
+        earliest = _earliest_deadline(federation, offer.split)
         raise ProblemError(
             "no-room",
-            f"the tasks end {offer.split.end - body.deadline} s after the deadline",
-            hint=f"take offer {offer.id}, say late, or move the deadline to {offer.split.end}",
-            options=[asdict(offer_row(offer))],
+            f"the deadline is refused: {earliest}, {earliest - body.deadline} s later, is the earliest that "
+            "can be kept",
+            hint=f"move the deadline to {earliest}, take offer {offer.id}, or say late",
+            options=[asdict(offer_row(federation, offer))],
         )
     return _create_bag(federation, caller, owner, body, offer.asked, offer.split, offer.ends)
 

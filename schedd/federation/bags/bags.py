@@ -4,7 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from schedd.federation.events import BagSubmitted, FederationEvent, ItemCancelled, ItemEnded
+from schedd.federation.events import (
+    BagDeadlineAccepted,
+    BagSubmitted,
+    FederationEvent,
+    ItemCancelled,
+    ItemEnded,
+)
 from schedd.federation.items import Attempt, FederationItem, ImpossibleError, Items
 from schedd.federation.routing.jobs import FederationJob, FederationJobs
 
@@ -17,6 +23,7 @@ class Bag(FederationItem[Attempt]):
     """State of one bag. Its shares are jobs, which have the attempts.
 
     ``shares`` are job numbers, oldest first. ``failed`` is the reason why the unassigned tasks cannot run.
+    ``promised_end`` is the guaranteed end of an accepted deadline, 0 if it is not accepted.
     """
 
     submission: Mapping[str, Any]
@@ -26,6 +33,7 @@ class Bag(FederationItem[Attempt]):
     balance: str = "none"
     shares: tuple[str, ...] = ()
     failed: str = ""
+    promised_end: int = 0
 
     @classmethod
     def create(cls, event: BagSubmitted) -> Self:
@@ -49,6 +57,9 @@ class Bag(FederationItem[Attempt]):
                 return replace(self, cancelled=True)
             case ItemEnded():
                 return replace(self, failed=event.text)
+            case BagDeadlineAccepted():
+                self.require(not self.promised_end, event)
+                return replace(self, promised_end=event.end)
         self.require(False, event)
         return self
 

@@ -1,7 +1,7 @@
 """Issued offers for bags. An owner may accept an offer once, before it expires."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,8 +16,8 @@ class BagOffer:
     """An issued offer: the split of the clusters' offers, based on these plan versions, valid until it
     expires.
 
-    ``ends`` is the end of the share by cluster. ``offers``, and ``whys`` (reasons for no offer by cluster),
-    are only for the reply and are not in the log.
+    ``ends`` is the end of the share by cluster. ``offers``, ``whys`` (reasons for no offer by cluster) and
+    ``wished`` (clusters that accept no deadline) are only for the reply and are not in the log.
     """
 
     id: str
@@ -29,6 +29,7 @@ class BagOffer:
     expires: int
     offers: Sequence[ClusterOffer] = ()
     whys: Mapping[str, str] | None = None
+    wished: Collection[str] = ()
 
     def event(self, now: int) -> BagOffered:
         """Return the log event, with the fields needed to accept the offer."""

@@ -98,7 +98,7 @@ def _run_action(args: argparse.Namespace) -> bool:
                     _bag_terms(args, args.request or (), _parse_queue_options(args), federation.now)
                 )
                 print_answer(args, offer, lambda: _offer_text(offer, now))
-                return offer.split is not None and offer.split.met
+                return offer.deadline_state == "accepted"
             case "show":
                 done = federation.bag(args.bag)
                 print_answer(args, done, lambda: _bag_text(done, now))
@@ -177,12 +177,13 @@ def _offer_text(one: BagOfferView, now: int) -> str:
     if split is None:
         lines.append(f"there is no room for {one.tasks} tasks")
     else:
-        kept = (
-            "by the deadline"
-            if split.met
-            else f"{format_duration(split.end - one.deadline)} after the deadline"
-        )
-        lines.append(f"offer {one.id}: {one.tasks} tasks end {format_time(split.end, now)}, {kept}")
+        answer: str = one.deadline_state
+        if one.earliest_deadline is not None:
+            answer = f"refused: {format_time(one.earliest_deadline, now)} can be kept"
+        elif answer == "wished":
+            answer = "a wish: its clusters accept no deadline"
+        end = format_time(split.end, now)
+        lines.append(f"offer {one.id}: {one.tasks} tasks end {end}; the deadline is {answer}")
         lines.append(
             f"to be taken until {format_time(one.expires, now)}: schedd bag submit --offer {one.id} …"
         )
@@ -207,7 +208,7 @@ def _bags_table(found: Sequence[BagView], now: int) -> str:
             one.state,
             f"{one.ended}/{one.tasks}",
             format_optional_time(one.end, now),
-            _deadline_text(one),
+            _deadline_text(one, now),
             _cluster_names(one),
         )
         for one in found
@@ -224,7 +225,7 @@ def _bag_text(one: BagView, now: int) -> str:
         ("state", one.state),
         ("tasks", f"{one.tasks}: " + _format_counts({name: json_members(one)[name] for name in counts})),
         ("one asks for", asks),
-        ("deadline", f"{format_time(one.deadline, now)}, {_deadline_text(one)}"),
+        ("deadline", f"{format_time(one.deadline, now)}, {_deadline_text(one, now)}"),
         ("expected end", format_optional_time(one.end, now)),
         ("published end", format_optional_time(one.published_end, now)),
         ("stretch factor", _format_stretch(one)),
@@ -268,5 +269,7 @@ def _format_counts(found: dict[str, int]) -> str:
     return ", ".join(words) or "none"
 
 
-def _deadline_text(one: BagView) -> str:
+def _deadline_text(one: BagView, now: int) -> str:
+    if one.earliest_deadline is not None:
+        return f"refused, {format_time(one.earliest_deadline, now)} can be kept"
     return one.deadline_state.replace("_", " ") or "-"

@@ -22,6 +22,7 @@ class TransferStatus:
     planned_start: int | None = None
     planned_end: int | None = None
     promised_start: int | None = None
+    promised_end: int | None = None
     started: int | None = None
     displayed_start: int | None = None
     expected_start: int | None = None

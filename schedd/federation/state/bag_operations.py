@@ -14,6 +14,7 @@ from schedd.federation.bags.bags import (
 )
 from schedd.federation.bags.issued_offers import BagOffer, IssuedOffers
 from schedd.federation.events import (
+    BagDeadlineAccepted,
     BagSpecification,
     BagSubmitted,
     FederationEvent,
@@ -46,7 +47,7 @@ class BagOperations(ItemOperations[Bag]):
         *shared: Any,
     ) -> None:
         super().__init__(*shared)
-        self._expiry = settings.bags.expiry
+        self._expiry, self._margin = settings.bags.expiry, settings.bags.margin
         self.array = settings.bags.array  # maximum tasks in one array
         self._rules = settings.rules
         self._clusters = clusters
@@ -57,7 +58,7 @@ class BagOperations(ItemOperations[Bag]):
         return self._record.offers
 
     def create_offer(self, owner: str, asked: BagSpecification, **found: Any) -> BagOffer:
-        """Return a new unissued offer with ``split``, ``ends``, ``plans``, ``offers`` and ``whys``."""
+        """Return a new unissued offer with ``split``, ``ends``, ``plans`` and the fields of the reply."""
         return BagOffer(secrets.token_hex(8), owner, asked, expires=self._now() + self._expiry, **found)
 
     def issue_offer(self, offer: BagOffer) -> None:
@@ -139,6 +140,36 @@ class BagOperations(ItemOperations[Bag]):
             return [ItemEnded(how="failed", job=name, time=now, text=f"{left} tasks have no cluster: {text}")]
 
         self._commit_new(make)
+
+    def accept_deadline(self, name: str) -> None:
+        """Accept the deadline if the clusters promise all ends a margin before it. Raises StoreError."""
+
+        def make(now: int, _: int) -> Sequence[FederationEvent]:
+            bag = self._items[name]
+            end = self._promised_end(bag)
+            if bag.promised_end or bag.cancelled or bag.failed:
+                return []
+            if end is None or end > bag.deadline - self._margin:
+                return []
+            return [BagDeadlineAccepted(job=name, time=now, end=end)]
+
+        self._commit_new(make)
+
+    def _promised_end(self, bag: Bag) -> int | None:
+        """Return the end of the bag's last task that the clusters promise; None: not all tasks have one."""
+        jobs = self._record.jobs
+        if unassigned_tasks(bag, jobs):
+            return None
+        ends: list[int] = []
+        for job in (jobs[share] for share in bag.shares if jobs[share].over != "refused"):
+            active, end = job.active, job.over_at if job.over == "ended" else None
+            if active is not None and not job.over:
+                seen = attempt_statuses(self._clusters, self._rules, job).get(active.number)
+                end = seen.promised_end if seen is not None else None
+            if end is None:
+                return None
+            ends.append(end)
+        return max(ends)
 
     def cancel(self, name: str, by: str) -> Bag:
         """Cancel the bag: waiting tasks are withdrawn, running go on. Raises StoreError, KeyError."""

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 from schedd.client import Client, ClientError, Refused
+from schedd.dialect.deadline import deadline_names
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, TaskSplit, split_tasks
 from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import BagSpecification
@@ -26,13 +27,14 @@ _AT_ONCE: Final = 32
 class BagOffers:
     """Offers of the clusters, plan versions by cluster, and the reasons for missing offers.
 
-    ``never`` are clusters that can never run a single task.
+    ``never`` are clusters that can never run a single task, ``wished`` those that accept no deadline of it.
     """
 
     offers: list[ClusterOffer] = field(default_factory=list)
     plans: dict[str, int] = field(default_factory=dict)
     whys: dict[str, str] = field(default_factory=dict)
     never: set[str] = field(default_factory=set)
+    wished: set[str] = field(default_factory=set)
 
 
 def offered_task_counts(tasks: int) -> tuple[int, ...]:
@@ -96,14 +98,19 @@ def _add_answer(
     found: BagOffers,
     speed: float,
 ) -> None:
+    resources = scale_resources(asked.resources, speed)
+    if not deadline_names(resources):  # a plan by earliest deadline depends on it
+        resources["deadline"] = str(asked.deadline)
     answer = client.what_if(
-        resources=scale_resources(asked.resources, speed),
+        resources=resources,
         queue=asked.queues.get(name, ""),
         owner=user,
         tasks=sizes,
     )
     found.plans[name] = answer.generation
     found.offers.extend(ClusterOffer(name, one.tasks, one.end) for one in answer.tasks)
+    if answer.deadline_state == "wished" and answer.earliest_deadline is None:
+        found.wished.add(name)
     if not answer.tasks:
         found.whys[name] = answer.why
         if answer.answer == "never":
@@ -113,10 +120,18 @@ def _add_answer(
 def split_offers(
     federation: FederationState, answers: BagOffers, tasks: int, deadline: int, balance: SharingRule
 ) -> TaskSplit | None:
-    """Return the distribution of the tasks. Raises ValueError if the rule needs undisclosed data."""
+    """Return the distribution of the tasks, with a margin before the deadline. Clusters that accept no
+    deadlines get tasks only if the others cannot keep it. Raises ValueError if the rule needs undisclosed
+    data.
+    """
+    deadline -= federation.settings.bags.margin
     power = {name: seen.power for name, seen in federation.clusters.items() if seen.power}
     load = {name: float(counts.get("planned", 0)) for name, counts in federation.job_counts.items() if counts}
-    return split_tasks(answers.offers, tasks, deadline, balance, power, load)
+    sure = [one for one in answers.offers if one.provider not in answers.wished]
+    split = split_tasks(sure, tasks, deadline, balance, power, load)
+    if split is None or not split.met:
+        split = split_tasks(answers.offers, tasks, deadline, balance, power, load)
+    return split
 
 
 def share_ends(offers: Sequence[ClusterOffer], split: TaskSplit) -> dict[str, int]:

@@ -39,8 +39,9 @@ class BagWorker(ItemWorker):
         """Bag end that was last reported to the share's cluster, by share."""
 
     def round(self) -> None:
-        """Do all pending work of the open bags."""
-        for name in list(self._federation.bags.open):
+        """Do all pending work of the open bags, those with the earliest deadlines first."""
+        bags = self._federation.bags
+        for name in sorted(bags.open, key=lambda name: bags[name].deadline):
             if self._stopping.is_set():
                 return
             self._guarded(name, partial(self.process, name))
@@ -55,6 +56,8 @@ class BagWorker(ItemWorker):
             self._asked.pop(name, None)
             if bag_settled(bag, federation.jobs):
                 federation.bags.open.pop(name, None)
+            elif not bag.promised_end:
+                federation.bag_operations.accept_deadline(name)
         elif self._clock() >= self._asked.get(name, 0.0) + federation.settings.routing.poll:
             self._asked[name] = self._clock()
             self._assign_rest(bag)

@@ -10,7 +10,8 @@ import numpy as np
 
 from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
-from schedd.engine import EngineState, PlanSnapshot, published_record
+from schedd.dialect.deadline import read_deadline
+from schedd.engine import EngineState, PlanSnapshot, last_starts, published_record
 from schedd.engine.component.job_hooks import job_refusal, job_scopes
 from schedd.engine.component.placement_hooks import job_restriction, node_order
 from schedd.engine.component.registry import components
@@ -34,7 +35,7 @@ from schedd.policy.site import Placing
 from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
-from schedd.service.questions.trial import TasksEnd, Trial, ends_of_tasks
+from schedd.service.questions.trial import DeadlineOrder, TasksEnd, Trial, ends_of_tasks
 from schedd.wire import JobFacts
 
 _T = TypeVar("_T")
@@ -79,11 +80,13 @@ class PlanFork:
         walltime_use: float = 1.0,
         ranks: Ints | None = None,
         uncounted: Collection[str] = (),
+        bounds: Ints | None = None,
     ) -> None:
         self.published = published
         self.ranks = ranks if ranks is not None else np.zeros(published.starts.shape[0], np.int64)
         self.columns = columns
         self.walltime_use = walltime_use
+        self._bounds = bounds if bounds is not None else published.bound
         self._plan = plan
         self._limits = limits
         self._bare: Plan | None = None
@@ -150,11 +153,13 @@ class PlanFork:
             placing = self.published.settings.site.placement
             asking = self._trial(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
             asking = replace(asking, within=self._cost_limit(facts, moment))
+            ahead = placing is Placing.BEST_GAP_EDF and read_deadline(facts.resources, facts.submitted)
             answer = self._immediate_answer(facts, request, understood) or self._component_wait(
                 facts, understood, instead_of
             )
             if answer is None:
-                answer = asking.start(request, understood.walltime) or self._no_start(facts, request)
+                trial = self._in_deadline_order(asking) if ahead else asking
+                answer = trial.start(request, understood.walltime) or self._no_start(facts, request)
             means = ""
             if isinstance(answer, StartKnown) and answer.placement.start > asking.ready:
                 answer, means = asking.sooner(
@@ -193,7 +198,8 @@ class PlanFork:
             many: tuple[TasksEnd, ...] = ()
             if known and tasks:
                 forms = [(one, one.understood.request or request) for one in trials] if several else []
-                many = tuple(ends_of_tasks(forms or [(asking, request)], tasks))
+                trial = self._in_deadline_order(asking) if ahead and not forms else asking
+                many = tuple(ends_of_tasks(forms or [(trial, request)], tasks))
         return WhatIfAnswer(
             answer,
             understood.walltime,
@@ -209,6 +215,15 @@ class PlanFork:
             by,
             found_sooner,
             sooner_by,
+        )
+
+    def _in_deadline_order(self, asking: Trial) -> Trial:
+        """Return the trial on a plan of its own, in which jobs with later deadlines may be displaced."""
+        plan, settings = asking.plan.fork(), self.published.settings
+        limit_plan_work(plan)
+        patience, use = settings.search_patience, self.walltime_use
+        return replace(
+            asking, plan=plan, order=DeadlineOrder(self.columns, self._bounds, self.ranks, patience, use)
         )
 
     def _variants(self, facts: JobFacts) -> Sequence[JobFacts]:
@@ -318,8 +333,9 @@ class PlanFork:
     def with_plan(self, plan: Plan) -> "PlanFork":
         """Return this fork with another plan, which must not be used elsewhere then."""
         return PlanFork(
-            plan, self.published, self._limits, self.columns, self.walltime_use, self.ranks, self._uncounted
-        )
+            plan, self.published, self._limits, self.columns, self.walltime_use, self.ranks, self._uncounted,
+            self._bounds,
+        )  # fmt: skip
 
     def _read(self, facts: JobFacts) -> tuple[Request, ParsedRequest]:
         queue = self.published.queues.get(facts.queue)
@@ -429,4 +445,5 @@ def fork_plan(state: EngineState, published: PlanSnapshot, plan: Plan | None = N
         state.walltime_use.share,
         state.rank.copy(),
         state.uncounted,
+        last_starts(state) if state.site.placement is Placing.BEST_GAP_EDF else None,
     )

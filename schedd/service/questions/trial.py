@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
+
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect.deadline import read_deadline
 from schedd.engine import HORIZON, PlanSnapshot
@@ -16,7 +18,8 @@ from schedd.engine.facts.shares import planned_shares
 from schedd.model import FOREVER, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns
-from schedd.plan.placement_choice import choose_placement
+from schedd.plan.latest_starts import latest_starts
+from schedd.plan.placement_choice import DisplaceableJobs, choose_placement
 from schedd.plan.plan import Plan
 from schedd.plan.views import StartWindow, find_windows
 from schedd.plan.work_limits import WorkSpent
@@ -37,6 +40,43 @@ class TasksEnd:
     end: int
 
 
+@dataclass(slots=True)
+class DeadlineOrder:
+    """Placement of a question's jobs before planned jobs with later deadlines, on a plan of their own.
+
+    By slot: the scoring columns, the last starts that keep promises, and the ranks. ``patience`` and ``use``
+    are those of ``latest_starts``.
+    """
+
+    columns: ScoringColumns
+    bounds: Ints
+    ranks: Ints
+    patience: int
+    use: float
+
+    def place(self, trial: "Trial", slot: int, weights: CriterionWeights, due: int) -> int:
+        """Place a job as the engine would on arrival; return its start, or -1. A job that ends in time is not
+        displaced beyond its deadline by the next ones.
+        """
+        self.columns = self.columns.including(slot, trial.ready, due)
+        slots = self.columns.due.shape[0]
+        bounds, ranks = np.full(slots, FOREVER, np.int64), np.zeros(slots, np.int64)
+        bounds[: self.bounds.shape[0]] = self.bounds
+        ranks[: self.ranks.shape[0]] = self.ranks
+        bounds[slot], ranks[slot] = FOREVER, 0
+        latest = latest_starts(trial.plan, bounds, self.columns, trial.now, self.patience, self.use)
+        others = DisplaceableJobs(latest, ranks)
+        bound = trial.now + HORIZON
+        found = choose_placement(trial.plan, slot, self.columns, trial.now, bound, weights, others)
+        if found is None:
+            return -1
+        last = due - trial.understood.walltime
+        if found.start <= last:
+            bounds[slot] = last
+        self.bounds, self.ranks = bounds, ranks
+        return found.start
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """Plan and time of one question; ``ready`` is the job's earliest possible start."""
@@ -51,6 +91,7 @@ class Trial:
     ready: int
     columns: ScoringColumns
     weights: CriterionWeights | None  # weights for choosing among gaps; None: the first gap
+    order: DeadlineOrder | None = None  # it is also tried before jobs with later deadlines
     within: tuple[Tariff, float, str] | None = None  # prices, a hard cost limit, and the currency
     restriction: Restriction | None = None  # the nodes and times that the job is restricted to
     scopes: frozenset[str] = frozenset()  # the labels of the job, for limits
@@ -138,12 +179,16 @@ class Trial:
         return (slot, start) if start >= 0 else (-1, -1)
 
     def _place(self, slot: int) -> int:
-        """Place the job as the engine would, without displacing others; return its start, or -1."""
+        """Place the job as the engine would, without displacing others unless they have later deadlines;
+        return its start, or -1.
+        """
         bound = self.now + HORIZON
-        if self.weights is None or self.plan.tiers == 1:
-            return self.plan.place(slot, self.now, bound)
         due = read_deadline(self.facts.resources, self.facts.submitted)
         due = FOREVER if due is None else due
+        if self.order is not None and self.weights is not None:
+            return self.order.place(self, slot, self.weights, due)
+        if self.weights is None or self.plan.tiers == 1:
+            return self.plan.place(slot, self.now, bound)
         columns = self.columns.including(slot, self.ready, due)
         found = choose_placement(self.plan, slot, columns, self.now, bound, self.weights)
         return found.start if found is not None else -1

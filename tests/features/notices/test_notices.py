@@ -254,6 +254,27 @@ def test_lost_deadline_is_mailed_once_across_restarts(
         assert said in str(letter.get_payload())
 
 
+def test_accepted_deadline_at_risk_is_mailed_once(mail_relay: tuple[MailServer, str], store: Store) -> None:
+    mail_server, relay = mail_relay
+    with planner(publish_threshold=0, end_allowance=0) as loop:
+        clock = loop._clock
+        assert isinstance(clock, StillClock)
+        mine = job("2", user="ann", walltime="100", **{"x.deadline": str(T + 86_400)})
+        loop.submit([node("n1"), job("1", user="bob", walltime="100"), mine]).result(WAIT_S)
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        notifier.add(subscription(min_move_s=None, on_lost_deadline=True))
+        notifier.find_notices()
+        loop.submit([node("n1", state="down")]).result(WAIT_S)
+        clock.moment += 400
+        loop.submit([job("3", user="bob")]).result(WAIT_S)
+        for _ in range(2):
+            notifier.find_notices()
+            notifier.send()
+        (letter,) = mail_server.letters
+        assert "job 2: its accepted deadline is at risk, " in letter["Subject"]
+        assert "It has no planned start." in str(letter.get_payload())
+
+
 def test_notices_cover_all_own_jobs_only(mail_relay: tuple[MailServer, str], store: Store) -> None:
     mail_server, relay = mail_relay
     with busy_planner() as loop:
@@ -504,6 +525,7 @@ def test_command_gets_the_notice_as_json_on_stdin(tmp_path: Path, store: Store) 
             "before": None,
             "deadline": None,
             "end": None,
+            "at_risk": None,
             "deadline_probability": None,
             "tighter": None,
             "headline": "Planned 2023-11-15 00:13:20 UTC, at the latest 2023-11-15 00:13:20 UTC",
