@@ -32,6 +32,7 @@ REBUILT = frozenset(
             "bound",
             "published_start",
             "published_at",
+            "written_at",
             "update_due",
             "changed",
             "last_move",

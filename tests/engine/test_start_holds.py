@@ -4,6 +4,7 @@ import pytest
 
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.start_holds import last_starts_on_hold
+from schedd.wire import ExpectedFacts, StartsExpected
 from tests.engine.cluster import Cluster, T
 from tests.engine.test_move_words import HOUR, queue_of, reorder
 
@@ -65,6 +66,62 @@ def test_a_hold_ends_with_its_time_and_begins_again_with_each_publication() -> N
     assert bound() == published - HOUR
     state.now += 1
     assert bound() == int(last_starts(state)[slot]) > published
+
+
+def expect_starts(cluster: Cluster, *names: str) -> None:
+    """A round of forecasts: they are written on the jobs with the starts of the plan."""
+    now = cluster.server.now
+    jobs = tuple(ExpectedFacts(name, now + HOUR, now + 2 * HOUR, now + HOUR, "submission") for name in names)
+    cluster.send(StartsExpected(id=f"round {now}", time=now, jobs=jobs))
+
+
+def published(cluster: Cluster) -> list[tuple[int, int]]:
+    state = cluster.engine.state
+    slots = [state.records[name].slot for name in "23"]
+    return [(int(state.published_start[slot]) - T, int(state.published_at[slot]) - T) for slot in slots]
+
+
+@pytest.mark.parametrize("silent", [True, False], ids=["as in a replay", "with comments"])
+def test_a_new_comment_with_the_same_start_does_not_renew_the_hold(silent: bool) -> None:
+    cluster = Cluster(publish_starts=True, publish_pause=60, predict=True, silent=silent)
+    cluster.submit("1", walltime=HOUR)
+    for name in "23":
+        cluster.submit(name)
+    queued = published(cluster)
+    for moment in range(61, 672, 61):
+        cluster.at(moment)
+        expect_starts(cluster, "2", "3")
+    assert published(cluster) == queued == [(HOUR, 0), (HOUR + 100, 0)]
+    assert len(cluster.attribute_writes("2")) == (0 if silent else 12)
+
+
+def test_a_comment_with_a_start_that_hardly_moved_shows_the_published_one() -> None:
+    cluster = Cluster(slack=10**6, publish_starts=True, publish_pause=60, publish_threshold=60, predict=True)
+    cluster.submit("0", walltime=5000)
+    cluster.submit("2")
+    for moment, walltime in ((100, 5040), (200, 5060), (300, 5000)):
+        cluster.at(moment)
+        cluster.alter_request("0", walltime=str(walltime))
+        expect_starts(cluster, "2")
+    writes = cluster.attribute_writes("2")
+    assert [(write.planned_start, write.expected_start is None) for write in writes] == [
+        (T + 5000, True), *[(T + 5000, False)] * 3
+    ]  # fmt: skip
+    cluster.alter_request("0", walltime="5061")
+    assert cluster.attribute_writes("2")[-1].planned_start == T + 5061
+
+
+def test_a_comment_does_not_delay_the_publication_of_the_next_start() -> None:
+    cluster = Cluster(slack=10**6, publish_starts=True, publish_pause=600, publish_threshold=60, predict=True)
+    cluster.submit("0", walltime=5000)
+    cluster.submit("2")
+    cluster.at(600)
+    expect_starts(cluster, "2")
+    cluster.at(700)
+    cluster.alter_request("0", walltime="9000")
+    assert [(write.time - T, write.planned_start) for write in cluster.attribute_writes("2")] == [
+        (0, T + 5000), (600, T + 5000), (700, T + 9000)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("settings", [{"publish_hold": 0}, {"publish_hold": 600, "publish_starts": False}])

@@ -1,7 +1,8 @@
 """Displayed start: the planned start with hysteresis, used by all interfaces.
 
 The plan is repaired at every event, so a planned start may change within seconds. A published start stays
-until the plan differs by more than a threshold, and then until a pause since the last publication is over.
+until the plan differs by more than a threshold, and then until a pause since its publication is over. A text
+with the same start may be written meanwhile: it neither renews the publication nor delays the next one.
 The pause is short if both the published and the planned start are near. There is no pause if only the new
 start is near, if the job has lost its start, or if the published start has passed. Where jobs are started
 here, a start within seconds is not published: the job is seen to start. Times are seconds since the epoch,
@@ -39,29 +40,34 @@ def is_outdated(published: int, planned: int, threshold: int) -> bool:
     return abs(planned - published) > threshold or (planned < 0) != (published < 0)
 
 
+def remains_published(published: int, planned: int, now: int, threshold: int) -> bool:
+    """Return whether a text that is written now has the start published before."""
+    return published > now and planned > now and not is_outdated(published, planned, threshold)
+
+
 def next_update(
-    published: Ints, published_at: Ints, planned: Ints, now: int, pause: int, *, dispatching: bool
+    published: Ints, since: Ints, planned: Ints, now: int, pause: int, *, dispatching: bool
 ) -> Ints:
-    """Return from when on each published start may be replaced; ``dispatching``: due jobs start here."""
+    """Return from when on each job may be written again; ``since``: when its present start was published, if
+    that is outdated, else when a text was written. ``dispatching``: due jobs start here.
+    """
     steady = (published > now) & (planned > now + NEAR)
     near = (published > now) & (published <= now + NEAR) & (planned >= 0) & ~steady
     soon = (planned > now - LATE_S) & (planned <= now + _SOON_S)
-    update = np.where(
-        steady, published_at + pause, np.where(near, published_at + min(pause, _NEAR_PAUSE_S), now)
-    )
+    update = np.where(steady, since + pause, np.where(near, since + min(pause, _NEAR_PAUSE_S), now))
     return np.where(soon, planned + LATE_S, update) if dispatching else update
 
 
 def next_job_update(
-    published: int, published_at: int, planned: int, now: int, pause: int, *, dispatching: bool
+    published: int, since: int, planned: int, now: int, pause: int, *, dispatching: bool
 ) -> int:
     if dispatching and now - LATE_S < planned <= now + _SOON_S:
         return planned + LATE_S
     if published <= now:
         return now
     if planned > now + NEAR:
-        return published_at + pause
-    return published_at + min(pause, _NEAR_PAUSE_S) if published <= now + NEAR and planned >= 0 else now
+        return since + pause
+    return since + min(pause, _NEAR_PAUSE_S) if published <= now + NEAR and planned >= 0 else now
 
 
 def displayed_start(published: int, planned: int, now: int) -> int:

@@ -37,7 +37,8 @@ class SlotColumns:
     bound: Ints = _column(FOREVER)
     """Latest start that the plan may give: the promise or, at risk, the start that it had to give."""
     published_start: Ints = _column(-1)  # the start published last; -1: none
-    published_at: Ints = _column(0)
+    published_at: Ints = _column(0)  # when this start was published; later texts with it do not count
+    written_at: Ints = _column(0)  # when the job's attributes were written last, with any start
     update_due: Ints = _column(0)
     changed: Ints = _column(0)
     last_move: Ints = _column(-1)  # the number of the change set that last moved the slot's job; -1: none did

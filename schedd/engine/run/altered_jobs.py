@@ -214,8 +214,14 @@ def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:
         new = slot_for(state, understood, wanted, state.pools_for(record.facts, understood))
     if slot >= 0:
         if new >= 0:
-            state.promise[new], state.published_start[new] = state.promise[slot], state.published_start[slot]
-            state.bound[new], state.published_at[new] = state.bound[slot], state.published_at[slot]
+            for column in (
+                state.promise,
+                state.bound,
+                state.published_start,
+                state.published_at,
+                state.written_at,
+            ):
+                column[new] = column[slot]
             state.update_due[new] = (
                 state.update_due[slot] or state.published_start[slot] >= 0
             )  # it has no start yet

@@ -5,7 +5,15 @@ from typing import Final
 import numpy as np
 
 from schedd.engine.component.job_hooks import comment_remarks, run_time_predictions
-from schedd.engine.facts.displayed_start import LATE_S, NEAR, next_job_update, next_update
+from schedd.engine.facts.displayed_start import (
+    LATE_S,
+    NEAR,
+    are_outdated,
+    is_outdated,
+    next_job_update,
+    next_update,
+    remains_published,
+)
 from schedd.engine.facts.explanations import explain_job, request_notes, server_refusal
 from schedd.engine.facts.pools import binding
 from schedd.engine.facts.records import JobRecord, Phase
@@ -112,10 +120,12 @@ def find_next_update(state: EngineState) -> tuple[int, int]:
 
 
 def _next_job_update(state: EngineState, slot: int) -> int:
+    published, planned = int(state.published_start[slot]), state.plan.start(slot)
+    outdated = is_outdated(published, planned, state.settings.publish_threshold)
     return next_job_update(
-        int(state.published_start[slot]),
-        int(state.published_at[slot]),
-        state.plan.start(slot),
+        published,
+        int((state.published_at if outdated else state.written_at)[slot]),
+        planned,
         state.now,
         state.settings.publish_pause,
         dispatching=state.mode == "scheduler" and not state.halted,
@@ -135,9 +145,11 @@ def _slots_to_update(state: EngineState) -> Ints:
 def _next_update(state: EngineState, slots: Ints) -> Ints:
     planned = state.plan.starts(slots)
     dispatching = state.mode == "scheduler" and not state.halted
+    published = state.published_start[slots]
+    outdated = are_outdated(published, planned, state.settings.publish_threshold)
     return next_update(
-        state.published_start[slots],
-        state.published_at[slots],
+        published,
+        np.where(outdated, state.published_at[slots], state.written_at[slots]),
         planned,
         state.now,
         state.settings.publish_pause,
@@ -146,8 +158,13 @@ def _next_update(state: EngineState, slots: Ints) -> Ints:
 
 
 def _note_written(state: EngineState, slots: Ints, starts: Ints) -> None:
-    """Record these starts as published."""
-    state.published_start[slots], state.published_at[slots] = starts, state.now
+    """Record these starts as published, as if the attributes were written."""
+    published, now = state.published_start[slots], state.now
+    remain = (published > now) & (starts > now)
+    remain &= ~are_outdated(published, starts, state.settings.publish_threshold)
+    starts = np.where(remain, published, starts)
+    state.published_at[slots] = np.where(remain, state.published_at[slots], now)
+    state.published_start[slots], state.written_at[slots] = starts, now
     state.changed[slots] = state.generation
     ahead = np.where(starts > state.now, starts, FOREVER)
     if ahead.shape[0]:
@@ -252,12 +269,12 @@ def _written_starts(state: EngineState) -> Ints:
 
 def _write_job(state: EngineState, record: JobRecord, event: str) -> None:
     slot = record.slot
-    start = state.plan.start(slot)
-    state.published_start[slot], state.published_at[slot], state.changed[slot] = (
-        start,
-        state.now,
-        state.generation,
-    )
+    start, published = state.plan.start(slot), int(state.published_start[slot])
+    if remains_published(published, start, state.now, state.settings.publish_threshold):
+        start = published
+    else:
+        state.published_start[slot], state.published_at[slot] = start, state.now
+    state.written_at[slot], state.changed[slot] = state.now, state.generation
     _note_start_ahead(state, slot, start)
     if 0 <= start <= state.now - LATE_S:
         decision = _make_write(state, record, event, None, (), _overdue_text(state, record))

@@ -122,7 +122,8 @@ def _restored(state: EngineState, event: str, record: JobRecord, kept: CarriedJo
     )
     promised = slot >= 0 and kept.promised < FOREVER and kept.started < 0
     if slot >= 0:
-        state.published_start[slot], state.published_at[slot] = kept.published_start, kept.published_at
+        state.published_start[slot] = kept.published_start
+        state.published_at[slot] = state.written_at[slot] = kept.published_at
         state.update_due[slot], state.updates_marked = 1, True
         state.first_start_ahead = None
     if promised:
