@@ -19,7 +19,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, log
+from math import ceil, comb, exp, floor, log
 from typing import Any, Final
 
 import numpy as np
@@ -42,8 +42,10 @@ _P50_BOUNDS: Final = (0.48, 0.56)
 chance: on logs it made the median error larger."""
 _P50_MOST: Final = 1.0  # bound of the correction of P50, for jobs that wait through an outage
 _P50_DOUBT: Final = 10  # outcomes with which half of the correction of P50 counts
+_PERIODS: Final = 100
 _LONGEST_WAIT_S: Final = 10 * 366 * 86_400
 _MISSES: Final = 0.1
+_CHANCE: Final = 0.01  # probability below which a deviation of P90's coverage is not attributed to chance
 _BAND_ENDS: Final = tuple(log(seconds + _FLOOR) for seconds in (600, 3_600, 6 * 3_600))
 """Upper bases of the bands of waits: 10 minutes, an hour, 6 hours."""
 
@@ -119,6 +121,12 @@ class StartCalibration:
     recent_hits: deque[tuple[bool, bool]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     """For each of the latest outcomes: started by P50, started by P90."""
     hit_counts: tuple[int, int] = (0, 0)  # numbers of true values in `recent_hits`
+    period_hits: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=_PERIODS))
+    """For each of the latest periods: outcomes covered by P90, and all. Each period has the outcomes of
+    estimates that were issued after the first outcome of the one before: periods are independent, while jobs
+    that wait through the same events are early or late together.
+    """
+    period_since: int = 0  # time of the first outcome of the latest period
     _p50_corrections: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
     """Of P50, by band; None: something has changed since they were computed."""
 
@@ -133,7 +141,30 @@ class StartCalibration:
         n = max(1, len(self.recent_hits))
         return self.hit_counts[0] / n, self.hit_counts[1] / n
 
-    def _record_outcome(self, held: tuple[bool, bool]) -> None:
+    def find_p90_bias(self, low: float, high: float) -> float | None:
+        """Return the coverage of P90 if it is outside these bounds and no chance; None otherwise.
+
+        Each period counts as one outcome. With a right P90, so many or so few hits have a probability below
+        one percent.
+        """
+        share, count = self.coverage[1], len(self.period_hits)
+        if low <= share <= high or not count:
+            return None
+        hits = sum(hit / among for hit, among in self.period_hits)
+        right = 1.0 - _MISSES
+        if share < low:
+            by_chance = _binomial_tail(count, _MISSES, count - ceil(hits))
+        else:
+            by_chance = _binomial_tail(count, right, floor(hits))
+        return share if by_chance < _CHANCE else None
+
+    def _record_outcome(self, held: tuple[bool, bool], issued_at: int, at: int) -> None:
+        """Count an outcome, known since ``at``, of an estimate issued at ``issued_at``."""
+        if issued_at >= self.period_since or not self.period_hits:
+            self.period_hits.append((0, 0))
+            self.period_since = at
+        hits, among = self.period_hits[-1]
+        self.period_hits[-1] = (hits + held[1], among + 1)
         gone = self.recent_hits[0] if len(self.recent_hits) == _WINDOW else (False, False)
         self.hit_counts = (self.hit_counts[0] + held[0] - gone[0], self.hit_counts[1] + held[1] - gone[1])
         self.recent_hits.append(held)
@@ -197,7 +228,7 @@ class StartCalibration:
             self.band(told.p50_base).p50_errors.append(waited - told.p50_base)
         if now <= told.expected.p90:
             band.move(-_STEP * _MISSES)
-            self._record_outcome((now <= told.expected.p50, True))
+            self._record_outcome((now <= told.expected.p50, True), told.issued_at, now)
 
     def band(self, base: float) -> WaitBand:
         """Return the calibration of estimates with such a base."""
@@ -232,7 +263,7 @@ class StartCalibration:
             told = self.estimates.get(job)
             if told is not None and told.expected.p90 == moment:
                 self.band(told.base).move(_STEP * (1.0 - _MISSES))
-                self._record_outcome((False, False))
+                self._record_outcome((False, False), told.issued_at, moment)
 
     # ---- saved ----------------------------------------------------------------------------------
 
@@ -244,6 +275,7 @@ class StartCalibration:
             pending_p90=list(self.pending_p90),
             estimates=dict(self.estimates),
             recent_hits=self.recent_hits.copy(),
+            period_hits=self.period_hits.copy(),
             _p50_corrections=None,
         )
 
@@ -257,6 +289,7 @@ class StartCalibration:
             "pending_p90": sorted(self.pending_p90),
             "estimates": estimates,
             "recent_hits": [[p50, p90] for p50, p90 in self.recent_hits],
+            "periods": [self.period_since, *self.period_hits],
             "p50_errors": [list(band.p50_errors) for band in self.bands],
             "p50_bases": {job: t.p50_base for job, t in self.estimates.items() if t.p50_base is not None},
         }
@@ -276,11 +309,18 @@ class StartCalibration:
             (sum(p50 for p50, _ in plain["recent_hits"]), sum(p90 for _, p90 in plain["recent_hits"])),
         )  # fmt: skip
         heapq.heapify(new.pending_p90)
+        new.period_since, *periods = plain.get("periods", (0,))  # earlier versions do not save them
+        new.period_hits.extend((hits, among) for hits, among in periods)
         if len(new.bands) != len(_BAND_ENDS) + 1:
             raise ValueError(f"{len(new.bands)} bands of waits, {len(_BAND_ENDS) + 1} are expected")
         for band, errors in zip(new.bands, plain.get("p50_errors", ((),) * len(new.bands)), strict=True):
             band.p50_errors.extend(errors)
         return new
+
+
+def _binomial_tail(count: int, share: float, least: int) -> float:
+    """Return the probability of at least ``least`` hits among ``count`` independent trials."""
+    return sum(comb(count, k) * share**k * (1.0 - share) ** (count - k) for k in range(least, count + 1))
 
 
 def _p50_correction(started: Sequence[float], waiting: Sequence[float]) -> float:

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from schedd.predict import AccuracyFigures, EstimateOutcomes, StartCalibration, measure_accuracy
+from schedd.predict import (
+    AccuracyFigures,
+    CalibratedStart,
+    EstimateOutcomes,
+    StartCalibration,
+    measure_accuracy,
+)
 from schedd.predict.accuracy import NOT_YET
 
 
@@ -40,9 +46,28 @@ def test_coverage_is_the_hit_rate_over_the_latest_300_outcomes() -> None:
     assert len(one.recent_hits) == 300
     assert one.coverage == (0.75, 0.75)
     assert one.coverage == tuple(sum(part) / 300 for part in zip(*one.recent_hits, strict=True))
+    assert len(one.period_hits) == 100, "each estimate is issued after the outcome of the one before"
     again = StartCalibration.load(one.save())
-    assert (again.coverage, again.recent_hits) == (one.coverage, one.recent_hits)
+    for name in ("coverage", "recent_hits", "period_hits", "period_since"):
+        assert getattr(again, name) == getattr(one, name)
     assert one.copy().coverage == one.coverage
+
+
+@pytest.mark.parametrize(
+    ("periods", "hits", "biased"),
+    [(10, 5, True), (10, 6, False), (30, 21, True), (30, 23, False), (43, 43, False), (44, 44, True)],
+)
+def test_a_bias_is_told_from_chance_by_independent_periods(periods: int, hits: int, biased: bool) -> None:
+    one = StartCalibration()
+    for period in range(periods):
+        at = 1000 * period
+        for job in range(7):
+            name = f"{period}.{job}"
+            one.record_estimate(name, at, CalibratedStart(at, at + (9 if period < hits else 3)), at, -1)
+        for job in range(7):
+            one.record_start(f"{period}.{job}", at + 5 + job % 3)
+    assert list(one.period_hits) == [(7, 7)] * hits + [(0, 7)] * (periods - hits)
+    assert one.find_p90_bias(0.8, 0.97) == (hits / periods if biased else None)
 
 
 def test_start_before_its_estimate_teaches_nothing() -> None:

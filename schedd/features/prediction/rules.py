@@ -149,19 +149,17 @@ def on_starts_expected(state: EngineState, event: StartsExpected) -> None:
 
 
 def inaccurate_estimates(state: EngineState) -> dict[str, float]:
-    """Return the kinds of expected starts with a coverage of P90 outside the bounds, with that coverage."""
+    """Return the kinds of expected starts with a coverage of P90 outside the bounds and not by chance, with
+    that coverage.
+    """
     predictor = find_predictor(state)
     if predictor is None:
         return {}
-    known = {
-        kind: one.coverage[1]
-        for kind, one in predictor.calibrations.items()
-        if len(one.recent_hits) >= _MIN_OUTCOMES
-    }
     return {
         kind: share
-        for kind, share in known.items()
-        if not _COVERAGE_BOUNDS[0] <= share <= _COVERAGE_BOUNDS[1]
+        for kind, one in predictor.calibrations.items()
+        if len(one.recent_hits) >= _MIN_OUTCOMES
+        and (share := one.find_p90_bias(*_COVERAGE_BOUNDS)) is not None
     }
 
 

@@ -260,11 +260,25 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     cluster.submit("a", walltime=HOUR)
     hours = cluster.outlook.calibrations["hour"]
     now = cluster.server.now
-    for i in range(120):
-        expected = CalibratedStart(now - 100, now - 50 if i % 3 == 0 else now + 50)
-        hours.record_estimate(str(i), now - 200, expected, now, -1)
-        hours.record_start(str(i), now)
+
+    def outcomes(at: int, count: int, hits: int, *, together: bool = False) -> None:
+        """Outcomes of estimates that were issued together, or one after the other; hits are spread."""
+        for i in range(count):
+            issued = at if together else at + i
+            late = (i + 1) * hits // count == i * hits // count
+            hours.record_estimate(
+                str(i), issued, CalibratedStart(issued, issued + (0 if late else 1)), at, -1
+            )
+            hours.record_start(str(i), at + 1 if together else issued + 1)
+
+    def opened() -> list[str]:
+        return [one.kind for one in cluster.engine.state.alerts.values() if one.kind == "expected"]
+
+    outcomes(now - 500, 300, 200, together=True)
     assert hours.coverage[1] == 2 / 3
+    cluster.at(1)
+    assert cluster.alerts("expected") == [], "all of them may be late for one reason"
+    outcomes(now - 400, 120, 80)
     cluster.at(100)
     (words,) = cluster.alerts("expected")
     assert words.startswith(
@@ -272,19 +286,16 @@ def test_inaccurate_estimates_raise_an_alert() -> None:
     )
     cluster.at(500)
     assert len(cluster.alerts("expected")) == 1
-    assert publish_snapshot(cluster.engine.state).forecasts.held["hour"][0] == 120
-    for i in range(300):
-        hours.record_estimate(
-            str(i), now, CalibratedStart(now + 900, now + (900 if i % 10 else 450)), now, -1
-        )
-        hours.record_start(str(i), now + 600)
+    assert publish_snapshot(cluster.engine.state).forecasts.held["hour"][0] == 300
+    outcomes(now + 200, 300, 270)
     assert hours.coverage[1] == 0.9
     cluster.at(600)
-    assert not [one for one in cluster.engine.state.alerts.values() if one.kind == "expected"]
-    for i in range(300):
-        hours.record_estimate(str(i), now, CalibratedStart(now + 900, now + 900), now, -1)
-        hours.record_start(str(i), now + 700)
+    assert not opened()
+    outcomes(now + 600, 300, 300, together=True)
     cluster.at(700)
+    assert (hours.coverage[1], opened()) == (1, []), "all of them may be early for one reason"
+    outcomes(now + 800, 100, 100)
+    cluster.at(1000)
     assert cluster.alerts("expected")[-1].startswith("forecasts of starts are too cautious: 100 % of the")
 
 
