@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     )
     from schedd.features.prediction.api import (
         RunTimeView,
+        TighterWalltimeAnswer,
     )
     from schedd.features.transfers.api import (
         TransferResult,
@@ -170,6 +171,7 @@ if TYPE_CHECKING:
     from schedd.service.questions.summaries import (
         UserSummary,
     )
+    from schedd.service.questions.tighter_walltimes import TighterWalltime
     from schedd.service.read.current_faults import AlertView
     from schedd.service.read.gaps import (
         Gap,
@@ -281,6 +283,8 @@ __all__ = [
     "StartHistory",
     "StartWindow",
     "StretchFigures",
+    "TighterWalltime",
+    "TighterWalltimeAnswer",
     "TighterWalltimeView",
     "TighterWalltimesView",
     "TransferAttemptView",

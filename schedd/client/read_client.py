@@ -54,6 +54,8 @@ from schedd.client.answers import (
     SearchesView,
     SearchView,
     StartHistory,
+    TighterWalltime,
+    TighterWalltimeAnswer,
     TighterWalltimesView,
     TighterWalltimeView,
     TransferResult,
@@ -420,6 +422,11 @@ class ReadClient:
     def run_time(self, job: str) -> RunTimeView:
         """A job's predicted run time, its source, and the accuracy of such predictions."""
         return cast("RunTimeView", self._get(f"/jobs/{quote(job, safe='')}/run-time"))
+
+    def tighter_walltime(self, job: str) -> TighterWalltime | None:
+        """How much sooner a waiting job would start with a tighter walltime, and the risk; None: not."""
+        path = f"/jobs/{quote(job, safe='')}/tighter-walltime"
+        return cast("TighterWalltimeAnswer", self._get(path)).gain
 
     def array(self, array: str) -> ArrayView:
         """A job array as a whole: `123[].server`, or `123`."""

@@ -89,6 +89,7 @@ SIMPLE = [
     (f"{_ONE}/jobs/{{job}}/priority", "get"),
     (f"{_ONE}/jobs/{{job}}/cost", "get"),
     (f"{_ONE}/jobs/{{job}}/run-time", "get"),
+    (f"{_ONE}/jobs/{{job}}/tighter-walltime", "get"),
     (f"{_ONE}/arrays/{{array}}", "get"),
     (f"{_ONE}/plan/objectives", "get"),
     (f"{_ONE}/alternatives", "get"),

@@ -66,6 +66,7 @@ METHODS: dict[tuple[str, str], Callable[[Client], object]] = {
     ("get", f"{C}/jobs/{{job}}/history"): lambda client: client.history("3"),
     ("get", f"{C}/arrays/{{array}}"): _array,
     ("get", f"{C}/jobs/{{job}}/run-time"): lambda client: client.run_time("3"),
+    ("get", f"{C}/jobs/{{job}}/tighter-walltime"): lambda client: client.tighter_walltime("3"),
     ("get", f"{C}/jobs/{{job}}/priority"): lambda client: client.priority("3"),
     ("get", f"{C}/users"): Client.users,
     ("get", f"{C}/fair-share"): Client.fair_share,

@@ -63,11 +63,11 @@ def _show_accuracy(session: Session, args: argparse.Namespace) -> bool:
         print(f"no expected start published {period} can be compared yet")
         print_deadline_accuracy(found.deadlines)
         return False
-    heads = ("MADE", "AHEAD", "JOBS", "BY LIKELY", "BY 90 %", "ERROR", "PLAN'S", "RATIO", "SPREAD")
+    heads = ("MADE", "AHEAD", "JOBS", "LIKELY", "90 %", "ERROR", "PLAN'S", "SPREAD")
     print(f"expected starts published {period}\n")
     print(
         format_table(
-            heads, [horizon_cells(one) for one in wanted if one.figures.count], right="2345678", last=5
+            heads, [horizon_cells(one) for one in wanted if one.figures.count], right="1234567", last=6
         )
     )
     print()
@@ -102,15 +102,15 @@ def print_deadline_accuracy(rows: Sequence[DeadlineAccuracy]) -> None:
 def horizon_cells(one: HorizonAccuracy) -> tuple[str, ...]:
     """One row of the table."""
     row, lead = one.figures, one.lead
-    ahead = "any" if lead is None else "up to 1 h" if lead == 0 else f"{lead // 3600} h or more"
+    ahead = "any" if lead is None else "< 1 h" if lead == 0 else f"≥ {lead // 3600} h"
     errors = (row.median_error, row.plan_median_error)
     return (
-        _KINDS[one.kind] if lead is None else "",
+        _KINDS[one.kind].removeprefix("at ") if lead is None else "",
         ahead,
         str(row.count),
         *(_format_share(part) for part in (row.p50_coverage, row.p90_coverage)),
         *(format_duration(round(error)) if error is not None else "-" for error in errors),
-        *(f"{part:.2f}" if part is not None else "-" for part in (row.error_ratio, row.sharpness)),
+        f"{row.sharpness:.2f}" if row.sharpness is not None else "-",
     )
 
 

@@ -25,8 +25,6 @@ _LETTERS = {
 }
 _HOLDS = {"u": "user", "o": "operator", "s": "system", "l": "slot limit of its array"}
 _MOVES = 20
-_LEAST_GAIN_S = 300  # a tighter walltime is shown if the job would start at least this much sooner
-_WALLTIME_STEP_S = 60
 _LABELS = {"qos": "QOS"}  # names of labels for readers; others are shown as they are
 
 
@@ -62,7 +60,7 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         show_json({"job": job, "explain": found, "history": history, "priority": priority})
         return job.planned_start is not None
     print(job_title(job) + "\n")
-    run_time = [*_run_time_rows(client, job), *_tighter_walltime_rows(client, job, now)]
+    run_time = [*_run_time_rows(client, job), *_tighter_walltime_rows(client, job)]
     print(format_rows([*_request_rows(job, now), *start_rows(job, found, now), *run_time]))
     for text in (_blockers_text(found, now), _formula_text(priority), _moves_text(history, now)):
         if text:
@@ -112,23 +110,21 @@ def _run_time_rows(client: Client, job: JobView) -> Iterator[tuple[str, str]]:
         yield "so far", f"off by {100 * ended.median_error:.0f} % in the median of {ended.jobs} jobs"
 
 
-def _tighter_walltime_rows(client: Client, job: JobView, now: int) -> Iterator[tuple[str, str]]:
+def _tighter_walltime_rows(client: Client, job: JobView) -> Iterator[tuple[str, str]]:
     """Of a waiting job: how much sooner it would start with the walltime that 90 % of such jobs keep."""
-    start = job.planned_start
-    if job.job_state != "Q" or start is None or start < now + _LEAST_GAIN_S:
+    if job.job_state != "Q" or job.planned_start is None:
         return
     try:
-        p90 = client.run_time(job.id).p90
-        tighter = -(-p90 // _WALLTIME_STEP_S) * _WALLTIME_STEP_S if p90 is not None else job.walltime
-        if tighter >= job.walltime:
-            return
-        (found,) = client.what_if(job=job.id, variants=[{"walltime": format_duration(tighter)}]).variants
-    except Refused:  # the planner is busy, or nothing is predicted
+        found = client.tighter_walltime(job.id)
+    except Refused:  # the planner is busy
         return
-    if found.planned_start is not None and found.planned_start <= start - _LEAST_GAIN_S:
-        gain = format_duration(start - max(now, found.planned_start))
-        yield "tighter", f"walltime={format_duration(tighter)} would start it {gain} sooner as planned now;"
-        yield "", "10 % of such jobs run longer and would be killed"
+    if found is not None:
+        gain = format_duration(found.planned_start - found.sooner_start)
+        yield (
+            "tighter",
+            f"walltime={format_duration(found.enough)} would start it {gain} sooner as planned now;",
+        )
+        yield "", f"{100 * found.risk:.0f} % of such jobs run longer and would be killed"
 
 
 def _blockers_text(found: Explanation, now: int) -> str:

@@ -5,10 +5,11 @@ from typing import Annotated, Final
 from fastapi import Path, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.access import Cluster, Visibility
+from schedd.api.access import Cluster, Daemon, Visibility
 from schedd.api.jobs import find_job
-from schedd.api.planner_calls import database_errors
+from schedd.api.planner_calls import database_errors, get_plan_fork
 from schedd.api.problems import READ_PROBLEMS
+from schedd.api.question_runner import run_question
 from schedd.api.replies import api_answer, documented, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer, snapshot_fields
@@ -21,6 +22,7 @@ from schedd.features.prediction.run_times import (
     predicted_run_time,
 )
 from schedd.service.clusters import Clusters
+from schedd.service.questions.tighter_walltimes import TighterWalltime, find_tighter_walltimes
 from schedd.service.read.past_jobs import ended_jobs
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["jobs"])
@@ -55,6 +57,14 @@ class RunTimeView(SnapshotAnswer):
     """Whether it would be killed at its walltime, by this prediction."""
     past: PastError | None
     """Null without a throughput, and where nothing is kept."""
+
+
+@api_answer
+class TighterWalltimeAnswer(SnapshotAnswer):
+    """The gain of a waiting job by a tighter walltime."""
+
+    gain: TighterWalltime | None
+    """Null if the job would not start at least five minutes sooner, or nothing is predicted."""
 
 
 @router.get("/jobs/{job}/run-time", *READ_PROBLEMS, "unknown-job", "invalid", answer=RunTimeView)
@@ -93,3 +103,34 @@ async def get_run_time(
         **snapshot_fields(published),
     )
     return reply(request, view, published)
+
+
+@router.get(
+    "/jobs/{job}/tighter-walltime",
+    *READ_PROBLEMS,
+    "unknown-job",
+    "invalid",
+    "too-hard",
+    answer=TighterWalltimeAnswer,
+)
+async def get_tighter_walltime(
+    request: Request,
+    daemon: Daemon,
+    cluster: Cluster,
+    visibility: Visibility,
+    job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
+) -> Response:
+    """How much sooner a waiting job would start with a walltime that nine of ten such jobs keep, and the risk
+    that it is killed.
+    """
+    forecast = daemon.forecast(cluster.name)
+    published = cluster.published
+    record = find_job(cluster.name, published, visibility, job)
+    gains: tuple[TighterWalltime, ...] = ()
+    if forecast is not None:
+        fork = await get_plan_fork(cluster)
+        published = fork.published
+        record = find_job(cluster.name, published, visibility, record.id)
+        gains = await run_question(request, find_tighter_walltimes, fork, forecast, [record], cluster.now())
+    view = TighterWalltimeAnswer(gain=gains[0] if gains else None, **snapshot_fields(published))
+    return reply(request, view)

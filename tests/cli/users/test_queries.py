@@ -262,7 +262,7 @@ def test_accuracy_reports_a_missing_database(run: Run) -> None:
         count=120, p90_coverage=0.905, p50_coverage=0.5, median_error=600.0, plan_median_error=3000.0,
         error_ratio=0.2, pinball_50=30.2, pinball_90=69.6, sharpness=2.5,
     )  # fmt: skip
-    line = ("at submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "0.20", "2.50")
+    line = ("submission", "any", "120", "50.0 %", "90.5 %", "00:10:00", "00:50:00", "2.50")
     told: Any = JsonObject(kind="submission", lead=None, figures=part)
     assert told_line(told) == line
     assert describe_losses(told) == "pinball loss at submission: 00:00:30 for 50 %, 00:01:10 for 90 %"
@@ -278,8 +278,15 @@ def test_accuracy_reports_its_limit_on_estimates(run: Run, monkeypatch: pytest.M
     assert "latest" not in run("accuracy")[1]
     found["expected_since"] = T
     said = "only the latest 100,000 count: those published from Tue 14 Nov 22:13:20 on\n"
+    long = JsonObject(part, count=99_999, p50_coverage=1.0, p90_coverage=1.0, median_error=9e5, sharpness=2.5)
+    found["expected"].append(
+        JsonObject(told, lead=240 * 3600, figures=JsonObject(long, plan_median_error=2e6))
+    )
     code, out, _ = run("accuracy")
     assert (code, out.endswith(f"{said}broken promises: 2\n")) == (0, True)
+    lines = out.splitlines()
+    assert lines[2].split() == ["MADE", "AHEAD", "JOBS", "LIKELY", "90", "%", "ERROR", "PLAN'S", "SPREAD"]
+    assert lines[4].split()[:4] == ["≥", "240", "h", "99999"]
     found["deadlines"] = [
         JsonObject(jobs="waiting", low=0.9, high=1.0, count=40, predicted=0.953, observed=0.925)
     ]
