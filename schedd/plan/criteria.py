@@ -39,6 +39,9 @@ MAXIMISED = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION})
 NON_REGULAR = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION, Criterion.UNFAIRNESS})
 """Criteria that may become worse although no job starts later than before."""
 
+LATENESS = frozenset({Criterion.LATE_JOBS, Criterion.TARDINESS, Criterion.TARDINESS_MAX})
+"""Criteria to which only jobs add that end after their deadlines."""
+
 UNITS: Mapping[Criterion, str] = {
     criterion: "s"
     if criterion.value.partition("_")[0] in {"makespan", "wait", "response", "tardiness"}

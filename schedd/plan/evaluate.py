@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 
 from schedd.model import FOREVER, NodeState
-from schedd.plan.criteria import CRITERIA, MAXIMISED, NON_REGULAR, Criterion, check_weights
+from schedd.plan.criteria import CRITERIA, LATENESS, MAXIMISED, NON_REGULAR, Criterion, check_weights
 from schedd.plan.kernels import evaluate as ev
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.evaluate import Floats, Scores
@@ -99,6 +99,11 @@ class CriterionWeights:
     def regular(self) -> bool:
         """Whether a plan never becomes worse when jobs start earlier."""
         return not any(self.array[CRITERIA.index(criterion)] for criterion in NON_REGULAR)
+
+    @property
+    def only_lateness(self) -> bool:
+        """Whether jobs that end by their deadlines do not count."""
+        return not any(self.array[CRITERIA.index(one)] for one in CRITERIA if one not in LATENESS)
 
     def cost(self, values: CriterionValues, reference: CriterionValues) -> float:
         """Return a plan's cost for ``values``; infinite if one is positive where ``reference`` is 0."""

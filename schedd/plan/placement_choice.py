@@ -59,7 +59,7 @@ def choose_placement(
 
     The candidates are the earliest gap on nodes of each tier or higher. Ties go to the earliest start, then
     to the fastest nodes. With ``others``, a job with a deadline is also tried before planned jobs with later
-    ones.
+    ones; if only lateness has a weight, only a job that would be late.
     """
     placed = _earliest(plan, slot, now, bound)
     if placed is None:
@@ -67,7 +67,9 @@ def choose_placement(
     search = _PlacementSearch(plan, slot, columns, now, weights, *placed)
     if not weights.regular:
         search.wait_for_faster(bound)
-    if others is not None and columns.due[slot] < FOREVER:
+    due = int(columns.due[slot])
+    late = due < search.start + int(plan.tables.jobs[at.DUR, slot])
+    if others is not None and due < FOREVER and (late or not weights.only_lateness):
         search.displace_later_deadlines(others)
     return ChosenPlacement(search.start, placed[0], search.tier, search.moves)
 

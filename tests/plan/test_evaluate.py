@@ -212,6 +212,8 @@ def test_a_reservation_is_no_work() -> None:
 
 def test_earlier_starts_make_only_some_criteria_worse() -> None:
     assert CriterionWeights({Criterion.WAIT: 1, Criterion.NUWT_MAX: 1}).regular
+    assert CriterionWeights({Criterion.LATE_JOBS: 1, Criterion.TARDINESS: 0.1}).only_lateness
+    assert not CriterionWeights({Criterion.LATE_JOBS: 1, Criterion.WAIT: 0.1}).only_lateness
     for criterion in NON_REGULAR:
         assert not CriterionWeights({Criterion.WAIT: 1, criterion: 0.1}).regular
 

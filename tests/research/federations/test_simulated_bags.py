@@ -101,6 +101,16 @@ def test_a_bag_goes_before_later_deadlines_where_its_cluster_knows_its_own(
     assert ran.end == (100, 500 - end, end, end)
 
 
+def test_offers_contain_the_time_of_jobs_with_later_deadlines_where_clusters_plan_by_deadline() -> None:
+    """Cluster a is full until 200 s, half of that for a job due in 1,000 s; b is full until 150 s."""
+    local = [job(0, 100, 2, "a"), job(1, 100, 2, "a", deadline=1_000), job(1, 150, 2, "b")]
+    jobs = [*local, *bag(2, 100, 2, deadline=290)]
+    clusters = [cluster("a", 2), cluster("b", 2)]
+    assert where(jobs, simulate_bags(clusters, jobs, "none")) == {"b": 2}
+    ran = simulate_bags(clusters, jobs, "none", edf=True)
+    assert (where(jobs, ran), ran.end[3:]) == ({"a": 2}, (200, 200))
+
+
 def test_clusters_coordinate_the_tasks_that_they_know_to_be_of_one_bag() -> None:
     long = [job(0, 100, 1, "a", walltime=1_000), job(0, 2_000, 1, "a")]
     jobs = [*long, *bag(1, 500, 3, names="a"), job(2, 400, 1, "a")]
@@ -198,7 +208,8 @@ def test_the_experiments_write_pages_beside_the_printed_figures(
     assert page.count("| by ends of bags |") == 3
     experiment_offers.run_offers(thesis, thesis, quick=True, only=())
     page = (thesis / "offers-quick.md").read_text()
-    assert page.count("| FreeTimeSlots |") == 2
+    assert page.count("| FreeTimeSlots |") == 4
+    assert page.count("| OffersWithPLB |") == 2, "not with earliest deadline first"
     assert "LPC-EGEE" in page
     with pytest.raises(TraceError, match="it has no"):
         experiment_offers.run_offers(thesis / "none", thesis, quick=True, only=())
