@@ -3,13 +3,13 @@
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Protocol, cast
 
 import numpy as np
 import structlog
 
-from schedd.engine import Engine, EngineState, PlanSnapshot
+from schedd.engine import Engine, EngineState, Phase, PlanSnapshot, published_record
 from schedd.feature_list import feature_modules
 from schedd.features.prediction.expected_starts import (
     ExpectedStarts,
@@ -28,7 +28,7 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.plan_fork import PlanFork
-from schedd.wire import Event
+from schedd.wire import Event, StartsExpected
 
 _log = structlog.get_logger(__name__)
 _LOOK_S: Final = 1.0
@@ -210,6 +210,8 @@ class ExpectedStartWorker:
         name = f"expected:{self._epoch}:{self._rounds}"
         for source in (found.events(name), *(one.events(given, found, name) for one in followers)):
             for event in source:
+                if isinstance(event, StartsExpected):
+                    event = _mark_unseen(event, self._loop.published, self._loop.now())
                 self._loop.submit([event]).result(_PATIENCE_S)
 
     def _prepare(self, engine: Engine) -> tuple[ExpectedStartsInput, PlanFork, list[RoundFollower]] | None:
@@ -243,6 +245,20 @@ class ExpectedStartWorker:
             self._plan = plan
             if self._stopping:
                 plan.stop()
+
+
+def _mark_unseen(event: StartsExpected, published: PlanSnapshot, now: int) -> StartsExpected:
+    """Return the event; estimates without a reader become updates in between, which no accuracy counts.
+
+    During the round their P90 passed, or their jobs started.
+    """
+
+    def is_seen(job: str) -> bool:
+        record = published_record(published, job)
+        return record is not None and record.phase is Phase.WAITING
+
+    jobs = (one if one.by > now and is_seen(one.job_id) else replace(one, kind="") for one in event.jobs)
+    return replace(event, jobs=tuple(jobs))
 
 
 def _following_modules() -> tuple[_FollowingModule, ...]:

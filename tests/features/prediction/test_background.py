@@ -1,6 +1,10 @@
 """Background prediction of starts: when rounds begin, their results, and their end."""
 
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -9,15 +13,17 @@ from schedd.engine.show.job_view import job_view
 from schedd.features.prediction import background
 from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.features.prediction.expected_starts import (
+    ExpectedStarts,
     compute_expected_starts,
     compute_near_starts,
     expected_starts_input,
 )
 from schedd.features.prediction.state import find_predictor
+from schedd.service.cluster.deliveries import DeliveryResult
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import known_values, measure_fork
-from schedd.wire import JobEnded, JobStarted, ShareFacts
+from schedd.wire import Event, JobEnded, JobStarted, ShareFacts, StartsExpected
 from tests.service.planner_harness import StillClock, T, job, node, planner
 from tests.waits import WAIT_S, wait_until
 
@@ -43,6 +49,34 @@ def test_prediction_round_publishes_through_the_engine() -> None:
         assert (expected_start(loop, "2"), expected_start(loop, "3")) == (T + 3600, T + 7200)
         changed, _ = loop.feed.changes_since(loop.published, before, lambda *_: True) or ([], [])
         assert {record.id for record in changed} == {"2", "3"}
+
+
+def test_estimates_without_a_reader_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """During the round job 2 starts, and the P90 of job 3 passes; that of job 4 does not."""
+    sent: list[StartsExpected] = []
+    with planner(end_allowance=0, publish_starts=False, predict=True) as loop:
+        fill(loop)
+        loop.submit([job("4")]).result(WAIT_S)
+        submit = loop.submit
+
+        def submit_noting(events: Sequence[Event]) -> Future[DeliveryResult]:
+            sent.extend(event for event in events if isinstance(event, StartsExpected))
+            return submit(events)
+
+        def compute_long(*given: Any) -> ExpectedStarts:
+            found = compute_expected_starts(*given)
+            starts = JobStarted(id="s", time=T, job_id="2", shares=(ShareFacts("n1", 4),))
+            submit([JobEnded(id="e", time=T, job_id="1"), starts]).result(WAIT_S)
+            early = {"2": T + 3600, "3": T, "4": T + 7200}
+            return replace(
+                found, expected=tuple(replace(one, by=early[one.job_id]) for one in found.expected)
+            )
+
+        monkeypatch.setattr(background, "compute_expected_starts", compute_long)
+        monkeypatch.setattr(loop, "submit", submit_noting)
+        ExpectedStartWorker(loop).run_once()
+        (event,) = sent
+        assert {one.job_id: one.kind for one in event.jobs} == {"2": "", "3": "", "4": "submission"}
 
 
 def test_prediction_rounds_start_after_submissions(monkeypatch: pytest.MonkeyPatch) -> None:
