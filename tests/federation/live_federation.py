@@ -343,6 +343,24 @@ class LiveFederation:
                     found.setdefault(number, []).append((name, one["owner"], one["start"]))
         return found
 
+    async def bag_judged(self, name: str, state: str) -> BagView:
+        """Return the bag, once its deadline has this state and, if it is refused, an earliest deadline."""
+
+        def request() -> BagView:
+            with self.client(CAROL) as client:
+                return client.bag(name)
+
+        row = None
+        try:
+            async with asyncio.timeout(WAIT_S):
+                while row is None or not (row.deadline_state == state != "wished" or row.earliest_deadline):
+                    await asyncio.sleep(0.3)
+                    with contextlib.suppress(ClientError):
+                        row = await asyncio.to_thread(request)
+        except TimeoutError:
+            raise AssertionError(f"not {state}: {row}") from None
+        return row
+
     async def bags_over(self, count: int, seconds: float = WAIT_S) -> Sequence[BagView]:
         """Return all bags, once this number exists and all are over."""
 

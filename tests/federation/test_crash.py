@@ -100,6 +100,23 @@ async def test_bag_tasks_run_once_despite_kills_at_each_step(
         assert {job.order.user for job in jobs} == {"alice"}
 
 
+async def test_bag_is_accepted_by_its_clusters_and_stays_so_after_a_kill(tmp_path: Path) -> None:
+    async with LiveFederation(tmp_path, "ab") as live:
+        work = {"script": "sleep 60", "request": "nodes=1:ppn=2,walltime=120"}
+        one = await live.submit_bag("b", 12, 900, **work)
+        late = await live.submit_bag("late", 12, 70, **work)
+        accepted = await live.bag_judged(one["id"], "accepted")
+        assert accepted.promised_end is not None
+        assert accepted.promised_end <= accepted.deadline - 60
+        refused = await live.bag_judged(late["id"], "wished")
+        assert refused.earliest_deadline is not None
+        assert refused.earliest_deadline > refused.deadline
+        assert refused.promised_end is None
+        await live.restart()
+        again = await live.bag_judged(one["id"], "accepted")
+        assert again.promised_end == accepted.promised_end
+
+
 async def test_booking_has_at_most_a_single_cluster_despite_kills(
     tmp_path: Path,
 ) -> None:

@@ -229,8 +229,15 @@ def test_transferred_array_reports_its_jobs(
     about = {"owner": "ann@x", "queue": "batch", "submitted": T, "resources": JOB["resources"]}
     jobs = [{"id": f"9[{index}].server", "array": "9[].server", **about} for index in (4, 5, 6)]
     events = [{"type": "job_queued", "id": f"q:{job['id']}", "time": T, "job": job} for job in jobs]
-    busy_cluster.post(f"{MAIN}/events", json={"events": events})
+    busy_cluster.post(f"{MAIN}/events", json={"events": events[:2]})
     (row,) = federation_client.get(HERE).json()["transfers"]
+    assert (row["tasks"]["planned"], row["promised_end"]) == (2, None), "one is not planned yet"
+    busy_cluster.post(f"{MAIN}/events", json={"events": events[2:]})
+    (row,) = federation_client.get(HERE).json()["transfers"]
+    jobs_there = [busy_cluster.get(f"{MAIN}/jobs/{job['id']}").json() for job in jobs]
+    lengths = {one["planned_end"] - one["planned_start"] for one in jobs_there}
+    assert row["promised_end"] == max(one["promised_start"] for one in jobs_there) + lengths.pop()
+    assert not row["at_risk"]
     tasks = row["tasks"]
     assert (row["state"], tasks["planned"], tasks["running"], tasks["ended"]) == ("planned", 3, 0, 0)
     assert row["planned_end"] > row["planned_start"] >= T
@@ -243,6 +250,10 @@ def test_transferred_array_reports_its_jobs(
     (row,) = federation_client.get(f"{HERE}?after={generation}&since={T + 1}").json()["transfers"]
     assert (row["end"], row["tasks"]["ended"], row["tasks"]["planned"]) == ("", 2, 1)
     assert row["tasks"]["last_end"] == T + 5
+    assert (
+        row["promised_end"]
+        == jobs_there[2]["promised_start"] + jobs_there[2]["planned_end"] - (jobs_there[2]["planned_start"])
+    )
     deleted = {"type": "job_deleted", "id": "x:6", "time": T + 6, "job_id": "9[6].server"}
     busy_cluster.post(f"{MAIN}/events", json={"events": [deleted]})
     (row,) = federation_client.get(HERE).json()["transfers"]
