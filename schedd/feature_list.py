@@ -43,6 +43,7 @@ FEATURES: Final = (
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),
     Feature("transfers", {}),
     Feature("preemption", {}),
+    Feature("walltime_extensions", {}),
     Feature("bookings", {"book": ("command", "Book cores for a time within a window.")}, ("transfers",)),
     Feature("notices", {"notify": ("command", "Get a notice when a start moves or is near.")}),
     Feature("alternatives", {"alternatives": ("command", "Search for alternative plans, and apply one.")}),

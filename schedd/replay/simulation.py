@@ -27,6 +27,9 @@ from schedd.replay.timed_plan import TimedPlan
 from schedd.wire import (
     Decision,
     Event,
+    ExtendRun,
+    ExtensionDone,
+    JobAltered,
     JobEnded,
     JobQueued,
     JobStarted,
@@ -345,6 +348,9 @@ class Simulation:
             if isinstance(decision, Preempt):
                 events += self._preempt(decision, t)
                 continue
+            if isinstance(decision, ExtendRun):
+                events += self._extend(decision, t)
+                continue
             if not isinstance(decision, Run):
                 raise ReplayDefectError(f"at {t - self._offset}: {decision}")
             job = int(decision.job_id)
@@ -390,6 +396,17 @@ class Simulation:
         facts = replace(self._prepared.facts(job), starts=int(self._preempted[job]))
         return [done, JobQueued(id=f"q{job}:{self._preempted[job]}", time=t, job=facts)]
 
+    def _extend(self, order: ExtendRun, t: int) -> list[Event]:
+        """Give a running job a longer walltime; a run that was cut at its limit goes on until then."""
+        done = ExtensionDone(id=f"x{order.id}", time=t, decision_id=order.id, job_id=order.job_id, done=True)
+        job, known = int(order.job_id), self._engine.state.records[order.job_id].facts
+        more = min(self._uncut(job, known.shares) - order.before, order.walltime - order.before)
+        if self._jobs[job].cut and more > 0:
+            self._ends_at[job] += more
+            heapq.heappush(self._ends, (int(self._ends_at[job]), job))
+        facts = replace(known, resources={**known.resources, "walltime": str(order.walltime)})
+        return [done, JobAltered(id=f"w{order.id}", time=t, job=facts)]
+
     # ---- nodes that change by themselves, for subclasses -----------------------------------------
 
     def _next_node_event(self) -> int | None:
@@ -413,7 +430,14 @@ class Simulation:
 
     def _run_time(self, job: int, shares: Sequence[ShareFacts]) -> int:
         """Return the run time of a job; faster nodes shorten it, by the slowest of its nodes."""
-        run, site = self._jobs[job].run, self._prepared.site
+        return self._on_nodes(self._jobs[job].run, shares)
+
+    def _uncut(self, job: int, shares: Sequence[ShareFacts]) -> int:
+        """Return the run time of a job without a limit."""
+        return self._on_nodes(self._jobs[job].run + self._jobs[job].cut, shares)
+
+    def _on_nodes(self, run: int, shares: Sequence[ShareFacts]) -> int:
+        site = self._prepared.site
         if not site.paced:
             return run
         return max(1, round(run * min(site.speeds.values()) / self._speed(shares)))

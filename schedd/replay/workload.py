@@ -42,7 +42,7 @@ class TraceJob:
     ``name``: of the job, or of its application; empty where the log does not say. ``after``: the id of the
     job for whose end it waits. ``cost_limit``: the most that it may cost. ``requested_qos`` and
     ``requested_partition`` are in the log; ``qos``, ``partition`` and ``scopes`` (its labels) are what it has
-    under the policy of the replay.
+    under the policy of the replay. ``cut``: seconds of its run beyond its limit, not in ``run``.
     """
 
     id: int | str
@@ -71,6 +71,7 @@ class TraceJob:
     requested_partition: str = ""
     partition: str = ""
     scopes: frozenset[str] = frozenset()
+    cut: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,4 +162,8 @@ def _limited(jobs: Iterable[TraceJob], estimates: Estimates, kill: bool) -> Iter
         stated = job.estimate if job.estimate > 0 else job.run
         run = min(job.run, stated) if kill else job.run
         limit = run if estimates == "exact" else max(stated, run)
-        yield job if (job.run, job.estimate) == (run, limit) else replace(job, run=run, estimate=limit)
+        yield (
+            job
+            if (job.run, job.estimate) == (run, limit)
+            else replace(job, run=run, estimate=limit, cut=job.run - run)
+        )

@@ -26,17 +26,15 @@ from schedd.store.records import (
 from schedd.store.tables import breaches, decisions, jobs, promises
 from schedd.wire import (
     Decision,
+    DecisionOutcome,
     Event,
     JobAltered,
     JobQueued,
     JobStarted,
-    PreemptionDone,
     Run,
     RunAccepted,
     RunRefused,
     Snapshot,
-    Switched,
-    TransferStepDone,
     WriteAttributes,
 )
 
@@ -165,16 +163,14 @@ def record_outcomes(connection: Connection, cluster: int, batch: Iterable[Event]
             "with": event.code if _was_refused(event) and not isinstance(event, RunAccepted) else None,
         }
         for event in batch
-        if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone)
+        if isinstance(event, DecisionOutcome)
     ]
     if rows:
         connection.execute(_NOTE_OUTCOME, rows)
 
 
-def _was_refused(event: RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone) -> bool:
-    return isinstance(event, RunRefused) or (
-        isinstance(event, TransferStepDone | Switched | PreemptionDone) and not event.done
-    )
+def _was_refused(event: DecisionOutcome) -> bool:
+    return isinstance(event, RunRefused) or not (isinstance(event, RunAccepted) or event.done)
 
 
 def actual_starts(batch: Iterable[Event]) -> Iterator[tuple[str, int]]:

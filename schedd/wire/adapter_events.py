@@ -324,6 +324,27 @@ class PreemptionDone:
     type: Literal["preemption_done"] = "preemption_done"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtensionDone:
+    """Outcome of an ``ExtendRun``: ``done`` if the server has the longer walltime. ``code`` is the server's
+    error, or 0 for a refusal by the adapter, with the reason in ``text``. ``outage``: no run could be
+    extended at that moment.
+    """
+
+    id: str
+    time: int
+    decision_id: str
+    job_id: str
+    done: bool
+    code: int = 0
+    text: str = ""
+    outage: bool = False
+    type: Literal["extension_done"] = "extension_done"
+
+
+DecisionOutcome = RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone | ExtensionDone
+"""Events that report the outcome of a decision."""
+
 AdapterEvent = (
     JobQueued
     | JobAltered
@@ -332,8 +353,7 @@ AdapterEvent = (
     | JobDeleted
     | JobStarted
     | JobEnded
-    | RunAccepted
-    | RunRefused
+    | DecisionOutcome
     | NodeChanged
     | QueueChanged
     | ServerChanged
@@ -342,8 +362,5 @@ AdapterEvent = (
     | ResourceCounted
     | Snapshot
     | PlanImproved
-    | TransferStepDone
-    | Switched
-    | PreemptionDone
 )
 """Events that an adapter may report."""

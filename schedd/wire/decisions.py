@@ -147,4 +147,27 @@ class Resume:
     type: Literal["resume"] = "resume"
 
 
-Decision = Run | WriteAttributes | Alert | TransferDecision | Switch | Preempt | Resume
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendRun:
+    """Give the run of a job that began at ``started`` the ``walltime`` (s) instead of ``before``; the outcome
+    is reported as ``ExtensionDone``.
+
+    The request is made before ``expires``, and only while the job has the walltime ``before``.
+    """
+
+    id: str
+    cause: str
+    time: int
+    job_id: str
+    started: int
+    before: int
+    walltime: int
+    expires: int
+    term: int = 0
+    type: Literal["extend_run"] = "extend_run"
+
+
+AwaitedDecision = TransferDecision | Switch | Preempt | Resume | ExtendRun
+"""Decisions that stay open until a component knows their outcome."""
+
+Decision = Run | WriteAttributes | Alert | AwaitedDecision

@@ -13,6 +13,7 @@ from schedd.wire import (
     Alert,
     Decision,
     Event,
+    ExtendRun,
     JobDeleted,
     JobEnded,
     JobQueued,
@@ -50,6 +51,7 @@ from server_adapter.bridge.queue_drainer import QueueDrainer
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.reservations import ReservationConfirmer
 from server_adapter.bridge.run_executor import RunExecutor
+from server_adapter.bridge.run_extensions import RunExtender
 from server_adapter.bridge.server import ReadScope, Server
 from server_adapter.bridge.shadow import ShadowComparison
 from server_adapter.bridge.snapshot_schedule import SnapshotSchedule
@@ -143,7 +145,16 @@ class Adapter:
         )
         kept = settings.state_dir / "drained"
         self._preemptions = PreemptionExecutor(
-            self.server.preemption_client,
+            self.server.run_control,
+            self.delivery,
+            self._barred,
+            self.request_reading,
+            lambda: self.journal.term,
+            self.journal,
+            clock,
+        )
+        self._extensions = RunExtender(
+            self.server.run_control,
             self.delivery,
             self._barred,
             self.request_reading,
@@ -215,6 +226,7 @@ class Adapter:
         try:
             await self._runs.close()
             await self._preemptions.close()
+            await self._extensions.close()
             await self._reservation_tasks.close()
             await self.server.close()
             await self._client.close()
@@ -257,6 +269,8 @@ class Adapter:
                 self._transfers.enqueue(decision)
             case Preempt() | Resume():
                 self._preemptions.begin(decision)
+            case ExtendRun():
+                self._extensions.begin(decision)
             case Switch():
                 self._switches.enqueue(decision)
             case Alert() if self.journal.record_alert(decision):

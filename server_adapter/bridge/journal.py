@@ -31,8 +31,9 @@ class Journal:
     """Durable state in small files of the state directory.
 
     `state.json` holds the adapter's id, the epoch (incremented at each start), the highest leader's term, the
-    last alert, and the jobs on hold for a checkpoint. `runs` gets a line before each request of a run, so
-    that no decision is executed twice after a restart, and one without a decision before the run is
+    last alert, the jobs on hold for a checkpoint, and the latest extensions of runs. `runs` gets a line
+    before each request of a run, so that no decision is executed twice after a restart, and one without a
+    decision before the run is
     preempted. `lock` excludes a second adapter. Raises
     `JournalError`.
     """
@@ -64,6 +65,7 @@ class Journal:
         self._alert = DecisionOrder(
             *(int(before.get(name, 0)) for name in ("alert_term", "alert_number", "alert_time"))
         )
+        self._extensions = {str(key): float(at) for key, at in before.get("extensions", {}).items()}
         self._holds = {str(job) for job in before.get("checkpoint_holds", ())}
         self._save()
         recent = self._recent_runs()
@@ -115,6 +117,17 @@ class Journal:
             self._holds.discard(job)
             self._save()
 
+    def record_extension(self, decision: str) -> None:
+        """Record the key of a decision to extend a run, right before its request."""
+        now = self._clock()
+        self._extensions = {key: at for key, at in self._extensions.items() if now - at < _KEPT}
+        self._extensions[decision] = now
+        self._save()
+
+    def was_extension_requested(self, decision: str) -> bool:
+        """Return whether this extension was requested, perhaps before a restart."""
+        return decision in self._extensions
+
     def record_request(self, job: str, decision: str) -> None:
         """Record a run right before its request."""
         self.requested[job] = self._clock()
@@ -150,7 +163,8 @@ class Journal:
             last = self._alert
             alert = {"alert_term": last.term, "alert_number": last.number, "alert_time": last.time}
             kept = {"adapter": self.adapter, "epoch": self.epoch, "term": self.term, **alert}
-            json.dump({**kept, "checkpoint_holds": sorted(self._holds)}, file)
+            more = {"checkpoint_holds": sorted(self._holds), "extensions": self._extensions}
+            json.dump({**kept, **more}, file)
             file.flush()
             os.fsync(file.fileno())
         give_to_directory_owner(fresh)

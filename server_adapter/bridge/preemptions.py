@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from schedd.wire import JobFacts, Preempt, PreemptionDone, Resume
+from schedd.wire import ExtendRun, JobFacts, Preempt, PreemptionDone, Resume
 from server_adapter.batch.errors import (
     OpenOutcomeError,
     ProtocolError,
@@ -227,7 +227,7 @@ class PreemptionExecutor:
                 _log.warning("%s gets no %s, which would end it", order.job_id, order.signal)
         if progress.signalled_at is not None:
             await self._sleep(max(0.0, progress.signalled_at + order.grace - self._clock()))
-            if not _is_this_run(order, await server.find_job(order.job_id)):
+            if not is_this_run(order, await server.find_job(order.job_id)):
                 return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")
         if barred := self._barred():
             return _PreemptionOutcome(False, text=barred, outage=True)
@@ -281,7 +281,7 @@ class PreemptionExecutor:
                 await self._lift_hold(server, order.job_id)
                 raise
         until = self._clock() + _CHECKPOINT_S
-        while _is_this_run(order, await server.find_job(order.job_id)):
+        while is_this_run(order, await server.find_job(order.job_id)):
             if self._clock() >= until:
                 await self._lift_hold(server, order.job_id)
                 return _PreemptionOutcome(False, text="it was held, and runs on without a checkpoint")
@@ -295,7 +295,7 @@ class PreemptionExecutor:
 
     async def _resume(self, server: PreemptionServer, order: Resume) -> _PreemptionOutcome:
         job = await server.find_job(order.job_id)
-        if job is None or job.state != "S" or not _is_this_run(order, job):
+        if job is None or job.state != "S" or not is_this_run(order, job):
             return _PreemptionOutcome(True, text="it was not suspended any more")
         await server.resume_job(order.job_id)
         return _PreemptionOutcome(True, text="it goes on")
@@ -305,7 +305,7 @@ class PreemptionExecutor:
         hold that an interrupted execution of this decision may have left.
         """
         job = await server.find_job(order.job_id)
-        if _is_this_run(order, job):
+        if is_this_run(order, job):
             suspended = job is not None and job.state == "S"
             return "it was suspended" if suspended and order.method == "suspend" else ""
         held = job is not None and job.state == "H" and CHECKPOINT_HOLD in job.holds and not job.depend
@@ -331,7 +331,7 @@ def full_signal_name(signal: str) -> str:
     return signal if signal.isdigit() else f"SIG{signal.removeprefix('SIG')}"
 
 
-def _is_this_run(order: Preempt | Resume, job: JobFacts | None) -> bool:
+def is_this_run(order: Preempt | Resume | ExtendRun, job: JobFacts | None) -> bool:
     """Return whether the job is still in the run of the decision. A job that is exiting is not: it can be
     neither signalled nor requeued, and its nodes are free in a moment.
     """

@@ -9,6 +9,7 @@ from schedd.wire import Run, ShareFacts
 from server_adapter.bridge.preemptions import PreemptionServer
 from server_adapter.bridge.queue_drainer import DrainableServer
 from server_adapter.bridge.run_checks import RunCheck
+from server_adapter.bridge.run_extensions import ExtensionServer
 from server_adapter.bridge.state import PendingReservation, ServerState, WrittenAttributes
 from server_adapter.bridge.transfers import TransferServer
 from server_adapter.bridge.write_queue import AttributeWrite
@@ -53,6 +54,10 @@ class ReadScope(IntEnum):
     ALL = 3  # everything: nodes, queues, reservations, settings, deleted and altered jobs
 
 
+class RunControl(PreemptionServer, ExtensionServer, Protocol):
+    """A pbs_server on which runs can be preempted and extended."""
+
+
 class Server(Protocol):
     """One pbs_server. Errors are raised as `server_adapter.batch.errors`."""
 
@@ -60,7 +65,7 @@ class Server(Protocol):
     def transfer_client(self) -> TransferServer: ...
 
     @property
-    def preemption_client(self) -> PreemptionServer: ...
+    def run_control(self) -> RunControl: ...
 
     @property
     def router(self) -> DrainableServer: ...

@@ -7,7 +7,7 @@ from server_adapter.emulator import admission
 from server_adapter.emulator.dependencies import COUNTED, OF_ARRAYS, parse_depend, register
 from server_adapter.emulator.errors import TEXTS, RefusalError
 from server_adapter.emulator.jobs import Job
-from server_adapter.emulator.lifecycle import release_dependents, settle
+from server_adapter.emulator.lifecycle import follow_walltime, release_dependents, settle
 from server_adapter.emulator.principal import Principal, demand_live, demand_owner
 from server_adapter.emulator.state import Cluster
 from server_adapter.emulator.submission import node_count
@@ -56,6 +56,7 @@ def alter(cluster: Cluster, job: Job, changes: Iterable[Attribute], who: Princip
         _allow(cluster, job, change, who)
     for change in changes:
         _apply(cluster, job, change)
+    follow_walltime(cluster, job)
     job.touch(cluster.now)
     settle(cluster, job)
 

@@ -116,6 +116,10 @@ class Job:
     session: int | None = None
     ends: float | None = None
     will_exit: int = 0
+    program_ends: float = 0.0  # end and exit status of its program, if it is not killed before
+    program_exits: int = 0
+    stopped: float = 0.0  # begin of the last suspension
+    suspended_s: float = 0.0  # seconds of the past suspensions of this run
     completed: float | None = None
     exit_status: int | None = None
     runtime: float | None = None

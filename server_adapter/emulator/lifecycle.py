@@ -109,13 +109,32 @@ def _plan_end(cluster: Cluster, job: Job, run: int) -> None:
         runtime, job.checkpointed = job.left, False
     if cluster.faults.fails_next():
         runtime, status = min(runtime, 1.0), 1
+    job.suspended_s = 0.0
+    job.program_ends, job.program_exits = cluster.now + runtime, status
+    _set_end(cluster, job, run)
+
+
+def _set_end(cluster: Cluster, job: Job, run: int) -> None:
+    """Set the end of a run: the end of its program, or an earlier one by its walltime."""
+    job.ends, job.will_exit = job.program_ends, job.program_exits
     walltime = job.resources.get("walltime")
-    if walltime is not None:
-        killed = _killed_at(cluster, job, cluster.now + seconds(walltime)) - cluster.now
-        if runtime > killed:
-            runtime, status = killed, OVER_WALLTIME
-    job.ends, job.will_exit = cluster.now + runtime, status
-    cluster.timers.at(job.ends, lambda: _ended(cluster, job, run, status))
+    if walltime is not None and job.started is not None:
+        killed = _killed_at(cluster, job, job.started + job.suspended_s + seconds(walltime))
+        if job.ends > killed:
+            job.ends, job.will_exit = max(cluster.now, killed), OVER_WALLTIME
+    _end_at(cluster, job, run, job.will_exit)
+
+
+def _end_at(cluster: Cluster, job: Job, run: int, status: int) -> None:
+    """Let a run end at the job's present end, unless that is changed until then."""
+    ends = job.ends or cluster.now
+    cluster.timers.at(ends, lambda: _ended(cluster, job, run, status) if job.ends == ends else None)
+
+
+def follow_walltime(cluster: Cluster, job: Job) -> None:
+    """Let the mother superior end a running job by its altered walltime, of which the server tells her."""
+    if job.state is JobState.RUNNING and job.ends is not None:
+        _set_end(cluster, job, job.run)
 
 
 def stop(cluster: Cluster, job: Job) -> None:
@@ -123,13 +142,16 @@ def stop(cluster: Cluster, job: Job) -> None:
     release(cluster, job)
     job.run += 1
     job.left, job.ends = (job.ends or cluster.now) - cluster.now, None
+    job.stopped = cluster.now
 
 
 def go_on(cluster: Cluster, job: Job) -> None:
     """Continue the program of a stopped job, which has slots again, for its remaining time."""
     run, status = job.run, job.will_exit
     job.ends = cluster.now + job.left
-    cluster.timers.at(job.ends, lambda: _ended(cluster, job, run, status))
+    stopped = cluster.now - job.stopped
+    job.suspended_s, job.program_ends = job.suspended_s + stopped, job.program_ends + stopped
+    _end_at(cluster, job, run, status)
 
 
 def declares_checkpoint(job: Job) -> bool:

@@ -5,10 +5,9 @@ from typing import Any, Protocol
 
 from schedd.wire import Run
 from server_adapter.bridge.link import ServerLink
-from server_adapter.bridge.preemptions import PreemptionServer
 from server_adapter.bridge.queue_drainer import DrainableServer
 from server_adapter.bridge.run_checks import RunCheck
-from server_adapter.bridge.server import ObjectSettings, ReadScope, RunOutcome
+from server_adapter.bridge.server import ObjectSettings, ReadScope, RunControl, RunOutcome
 from server_adapter.bridge.state import ServerState, WrittenAttributes
 from server_adapter.bridge.transfers import TransferServer
 from server_adapter.bridge.write_queue import AttributeWrite
@@ -46,12 +45,12 @@ class ComposedServer:
         job_writer: _JobWriter,
         transfer_client: TransferServer,
         router: DrainableServer,
-        preemption_client: PreemptionServer,
+        run_control: RunControl,
     ) -> None:
         self.link = link
         self.transfer_client = transfer_client
         self.router = router
-        self.preemption_client = preemption_client
+        self.run_control = run_control
         self._reading, self._starting, self._writing = reader, starter, job_writer
 
     @property

@@ -1,4 +1,4 @@
-"""Requests that stop and resume runs, which both families share: ``qsig``, ``qrerun``, ``qhold``, ``qrls``.
+"""Requests about runs, which both families share: ``qsig``, ``qrerun``, ``qhold``, ``qrls``, ``qalter``.
 
 A rerun is answered when the node has ended the job, which may take longer than a reading may wait: these
 requests have connections of their own.
@@ -20,7 +20,13 @@ from server_adapter.bridge.preemptions import CHECKPOINT_HOLD, full_signal_name
 from server_adapter.servers.job_requests import hold_request
 
 PREEMPTION_REQUESTS: Final = frozenset(
-    {RequestCode.RERUN, RequestCode.SIGNAL_JOB, RequestCode.HOLD_JOB, RequestCode.RELEASE_JOB}
+    {
+        RequestCode.RERUN,
+        RequestCode.SIGNAL_JOB,
+        RequestCode.HOLD_JOB,
+        RequestCode.RELEASE_JOB,
+        RequestCode.MODIFY_JOB,  # the walltime of a running job
+    }
 )
 """Permitted only in scheduler mode."""
 
@@ -36,8 +42,8 @@ def is_being_requeued(substate: str) -> bool:
 
 
 class PreemptionRequests(Generic[C]):
-    """Stops and resumes runs. ``link`` lends the connections; ``silences`` are the server's codes for nodes
-    that did not answer a signal or a hold.
+    """Stops, resumes and extends runs. ``link`` lends the connections; ``silences`` are the server's codes
+    for nodes that did not answer a signal or a hold.
     """
 
     def __init__(self, link: LinkPool[C], silences: Collection[int] = ()) -> None:
@@ -46,27 +52,28 @@ class PreemptionRequests(Generic[C]):
 
     async def signal_job(self, job: str, signal: str) -> bool:
         """Send a signal to a running job."""
-        await self._send(SignalRequest(job=job, signal=full_signal_name(signal)))
+        await self.send(SignalRequest(job=job, signal=full_signal_name(signal)))
         return True
 
     async def requeue_job(self, job: str) -> None:
-        await self._send(JobRequest(code=RequestCode.RERUN, job=job))
+        await self.send(JobRequest(code=RequestCode.RERUN, job=job))
 
     async def suspend_job(self, job: str) -> None:
         """Suspend the job; the server frees its nodes."""
-        await self._send(SignalRequest(job=job, signal="suspend"))
+        await self.send(SignalRequest(job=job, signal="suspend"))
 
     async def resume_job(self, job: str) -> None:
-        await self._send(SignalRequest(job=job, signal="resume"))
+        await self.send(SignalRequest(job=job, signal="resume"))
 
     async def hold_job(self, job: str) -> None:
         """Hold the job; one that runs and has declared support for it is checkpointed, and its run ends."""
-        await self._send(hold_request(RequestCode.HOLD_JOB, job, CHECKPOINT_HOLD))
+        await self.send(hold_request(RequestCode.HOLD_JOB, job, CHECKPOINT_HOLD))
 
     async def lift_hold(self, job: str) -> None:
-        await self._send(hold_request(RequestCode.RELEASE_JOB, job, CHECKPOINT_HOLD))
+        await self.send(hold_request(RequestCode.RELEASE_JOB, job, CHECKPOINT_HOLD))
 
-    async def _send(self, request: BatchRequest) -> None:
+    async def send(self, request: BatchRequest) -> None:
+        """Send a request that the server may forward to a node."""
         try:
             async with self._link.borrow() as connection:
                 await connection.request(request)

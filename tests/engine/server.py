@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from schedd.wire import (
     Event,
+    ExtendRun,
     JobAltered,
     JobDeleted,
     JobEnded,
@@ -84,6 +85,11 @@ class Server:
         """Let a suspended job go on."""
         self.runtime[job_id] += self.now - self.suspended.pop(job_id)
         return self.alter(job_id, state="R")
+
+    def extend(self, order: ExtendRun) -> list[Event]:
+        """Set the walltime of a running job; its program goes on until then, if it has to."""
+        resources = {**self.jobs[order.job_id].resources, "walltime": str(order.walltime)}
+        return self.alter(order.job_id, resources=resources)
 
     def start(self, job_id: str, shares: tuple[ShareFacts, ...]) -> list[Event]:
         job = self.jobs[job_id]

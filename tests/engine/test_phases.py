@@ -49,7 +49,7 @@ def _full(phase: Phase) -> JobRecord:
         eligible_since=7,
         attempt=StartAttempt("d1", 8, 9, accepted=True),
         back_off=BackOff(1, 2, 3, "no", 4, ("n1",)),
-        run=CurrentRun(5, 6, 7, 8),
+        run=CurrentRun(5, 6, 7, 8, 9),
         weak=True,
         lost=Cause.NODE_LOST,
         risk=Risk(1, "e", Cause.OVERRUN),
@@ -69,7 +69,7 @@ _SET: dict[str, Any] = {
     "eligible_since": 70,
     "attempt": StartAttempt("d2", 80, 90),
     "back_off": BackOff(10, 20, 30, "not now", 40, ("n2",)),
-    "run": CurrentRun(50, 60, 70, 80),
+    "run": CurrentRun(50, 60, 70, 80, 90),
     "weak": False,
     "lost": Cause.LICENCE,
     "risk": Risk(10, "f", Cause.LICENCE),
@@ -228,6 +228,12 @@ def _runs_too_long() -> None:
     cluster.at(900)
 
 
+def _is_extended() -> None:
+    cluster = Cluster(site={"walltime_extensions": {"jobs": {"queues": ["batch"]}}})
+    cluster.submit("1", walltime=1_000)
+    cluster.at(900)
+
+
 def _altered_on_a_lost_node() -> None:
     cluster = Cluster(node_grace=300)
     cluster.submit("1", walltime=100)
@@ -257,6 +263,7 @@ _STORIES = {
     _waits_for_another: {Step.CHAINED},
     _waits_for_something_else: {Step.ANSWERED},
     _runs_too_long: {Step.OVERRAN, Step.BROKEN},
+    _is_extended: {Step.EXTENDED},
     _altered_on_a_lost_node: {Step.BLAMED},
     _comes_back: {Step.CAME_BACK},
     _fails: {Step.SET_ASIDE},

@@ -49,7 +49,7 @@ async def preempt(server: Any, job: str, started: int, method: Any, sleep: Any) 
 
     delivery: Any = SimpleNamespace(ids=iter(["e1"]), enqueue=record)
     executor = PreemptionExecutor(
-        server.preemption_client, delivery, str, lambda: None, lambda: 0, Holds(), lambda: now[0], wait
+        server.run_control, delivery, str, lambda: None, lambda: 0, Holds(), lambda: now[0], wait
     )
     executor.begin(
         Preempt(
@@ -95,13 +95,13 @@ async def test_torque_shows_a_run_that_it_is_ending_after_it_accepted_a_rerun(tm
         lifecycle.start(emulated.cluster, job, "n1:ppn=2", synchronous=True)
         emulated.faults.requeue_slowly(30)
         server = connect("torque", emulated.address[1], tmp_path)
-        found = [await server.preemption_client.is_being_requeued(job.id)]
-        await server.preemption_client.requeue_job(job.id)
-        found.append(await server.preemption_client.is_being_requeued(job.id))
+        found = [await server.run_control.is_being_requeued(job.id)]
+        await server.run_control.requeue_job(job.id)
+        found.append(await server.run_control.is_being_requeued(job.id))
         emulated.skip(31)
         found += [
-            await server.preemption_client.is_being_requeued(job.id),
-            await server.preemption_client.is_being_requeued("99"),
+            await server.run_control.is_being_requeued(job.id),
+            await server.run_control.is_being_requeued("99"),
         ]
         await server.close()
     assert found == [False, True, False, False]
@@ -123,7 +123,7 @@ async def test_torque_with_a_kill_delay_is_not_told_to_rerun_a_job(tmp_path: Pat
         assert "kill_delay is 5 s" in event.text
         assert job.state is JobState.RUNNING
         # The emulated server loses it like a real one.
-        await PreemptionRequests.requeue_job(server.preemption_client, job.id)
+        await PreemptionRequests.requeue_job(server.run_control, job.id)
         emulated.skip(60)
         await server.close()
     assert (job.state, job.exit_status) == (JobState.COMPLETE, 0)
@@ -137,11 +137,11 @@ async def test_torque_sends_no_signal_to_a_job_on_several_nodes(
         job = emulated.job(emulated.submit("ann", resources={"nodes": nodes}, runtime=3_000))
         lifecycle.start(emulated.cluster, job, nodes, synchronous=True)
         server = connect("torque", emulated.address[1], tmp_path)
-        assert await server.preemption_client.signal_job(job.id, "URG") is sent
+        assert await server.run_control.signal_job(job.id, "URG") is sent
         emulated.skip(60)
         assert job.state is JobState.RUNNING
         # The emulated server ends a job on several nodes like a real one.
-        await PreemptionRequests.signal_job(server.preemption_client, job.id, "URG")
+        await PreemptionRequests.signal_job(server.run_control, job.id, "URG")
         emulated.skip(60)
         await server.close()
     assert job.state is (JobState.RUNNING if sent else JobState.COMPLETE)

@@ -8,6 +8,7 @@ from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource
 from schedd.engine.component.registry import component_calls, components, working_calls
 from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.model import Never, WaitingFor
+from schedd.policy.job_selection import JobSelection
 from schedd.policy.limits import label_scope
 from schedd.predict import DelayRisk, ProbabilityBin
 from schedd.wire import JobFacts, ShareFacts
@@ -119,6 +120,11 @@ def job_scopes(known: "EngineState | PlanSnapshot", facts: JobFacts) -> frozense
     """The labels of a job as the scopes of limits that count it: see ``Limit.scope``."""
     labels = job_labels(known, facts)
     return frozenset(map(label_scope, labels, labels.values()))
+
+
+def selects_job(selection: JobSelection, known: "EngineState | PlanSnapshot", facts: JobFacts) -> bool:
+    """Return whether the selection has the job, which may be by its QOS."""
+    return selection.selects(facts, job_labels(known, facts).get("qos", "") if selection.qos else "")
 
 
 def job_refusal(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Never | None:

@@ -40,6 +40,7 @@ class Step(StrEnum):
     STARTED = "started"
     RUN_AGAIN = "its run told otherwise"
     OVERRAN = "past its walltime"
+    EXTENDED = "its walltime ordered to be another"
     CAME_BACK = "back in its queue"
     PROMISED = "promised a start"
     BLAMED = "without its start, by a cause"
@@ -96,6 +97,7 @@ TABLE: Final[Mapping[Step, Rule]] = {
     ),
     Step.RUN_AGAIN: _rule("R", None, "", "facts understood run"),
     Step.OVERRAN: _rule("R", None, "", "run"),
+    Step.EXTENDED: _rule("R", None, "", "run"),
     Step.CAME_BACK: _rule("DR", Phase.WAITING, _DECISION + " run answer", "back_off"),
     # ---- promises -------------------------------------------------------------------------------
     Step.PROMISED: _rule("W", None, "", "weak"),

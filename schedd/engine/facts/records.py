@@ -32,6 +32,7 @@ class Cause(StrEnum):
     FREED = "freed"
     PRIORITY = "a job of higher priority"
     DEADLINE = "a job with an earlier deadline"
+    EXTENDED = "a running job was extended"
     CHAIN = "a job that it waits for"
     IMPROVED = "the plan was improved"
     CHOSEN = "an admin chose another plan"
@@ -223,13 +224,15 @@ class CurrentRun:
     than its walltime and allowance.
 
     ``suspended_since`` is the beginning of the present suspension (-1: it is not suspended), ``suspended_s``
-    the length of past ones: the server does not count them as walltime.
+    the length of past ones: the server does not count them as walltime. ``ordered_walltime`` (s) was ordered
+    from the server, which does not show it yet; 0: none.
     """
 
     started: int = -1
     overruns: int = 0
     suspended_since: int = -1
     suspended_s: int = 0
+    ordered_walltime: int = 0
 
     def seconds_suspended(self, now: int) -> int:
         """Return how long the run was suspended until now."""

@@ -180,7 +180,8 @@ def walltime_end(record: JobRecord, now: int) -> int:
 
     Suspended seconds until ``now`` do not count.
     """
-    return record.run.started + record.understood.walltime + record.run.seconds_suspended(now)
+    walltime = max(record.understood.walltime, record.run.ordered_walltime)
+    return record.run.started + walltime + record.run.seconds_suspended(now)
 
 
 def fix_shares(state: EngineState, record: JobRecord) -> None:
@@ -229,6 +230,8 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     unblock_nodes(state, record.id, event)
     if started == record.run.started:
         run = replace(run, overruns=0)
+        if understood.walltime != record.understood.walltime:
+            run = replace(run, ordered_walltime=0)  # the server shows the ordered one, or somebody's
     else:
         run = _current_run(state, started, letter)
     new = apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=run)

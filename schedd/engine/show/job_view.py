@@ -21,7 +21,7 @@ from schedd.policy.limits import format_limit
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import ShareFacts
 
-_MOVED_FOR_OTHERS: Final = (Cause.IMPROVED, Cause.CHOSEN, Cause.PRIORITY, Cause.DEADLINE)
+_MOVED_FOR_OTHERS: Final = (Cause.IMPROVED, Cause.CHOSEN, Cause.PRIORITY, Cause.DEADLINE, Cause.EXTENDED)
 """Causes that move a job later for the sake of others, within its promise."""
 _NAMED_JOBS: Final = 5
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from schedd.engine.component.job_hooks import job_labels
+from schedd.engine.component.job_hooks import selects_job
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.preemption.settings import JobSelection, PreemptionSettings
+from schedd.features.preemption.settings import PreemptionSettings
 from schedd.features.preemption.state import PlannedPreemption
 from schedd.plan.plan import Plan
 from schedd.policy.recurrence import Recurrence, occurrences
@@ -81,28 +81,25 @@ def declares_checkpoint(text: str) -> bool:
 
 def is_preemptor(known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts) -> bool:
     """Return whether other jobs may be preempted for this one."""
-    return _selects(settings.preemptors, known, facts) and _targets_of(facts) is not None
+    return selects_job(settings.preemptors, known, facts) and _targets_of(facts) is not None
 
 
 def is_scavenger(known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts) -> bool:
     """Return whether the job only fills gaps."""
-    return _selects(settings.scavengers, known, facts) and not _selects(settings.preemptors, known, facts)
+    return selects_job(settings.scavengers, known, facts) and not selects_job(
+        settings.preemptors, known, facts
+    )
 
 
 def may_be_preempted(
     known: EngineState | PlanSnapshot, settings: PreemptionSettings, facts: JobFacts
 ) -> bool:
     """Return whether a job may be preempted while it runs."""
-    if settings.preemptors.is_empty or _selects(settings.preemptors, known, facts):
+    if settings.preemptors.is_empty or selects_job(settings.preemptors, known, facts):
         return False
     if not permitted_methods(settings, facts):
         return False
-    return _selects(settings.targets, known, facts) or _selects(settings.scavengers, known, facts)
-
-
-def _selects(selection: JobSelection, known: EngineState | PlanSnapshot, facts: JobFacts) -> bool:
-    qos = job_labels(known, facts).get("qos", "") if selection.qos else ""
-    return selection.selects(facts, qos)
+    return selects_job(settings.targets, known, facts) or selects_job(settings.scavengers, known, facts)
 
 
 def _targets_of(facts: JobFacts) -> tuple[str, ...] | None:

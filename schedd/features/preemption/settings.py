@@ -1,55 +1,18 @@
 """Settings of preemption: ``[clusters.NAME.site.preemption]``."""
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from schedd.policy.access import Access
 from schedd.policy.feature_settings import FeatureSettings
+from schedd.policy.job_selection import JobSelection
 from schedd.policy.site_tables import WindowText
-from schedd.wire.facts import JobFacts, PreemptionMethod
+from schedd.wire.facts import PreemptionMethod
 from schedd.wire.section import Section, SettingConflictError
 from schedd.wire.times import Seconds, Step
 
 _ResourceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,254}$")]
-
-_Names = tuple[Annotated[str, Field(min_length=1, max_length=255)], ...]
-
-
-class JobSelection(Section):
-    """Jobs by queue, user, group, account or QOS; one match is sufficient. Empty lists select no job."""
-
-    queues: _Names = ()
-    """Queues."""
-    users: _Names = ()
-    """Owners, without a host."""
-    groups: _Names = ()
-    """Groups of the owner."""
-    accounts: _Names = ()
-    """Accounts (`qsub -A`)."""
-    qos: _Names = ()
-    """QOS, requested or by default."""
-
-    def selects(self, facts: JobFacts, qos: str) -> bool:
-        """Whether the job is selected; ``qos`` is its QOS, empty for none."""
-        if qos in self.qos:
-            return True
-        return self._access.admits(facts.owner, facts.group, facts.account, facts.queue)
-
-    @cached_property
-    def _access(self) -> Access:
-        return Access(
-            users=frozenset(self.users),
-            groups=frozenset(self.groups),
-            accounts=frozenset(self.accounts),
-            queues=frozenset(self.queues),
-        )
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.queues or self.users or self.groups or self.accounts or self.qos)
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:

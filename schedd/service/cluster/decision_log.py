@@ -13,22 +13,17 @@ from typing import Final
 from schedd.service.cluster.thread_signal import ThreadSignal
 from schedd.wire import (
     Alert,
+    AwaitedDecision,
     Decision,
+    DecisionOutcome,
     Event,
     JobDeleted,
     JobEnded,
     JobStarted,
-    Preempt,
-    PreemptionDone,
-    Resume,
     Run,
-    RunAccepted,
-    RunRefused,
     Snapshot,
     Switch,
-    Switched,
     TransferDecision,
-    TransferStepDone,
     WriteAttributes,
 )
 
@@ -88,7 +83,7 @@ class DecisionLog:
         """Drop the decisions that these events complete."""
         with self._lock:
             for event in events:
-                if isinstance(event, RunAccepted | RunRefused | TransferStepDone | Switched | PreemptionDone):
+                if isinstance(event, DecisionOutcome):
                     self._drop_id(event.decision_id)
                 elif isinstance(event, JobStarted | JobEnded | JobDeleted):
                     self._drop("run", event.job_id)
@@ -96,10 +91,7 @@ class DecisionLog:
                 elif isinstance(event, Snapshot):
                     there = {job.id for job in event.jobs if job.state not in ("R", "E", "C")}
                     for kind, about in list(self._of_job):
-                        if (
-                            kind not in ("transfer_decision", "switch", "preempt", "resume")
-                            and about not in there
-                        ):
+                        if kind in ("run", "write_attributes") and about not in there:
                             self._drop(kind, about)
 
     def append(self, decisions: Iterable[Decision]) -> None:
@@ -264,9 +256,7 @@ class DecisionLog:
         self._ids = [item.id for item in kept]
 
 
-def _subject(
-    decision: Run | WriteAttributes | TransferDecision | Switch | Preempt | Resume,
-) -> tuple[str, str]:
+def _subject(decision: Run | WriteAttributes | AwaitedDecision) -> tuple[str, str]:
     """Return (type, subject): of two decisions with the same one, only the newer counts."""
     if isinstance(decision, Switch):
         return decision.type, decision.node

@@ -32,7 +32,7 @@ from schedd.store import (
     Store,
 )
 from schedd.store.errors import BadCheckpoint
-from schedd.wire import Alert, BatchSkipped, Decision, LogLost, Preempt, Resume, Run, Switch, TransferDecision
+from schedd.wire import Alert, AwaitedDecision, BatchSkipped, Decision, LogLost, Run
 
 _log = structlog.get_logger(__name__)
 _SHOWN = 5
@@ -360,7 +360,7 @@ class LogFollower:
         if isinstance(decision, Alert):
             return True
         awaited = awaits(self.engine.state, decision)
-        if awaited is not None or isinstance(decision, Switch | TransferDecision | Preempt | Resume):
+        if awaited is not None or isinstance(decision, AwaitedDecision):
             return bool(awaited)
         if passed and isinstance(decision, Run) and decision.expires >= self.engine.state.now:
             return True

@@ -7,7 +7,7 @@ from server_adapter.emulator.dependencies import parse_depend, register
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.job_changes import set_holds
 from server_adapter.emulator.jobs import Job, JobState
-from server_adapter.emulator.lifecycle import release_dependents, settle
+from server_adapter.emulator.lifecycle import follow_walltime, release_dependents, settle
 from server_adapter.emulator.openpbs import select_statements, submission
 from server_adapter.emulator.openpbs.runs import FINISHED
 from server_adapter.emulator.openpbs.state import PbsCluster
@@ -44,6 +44,7 @@ def alter(cluster: PbsCluster, jobs: Iterable[Job], changes: Iterable[Attribute]
     for job in jobs:
         for change in changes:
             _apply(cluster, job, change)
+        follow_walltime(cluster, job)
         job.touch(cluster.now)
         settle(cluster, job)
         asked = any(change.name == "Resource_List" for change in changes)

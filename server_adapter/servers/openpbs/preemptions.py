@@ -11,12 +11,14 @@ from typing import Final
 
 from schedd.wire import JobFacts
 from server_adapter.batch.errors import ServerRefusedError
-from server_adapter.bridge.facts import Values
+from server_adapter.bridge.facts import Values, parse_or
 from server_adapter.bridge.link import LinkPool
 from server_adapter.openpbs.codes import READ_ONLY, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
+from server_adapter.openpbs.notation import seconds
 from server_adapter.servers.openpbs.facts import is_over, job_facts
 from server_adapter.servers.openpbs.reader import job_request
+from server_adapter.servers.openpbs.requests import walltime_request
 from server_adapter.servers.preemption_requests import (
     PREEMPTION_REQUESTS,
     PreemptionRequests,
@@ -42,6 +44,14 @@ class OpenPBSPreemptionClient(PreemptionRequests[OpenPBSConnection]):
         """Return the job; None if it has ended or is unknown."""
         values = await self._describe(job)
         return None if values is None or is_over(values) else job_facts(job, values)
+
+    def read_walltime(self, job: JobFacts) -> int:
+        """Return the walltime of a job in seconds; 0 if it has none."""
+        return parse_or(seconds, job.resources.get("walltime"), default=0)
+
+    async def set_walltime(self, job: str, walltime: int) -> None:
+        """Set the walltime of a running job in seconds, as a manager may."""
+        await self.send(walltime_request(job, walltime))
 
     async def is_being_requeued(self, job: str) -> bool:
         """Return whether the server is ending the run of this job to requeue it."""

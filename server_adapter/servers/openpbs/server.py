@@ -146,7 +146,7 @@ class OpenPBSServer(ComposedServer):
             job_writer=self.job_writer,
             transfer_client=transfer_client,
             router=self._router,
-            preemption_client=self._preemptions,
+            run_control=self._preemptions,
         )
         self._state: ServerState | None = None
 

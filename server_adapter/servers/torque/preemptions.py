@@ -20,9 +20,11 @@ from server_adapter.servers.preemption_requests import (
 )
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import job_facts
+from server_adapter.servers.torque.requests import walltime_request
 from server_adapter.torque.codes import READ_ONLY
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.notation import seconds
 
 REQUESTS: Final = READ_ONLY | PREEMPTION_REQUESTS
 
@@ -82,6 +84,14 @@ class TorquePreemptionClient(PreemptionRequests[TorqueConnection]):
                     if value := one.values.get("kill_delay"):
                         return parse_or(int, value, default=0)
         return 0
+
+    def read_walltime(self, job: JobFacts) -> int:
+        """Return the walltime of a job in seconds; 0 if it has none."""
+        return parse_or(seconds, job.resources.get("walltime"), default=0)
+
+    async def set_walltime(self, job: str, walltime: int) -> None:
+        """Set the walltime of a running job in seconds, as a manager may."""
+        await self.send(walltime_request(job, walltime))
 
     async def is_being_requeued(self, job: str) -> bool:
         """Return whether the server is ending the run of this job to requeue it."""

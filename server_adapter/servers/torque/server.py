@@ -103,7 +103,7 @@ class TorqueServer(ComposedServer):
             job_writer=self.job_writer,
             transfer_client=TorqueTransferClient(link),
             router=queue_router.TorqueQueueRouter(link, settings.drain.scripts),
-            preemption_client=self._preemptions,
+            run_control=self._preemptions,
         )
         self._listener: CommandListener | None = None
         self._calls = CallWatch()

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any, Final
 
 from schedd.policy.site import site_policy
-from schedd.wire import Decision, LogLost, PolicyChanged, Preempt, PreemptionDone
+from schedd.wire import Decision, ExtendRun, ExtensionDone, LogLost, PolicyChanged, Preempt, PreemptionDone
 from tests.engine.chaos.streams import Stream
 from tests.engine.chaos.values import JOBS
 
@@ -47,6 +47,10 @@ _TABLES: Final[dict[str, tuple[Any, ...]]] = {
         {"expression": "queue_priority + eligible_time / 100 + 10 * job_priority"},
         {"expression": "ncpus * 10 - walltime / 100", "threshold": -40},
         {"expression": "100 * fairshare_factor + qos_priority"},
+    ),
+    "walltime_extensions": (
+        {"jobs": {"queues": ["batch"]}, "step": 400, "before": 60, "times": 3, "delay": 200},
+        {"jobs": {"users": ["ann", "bob"]}, "before": 60},
     ),
     "deadlines": ({"margin": 10}, {"users": ["ann"]}, {"admission": False}),
     "deadline_forecasts": ({}, {"node_failures": 86_400}, {"admission": False}),
@@ -145,6 +149,7 @@ class FeatureStream(Stream):
     def __init__(self, random: Random, every_call: bool = True) -> None:
         super().__init__(random, every_call)
         self.preemptions: list[Preempt] = []
+        self.extensions: list[ExtendRun] = []
 
     def more_acts(self) -> list[tuple[int, Callable[[], None]]]:
         """Return the acts of this stream, with their weights."""
@@ -152,6 +157,7 @@ class FeatureStream(Stream):
             *super().more_acts(),
             (3, self.label_job),
             (3, self.obey_preemption),
+            (3, self.obey_extension),
             (1, self.replace_policy),
             (1, self.restart),
             (1, self.lose_log),
@@ -159,6 +165,7 @@ class FeatureStream(Stream):
 
     def _take(self, decisions: tuple[Decision, ...]) -> None:
         self.preemptions += [one for one in decisions if isinstance(one, Preempt)]
+        self.extensions += [one for one in decisions if isinstance(one, ExtendRun)]
         super()._take(decisions)
 
     def label_job(self) -> None:
@@ -189,6 +196,28 @@ class FeatureStream(Stream):
         if fate != "refused" and job is not None and job.state == "R":
             events += self.server.requeue(one.job_id)  # type: ignore[arg-type]
         self._tell(*events)
+
+    def obey_extension(self) -> None:
+        """A longer walltime is set, or refused, or set without an answer."""
+        if not self.extensions:
+            return
+        one = self.extensions.pop(0)
+        fate = self.random.choice(["done", "done", "refused", "outage", "unanswered", "lost"])
+        done = ExtensionDone(
+            **self._id(),
+            decision_id=one.id,
+            job_id=one.job_id,
+            done=fate == "done",
+            code=15007 if fate == "refused" else 0,
+            text="" if fate == "done" else "no",
+            outage=fate == "outage",
+        )
+        job = self.server.jobs.get(one.job_id)
+        events: list[Any] = [done] if fate not in ("unanswered", "lost") else []
+        if fate in ("done", "unanswered") and job is not None and job.state == "R":
+            events += self.server.extend(one)
+        if events:
+            self._tell(*events)
 
     def replace_policy(self) -> None:
         """The policy is replaced at run time, or withdrawn."""
