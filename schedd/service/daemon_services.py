@@ -5,11 +5,13 @@ A feature declares them in its module ``daemon``: ``daemon_services(settings, cl
 """
 
 from collections.abc import Iterable
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from schedd.feature_list import feature_modules
-from schedd.service.clusters import Clusters
 from schedd.service.settings.file import Settings
+
+if TYPE_CHECKING:
+    from schedd.service.clusters import Clusters
 
 _S = TypeVar("_S", bound="DaemonService")
 
@@ -30,7 +32,7 @@ def check_feature_resources(settings: Settings) -> None:
         module.check_resources(settings)
 
 
-def daemon_services(settings: Settings, clusters: Clusters) -> list[DaemonService]:
+def daemon_services(settings: Settings, clusters: "Clusters") -> list[DaemonService]:
     return [
         cast("DaemonService", service)
         for module in feature_modules("daemon")

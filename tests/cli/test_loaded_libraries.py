@@ -90,3 +90,21 @@ def test_import_and_config_init_load_no_library_for_the_daemon(tmp_path: Path) -
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.stdout.splitlines()[-1] == "3 0", run.stderr  # 3: the example has blockers
     assert (tmp_path / "schedd.toml").is_file()
+
+
+_DOCTOR_SCRIPT = """
+import sys
+from schedd.cli.main import main
+
+code = main(["doctor", "--config", sys.argv[1], "--url", "http://127.0.0.1:1", "--quiet"])
+print(code, *sorted(set(sys.argv[2].split(",")) & set(sys.modules)))
+"""
+
+
+def test_doctor_loads_no_engine(tmp_path: Path) -> None:
+    config = tmp_path / "schedd.toml"
+    config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/schedd.db"\n[clusters.main]\n')
+    command = [sys.executable, "-c", _DOCTOR_SCRIPT, str(config), "numba,schedd.engine,schedd.plan.plan"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "no daemon answers" in run.stdout
+    assert run.stdout.splitlines()[-1] == "2", run.stderr

@@ -1,11 +1,14 @@
 """Notices as a service of the daemon: one notifier for each cluster, if the site sends notices."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from schedd.features.notices.mail_relay import load_relay
-from schedd.features.notices.notifier import Notifier
-from schedd.service.clusters import Clusters
 from schedd.service.settings.file import Settings
+
+if TYPE_CHECKING:
+    from schedd.features.notices.notifier import Notifier
+    from schedd.service.clusters import Clusters
 
 
 def check_resources(settings: Settings) -> None:
@@ -13,8 +16,11 @@ def check_resources(settings: Settings) -> None:
     load_relay(settings.notify)
 
 
-def daemon_services(settings: Settings, clusters: Clusters) -> list[Notifier]:
+def daemon_services(settings: Settings, clusters: "Clusters") -> "list[Notifier]":
     """Return the notifiers of all clusters; none without a database."""
+    # A check of the settings does without the engine, whose kernels take a second to load.
+    from schedd.features.notices.notifier import Notifier  # noqa: PLC0415
+
     durable = clusters.durable
     if not settings.notify.on or durable is None:
         return []
