@@ -1,6 +1,6 @@
 """The parts of a plan, copied and saved as their fields declare, and all reading access to them."""
 
-from collections.abc import Collection, Generator, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Generator, Iterable, KeysView, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from schedd.plan.kernels.current_use import overcommitted_row
 from schedd.plan.kernels.due_jobs import due_jobs, next_start, waiting_before
 from schedd.plan.kernels.free_amounts import is_on_first_row, least_free
 from schedd.plan.kernels.layout import Ints, Tables
-from schedd.plan.kernels.place import first_startable, jobs_on_row, misplaced
+from schedd.plan.kernels.place import first_startable, jobs_on_rows, misplaced
 from schedd.plan.machine import Machine
 from schedd.plan.records import ChunkNeeds, Take, Timeline
 from schedd.plan.repairs import Repairs
@@ -280,17 +280,18 @@ class PlanContents:
 
     def jobs_on_node(self, name: str) -> Ints:
         """Return the planned slots on this node, by start."""
-        return jobs_on_row(self.slabs.tb, self.planned(), self.node_rows[name])
+        return self.jobs_on_rows([self.node_rows[name]])
 
-    def jobs_on_nodes(self, names: Collection[str]) -> Ints:
+    def jobs_on_nodes(self, names: Iterable[str]) -> Ints:
         """Return the planned slots on these nodes, by start."""
-        if len(names) == 1:
-            return self.jobs_on_node(next(iter(names)))
-        slots = self.planned()
-        held = self.held(slots)
-        rows = np.fromiter((self.node_rows[name] for name in names), np.int64, len(names))
-        found: Ints = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
-        return found
+        return self.jobs_on_rows([self.node_rows[name] for name in names])
+
+    def jobs_on_rows(self, rows: Iterable[int]) -> Ints:
+        """Return the planned slots that hold part of one of these rows, by start, then slot."""
+        tb = self.slabs.tb
+        slots = jobs_on_rows(tb, np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED), np.array([*rows], np.int64))
+        by_start: Ints = slots[np.argsort(tb.jobs[at.START, slots], kind="stable")]
+        return by_start
 
     def overcommitted_rows(self, rows: Ints, start: int, end: int) -> Ints:
         """Return the rows, of these, that are over-committed at some time in ``[start, end)``."""
@@ -325,9 +326,15 @@ class PlanContents:
         rows = held.rows[~held.are_pools]
         return [self.node_names[row] for row in np.unique(rows[tb.rows[rows, at.USABLE] == 0]).tolist()]
 
+    def on_usable_nodes(self, slots: Ints) -> Ints:
+        """Return those of these placed jobs that hold no unusable node, in their order."""
+        held = self.held(slots)
+        unusable = (self.slabs.tb.rows[held.rows, at.USABLE] == 0) & ~held.are_pools
+        return np.delete(slots, held.owner[unusable])
+
     def jobs_in_pool(self, name: str) -> Ints:
         """Return the planned slots that hold part of this pool, by start."""
-        return jobs_on_row(self.slabs.tb, self.planned(), self.pools[name])
+        return self.jobs_on_rows([self.pools[name]])
 
     @property
     def searched_from(self) -> int:

@@ -10,7 +10,7 @@ from schedd.model import FOREVER, Node, NodeState
 from schedd.plan.candidate_nodes import node_capacity
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
-from schedd.plan.kernels.place import jobs_on_row
+from schedd.plan.kernels.place import jobs_on_rows
 from schedd.plan.kernels.rows import change, make_room
 from schedd.plan.repairs import Repairs
 from schedd.plan.schema import COUNTS, FOUND, NAMES, FieldRule, declared
@@ -125,9 +125,9 @@ class Machine:
     def _mark_lower_tiers(self, tiers: Ints) -> None:
         """Let repair search jobs on nodes of a lower tier than before, and on unusable ones."""
         tb = self._slabs.tb
-        for row in np.flatnonzero(tb.rows[: tiers.shape[0], at.USABLE] < tiers).tolist():
-            for slot in jobs_on_row(tb, np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED), row).tolist():
-                self._repairs.mark_for_search(slot)
+        rows = np.flatnonzero(tb.rows[: tiers.shape[0], at.USABLE] < tiers)
+        for slot in jobs_on_rows(tb, np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED), rows).tolist():
+            self._repairs.mark_for_search(slot)
 
     def rank_speeds(self) -> None:
         """Compute the tiers of the nodes: equal speeds share a tier, the slowest is 0."""
@@ -169,7 +169,7 @@ class Machine:
         # Jobs that hold the whole node hold the added resources, too, whatever their requests are now.
         more = delta.copy()
         more[gates] = 0
-        for slot in jobs_on_row(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), row).tolist():
+        for slot in jobs_on_rows(tb, np.flatnonzero(tb.jobs[at.ALLOCS]), np.array([row])).tolist():
             first, n = int(tb.jobs[at.ALLOC, slot]), int(tb.jobs[at.ALLOCS, slot])
             held = tb.alloc[first : first + n]
             whole = (held[:, at.A_ROW] == row) & (held[:, at.A_TAKE + at.SHARE] >= at.WHOLE)

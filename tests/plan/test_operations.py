@@ -214,6 +214,22 @@ class Operations(RuleBasedStateMachine):
         for slot in misplaced:
             self.add(slot, self.now)
 
+    @rule(data=st.data())
+    def list_jobs_on_rows(self, data: st.DataObject) -> None:
+        names = data.draw(st.lists(st.sampled_from(sorted(self.plan.nodes)), unique=True))
+        slots = self.plan.planned()
+        held = {
+            slot: {self.plan.node_names[take.row] for take in self.plan.takes(slot)}
+            for slot in slots.tolist()
+        }
+        assert self.plan.jobs_on_nodes(names).tolist() == [one for one in held if held[one] & set(names)]
+        for pool in self.plan.pools:
+            assert self.plan.jobs_in_pool(pool).tolist() == [
+                one for one in held if pool in self.plan.pool_amounts(one)
+            ]
+        usable = [one for one in held if not self.plan.unusable_nodes(one)]
+        assert self.plan.on_usable_nodes(slots).tolist() == usable
+
     @rule(name=st.sampled_from("ab"), size=st.integers(0, 4))
     def set_pool(self, name: str, size: int) -> None:
         self.plan.set_pool(name, size, self.now)

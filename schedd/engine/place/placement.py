@@ -308,12 +308,8 @@ def jobs_on_same_rows(state: EngineState, of: Sequence[int]) -> Ints:
         slots = plan.planned()
     else:
         pools = {pool for slot in of for pool in plan.pool_amounts(slot) if plan.is_scarce(pool)}
-        found = [plan.jobs_on_node(plan.node_names[row]) for row in rows]
-        found += [plan.jobs_in_pool(pool) for pool in pools]
-        slots = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
-    slots = slots[~np.isin(slots, of)]
-    order = np.argsort(plan.starts(slots), kind="stable")
-    return np.ascontiguousarray(slots[order][::-1])
+        slots = plan.jobs_on_rows([*rows, *(plan.pools[pool] for pool in pools)])
+    return np.ascontiguousarray(slots[~np.isin(slots, of)][::-1])
 
 
 def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cause, words: str) -> None:
@@ -346,7 +342,7 @@ def remove_followers(state: EngineState, slots: Ints, since: int, starts: Ints) 
     plan = state.plan
     behind = slots[(starts[slots] >= since) & (plan.jobs.states[slots] == PLANNED)]
     # Jobs on a node that is down leave it after its grace.
-    behind = _limit_units(state, [s for s in behind[:_MOST_FOLLOWERS].tolist() if not plan.unusable_nodes(s)])
+    behind = _limit_units(state, plan.on_usable_nodes(behind[:_MOST_FOLLOWERS]).tolist())
     for follower in behind.tolist():
         plan.remove(follower, state.now)
     return behind

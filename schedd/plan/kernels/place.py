@@ -27,8 +27,10 @@ from schedd.plan.kernels.layout import (
     GROW,
     HELD,
     HOLDERS,
+    KIND,
     LEN,
     NEED,
+    NODE,
     PLANNED,
     POOL,
     POOLS,
@@ -416,15 +418,24 @@ def holds_row(tb: Tables, slot: int, row: int) -> bool:
 
 
 @kernel
-def jobs_on_row(tb: Tables, slots: Ints, row: int) -> Ints:
-    """Return the jobs of ``slots`` that hold part of ``row``, in their order."""
+def jobs_on_rows(tb: Tables, slots: Ints, rows: Ints) -> Ints:
+    """Return the jobs of ``slots`` that hold part of one of these ``rows``, in their order."""
+    sought = np.zeros(tb.rows.shape[0], np.bool_)
+    pools = False
+    bits = 0
+    for row in rows:
+        sought[row] = True
+        pools = pools or tb.rows[row, KIND] != NODE
+        bits |= held_bit(row)
     hit = np.empty(slots.shape[0], np.int64)
     m = 0
-    for j in range(slots.shape[0]):
-        at = tb.jobs[ALLOC, slots[j]]
-        for i in range(at, at + tb.jobs[ALLOCS, slots[j]]):
-            if tb.alloc[i, A_ROW] == row:
-                hit[m] = slots[j]
+    for slot in slots:
+        if not pools and tb.jobs[HELD, slot] & bits == 0:
+            continue
+        at = tb.jobs[ALLOC, slot]
+        for i in range(at, at + tb.jobs[ALLOCS, slot]):
+            if sought[tb.alloc[i, A_ROW]]:
+                hit[m] = slot
                 m += 1
                 break
     return hit[:m]
