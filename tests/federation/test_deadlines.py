@@ -10,6 +10,7 @@ import pytest
 from schedd.api.app import create_app
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
+from schedd.federation.routing.cluster_status import TransferStatus
 from schedd.federation.settings import FederationSettings
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
@@ -101,3 +102,40 @@ def test_invalid_deadline_is_refused(harness: FederationHarness) -> None:
     for path, body in (("/v1/federation/what-if", {"request": ASKED}), (HERE, JOB)):
         answer = harness.client("ann@org").post(path, json={**body, "deadline": -1})
         assert answer.status_code == 422, answer.text
+
+
+def test_job_shows_its_cluster_s_answer_about_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    harness = FederationHarness(tmp_path)
+    ann, deadline = harness.client("ann@org"), harness.now + 500
+    harness.report("north", 10)
+    harness.report("south", 10)
+    name = ann.post(HERE, json={**JOB, "deadline": deadline}).json()["id"]
+    harness.report("north", 10)
+    harness.report("south", 20)
+
+    def judge(phase: str, state: Any = "", earliest: int | None = None) -> tuple[str, str]:
+        """The cluster reports the job: its state in the answer of the federation, and in `checkjob`."""
+        seen = TransferStatus(
+            phase, f"{name}.north", "planned", deadline_state=state, earliest_deadline=earliest
+        )
+        harness.report("north", None, **{f"fed_{name}_1": seen})
+        row = ann.get(f"{HERE}/{name}").json()
+        with serving(harness.app, ()) as url:
+            main(["checkjob", "--federation", "--url", url, name])
+        (line,) = [one for one in capsys.readouterr().out.splitlines() if one.startswith("deadline ")]
+        return row["deadline_state"], line.partition(", ")[2]
+
+    monkeypatch.setenv("SCHEDD_TOKEN", "token-of-ann@org")
+    assert judge("held") == ("wished", "wished")
+    assert judge("released", "accepted") == ("accepted", "accepted")
+    assert judge("released", "at_risk") == ("at_risk", "at risk")
+    refused, words = judge("released", "wished", deadline + 60)
+    assert refused == "wished"
+    assert words.startswith("refused, ")
+    ended = TransferStatus("released", f"{name}.north", "", True, end="ended", exit_status=0)
+    harness.report("north", None, **{f"fed_{name}_1": ended})
+    row = ann.get(f"{HERE}/{name}").json()
+    assert (row["deadline"], row["deadline_state"], row["earliest_deadline"]) == (deadline, "kept", None)
+    harness.log.close()

@@ -57,6 +57,8 @@ _JOB_FIELDS: Final = frozenset(
         "expected_as_of",
         "predicted",
         "at_risk",
+        "deadline_state",
+        "earliest_deadline",
     }
 )
 
@@ -225,6 +227,10 @@ class TransferView:
     """Whether starts are predicted for its queue."""
     at_risk: bool
     """The promise cannot be kept as planned now."""
+    deadline_state: Literal["", "accepted", "wished", "at_risk", "missed"]
+    """Of a single job with a deadline."""
+    earliest_deadline: int | None
+    """If the deadline is refused: the earliest one that can be kept."""
     end: Literal["", "ended", "deleted"]
     """The outcome, once it is gone."""
     exit_status: int | None
@@ -436,6 +442,7 @@ def _job_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, An
             "state": "",
             "predicted": False,
             "at_risk": False,
+            "deadline_state": "",
             "tasks": None,
         }
     known = {name: getattr(job, name) for name in _JOB_FIELDS}
@@ -474,6 +481,7 @@ def _array_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, 
         "promised_end": last if all_known and 0 < last < FOREVER else None,
         "predicted": False,
         "at_risk": bool((starts > promises)[waits].any()),
+        "deadline_state": "",
         "tasks": ArrayTaskCounts(
             tasks=record.tasks,
             planned=int(waits.sum()),

@@ -225,7 +225,8 @@ class FederatedJobView:
 
     ``bag`` is the number of its bag, ``booking`` the name of its booking; both may be empty. ``tasks`` are
     the first and last index of an array, empty for a single job; ``standing`` counts its tasks, null if that
-    is unknown.
+    is unknown. ``deadline_state`` is that of its cluster, ``wished`` before, ``kept`` or ``missed`` in the
+    end; a refused deadline has the ``earliest_deadline`` that can be kept.
     """
 
     id: str
@@ -243,6 +244,9 @@ class FederatedJobView:
     bag: str
     booking: str
     tasks: str
+    deadline: int | None
+    deadline_state: Literal["", "accepted", "wished", "at_risk", "missed", "kept"]
+    earliest_deadline: int | None
     standing: TaskCounts | None
     text: str
     attempts: Sequence[TransferAttemptView]

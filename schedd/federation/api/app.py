@@ -252,6 +252,7 @@ def job_row(federation: FederationState, job: FederationJob) -> FederatedJobView
             )
         )
     where = job.active or job.newest
+    last = _last_status(federation, job)
     return FederatedJobView(
         id=job.id,
         owner=job.owner,
@@ -268,10 +269,30 @@ def job_row(federation: FederationState, job: FederationJob) -> FederatedJobView
         bag=job.bag,
         booking=_booking_name(federation, job.booking),
         tasks=job.array,
-        standing=_array_counts(_last_status(federation, job)),
+        deadline=job.deadline,
+        deadline_state=_deadline_state(job, last, federation.now),
+        earliest_deadline=last.earliest_deadline if last is not None and not job.over else None,
+        standing=_array_counts(last),
         text=job.text,
         attempts=attempts,
     )
+
+
+def _deadline_state(
+    job: FederationJob, seen: TransferStatus | None, now: int
+) -> Literal["", "accepted", "wished", "at_risk", "missed", "kept"]:
+    """Return the state of the job's deadline; empty without one, for an array before its end, and for a job
+    that did not end by itself.
+    """
+    if job.deadline is None or job.over not in ("", "ended"):
+        return ""
+    if job.over:
+        return "kept" if job.over_at <= job.deadline else "missed"
+    if job.array:
+        return ""
+    if seen is not None and seen.deadline_state:
+        return seen.deadline_state
+    return "missed" if now > job.deadline else "wished"
 
 
 def _last_status(federation: FederationState, job: FederationJob) -> TransferStatus | None:

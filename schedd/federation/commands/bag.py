@@ -18,7 +18,7 @@ from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BagOfferView, BagView
 from schedd.client.json_object import json_members
-from schedd.federation.commands.jobs import connect_federation
+from schedd.federation.commands.jobs import connect_federation, describe_deadline
 from schedd.federation.commands.submit import (
     add_script_options,
     parse_queues,
@@ -208,7 +208,7 @@ def _bags_table(found: Sequence[BagView], now: int) -> str:
             one.state,
             f"{one.ended}/{one.tasks}",
             format_optional_time(one.end, now),
-            _deadline_text(one, now),
+            describe_deadline(one, now),
             _cluster_names(one),
         )
         for one in found
@@ -225,7 +225,7 @@ def _bag_text(one: BagView, now: int) -> str:
         ("state", one.state),
         ("tasks", f"{one.tasks}: " + _format_counts({name: json_members(one)[name] for name in counts})),
         ("one asks for", asks),
-        ("deadline", f"{format_time(one.deadline, now)}, {_deadline_text(one, now)}"),
+        ("deadline", f"{format_time(one.deadline, now)}, {describe_deadline(one, now)}"),
         ("expected end", format_optional_time(one.end, now)),
         ("published end", format_optional_time(one.published_end, now)),
         ("stretch factor", _format_stretch(one)),
@@ -267,9 +267,3 @@ def _cluster_names(one: BagView) -> str:
 def _format_counts(found: dict[str, int]) -> str:
     words = [f"{count} {name.replace('_', ' ')}" for name, count in found.items() if count]
     return ", ".join(words) or "none"
-
-
-def _deadline_text(one: BagView, now: int) -> str:
-    if one.earliest_deadline is not None:
-        return f"refused, {format_time(one.earliest_deadline, now)} can be kept"
-    return one.deadline_state.replace("_", " ") or "-"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from schedd.cli.user.command_session import run_with_exit_code, show_json
 from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
 from schedd.client import ClientError, find_endpoint
-from schedd.client.answers import FederatedJobView
+from schedd.client.answers import BagView, FederatedJobView
 from schedd.client.json_object import json_members
 from schedd.federation.client import FederationClient
 from schedd.federation.federated_start import PHASE_NAMES, current_attempt, describe_state, start_facts
@@ -133,6 +133,8 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
             yield "ended", format_time(job.over_at, now)
         if job.exit_status is not None:
             yield "exit status", str(job.exit_status)
+    if job.deadline is not None and job.deadline_state:
+        yield "deadline", f"{format_time(job.deadline, now)}, {describe_deadline(job, now)}"
     if job.cluster:
         yield "cluster", f"{job.cluster}, as job {job.server_job or 'not known yet'}"
     if job.booking:
@@ -157,6 +159,13 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
         yield "moved", f"{job.moves} times from one cluster to another"
     if job.text:
         yield "why", job.text
+
+
+def describe_deadline(item: FederatedJobView | BagView, now: int) -> str:
+    """Return the state of a deadline, or the answer to a refused one."""
+    if item.earliest_deadline is not None:
+        return f"refused, {format_time(item.earliest_deadline, now)} can be kept"
+    return item.deadline_state.replace("_", " ") or "-"
 
 
 def _array_summary(job: FederatedJobView) -> str:

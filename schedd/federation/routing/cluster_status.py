@@ -30,6 +30,8 @@ class TransferStatus:
     expected_as_of: int | None = None
     predicted: bool = False
     at_risk: bool = False
+    deadline_state: Literal["", "accepted", "wished", "at_risk", "missed"] = ""
+    earliest_deadline: int | None = None
     text: str = ""
     tasks: Mapping[str, Any] | None = None  # task counts of an array by state
 
