@@ -38,6 +38,7 @@ FEATURES: Final = (
     Feature("limits", {}),
     Feature("partitions", {"partitions": ("command", "Show the partitions, their free capacity and jobs.")}),
     Feature("moldable", {}),
+    Feature("normalised_walltimes", {}),
     Feature("node_choice", {}),
     Feature("licences", {}),
     Feature("power", {"power": ("command", "Show or switch the power of nodes.")}),

@@ -10,6 +10,7 @@ from schedd.api.event_bounds import MAX_NAME_LENGTH
 from schedd.dialect import Family, RequestError, resource_list
 from schedd.dialect.array_request import ArrayRequest, parse_array_request
 from schedd.dialect.partition import replace_resource
+from schedd.engine.facts.job_requests import BOOKING
 from schedd.wire import AdapterEvent, JobFacts
 from schedd.wire.bounds import TIME_END
 
@@ -287,6 +288,9 @@ class WhatIfRequest(_ResourceRequest):
         tuple[str, ...],
         Field(description="Bookings of the caller whose cores count as free.", max_length=100),
     ] = ()
+    for_booking: Annotated[
+        bool, Field(description="The question is about cores to book: the walltime holds on all nodes.")
+    ] = False
     variants: Annotated[
         tuple[WhatIfVariant, ...], Field(description="Each is answered, too.", max_length=20)
     ] = ()
@@ -352,9 +356,11 @@ class WhatIfRequest(_ResourceRequest):
             or self.array
             or self.depend
             or not self.rerunnable
+            or self.for_booking
         ):
             raise ValueError(
-                "family, queue, owner, not_before, array, depend and rerunnable are taken from the job"
+                "family, queue, owner, not_before, array, depend and rerunnable are taken from the job, and "
+                "for_booking is about no job"
             )
         return self
 
@@ -366,7 +372,7 @@ class WhatIfRequest(_ResourceRequest):
         if job is not None:
             return replace(job, resources=resources, state="Q", holds="", depend="")
         return JobFacts(
-            id="what-if",
+            id=f"{BOOKING}what-if" if self.for_booking else "what-if",
             owner=self.owner,
             queue=self.queue,
             submitted=now,

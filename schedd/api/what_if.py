@@ -301,7 +301,8 @@ def _with_risks(outcome: WhatIfAnswer, expecting: StartForecast, facts: JobFacts
     def with_risk(one: SmallerRequest) -> SmallerRequest:
         if one.change != "walltime" or one.value is None:
             return one
-        return replace(one, risk=round(run_time.share_beyond(one.value), 4))
+        lasts = one.value if outcome.scale is None else outcome.scale.planned(one.value)
+        return replace(one, risk=round(run_time.share_beyond(lasts), 4))
 
     return replace(
         outcome,

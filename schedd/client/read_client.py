@@ -381,6 +381,7 @@ class ReadClient:
         array: str = "",
         depend: str = "",
         bookings: Sequence[str] = (),
+        for_booking: bool = False,
         variants: Sequence[str | Resources] = (),
         windows: int = 0,
         changes: bool = False,
@@ -394,7 +395,8 @@ class ReadClient:
         for a start at once, or by ``start_by``; with ``sooner`` there are ``sooner_changes`` for a start
         before the planned one.
         With ``cheapest_by`` also where it costs least and ends by that second, with ``tasks`` when so many
-        such jobs would have ended. The cores of the caller's ``bookings`` count as free.
+        such jobs would have ended. The cores of the caller's ``bookings`` count as free; ``for_booking``: it
+        is about cores to book.
         """
         question = {
             "request": request,
@@ -407,6 +409,7 @@ class ReadClient:
             "array": array or None,
             "depend": depend or None,
             "bookings": list(bookings) or None,
+            "for_booking": for_booking or None,
             "variants": [
                 {"request": one} if isinstance(one, str) else {"resources": dict(one)} for one in variants
             ],

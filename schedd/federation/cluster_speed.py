@@ -5,20 +5,12 @@ walltime that it needs there. The cluster's plan then answers in its own time, a
 tasks.
 """
 
-import math
 from collections.abc import Mapping
 
 from schedd.dialect import RequestError, format_walltime, parse_walltime
 from schedd.dialect.moldable import scale_alternatives
-from schedd.dialect.units import LONGEST_TIME, TIME_RESOURCES
-
-
-def scale_seconds(seconds: int, speed: float) -> int:
-    """Return the duration at a cluster of this speed: ``ceil(seconds / speed)``, at least 1 second."""
-    if speed == 1.0:
-        return seconds
-    # Rounding first hides the error of the division: 21 / 0.7 is 30.000000000000004.
-    return max(1, math.ceil(round(min(seconds / speed, LONGEST_TIME), 6)))
+from schedd.dialect.units import TIME_RESOURCES
+from schedd.dialect.walltime_scale import scale_seconds
 
 
 def scale_resources(resources: Mapping[str, str], speed: float) -> dict[str, str]:

@@ -6,7 +6,7 @@ from schedd.predict.delays import NO_DELAY, Delay, RecentDelays
 from schedd.predict.end_forecasts import EndForecast, StartDistribution
 from schedd.predict.learner import Learner
 from schedd.predict.open_jobs import OpenJobs
-from schedd.predict.planned_speeds import PlannedSpeeds, fastest_speed
+from schedd.predict.planned_speeds import PlannedSpeeds, speed_range
 from schedd.predict.predicted_starts import decode_starts, running_slots, waiting_slots
 from schedd.predict.predictions import LEVELS, P50_INDEX, P90_INDEX, JobFeatures, Prediction
 from schedd.predict.probability_calibration import (
@@ -63,12 +63,12 @@ __all__ = [
     "decode_starts",
     "delayed_quantiles",
     "draw_levels",
-    "fastest_speed",
     "is_unchanged",
     "measure_accuracy",
     "probability_bins",
     "running_slots",
     "sample_run_times",
+    "speed_range",
     "start_quantiles",
     "waiting_slots",
 ]

@@ -83,8 +83,8 @@ class Learner:
         if one is not None:
             begun = now if at is None else at
             self._jobs[job] = replace(one, started=begun, speed=speed, outlived=one.outlived or not counts)
-            p90 = one.prediction.at_speed(speed).p90
-            if p90 < one.prediction.walltime:  # no job runs past its walltime
+            p90, limit = one.prediction.at_speed(speed).p90, one.prediction.work_limit / speed
+            if p90 < min(one.prediction.walltime, limit):  # no job runs past its walltime
                 heapq.heappush(self._due, (begun + p90, job))
 
     def record_requeue(self, job: str, now: int) -> None:

@@ -7,9 +7,9 @@ from statistics import median
 from schedd.plan.plan import Plan
 
 
-def fastest_speed(plan: Plan) -> float:
-    """Return the speed of the fastest node; 1 without nodes."""
-    return max(plan.speeds, default=1.0)
+def speed_range(plan: Plan) -> tuple[float, float]:
+    """Return the speeds of the slowest and the fastest node; 1 without nodes."""
+    return min(plan.speeds, default=1.0), max(plan.speeds, default=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,6 +176,7 @@ def run(
     """
     settings = settings or _settings(site, slack, queue_slack, weights, hold)
     searched = searching is not None or improver is not None
+    settings = _with_machine_speeds(settings, prepared)
     settings = simulated_settings(settings, policy, validate=validate, searched=searched)
     simulation = Simulation(prepared, settings, searching, outages, improver=improver)
     simulation.run(on_progress)
@@ -207,6 +208,14 @@ def _settings(
         site=site_policy(site or {}),
     )
     return chosen.with_changes(weights=weights) if weights else chosen
+
+
+def _with_machine_speeds(settings: EngineSettings, prepared: Prepared) -> EngineSettings:
+    """Return the settings with the speeds of the machine, among which normalised walltimes choose."""
+    plain, speeds = settings.site.plain, prepared.site.speeds
+    if not settings.site.has_table("normalised_walltimes") or set(speeds.values()) <= {1.0}:
+        return settings
+    return settings.with_changes(site=site_policy({**plain, "speeds": {**plain["speeds"], **speeds}}))
 
 
 _TIME_USED: Final = {"levels": ["user"], "interval": 366 * 86_400, "depth": 1000, "decay": 1.0}
@@ -267,6 +276,7 @@ def walk(
     ``publishes``: starts are published even if nothing depends on it.
     """
     settings = settings or _settings(None, slack, queue_slack, weights, hold)
+    settings = _with_machine_speeds(settings, prepared)
     settings = simulated_settings(settings, policy, validate=validate, searched=searching is not None)
     if publishes:
         settings = settings.with_changes(publish_starts=True)

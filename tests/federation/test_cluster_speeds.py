@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.dialect import format_walltime, parse_walltime
+from schedd.dialect.walltime_scale import scale_seconds
 from schedd.federation.api import app
 from schedd.federation.api.booking_rows import counter_offers
 from schedd.federation.api.requests import FederatedWhatIf
@@ -23,7 +24,7 @@ from schedd.federation.bookings.decisions import (
     next_attempt,
     pending_calls,
 )
-from schedd.federation.cluster_speed import scale_resources, scale_seconds
+from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import BagSpecification, BookingSubmitted
 from schedd.federation.routing.jobs import PlanQuestion
 from schedd.federation.routing.policies import RoutingCandidate

@@ -148,6 +148,9 @@ class Component(Generic[_S]):
     before_start: Callable[["EngineState", "JobRecord"], "JobRecord | None"] | None = None
     """Called before a due job is started, while it is placed at the present time. Returns the stored record
     if the component gave the job another request or placement; None: it did not."""
+    walltime_at_start: Callable[["EngineState", "JobRecord"], int | None] | None = None
+    """Called with a job that is started now, after ``before_start``: the walltime that is set on the server
+    right before the run; None: the job's own."""
     variants_in_what_if: Callable[["PlanSnapshot", JobFacts], Sequence[JobFacts]] | None = None
     """The alternatives of a hypothetical job; the one with the earliest start counts; none: the job
     has no alternatives."""

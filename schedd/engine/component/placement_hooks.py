@@ -82,6 +82,15 @@ def prepare_start(state: "EngineState", record: "JobRecord") -> "JobRecord":
     return record
 
 
+def walltime_at_start(state: "EngineState", record: "JobRecord") -> int | None:
+    """The walltime to set on the server before a job runs; None: the server keeps the present one."""
+    for one in components():
+        found = one.walltime_at_start(state, record) if one.walltime_at_start is not None else None
+        if found is not None:
+            return found
+    return None
+
+
 def choose_alternatives(state: "EngineState", record: "JobRecord") -> "JobRecord":
     """Let components choose among alternatives of a job's request, before it is placed. Returns the record
     with the chosen request, which the caller stores.

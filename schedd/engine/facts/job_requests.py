@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from schedd.dialect import (
     DescribedRequest,
@@ -16,6 +16,7 @@ from schedd.dialect import (
     node_kinds,
     parse_walltime,
 )
+from schedd.dialect.walltime_scale import SCALE, WalltimeScale
 from schedd.model import Features, Never, Node, NodeSets, NodeState, Request
 from schedd.plan.gates import GATE
 from schedd.policy.access import Access
@@ -42,7 +43,8 @@ class _RequestFacts:
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
     """Request of a job, or the reason why it cannot be parsed; ``walltime`` (s) is ``assumed`` if none was
-    given. ``assumed_mem`` is the part of its memory (KiB) that only the site's default plans.
+    given. ``assumed_mem`` is the part of its memory (KiB) that only the site's default plans. ``scaled`` is
+    the text of what the walltime was scaled from; empty: it is as the job states it.
     """
 
     request: Request | None
@@ -50,6 +52,12 @@ class ParsedRequest:
     assumed: bool
     problem: str = ""
     assumed_mem: int = 0
+    scaled: str = ""
+
+    @property
+    def scale(self) -> WalltimeScale | None:
+        """What the walltime was scaled from; None: it is as the job states it."""
+        return WalltimeScale.from_text(self.scaled) if self.scaled else None
 
     @property
     def requested_walltime(self) -> int:
@@ -153,22 +161,26 @@ class RequestReader:
         """Return the job's parsed request; defaults of the queue precede defaults of the server."""
         queue_defaults = queue.defaults if queue is not None else {}
         resources = facts.resources
+        if SCALE in resources:
+            rest = {name: text for name, text in resources.items() if name != SCALE}
+            found = self.read(quick_replace(facts, resources=rest), queue, server_defaults)
+            return quick_replace(found, scaled=resources[SCALE])
         runs = is_shrinkable(resources) and facts.state in ("R", "E", "S")
-        rest = (
+        others = (
             *(facts.family, facts.exclusive, runs),
             *(tuple(queue_defaults.items()), tuple(server_defaults.items())),
         )
-        key = (tuple(resources.items()), rest)
-        found = self._known.get(key)
-        if found is None:
+        key = (tuple(resources.items()), others)
+        known = self._known.get(key)
+        if known is None:
             if len(self._known) >= _CACHE:
                 self._known.clear()
                 self._requests.clear()
-            found = self._like_another(facts, queue, server_defaults, rest)
-            if found is None:
-                found = self._read(facts, {**server_defaults, **queue_defaults})
-            self._known[key] = found
-        return found
+            known = self._like_another(facts, queue, server_defaults, others)
+            if known is None:
+                known = self._read(facts, {**server_defaults, **queue_defaults})
+            self._known[key] = known
+        return known
 
     def _like_another(
         self,
@@ -241,6 +253,10 @@ def planner_node(facts: NodeFacts) -> Node:
         state=NodeState(facts.state),
         speed=facts.speed,
     )
+
+
+BOOKING: Final = "booking "
+"""Beginning of the id in the facts of a booking; no job has such an id."""
 
 
 def holds_resources(facts: JobFacts) -> bool:

@@ -195,6 +195,7 @@ class EngineState(StateContents):
     def _planned_request(self, facts: JobFacts, request: Request, restriction: Restriction | None) -> Request:
         nodes = restriction.nodes if restriction is not None else ()
         order = node_order(self, facts)
+        facts = planned_facts(self, facts) if self.gates else facts  # a gate may depend on the walltime
         return as_planned_request(request, facts, self.gates, self.site.node_sets, nodes, order)
 
     def gather_limits(self) -> None:

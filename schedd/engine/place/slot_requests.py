@@ -6,6 +6,7 @@ from dataclasses import replace
 from schedd.engine.facts.job_requests import (
     ParsedRequest,
 )
+from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import with_gates
 from schedd.engine.facts.state import EngineState
@@ -13,6 +14,19 @@ from schedd.model import Request
 from schedd.plan.columns import FIXED
 from schedd.plan.gates import COUNTED_GATES, GATE
 from schedd.plan.shapes import shape_key
+
+
+def read_again(state: EngineState, record: JobRecord) -> JobRecord:
+    """Return the record of an unplaced job, and fit its slot, after another choice for its request."""
+    understood = state.read_request(record.facts)
+    if understood.request is None:
+        return record
+    if understood != record.understood:
+        record = apply_step(record, Step.READ, facts=record.facts, understood=understood)
+        state.plan.set_duration(record.slot, understood.walltime, state.now)
+    refresh_request(state, record)
+    state.refit(record)
+    return record
 
 
 def refresh_request(state: EngineState, record: JobRecord) -> None:

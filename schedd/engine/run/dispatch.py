@@ -18,6 +18,7 @@ from schedd.engine.component.placement_hooks import (
     is_planned_on_hold,
     prepare_start,
     reason_to_replan,
+    walltime_at_start,
 )
 from schedd.engine.facts.job_requests import slot_limited
 from schedd.engine.facts.phases import Step, apply_step
@@ -40,7 +41,7 @@ from schedd.engine.rank.promises import record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.reevaluation import reevaluate
-from schedd.engine.run.running import fix_until, walltime_to_set
+from schedd.engine.run.running import fix_until
 from schedd.engine.run.start_outages import is_refused_by_server, next_start_attempt
 from schedd.plan.columns import PLANNED, Ints
 from schedd.plan.records import Take
@@ -169,7 +170,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
         shares=planned_shares(state.plan, slot),
         version=record.facts.version,
         expires=expires,
-        walltime=walltime_to_set(record),
+        walltime=walltime_at_start(state, record),
     )
     state.decisions.append(decision)
     state.dispatched[record.id] = None

@@ -4,8 +4,8 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import replace
 
-from schedd.dialect import find_dialect
 from schedd.engine.component.job_hooks import report_to_components
+from schedd.engine.component.placement_hooks import walltime_at_start
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
@@ -50,7 +50,7 @@ def start_running(
     state.refused_jobs.pop(record.id, None)
     if ours and not record.attempt.accepted:
         end_start_outage(state)  # its start may be reported before its acceptance, or without it
-    if ours and (walltime := walltime_to_set(record)) is not None:
+    if ours and (walltime := walltime_at_start(state, record)) is not None:
         facts = replace(facts, resources={**facts.resources, "walltime": str(walltime)})
     # It may have been altered while its run decision was out.
     understood = state.read_request(facts)
@@ -97,12 +97,6 @@ def restore_suspensions(state: EngineState, event: str, job: str, since: int, se
     )
     fix_shares(state, record)
     displace_for(state, [record.slot], event, Cause.OVERRUN, f"job {job} was suspended before")
-
-
-def walltime_to_set(record: JobRecord) -> int | None:
-    """Return the walltime to set on the server before the job runs, for a shrinkable walltime; else None."""
-    shrinkable = find_dialect(record.facts.family).is_shrinkable(record.facts.resources)
-    return record.understood.walltime if shrinkable and not record.understood.assumed else None
 
 
 def _hold_amount(state: EngineState, record: JobRecord) -> None:

@@ -14,7 +14,7 @@ from schedd.dialect import request_family
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.features.bookings.placement import free_booking_slots, merge_takes, update_booking_slots
 from schedd.features.bookings.settings import BookingSettings
-from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, booking_table
+from schedd.features.bookings.state import LIVE, Booking, BookingPhase, Option, booking_key, booking_table
 from schedd.model import Request
 from schedd.plan.work_limits import WorkSpent
 from schedd.policy.bookings import Window, nearest, sort_key, stretch
@@ -27,7 +27,7 @@ _TRIED: Final = 64  # starts before the window that are tried for a counter-offe
 def booking_facts(event: Book) -> JobFacts:
     """Return the requested resources in the form of a job."""
     return JobFacts(
-        id=f"booking {event.name}",
+        id=booking_key(event.name),
         owner=event.owner,
         queue="",
         submitted=event.time,

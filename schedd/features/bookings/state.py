@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal
 
 from schedd.engine.facts.encoding import known_fields
+from schedd.engine.facts.job_requests import BOOKING
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.plan.schema import MOMENT, FieldRule, declared
@@ -194,4 +195,4 @@ def store_booking(state: EngineState, booking: Booking) -> None:
 
 def booking_key(name: str) -> str:
     """Return the key of a booking in components: no job has such an id."""
-    return f"booking {name}"
+    return f"{BOOKING}{name}"

@@ -12,6 +12,7 @@ from schedd.features.moldable.rules import (
     next_examination,
     planned_facts,
     variants_in_what_if,
+    walltime_at_start,
 )
 from schedd.features.moldable.state import MoldableState
 
@@ -25,6 +26,7 @@ COMPONENT: Final = Component(
     planned_facts=planned_facts,
     before_placement=choose,
     before_start=lengthen,
+    walltime_at_start=walltime_at_start,
     notes=describe_choice,
     time_passed=follow_time,
     next_wake=next_examination,

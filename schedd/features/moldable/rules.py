@@ -19,7 +19,7 @@ from schedd.engine.facts.state import HORIZON, NEVER, EngineState
 from schedd.engine.place.costs import exceeds_limit
 from schedd.engine.place.dependencies import ready_after
 from schedd.engine.place.placement import replan
-from schedd.engine.place.slot_requests import refresh_request
+from schedd.engine.place.slot_requests import read_again
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.moldable.state import moldable_state
@@ -93,7 +93,7 @@ def choose(state: EngineState, record: JobRecord) -> JobRecord | None:
     elif bounds is not None:
         best = _longest_walltime(state, record, *bounds, ready, bound)
     moldable_state(state).chosen[record.id] = best
-    return _refit(state, record)
+    return read_again(state, record)
 
 
 def _may_choose(state: EngineState, record: JobRecord) -> bool:
@@ -105,18 +105,6 @@ def _may_choose(state: EngineState, record: JobRecord) -> bool:
         part.choice_second, part.choices = state.now, 0
     part.choices += 1
     return part.choices <= _CHOICES_PER_S
-
-
-def _refit(state: EngineState, record: JobRecord) -> JobRecord:
-    """The record, and its slot, with the request of the present choice."""
-    understood = state.read_request(record.facts)
-    if understood == record.understood or understood.request is None:
-        return record
-    record = apply_step(record, Step.READ, facts=record.facts, understood=understood)
-    state.plan.set_duration(record.slot, understood.walltime, state.now)
-    refresh_request(state, record)
-    state.refit(record)
-    return record
 
 
 def _longest_walltime(
@@ -292,6 +280,13 @@ def _fits(state: EngineState, record: JobRecord, walltime: int) -> bool:
     state.plan.set_duration(record.slot, walltime, state.now)
     state.refit(longer)
     return state.plan.fits_at_start(record.slot, state.now, state.now)
+
+
+def walltime_at_start(state: EngineState, record: JobRecord) -> int | None:
+    """The walltime to set on the server before the job runs, of a shrinkable walltime."""
+    del state
+    shrinkable = find_dialect(record.facts.family).is_shrinkable(record.facts.resources)
+    return record.understood.walltime if shrinkable and not record.understood.assumed else None
 
 
 def forget(state: EngineState, event: JobDeleted | JobEnded) -> None:

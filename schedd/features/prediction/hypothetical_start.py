@@ -28,8 +28,8 @@ from schedd.predict import (
     StartDistribution,
     StartSampler,
     draw_levels,
-    fastest_speed,
     sample_run_times,
+    speed_range,
     start_quantiles,
 )
 from schedd.service.questions.expectations import UNKNOWN, Expectation
@@ -85,7 +85,7 @@ class ExpectationSource:
             expected = CalibratedStart(planned + delay.p50, planned + delay.p90)
             samples = np.array([planned], np.int64)
             return self._expectation(facts, asked, samples, expected, promise, prediction)
-        samples = self._starts(facts, asked.now, understood.walltime, prediction, promise, instead_of)
+        samples = self._starts(facts, asked.now, asked.walltime, prediction, promise, instead_of)
         found = start_quantiles(samples)
         start, late = int(found.p50[0]), int(found.p90[0])
         if start < 0:
@@ -110,7 +110,7 @@ class ExpectationSource:
     ) -> Prediction | None:
         """Return the predicted run time where the job is planned, by its throughput if that is known."""
         plan, nodes = self.found.plan, start.placement.nodes
-        prediction = self.predict(job_features(facts, understood, fastest_speed(plan)))
+        prediction = self.predict(job_features(facts, understood, speed_range(plan)))
         if prediction is None:
             return None
         speeds, work = PlannedSpeeds.from_plan(plan), read_work(facts.resources)

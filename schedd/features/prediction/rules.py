@@ -9,7 +9,7 @@ from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.features.prediction.state import PredictionState, find_predictor
-from schedd.predict import CalibratedStart, JobFeatures, PlannedSpeeds, RunTimePredictor, fastest_speed
+from schedd.predict import CalibratedStart, JobFeatures, PlannedSpeeds, RunTimePredictor, speed_range
 from schedd.wire import JobFacts, StartsExpected
 
 _MIN_OUTCOMES: Final = 100  # number of outcomes below which the accuracy of expected starts is not judged
@@ -25,14 +25,22 @@ _KIND_TEXTS: Final = {
 }
 
 
-def job_features(facts: JobFacts, understood: ParsedRequest, fastest: float = 1.0) -> JobFeatures:
-    """Return the features that predict a job's run time, with the speed of the ``fastest`` node. The host of
-    its owner is not one: users log in anywhere.
+def job_features(
+    facts: JobFacts, understood: ParsedRequest, speeds: tuple[float, float] = (1.0, 1.0)
+) -> JobFeatures:
+    """Return the features that predict a job's run time, with the ``speeds`` of the slowest and the fastest
+    node. The host of its owner is not one: users log in anywhere.
+
+    A walltime that is scaled to the nodes allows the same work on each; it is longest on the slowest.
     """
     request = understood.request
     cpus = request.cpus if request is not None else sum(share.cpus for share in facts.shares)
     name = array_name(facts.id, facts.name)
-    return JobFeatures(facts.owner.partition("@")[0], max(1, understood.walltime), cpus, name, fastest)
+    slowest, fastest = speeds
+    scale, walltime = understood.scale, max(1, understood.walltime)
+    if scale is not None:
+        walltime, fastest = scale.limit_at(slowest), slowest
+    return JobFeatures(facts.owner.partition("@")[0], walltime, cpus, name, fastest)
 
 
 def update_prediction(state: EngineState, before: JobRecord | None, record: JobRecord) -> None:
@@ -56,7 +64,7 @@ def _follow_job(
         if job in predictor.learner:
             _discard_expected_start(state, record)
             predictor.discard_estimates(job)
-        features = job_features(record.facts, record.understood, fastest_speed(state.plan))
+        features = job_features(record.facts, record.understood, speed_range(state.plan))
         predictor.learner.predict_job(job, features, now)
     if runs:
         if before is None or not ran or before.run.started != record.run.started:

@@ -1,4 +1,4 @@
-"""Remark on the speed of a job's nodes: the predicted run time follows it, the walltime does not."""
+"""Remark on the speed of a job's nodes, which its predicted run time follows."""
 
 from collections.abc import Sequence
 
@@ -21,4 +21,4 @@ def describe_speed(published: PlanSnapshot, record: JobRecord) -> Sequence[str]:
     speed = min((site.speed(node.name, node.properties, node.speed) for node in nodes), default=1.0)
     if speed == 1.0:
         return ()
-    return (f"on nodes of speed {speed:g}: run times are predicted for it; the walltime is not scaled",)
+    return (f"on nodes of speed {speed:g}, for which its run time is predicted",)

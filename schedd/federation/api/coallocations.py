@@ -11,6 +11,7 @@ from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect.moldable import lists_alternatives
+from schedd.dialect.walltime_scale import scale_seconds
 from schedd.federation.api.answers import (
     CoAllocationsView,
     CoAllocationView,
@@ -21,7 +22,6 @@ from schedd.federation.api.answers import (
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.item_access import find_item, require_write_role, visible_items
 from schedd.federation.api.requests import FederatedRequest, TextMap
-from schedd.federation.cluster_speed import scale_seconds
 from schedd.federation.coallocation.coallocations import (
     MAX_COMPONENTS,
     CoAllocation,

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Literal, Self, TypeVar
 
 from schedd.dialect.moldable import lists_alternatives
-from schedd.federation.cluster_speed import scale_resources, scale_seconds
+from schedd.dialect.walltime_scale import scale_seconds
+from schedd.federation.cluster_speed import scale_resources
 from schedd.federation.events import (
     AlternativeStart,
     AttemptBooked,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedd.dialect import format_walltime
-from schedd.federation.cluster_speed import scale_seconds
+from schedd.dialect.walltime_scale import scale_seconds
 from schedd.federation.coallocation.coallocations import CoAllocationOptions, Component
 
 CommonStartQuery = Callable[

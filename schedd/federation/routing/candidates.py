@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from schedd.federation.cluster_speed import scale_seconds
+from schedd.dialect.walltime_scale import scale_seconds
 from schedd.federation.routing.cluster_status import ClusterStatus, RoutingRules, attempt_status
 from schedd.federation.routing.jobs import FederationJob, FederationJobs
 from schedd.federation.routing.policies import RoutingCandidate

@@ -193,7 +193,10 @@ class BookingWorker(ItemWorker):
         try:
             with self._client(cluster) as client:
                 found = client.what_if(
-                    resources=resources, owner=place.user, not_before=max(now, booking.wanted_ready)
+                    resources=resources,
+                    owner=place.user,
+                    not_before=max(now, booking.wanted_ready),
+                    for_booking=True,
                 )
         except Refused as error:
             if error.kind in _FOR_NOW and not late:

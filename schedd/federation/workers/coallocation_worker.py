@@ -395,6 +395,7 @@ class CoAllocationWorker(ItemWorker):
                     owner=users[cluster],
                     not_before=after,
                     bookings=own,
+                    for_booking=True,
                 )
         except ClientError as error:
             _log.info("a plan could not be queried", cluster=cluster, coallocation=group.id, why=str(error))

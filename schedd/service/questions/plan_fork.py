@@ -11,6 +11,7 @@ import numpy as np
 from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
+from schedd.dialect.walltime_scale import SCALE, WalltimeScale
 from schedd.engine import EngineState, PlanSnapshot, last_starts, published_record
 from schedd.engine.component.job_hooks import job_refusal, job_scopes
 from schedd.engine.component.placement_hooks import job_restriction, node_order
@@ -66,6 +67,7 @@ class WhatIfAnswer:
     changes_by: int | None = None  # the latest start that `changes` allow; None: no changes were requested
     sooner_changes: tuple[SmallerRequest, ...] = ()
     sooner_by: int | None = None  # the same of `sooner_changes`
+    scale: WalltimeScale | None = None  # what the walltime was scaled from; None: it is as requested
 
 
 class PlanFork:
@@ -140,7 +142,8 @@ class PlanFork:
         NotUnderstood, and WorkSpent beyond QUESTION_WORK.
 
         Of a job with alternatives, such as several partitions, the one with the earliest start counts, or
-        with the earliest end if their numbers of cores differ.
+        with the earliest end if their numbers of cores differ, or their walltimes by the speed of nodes.
+        Walltimes in ``changes`` are those to request.
         """
         variants = self._variants(facts)
         moment = max(now, self.as_of)
@@ -174,6 +177,8 @@ class PlanFork:
             seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
             several = len(variants) > 1 and bool(changes or sooner or tasks)
             trials = self._trials(plan, variants, moment) if several else [asking]
+            scale = understood.scale
+            others = [asking] if scale is not None else trials  # its walltime is for nodes of one speed
 
             def changes_for(by: int | None) -> tuple[SmallerRequest, ...]:
                 in_time = isinstance(answer, StartKnown) and by is not None and answer.placement.start <= by
@@ -181,8 +186,11 @@ class PlanFork:
                     return ()
                 return smaller_requests(
                     request,
-                    understood.walltime,
-                    lambda smaller, lasts: any(one.fits(smaller, lasts, by) for one in trials),
+                    understood.walltime if scale is None else scale.stated,
+                    lambda smaller, lasts: any(
+                        one.fits(smaller, lasts if scale is None else scale.planned(lasts), by)
+                        for one in others
+                    ),
                 )
 
             by = max(asking.ready, start_by if start_by is not None else 0) if changes else None
@@ -200,14 +208,15 @@ class PlanFork:
                 forms = [(one, one.understood.request or request) for one in trials] if several else []
                 trial = self._in_deadline_order(asking) if ahead and not forms else asking
                 many = tuple(ends_of_tasks(forms or [(trial, request)], tasks))
+        remarks = (means, scale.describe() if scale is not None else "")
         return WhatIfAnswer(
             answer,
             understood.walltime,
             understood.assumed,
-            (*request.notes, means) if means else request.notes,
+            (*request.notes, *filter(None, remarks)),
             moment,
             self.generation,
-            canonical(replace(request, walltime=understood.walltime)),
+            canonical(replace(request, walltime=scale.stated if scale is not None else understood.walltime)),
             seen,
             found,
             least,
@@ -215,6 +224,7 @@ class PlanFork:
             by,
             found_sooner,
             sooner_by,
+            scale,
         )
 
     def _in_deadline_order(self, asking: Trial) -> Trial:
@@ -242,8 +252,8 @@ class PlanFork:
     def _earliest_variant(
         self, variants: Sequence[JobFacts], moment: int, instead_of: str, without_slots: tuple[int, ...]
     ) -> JobFacts:
-        """Return the variant of a job with the earliest start, or end if their numbers of cores
-        differ. The first one if none has a start.
+        """Return the variant of a job with the earliest start, or end: see ``what_if``. The first one if
+        none has a start.
         """
         if len(variants) == 1:
             return variants[0]
@@ -262,7 +272,8 @@ class PlanFork:
                     asking = self._trial(plan, facts, understood, moment, best=False)
                     found = asking.start(request, understood.walltime)
                 if isinstance(found, StartKnown):
-                    counted = found.placement.start + (understood.walltime if len(cores) > 1 else 0)
+                    by_end = len(cores) > 1 or understood.scaled
+                    counted = found.placement.start + (understood.walltime if by_end else 0)
                     if counted < least:
                         best, least = facts, counted
         return best
@@ -278,18 +289,21 @@ class PlanFork:
     def understand(self, facts: JobFacts) -> ParsedRequest:
         """Return the interpretation of a job's request, or of its first alternative. Raises NotUnderstood."""
         with self._lock:
+            first, *others = self._variants(facts)
             try:
-                return self._read(facts)[1]
+                return self._read(first if SCALE in first.resources else facts)[1]
             except NotUnderstood:
-                first, *others = self._variants(facts)
                 if not others:
                     raise
                 return self._read(first)[1]
 
     def is_understood_as(self, facts: JobFacts, known: ParsedRequest) -> bool:
-        """Return whether the request of a job means the same as another; not if it cannot be parsed."""
+        """Return whether the request of a job, or one of its alternatives, means the same as another; not if
+        it cannot be parsed.
+        """
         try:
-            return self.understand(facts) == known
+            with self._lock:
+                return any(self._read(one)[1] == known for one in self._variants(facts))
         except NotUnderstood:
             return False
 

@@ -60,9 +60,13 @@ def _find_gain(
     fork: PlanFork, forecast: StartForecast, job: JobRecord, current: StartKnown, now: int
 ) -> TighterWalltime | None:
     run_time = forecast.predict_run_time(job.facts, current)
-    asked = job.understood.walltime
-    enough = -(-run_time.p90 // _STEP_S) * _STEP_S if run_time is not None else asked
-    if run_time is None or enough >= asked:
+    scale = job.understood.scale
+    asked = job.understood.walltime if scale is None else scale.stated
+    if run_time is None:
+        return None
+    most = run_time.p90 if scale is None else scale.requested(run_time.p90) + 1
+    enough = -(-most // _STEP_S) * _STEP_S
+    if enough >= asked:
         return None
     resources = dict(job.facts.resources)
     replace_resource(resources, "walltime", format_walltime(enough))
@@ -71,5 +75,5 @@ def _find_gain(
     if not isinstance(found, StartKnown) or found.placement.start > before - _LEAST_GAIN_S:
         return None
     sooner = max(now, found.placement.start)
-    risk = round(run_time.share_beyond(enough), 4)
+    risk = round(run_time.share_beyond(enough if scale is None else scale.planned(enough)), 4)
     return TighterWalltime(job.id, job.facts.name, asked, enough, before, sooner, risk)

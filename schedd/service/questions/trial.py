@@ -235,17 +235,18 @@ _Form = tuple[Trial, tuple[Request, dict[str, int]]]  # trial of one form of a r
 def ends_of_tasks(forms: Sequence[tuple[Trial, Request]], tasks: Sequence[int]) -> Iterator[TasksEnd]:
     """Yield the common end of each number of equal jobs, as long as there are placements.
 
-    Each job takes the form of its request with the earliest start, or end if their numbers of cores differ;
-    all trials have one plan.
+    Each job takes the form of its request with the earliest start, or end if their numbers of cores differ,
+    or their walltimes by the speed of nodes; all trials have one plan.
     """
     slots: list[int] = []
     last = 0
     needs = [(one, need) for one, request in forms if (need := one.task(request)) is not None]
     cores = {sum(chunk.count * chunk.cpus for chunk in request.chunks) for _, request in forms}
+    by_end = len(cores) > 1 or any(one.understood.scaled for one, _ in forms)
     try:
         for wanted in tasks:
             while len(slots) < wanted:
-                form = needs[0] if len(needs) == 1 else _best_form(needs, by_end=len(cores) > 1)
+                form = needs[0] if len(needs) == 1 else _best_form(needs, by_end=by_end)
                 if form is None:
                     return
                 trial, need = form

@@ -22,7 +22,7 @@ def run_request(job: str, destination: str, *, asynchronous: bool) -> RunRequest
 
 
 def walltime_request(job: str, seconds: int) -> ManageRequest:
-    """Return the request that sets the walltime of a job with `min_walltime`."""
+    """Return the request that sets the walltime of a job before its run."""
     return modify_request(job, [Attribute("Resource_List", clock_time(seconds), "walltime")])
 
 

@@ -194,7 +194,7 @@ class OpenPBSStarter:
     async def _set_walltime(
         self, connection: OpenPBSConnection, run: Run, values: Values
     ) -> RunOutcome | None:
-        """Set the walltime of a moldable job; a refusal refuses the run, which had no limit."""
+        """Set the walltime that was decided; a refusal refuses the run, which had another limit or none."""
         before = parse_or(seconds, values.get("Resource_List.walltime") or None, default=-1)
         if run.walltime is None or run.walltime == before:
             return None

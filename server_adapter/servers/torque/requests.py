@@ -69,7 +69,7 @@ def run_request(run: Run, resources: Mapping[str, str], *, asynchronous: bool) -
 
 
 def walltime_request(job: str, seconds: int) -> ManageRequest:
-    """Return the request that sets the walltime of a job that leaves it to the scheduler."""
+    """Return the request that sets the walltime of a job before its run."""
     return modify_request(job, [Attribute("Resource_List", str(seconds), "walltime")])
 
 

@@ -158,8 +158,8 @@ class TorqueStarter:
     async def _set_walltime(
         self, connection: TorqueConnection, run: Run, job: JobFacts | None
     ) -> RunOutcome | None:
-        """Set the walltime of a job that leaves it to the scheduler. A refusal refuses the run, since the job
-        would otherwise run for longer than planned.
+        """Set the walltime that was decided. A refusal refuses the run, since the job would otherwise run for
+        longer or shorter than planned.
         """
         if run.walltime is None or run.walltime == _walltime(job):
             return None
@@ -182,11 +182,11 @@ class TorqueStarter:
         return None
 
     async def _restore_walltime(self, connection: TorqueConnection, job: str, before: int) -> None:
-        """Give a job that did not start its walltime back, which is the longest that it accepts."""
+        """Give a job that did not start its walltime back."""
         try:
             await connection.request(walltime_request(job, before))
         except ServerRefusedError as error:
-            _log.warning("job %s did not start and keeps a shorter walltime: %s", job, error)
+            _log.warning("job %s did not start and keeps another walltime: %s", job, error)
 
     async def _view(self, connection: TorqueConnection, run: Run) -> tuple[_NodeView, bool]:
         """Return a view for this decision: the last one if it is current and has its nodes, else a new one

@@ -170,7 +170,7 @@ def test_a_job_on_nodes_of_another_speed_says_what_is_scaled() -> None:
     site.submit("4", "2:ppn=4", 600)
     published = publish_snapshot(site.engine.state)
     found = {name: job_view(published, name) for name in "1234"}
-    words = "on nodes of speed 4: run times are predicted for it; the walltime is not scaled"
+    words = "on nodes of speed 4, for which its run time is predicted"
     assert {name: view is not None and words in view.notes for name, view in found.items()} == {
         "1": True, "2": True, "3": False, "4": False,
     }  # fmt: skip

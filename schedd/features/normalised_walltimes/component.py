@@ -1,0 +1,38 @@
+"""What normalised walltimes add to the engine."""
+
+from typing import Final
+
+from schedd.engine.component.declaration import Component
+from schedd.features.normalised_walltimes.rules import (
+    choose_speed,
+    describe_scale,
+    follow_time,
+    forget_job,
+    next_examination,
+    node_features,
+    planned_facts,
+    restriction,
+    shorten,
+    variants_in_what_if,
+    walltime_at_start,
+)
+from schedd.features.normalised_walltimes.state import WalltimeState, publish_walltimes
+
+COMPONENT: Final = Component(
+    name="normalised_walltimes",
+    state=WalltimeState,
+    work_fields=("chosen",),
+    hook_fields={"job_gone": ("chosen", "given")},
+    node_features=node_features,
+    planned_facts=planned_facts,
+    restriction=restriction,
+    before_placement=choose_speed,
+    before_start=shorten,
+    walltime_at_start=walltime_at_start,
+    notes=describe_scale,
+    time_passed=follow_time,
+    next_wake=next_examination,
+    job_gone=forget_job,
+    variants_in_what_if=variants_in_what_if,
+    published=publish_walltimes,
+)

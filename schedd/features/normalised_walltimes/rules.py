@@ -1,0 +1,326 @@
+"""Walltimes by speed: each job is planned on nodes of at least a chosen speed, with its walltime for it.
+
+Chosen is the speed with which the job ends first. So a job may move among these nodes, and its planned
+walltime suffices on each. At its start it is shortened to what the slowest of its nodes needs, and set on the
+server.
+"""
+
+from functools import cache
+from typing import Final
+
+from schedd.dialect import RequestError, parse_walltime
+from schedd.dialect.moldable import is_moldable
+from schedd.dialect.walltime_scale import SCALE, WalltimeScale, with_scale
+from schedd.engine.component.hook_values import Restriction
+from schedd.engine.component.placement_hooks import (
+    component_confinement,
+    is_planned_on_hold,
+    unmovable_jobs,
+)
+from schedd.engine.facts.job_requests import BOOKING, holds_resources
+from schedd.engine.facts.phases import Step, apply_step
+from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
+from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.place.dependencies import ready_after
+from schedd.engine.place.placement import replan
+from schedd.engine.place.slot_requests import read_again, refresh_request
+from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.features.normalised_walltimes.state import (
+    ANYWHERE,
+    REFERENCE,
+    PublishedWalltimes,
+    SpeedTable,
+    speed_feature,
+    speed_table,
+    walltime_state,
+)
+from schedd.model import FOREVER
+from schedd.plan.columns import PLANNED
+from schedd.plan.work_limits import WorkSpent
+from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeFacts
+from schedd.wire.quick_init import quick_replace
+
+_EXAMINED_EVERY_S: Final = 60
+_EXAMINED_AT_ONCE: Final = 50
+_LEAST_GAIN_S: Final = 60
+"""A planned job gets another speed if it then ends at least this much earlier, and starts no later."""
+
+
+# ---- the planned part of a request -----------------------------------------------------------------------
+
+
+def node_features(state: EngineState, facts: NodeFacts) -> list[str]:
+    """The features of a node of the plan for its speed."""
+    table = speed_table(state)
+    return table.features(facts) if table else []
+
+
+def _is_fixed(facts: JobFacts) -> bool:
+    """Whether the walltime on the server cannot be set to another one: the job leaves it to the plan anyway,
+    is a subjob of OpenPBS, or is no job but a booking, which keeps its length.
+    """
+    return (
+        is_moldable(facts.resources)
+        or (facts.family == "openpbs" and "[" in facts.id)
+        or facts.id.startswith(BOOKING)
+    )
+
+
+def _stated(known: EngineState | PlanSnapshot, facts: JobFacts, text: str | None) -> int | None:
+    """Return the walltime in seconds that a job states; None: none that can be read. ``text``: the server's,
+    which may have been set for an earlier start.
+    """
+    try:
+        seconds = parse_walltime(text) if text is not None else 0
+    except RequestError:
+        return None
+    part = walltime_state(known) if isinstance(known, EngineState) else known.part(PublishedWalltimes)
+    stated, *given = part.given.get(facts.id, (0,))
+    return stated if seconds in given else seconds or None
+
+
+def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
+    """The facts of a job with its walltime for the nodes of the chosen speed."""
+    table = speed_table(state)
+    reference = table.reference(facts) if table else 0.0
+    if not reference or _is_fixed(facts):
+        return facts
+    part, text = walltime_state(state), facts.resources.get("walltime")
+    stated, speed = _stated(state, facts, text), part.chosen.get(facts.id, table.speeds[0])
+    if stated is None:
+        return facts
+    if speed <= 0:
+        restored = {**facts.resources, "walltime": str(stated)}
+        return facts if holds_resources(facts) else quick_replace(facts, resources=restored)
+    scale = WalltimeScale(stated, reference, speed)
+    if not holds_resources(facts):
+        return quick_replace(facts, resources=with_scale(facts.resources, scale))
+    if facts.id not in part.given or text is None or parse_walltime(text) != scale.walltime:
+        return facts  # it was started by others, or altered since
+    return quick_replace(facts, resources={**facts.resources, SCALE: scale.text})
+
+
+def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restriction | None:
+    """The nodes of the chosen speed, or faster ones; None: all nodes."""
+    table = speed_table(known)
+    if not table or not (reference := table.reference(facts)) or holds_resources(facts):
+        return None
+    if (text := facts.resources.get(SCALE)) is not None:
+        speed = WalltimeScale.from_text(text).speed
+    elif _is_fixed(facts):
+        speed = REFERENCE
+    elif isinstance(known, EngineState):
+        speed = walltime_state(known).chosen.get(facts.id, ANYWHERE)
+    else:
+        return None
+    return _restriction_to(table, reference if speed == REFERENCE else speed)
+
+
+def _restriction_to(table: SpeedTable, speed: float) -> Restriction | None:
+    return _nodes_of_speed(speed) if speed > table.speeds[0] else None
+
+
+@cache
+def _nodes_of_speed(speed: float) -> Restriction:
+    place = f"speed {speed:g} or more"
+    return Restriction(place, (frozenset({speed_feature(speed)}),), "", "let the server set its walltime")
+
+
+# ---- the choice -----------------------------------------------------------------------------------
+
+
+def choose_speed(state: EngineState, record: JobRecord) -> JobRecord | None:
+    """Choose the speed for an unplaced job. Returns its record with the request that is planned."""
+    table, facts, part = speed_table(state), record.facts, walltime_state(state)
+    if not table or record.slot < 0 or record.phase not in WAITING_PHASES:
+        return None
+    scalable = table.reference(facts) and not _is_fixed(facts)
+    if not scalable or _stated(state, facts, facts.resources.get("walltime")) is None:
+        return read_again(state, record) if part.chosen.pop(facts.id, None) is not None else None
+    if component_confinement(state, record) is not None:
+        part.chosen[facts.id] = ANYWHERE
+    elif is_planned_on_hold(state, record):
+        part.chosen[facts.id] = REFERENCE  # of a co-allocation: all components run as long
+    elif state.policy is not None:
+        part.chosen[facts.id] = table.speeds[0]
+    else:
+        before = part.chosen.get(facts.id)
+        try:
+            part.chosen[facts.id] = _best_speed(state, table, record)
+        except WorkSpent:
+            part.chosen[facts.id] = before if before in table.speeds else table.speeds[0]
+            read_again(state, record)
+            raise
+    return read_again(state, record)
+
+
+def _best_speed(state: EngineState, table: SpeedTable, record: JobRecord) -> float:
+    """Return the speed with which a job ends first, if it starts as promised; the lowest if it has no
+    start.
+    """
+    ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
+    if record.behind:
+        ready = max(ready, ready_after(state, record.behind))
+    promised, best, speed = int(state.promise[record.slot]), (True, FOREVER, FOREVER), table.speeds[0]
+    for one in reversed(table.speeds):
+        start, walltime = _earliest_start(state, record, one, ready, state.now + HORIZON)
+        ends = (start > promised, start + walltime, start)
+        if start < FOREVER and ends < best:
+            best, speed = ends, one
+    return speed
+
+
+def _earliest_start(
+    state: EngineState, record: JobRecord, speed: float, ready: int, bound: int
+) -> tuple[int, int]:
+    """Return the earliest start on nodes of this speed, see ``EngineState.earliest_start``, and the walltime
+    there.
+    """
+    chosen, facts = walltime_state(state).chosen, record.facts
+    before = chosen.get(facts.id)
+    chosen[facts.id] = speed
+    try:
+        understood = state.read_request(facts)
+        if understood.request is None:
+            return FOREVER, 0
+        wanted, pools = state.request_and_pools(facts, understood, understood.request)
+    finally:
+        if before is None:
+            del chosen[facts.id]
+        else:
+            chosen[facts.id] = before
+    avoids = state.plan.request(record.slot).avoids
+    wanted = quick_replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted
+    return state.earliest_start(wanted, understood.walltime, pools, ready, bound), understood.walltime
+
+
+# ---- changes of the plan ------------------------------------------------------------------------------
+
+
+def next_examination(state: EngineState) -> int:
+    """When other speeds are next considered; FOREVER: never."""
+    part = walltime_state(state)
+    return part.examined + _EXAMINED_EVERY_S if part.chosen and state.policy is None else FOREVER
+
+
+def follow_time(state: EngineState, event: str) -> None:
+    """Plan the jobs again that end earlier on nodes of another speed, the next ones first."""
+    part = walltime_state(state)
+    if state.now < next_examination(state):
+        return
+    part.examined = state.now
+    kept = set(unmovable_jobs(state))
+    waiting = [
+        record
+        for job, speed in part.chosen.items()
+        if speed > 0 and job not in kept and (record := _movable(state, job)) is not None
+    ]
+    waiting.sort(key=lambda record: state.plan.start(record.slot))
+    for record in waiting[:_EXAMINED_AT_ONCE]:
+        with JobErrorGuard(state, record.id, event):
+            _examine(state, record, event)
+
+
+def _movable(state: EngineState, job: str) -> JobRecord | None:
+    record = state.records.get(job)
+    if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
+        return None
+    later = state.plan.start(record.slot) >= state.now + _LEAST_GAIN_S
+    return record if later and state.plan.state(record.slot) == PLANNED else None
+
+
+def _examine(state: EngineState, record: JobRecord, event: str) -> None:
+    slot, table = record.slot, speed_table(state)
+    ready, start, end = max(state.now, state.plan.ready(slot)), state.plan.start(slot), state.plan.end(slot)
+    scale = record.understood.scale
+    if not table or scale is None:
+        return
+    for speed in table.speeds:
+        bound = min(start + 1, end - _LEAST_GAIN_S - scale.limit_at(speed) + 1)
+        if speed == scale.speed or bound <= ready:
+            continue
+        try:
+            found, _ = _earliest_start(state, record, speed, ready, bound)
+        except WorkSpent:  # too hard to examine; it keeps its place
+            return
+        if found < FOREVER:
+            replan(state, record, event, Cause.FREED, "it ends earlier on nodes of another speed")
+            return
+
+
+def shorten(state: EngineState, record: JobRecord) -> JobRecord | None:
+    """Give a due job the walltime for the slowest of its nodes, which may be faster than planned, and note
+    what the server is to set.
+    """
+    part, table, scale = walltime_state(state), speed_table(state), record.understood.scale
+    if not table or scale is None or record.id not in part.chosen:
+        return None
+    names = state.plan.node_names
+    slowest = min(state.plan.nodes[names[take.row]].speed for take in state.plan.takes(record.slot))
+    faster = max((one for one in table.speeds if one <= slowest), default=scale.speed)
+    if faster > scale.speed:
+        part.chosen[record.id] = faster
+        understood = state.read_request(record.facts)
+        record = apply_step(record, Step.READ, facts=record.facts, understood=understood)
+        state.plan.set_duration(record.slot, understood.walltime, state.now)
+        record = state.store_record(record)
+        refresh_request(state, record)
+        state.refit(record)
+    walltime = walltime_at_start(state, record)
+    if walltime is not None:
+        given = part.given.get(record.id, (scale.stated,))[1:]
+        earlier = [one for one in given if one != walltime]
+        part.given[record.id], part.published = (scale.stated, *earlier, walltime), None
+    return record
+
+
+def walltime_at_start(state: EngineState, record: JobRecord) -> int | None:
+    """The walltime to set on the server before the job runs; None: it keeps the present one."""
+    scaled = record.understood.scaled or record.id in walltime_state(state).given
+    if not scaled or _is_fixed(record.facts) or not speed_table(state):
+        return None
+    facts = quick_replace(record.facts, state="Q", shares=())
+    return _stated_seconds(planned_facts(state, facts).resources.get("walltime"))
+
+
+def _stated_seconds(text: str | None) -> int | None:
+    return parse_walltime(text) if text is not None else None
+
+
+def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
+    """Forget what is known of a job that is gone."""
+    part = walltime_state(state)
+    part.chosen.pop(event.job_id, None)
+    if part.given.pop(event.job_id, None) is not None:
+        part.published = None
+
+
+# ---- readers ------------------------------------------------------------------------------------------
+
+
+def describe_scale(published: PlanSnapshot, record: JobRecord) -> list[str]:
+    """A remark about the walltime that a job states and the one on its nodes."""
+    table, scale = speed_table(published), record.understood.scale
+    if scale is not None:
+        return [scale.describe()]
+    if table and _is_fixed(record.facts) and table.reference(record.facts):
+        speed = table.reference(record.facts)
+        return [f"its walltime is not scaled to its nodes, which have a speed of {speed:g} or more"]
+    return []
+
+
+def variants_in_what_if(published: PlanSnapshot, facts: JobFacts) -> list[JobFacts]:
+    """A hypothetical job with its walltime on nodes of each speed, the fastest first."""
+    table, resources = speed_table(published), facts.resources
+    reference = table.reference(facts) if table else 0.0
+    if not reference or SCALE in resources or _is_fixed(facts):
+        return []
+    queue = published.queues.get(facts.queue)
+    defaults = {**published.server.defaults, **(queue.defaults if queue is not None else {})}
+    stated = _stated(published, facts, resources.get("walltime", defaults.get("walltime")))
+    if stated is None:
+        return []
+    scales = [WalltimeScale(stated, reference, speed) for speed in reversed(table.speeds)]
+    return [quick_replace(facts, resources=with_scale(resources, scale)) for scale in scales]
