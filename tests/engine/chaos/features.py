@@ -52,6 +52,7 @@ _TABLES: Final[dict[str, tuple[Any, ...]]] = {
         {"jobs": {"queues": ["batch"]}, "step": 400, "before": 60, "times": 3, "delay": 200},
         {"jobs": {"users": ["ann", "bob"]}, "before": 60},
     ),
+    "normalised_walltimes": ({"speed": 1.0}, {"speed": 0.5, "queues": {"long": 1.0, "batch": 0.0}}),
     "deadlines": ({"margin": 10}, {"users": ["ann"]}, {"admission": False}),
     "deadline_forecasts": ({}, {"node_failures": 86_400}, {"admission": False}),
     "licences": (
