@@ -28,9 +28,12 @@ from schedd.wire import (
     Decision,
     DecisionOutcome,
     Event,
+    ExtendRun,
     JobAltered,
     JobQueued,
     JobStarted,
+    Preempt,
+    Resume,
     Run,
     RunAccepted,
     RunRefused,
@@ -38,6 +41,7 @@ from schedd.wire import (
     WriteAttributes,
 )
 
+_ABOUT_JOBS: Final = Run | WriteAttributes | Preempt | Resume | ExtendRun
 _STARTS: Final = tables.published_starts
 _log = structlog.get_logger(__name__)
 _PAGE = 1_000
@@ -83,7 +87,7 @@ def insert_decisions(connection: Connection, cluster: int, batch: int, made: Ite
     rows: list[dict[str, Any]] = []
     starts: list[dict[str, Any]] = []
     for decision in made:
-        job = replace_nul(decision.job_id) if isinstance(decision, Run | WriteAttributes) else None
+        job = replace_nul(decision.job_id) if isinstance(decision, _ABOUT_JOBS) else None
         rows.append(
             {
                 "cluster": cluster,

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, func, or_, select
 
@@ -157,6 +157,15 @@ def _cpus_over_time(connection: Connection, cluster: int, until: int) -> Sequenc
     return sorted(found)
 
 
+_ORDERS: Final = {
+    "run": "start",
+    "preempt": "preemption",
+    "resume": "resume",
+    "extend_run": "longer walltime",
+}
+"""Types of decisions about a job that the server carries out, with what they order."""
+
+
 def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[TimelineEntry]:
     """Return the stored events, decisions, estimates, promises and breaches of a job, in order of time."""
     job = replace_nul(job)
@@ -170,7 +179,7 @@ def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[Tim
         if not (ends and over):  # an adapter repeats an end as long as the server lists the job
             found.append(TimelineEntry(row.time, "event", _describe_event(event)))
         over = ends
-    runs = select(decisions).where(*of[decisions], decisions.c.type == "run")
+    runs = select(decisions).where(*of[decisions], decisions.c.type.in_(_ORDERS))
     found += [
         TimelineEntry(row.time, "decision", _outcome(row), decision=row.id)
         for row in connection.execute(runs)
@@ -209,7 +218,7 @@ def _promise_change(row: Any) -> TimelineEntry:
 
 def _outcome(row: Any) -> str:
     code = f" (code {row.code})" if row.code is not None else ""
-    return f"start ordered: {row.outcome or 'no answer known'}{code}"
+    return f"{_ORDERS[row.type]} ordered: {row.outcome or 'no answer known'}{code}"
 
 
 def _describe_event(event: Event) -> str:

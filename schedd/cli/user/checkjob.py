@@ -61,7 +61,7 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
         return job.planned_start is not None
     print(job_title(job) + "\n")
     run_time = [*_run_time_rows(client, job), *_tighter_walltime_rows(client, job)]
-    print(format_rows([*_request_rows(job, now), *start_rows(job, found, now), *run_time]))
+    print(format_rows([*_request_rows(job, now), *start_rows(job, found, now), *_note_rows(job), *run_time]))
     for text in (_blockers_text(found, now), _formula_text(priority), _moves_text(history, now)):
         if text:
             print("\n" + text)
@@ -86,6 +86,12 @@ def _request_rows(job: JobView, now: int) -> Iterator[tuple[str, str]]:
         yield "holds", ", ".join(_HOLDS.get(letter, letter) for letter in job.holds)
     if job.depend:
         yield "depends on", job.depend
+
+
+def _note_rows(job: JobView) -> Iterator[tuple[str, str]]:
+    """Remarks on a job that runs: on one that waits they are part of its start."""
+    if job.state == "running":
+        yield from (("" if i else "note", note) for i, note in enumerate(job.notes))
 
 
 def _run_time_rows(client: Client, job: JobView) -> Iterator[tuple[str, str]]:

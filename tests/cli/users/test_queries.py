@@ -165,6 +165,15 @@ def test_checkjob_shows_request_blockers_moves_and_risks(run: Run, loop: PlanLoo
     assert "holds       user\n" in run("checkjob", "3")[1]
 
 
+def test_checkjob_shows_remarks_on_a_run(run: Run, loop: PlanLoop) -> None:
+    assert "note " not in run("checkjob", "1")[1]
+    settings = {"jobs": {"queues": ["batch"]}, "before": 36_000, "step": 1_800}
+    site = {"walltime_extensions": settings}
+    loop.submit([PolicyChanged(id=event_id(), time=T, version=1, site=site, by="root")]).result(WAIT_S)
+    out = " ".join(run("checkjob", "1")[1].split())
+    assert "note its walltime was not extended: planned jobs or reservations need its resources then" in out
+
+
 def test_showbf_shows_idle_capacity(run: Run, loop: PlanLoop) -> None:
     code, out, _ = run("showbf")
     assert code == 0

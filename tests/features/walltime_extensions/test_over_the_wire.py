@@ -9,7 +9,7 @@ from urllib.error import HTTPError
 
 import pytest
 
-from server_adapter.emulator import NodeSpec
+from server_adapter.emulator import NodeSpec, lifecycle
 from tests.server_adapter.bridge.processes import MEMORY, ProcessHarness
 from tests.waits import WAIT_S
 
@@ -55,6 +55,14 @@ async def test_server_has_the_longer_walltime_and_the_job_says_so(tmp_path: Path
             extended = await job(name, lambda one: "its walltime was extended by 20 min" in one["why"])
             assert house.server.job(name).resources["walltime"] == "01:19:03"
             assert extended["job_state"] == "R"
+            lifecycle.delete(cluster, house.server.job(name))
+            past: dict[str, Any] = {"ended": None}
+            async with asyncio.timeout(WAIT_S):
+                while past["ended"] is None:
+                    with suppress(HTTPError, KeyError):  # its end is not stored yet
+                        past = (await house.request(f"/jobs/{name}/history"))["past"] or past
+                    await asyncio.sleep(0.1)
+            assert "longer walltime ordered: accepted" in [one["words"] for one in past["moments"]]
         finally:
             house.adapter.kill()
             house.daemon.kill()
