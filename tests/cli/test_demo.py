@@ -174,7 +174,7 @@ def _check_scene(said: str, cluster: str) -> None:
 def _check_submissions(said: str, cluster: str) -> None:
     """A job comes from the shell by the printed command, another one from the page."""
     base, token = _user_access(said)
-    job = _run_printed(r"^  echo .* \\\n(?:.* \\\n)+.*$", said)
+    job = _run_printed(r"^  export .* \\\n.*\n  echo .* demo qsub .*$", said)
     assert re.fullmatch(rf"\d+\.{cluster}", job)
     known = wait_until(partial(_known_job, base, cluster, job))
     assert known["owner"].partition("@")[0] == "user1"

@@ -182,7 +182,7 @@ def _introduction(
     several = ""
     if len(clusters) > 1:
         servers, its = f"{len(clusters)} emulated pbs_servers", "their"
-        several = f"\\\n    --cluster {first.name} "
+        several = f" SCHEDD_CLUSTER={first.name}"
     return f"""\
 {servers}: {len(first.workload.nodes):,} nodes, {first.workload.cpus:,} cpus{" each" * bool(several)}; \
 {speed:g} s pass there in 1 s.
@@ -193,12 +193,12 @@ Dashboard, logged in as admin (the link works until the demo ends):
 Tokens to log in with, or for the API:
   admin            {logins.admin}
   user1 (a user)   {logins.user}
-Submit a job as user1, from another shell or on the page Submit:
-  echo 'sleep 1800' | SCHEDD_URL={url} \\
-    SCHEDD_TOKEN={logins.user} \\
-    {_command_name()} demo qsub {several}-l {size},walltime=1:00:00
-When does a job start, why not sooner, and what would start it at once?
-  SCHEDD_URL={url} {_command_name()} showstart JOB
+As user1, in another shell: submit a job (or on the page Submit), and see when
+it starts, why not sooner, and what would start it at once:
+  export SCHEDD_URL={url}{several} \\
+    SCHEDD_TOKEN={logins.user}
+  echo 'sleep 1800' | {_command_name()} demo qsub -l {size},walltime=1:00:00
+  {_command_name()} showstart JOB
 Mail to user1 is on the page Mailbox.
 API, to read without a token:
   {url}/docs
