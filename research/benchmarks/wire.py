@@ -176,7 +176,7 @@ async def _reading(
     begin, cpu = time.perf_counter(), time.thread_time()
     state = await reader.read()
     events = 0
-    for _ in diff(before, state, ids=_ids(), now=0):
+    for _ in diff(before, state, ids=_ids(), now=0, mode="scheduler"):
         events += 1
         if events % _SLICE == 0:
             await asyncio.sleep(0)

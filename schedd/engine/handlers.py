@@ -276,7 +276,13 @@ def _apply_snapshot(state: EngineState, event: Snapshot) -> None:
     words = (
         ""
         if began != state.adapter_run or _is_young(state, event)
-        else reconcile.format_differences([one for one in found if _queued_job(one) not in arriving])
+        else reconcile.format_differences(
+            [
+                one
+                for one in found
+                if _queued_job(one) not in arriving and not reconcile.is_removal(one, event)
+            ]
+        )
     )
     apply_all(state, defer_arrivals(state, found), of_snapshot=True)
     if event.server_age is not None:

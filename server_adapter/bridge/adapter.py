@@ -377,7 +377,8 @@ class Adapter:
             state = with_steady_starts(before, state)
         restarted = before is not None and self._server_returned()
         if before is not None:
-            for count, event in enumerate(diff(before, state, ids=self.delivery.ids, now=now), start=1):
+            found = diff(before, state, ids=self.delivery.ids, now=now, mode=self.settings.mode)
+            for count, event in enumerate(found, start=1):
                 events.append(event)
                 if not restarted:
                     await self.delivery.enqueue(event)

@@ -32,7 +32,7 @@ Ids = Iterator[str]
 _START_SETTLES: Final = 5  # maximum correction of a start time by the server, in seconds
 
 
-def diff(old: ServerState, new: ServerState, *, ids: Ids, now: int) -> Iterator[Event]:
+def diff(old: ServerState, new: ServerState, *, ids: Ids, now: int, mode: Mode) -> Iterator[Event]:
     """Yield the events that lead from `old` to `new`; `now` dates events without a time of the server.
 
     `event_effects.apply(old, diff(old, new))` is `new`. No event can report removed nodes or queues, so the
@@ -46,7 +46,7 @@ def diff(old: ServerState, new: ServerState, *, ids: Ids, now: int) -> Iterator[
     yield from step.arrivals()
     gone = old.queues.keys() - new.queues.keys() - step.ended_reservation_queues()
     if gone or old.nodes.keys() - new.nodes.keys():
-        yield snapshot(new, id=next(ids), now=now)
+        yield snapshot(new, id=next(ids), now=now, mode=mode)
 
 
 def with_steady_starts(old: ServerState, new: ServerState) -> ServerState:
@@ -96,8 +96,8 @@ def snapshot(
     *,
     id: str,  # noqa: A002
     now: int,
+    mode: Mode,
     server_age: int | None = None,
-    mode: Mode = "scheduler",
 ) -> Snapshot:
     """Return the whole state as one event.
 

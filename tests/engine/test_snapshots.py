@@ -35,6 +35,16 @@ def test_a_snapshot_wins_and_its_differences_are_reported() -> None:
     assert cluster.alerts("snapshot") == [said]
 
 
+def test_a_removed_node_which_only_a_snapshot_can_report_raises_no_alert() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", "1:ppn=4")
+    del cluster.server.nodes["n2"]
+    cluster.send(cluster.server.snapshot())
+    assert cluster.alerts("snapshot") == []
+    cluster.submit("2", "2:ppn=4")
+    assert cluster.view("2").answer == "never"
+
+
 def test_changes_during_an_adapter_outage_raise_no_alert() -> None:
     cluster = Cluster()
     cluster.submit("1")

@@ -44,7 +44,7 @@ def single(values: Values | None) -> ServerState:
 
 
 def events(old: ServerState, new: ServerState) -> list[Event]:
-    return list(diff(old, new, ids=ids(), now=NOW))
+    return list(diff(old, new, ids=ids(), now=NOW, mode="adviser"))
 
 
 def kinds(found: list[Event]) -> list[str]:
@@ -141,6 +141,7 @@ def test_a_node_that_is_gone_altogether_brings_a_snapshot() -> None:
     (found,) = events(old, new)
     assert isinstance(found, Snapshot)
     assert found.nodes == (NodeFacts(name="n1", cpus=4),)
+    assert found.mode == "adviser", "it is the mode that the daemon takes over"
 
 
 @given(states(), states())
@@ -222,18 +223,19 @@ def test_a_reservation_of_the_server_stays_in_the_state_until_it_is_deleted() ->
         (held, held, []),
         (held, EMPTY_STATE, ["unreserve"]),
     ):
-        assert [one.type for one in diff(old, new, ids=iter(map(str, count())), now=6)] == kinds
+        found = diff(old, new, ids=iter(map(str, count())), now=6, mode="scheduler")
+        assert [one.type for one in found] == kinds
     assert apply(held, [Unreserve(id="e:2", time=6, name="R1")]).reservations == {}
 
 
 def test_a_snapshot_lists_the_reservations_so_that_they_precede_its_jobs() -> None:
     held = ServerState(reservations={"R1": ServerReservation(10, 20, ("n1",), ("R1",))})
-    whole = snapshot(held, id="e:9", now=6)
+    whole = snapshot(held, id="e:9", now=6, mode="scheduler")
     assert whole.reservations is not None
     ((name, nodes, start, end),) = [(one.name, one.nodes, one.start, one.end) for one in whole.reservations]
     assert (name, nodes, start, end) == ("R1", ("n1",), 10, 20)
     assert apply(EMPTY_STATE, [whole]).reservations == held.reservations
-    assert apply(held, [snapshot(EMPTY_STATE, id="e:10", now=7)]).reservations == {}
+    assert apply(held, [snapshot(EMPTY_STATE, id="e:10", now=7, mode="scheduler")]).reservations == {}
     assert read_snapshot(b"".join(dump_snapshot(whole)).decode()) == whole
 
 

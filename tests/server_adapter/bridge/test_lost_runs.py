@@ -53,7 +53,7 @@ def test_a_run_is_lost_when_two_reports_of_each_of_its_nodes_lack_it() -> None:
     second = site.read(4010, n1="", n2="")
     assert lost(second) == site.builder.lost_runs.jobs == {"663[11].srv", "5131.srv"}
     ids = iter(str(number) for number in range(9))
-    changes = list(diff(first, second, ids=ids, now=START + 4010))
+    changes = list(diff(first, second, ids=ids, now=START + 4010, mode="scheduler"))
     assert [one.type for one in changes] == ["job_altered"] * 2
     back = site.read(4020, n1="663[11].srv", n2="")
     assert lost(back) == {"5131.srv"}

@@ -248,7 +248,9 @@ def test_a_select_that_is_another_than_was_decided_on_is_refused(select: str) ->
 def test_a_new_changed_or_ended_reservation_is_reported() -> None:
     held = ServerReservation(100, 160, ("n1",), ("R7",))
     ids = (str(number) for number in range(9))
-    events = list(diff(ServerState(), ServerState(reservations={"R7.s": held}), ids=ids, now=5))
+    events = list(
+        diff(ServerState(), ServerState(reservations={"R7.s": held}), ids=ids, now=5, mode="scheduler")
+    )
     [event] = events
     assert isinstance(event, Reserve)
     assert (event.name, event.nodes, event.start, event.end, event.queues) == (
@@ -260,7 +262,7 @@ def test_a_new_changed_or_ended_reservation_is_reported() -> None:
     )
     state = apply(ServerState(), events)
     assert state.reservations == {"R7.s": held}
-    assert list(diff(state, state, ids=ids, now=6)) == []
-    [gone] = diff(state, ServerState(), ids=ids, now=7)
+    assert list(diff(state, state, ids=ids, now=6, mode="scheduler")) == []
+    [gone] = diff(state, ServerState(), ids=ids, now=7, mode="scheduler")
     assert isinstance(gone, Unreserve)
     assert apply(state, [gone]).reservations == {}
