@@ -101,3 +101,14 @@ def test_command_line_sets_placement_weights_and_slack() -> None:
         ("best-gap-edf", "off"),
     ]
     assert all(how["weights"] == {"late_jobs": 2.0} for _, _, how in runs)
+
+
+def test_walltimes_for_the_slowest_nodes_are_scaled_in_a_replay() -> None:
+    prepared = streamed(120, paced=True)
+    speeds = prepared.site.speeds.values()
+    site = {"speeds": {"any": 1.0}, "normalised_walltimes": {"speed": min(speeds)}}
+    assert max(speeds) > min(speeds)
+    plain = run(prepared, PLANNING_POLICY)
+    scaled = run(prepared, PLANNING_POLICY, site=site, validate=True)
+    assert scaled.promise_breaches == 0
+    assert scaled.end.sum() < plain.end.sum(), "jobs go where they end first"

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from schedd.api.request_bodies import WhatIfRequest
 from schedd.dialect.walltime_scale import SCALE, WalltimeScale
 from schedd.engine import Engine
 from schedd.engine.facts.job_requests import BOOKING
@@ -219,6 +220,13 @@ def test_bookings_keep_their_length_on_nodes_of_the_reference_speed() -> None:
     assert isinstance(found.answer, StartKnown)
     assert found.walltime == 400
     assert set(found.answer.placement.nodes) <= {"n2", "n3"}
+
+
+def test_a_question_about_cores_to_book_is_about_no_job() -> None:
+    body = WhatIfRequest.model_validate({"request": "nodes=1:ppn=4,walltime=400", "for_booking": True})
+    assert body.facts(T, None).id.startswith(BOOKING)
+    with pytest.raises(ValidationError, match="for_booking is about no job"):
+        WhatIfRequest.model_validate({"job": "1", "for_booking": True})
 
 
 def test_equal_tasks_end_by_the_walltimes_of_their_nodes() -> None:
