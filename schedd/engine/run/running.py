@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import replace
 
+from schedd.dialect import format_walltime
 from schedd.engine.component.job_hooks import report_to_components
 from schedd.engine.component.placement_hooks import walltime_at_start
 from schedd.engine.facts.bookkeeping import Bookkeeping
@@ -51,7 +52,8 @@ def start_running(
     if ours and not record.attempt.accepted:
         end_start_outage(state)  # its start may be reported before its acceptance, or without it
     if ours and (walltime := walltime_at_start(state, record)) is not None:
-        facts = replace(facts, resources={**facts.resources, "walltime": str(walltime)})
+        # In the servers' notation: an unchanged walltime is in no event, and a snapshot is compared as text.
+        facts = replace(facts, resources={**facts.resources, "walltime": format_walltime(walltime)})
     # It may have been altered while its run decision was out.
     understood = state.read_request(facts)
     altered = understood != record.understood  # notes of requests are not compared

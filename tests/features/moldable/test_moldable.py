@@ -49,6 +49,17 @@ def test_a_shorter_walltime_lets_a_job_start_before_a_reservation(family: str) -
     assert cluster.view("1").planned_end == T + 1000
 
 
+def test_a_start_with_the_walltime_that_the_server_shows_already_is_no_difference() -> None:
+    cluster = Cluster()
+    lengths = {"min_walltime": "00:03:20", "max_walltime": "00:15:00", "walltime": "00:15:00"}
+    resources = {"select": "1:ncpus=4", "place": "free", "nodes": "", **lengths}
+    cluster.submit("1", walltime=None, runtime=900, resources=resources, family="openpbs")
+    assert run_of(cluster, "1").walltime == 900
+    assert cluster.view("1").state == "running"
+    cluster.send(cluster.server.snapshot())
+    assert cluster.alerts("snapshot") == []
+
+
 @pytest.mark.parametrize(
     ("site", "job", "longest"),
     [

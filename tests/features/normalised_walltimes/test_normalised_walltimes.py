@@ -62,7 +62,7 @@ def test_jobs_are_planned_with_the_walltime_of_their_nodes_and_the_server_gets_i
     assert cluster.view("3").notes == (
         "its walltime of 00:06:40 is for nodes of speed 1: it is 00:13:20 on nodes of speed 0.5",
     )
-    assert cluster.record("3").facts.resources["walltime"] == "800", "as the server has it now"
+    assert cluster.record("3").facts.resources["walltime"] == "00:13:20", "as the server has it now"
 
 
 def test_a_job_waits_for_a_fast_node_if_it_ends_there_earlier() -> None:
