@@ -1,4 +1,4 @@
-"""``python -m research lines``: lines of the shipped code by capability, as a Markdown table."""
+"""``python -m research lines``: lines of the shipped code by folder, and what each folder is for."""
 
 import argparse
 import ast
@@ -14,8 +14,8 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 _PAGES: Final = (".html", ".css", ".js")
 _OTHER: Final = (".sql", ".c")
 _KINDS: Final = ("code", "docstrings", "comments", "blank", "pages")
-_SINGLE: Final = {"schedd/features": 3}
-"""Folders whose folders are listed singly, with the number of parts of such a path."""
+_ASSETS: Final = ("templates", "static")
+"""Folders that count as the package they are in."""
 
 
 def count_python_lines(text: str) -> Counter[str]:
@@ -41,19 +41,26 @@ def count_python_lines(text: str) -> Counter[str]:
 def run(argv: Sequence[str]) -> int:
     """Print the table."""
     argparse.ArgumentParser(prog="python -m research lines", description=__doc__).parse_args(argv)
-    found: dict[str, Counter[str]] = {}
+    found: dict[Path, Counter[str]] = {}
     for name in _shipped_files():
         path = Path(name)
-        folder = "/".join(path.parts[:2]) if len(path.parts) > 2 else path.parts[0]
-        capability = "/".join(path.parent.parts[: _SINGLE.get(folder, 2)])
+        folder = path.parent.parent if path.parent.name in _ASSETS else path.parent
         text = (_ROOT / path).read_text(encoding="utf-8")
         lines = count_python_lines(text) if path.suffix == ".py" else Counter(_kind(path, text))
-        found.setdefault(capability, Counter()).update(lines)
-    print(f"| folder | lines | {' | '.join(_KINDS)} |\n|{'---|' * (len(_KINDS) + 2)}")
-    for capability, lines in sorted(found.items(), key=lambda one: -one[1].total()):
-        print(_row(f"`{capability}`", lines))
-    print(_row("all", sum(found.values(), Counter())))
+        found.setdefault(folder, Counter()).update(lines)
+    print(f"| folder | lines | {' | '.join(_KINDS)} | what it is for |")
+    print(f"|---|{'--:|' * (len(_KINDS) + 1)}---|")
+    for folder, lines in sorted(found.items()):
+        print(_row(f"`{folder}`", lines, _purpose(folder)))
+    print(_row("all", sum(found.values(), Counter()), ""))
     return 0
+
+
+def _purpose(folder: Path) -> str:
+    """The first sentence of the package's docstring."""
+    module = ast.parse((_ROOT / folder / "__init__.py").read_text(encoding="utf-8"))
+    text = " ".join((ast.get_docstring(module) or "").partition("\n\n")[0].split())
+    return text.replace("``", "`").partition(". ")[0].rstrip(".")
 
 
 def _shipped_files() -> list[str]:
@@ -66,6 +73,6 @@ def _kind(path: Path, text: str) -> dict[str, int]:
     return {"pages" if path.suffix in _PAGES else "code": len(text.splitlines())}
 
 
-def _row(name: str, lines: Counter[str]) -> str:
-    cells = (name, *(f"{count:,}" for count in (lines.total(), *(lines[kind] for kind in _KINDS))))
+def _row(name: str, lines: Counter[str], purpose: str) -> str:
+    cells = (name, *(f"{count:,}" for count in (lines.total(), *(lines[kind] for kind in _KINDS))), purpose)
     return f"| {' | '.join(cells)} |"
