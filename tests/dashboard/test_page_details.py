@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -230,3 +231,10 @@ def test_a_node_page_hides_jobs_from_other_users(open_window: Open, site: Dashbo
 
 def test_every_criterion_and_objective_is_explained() -> None:
     assert set(CRITERION_HELP) == {one.value for one in Criterion} | {one.value for one in Objective}
+
+
+def test_on_a_phone_the_parts_of_a_nodes_free_time_are_apart(open_window: Open) -> None:
+    page = open_window("user", viewport={"width": 390, "height": 844}).open_page("nodes")
+    texts = page.locator("td.row").all_inner_texts()
+    assert [text for text in texts if "no job planned" in text]
+    assert not [text for text in texts if re.search(r"\S(for|in) \d|\Sno job planned", text)]
