@@ -61,6 +61,8 @@ def decision(job: str, version: str, walltime: int | None) -> Run:
         ({"min_walltime": "5", "max_walltime": "10", "walltime": "7"}, 10, 10),
         ({"min_walltime": "5"}, None, 1000),
         ({"walltime": "20"}, None, 20),
+        ({"walltime": "20"}, 10, 10),  # scaled to faster nodes
+        ({"walltime": "20"}, 40, 40),  # to slower ones
         ({}, None, 1000),
     ],
     ids=str,
