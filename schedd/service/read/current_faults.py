@@ -52,6 +52,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "suspension": "qsig -s resume JOB",
     "unanswered": _ADAPTER_LOG,
     "unknown_job": "",
+    "walltime_extension": _ADAPTER_LOG,
 }
 """The first command to run for each kind of alert; empty where nothing is to be done."""
 

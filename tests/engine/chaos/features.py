@@ -123,7 +123,7 @@ def random_site(random: Random) -> dict[str, Any]:
     """Return a policy with random values of some tables."""
     share = random.choice([0.3, 0.7, 1.0])
     site = {name: random.choice(values) for name, values in _TABLES.items() if random.random() < share}
-    for name, needed in (("thrift", "power"), ("priority", "fair_share")):
+    for name, needed in (("thrift", "power"), ("priority", "fair_share"), ("normalised_walltimes", "speeds")):
         if needed not in site:
             site.pop(name, None)
     if "limits" in site:  # limits of a QOS or partition that the policy lacks would be refused
