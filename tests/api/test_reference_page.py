@@ -31,7 +31,7 @@ def test_page_lists_every_event_and_decision(the_app: FastAPI) -> None:
         for schema in schemas.values()
         if "const" in schema.get("properties", {}).get("type", {})
     }
-    assert len(kinds) == 27
+    assert len(kinds) == 29
     assert {kind for kind in kinds if f"`{kind}`" in PAGE} == kinds
 
 
