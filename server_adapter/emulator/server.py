@@ -2,12 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from server_adapter.emulator import submission
+from server_adapter.emulator import lifecycle, submission
 from server_adapter.emulator.handlers import TorqueHandlers
-from server_adapter.emulator.jobs import JobOrder, JobOutcome
+from server_adapter.emulator.jobs import Job, JobOrder, JobOutcome
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.scheduler_call import call_scheduler
 from server_adapter.emulator.session import TorqueSession
@@ -81,6 +81,11 @@ class EmulatedServer(SimulatedServer):
     def enter(self, order: JobOrder) -> str:
         """Queue the order's job; return its id. Raises `RefusalError`."""
         return submission.submit(self.cluster, order)
+
+    def run(self, job: Job, cores: Mapping[str, int]) -> None:
+        """Start a waiting job on these cores, by node. Raises `RefusalError`."""
+        destination = "+".join(f"{node}:ppn={count}" for node, count in cores.items())
+        lifecycle.start(self.cluster, job, destination, synchronous=True)
 
     async def start(self) -> None:
         """Open the port and start the clock."""

@@ -73,6 +73,10 @@ class SimulatedServer(ABC):
         """Queues the order's job; its id. Raises `RefusalError`."""
 
     @abstractmethod
+    def run(self, job: Job, cores: Mapping[str, int]) -> None:
+        """Start a waiting job on these cores, by node, as if a scheduler had. Raises `RefusalError`."""
+
+    @abstractmethod
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one client until it goes."""
 

@@ -139,13 +139,15 @@ class SteadyWorkload:
             yield Arrival(now() + dice.expovariate(1.0) * self.gap * pressure, order)
 
 
-def requested_cores(order: JobOrder) -> int:
-    total = 0
+def node_parts(order: JobOrder) -> Iterator[tuple[int, int]]:
+    """The parts of a job's request: nodes, and cores of each."""
     for part in order.resources["nodes"].split("+"):
         number, *more = part.split(":")
-        ppn = next((int(word[4:]) for word in more if word.startswith("ppn=")), 1)
-        total += int(number) * ppn
-    return total
+        yield int(number), next((int(word[4:]) for word in more if word.startswith("ppn=")), 1)
+
+
+def requested_cores(order: JobOrder) -> int:
+    return sum(nodes * cores for nodes, cores in node_parts(order))
 
 
 def core_seconds(order: JobOrder) -> float:

@@ -1,14 +1,14 @@
 """The emulated OpenPBS server: its sessions, its schedulers' registration and cycles, `qrun`."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from server_adapter.batch.replies import Reply, Text
 from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.dis import encode_integer, encode_string
 from server_adapter.emulator.errors import RefusalError
-from server_adapter.emulator.jobs import JobOrder, JobOutcome
+from server_adapter.emulator.jobs import Job, JobOrder, JobOutcome
 from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs import runs, submission
 from server_adapter.emulator.openpbs.handlers import OK, OpenPBSHandlers, refusal_body
@@ -77,6 +77,11 @@ class EmulatedOpenPBS(SessionHost):
         """Queue the order's job, submitted on the server's host; return its id. Raises `RefusalError`."""
         host = self.cluster.server
         return submission.submit(self.cluster, replace(order, host=host, origin=host))
+
+    def run(self, job: Job, cores: Mapping[str, int]) -> None:
+        """Start a waiting job on these cores, by node. Raises `RefusalError`."""
+        destination = "+".join(f"({node}:ncpus={count})" for node, count in cores.items())
+        runs.start(self.cluster, job, destination, synchronous=True)
 
     def hints(self) -> list[str]:
         """Return commands to connect an adapter and OpenPBS's clients."""
