@@ -49,7 +49,7 @@ _TABLES: Final[dict[str, tuple[Any, ...]]] = {
         {"expression": "100 * fairshare_factor + qos_priority"},
     ),
     "walltime_extensions": (
-        {"jobs": {"queues": ["batch"]}, "step": 400, "before": 60, "times": 3, "delay": 200},
+        {"jobs": {"queues": ["batch"]}, "step": 400, "before": 9_000, "times": 3, "delay": 200},
         {"jobs": {"users": ["ann", "bob"]}, "before": 60},
     ),
     "normalised_walltimes": ({"speed": 1.0}, {"speed": 0.5, "queues": {"long": 1.0, "batch": 0.0}}),
