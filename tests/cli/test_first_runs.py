@@ -16,7 +16,7 @@ async def test_jobs_that_come_at_once_fill_the_machine_in_their_order(version: s
         trial.feed.arrivals = workload.arrivals(lambda: (20, 0.0), lambda: 0.0)
         trial.begin()
         trial.server.catch_up()
-        started = start_first_jobs(trial.server)
+        started = len(start_first_jobs(trial.server))
         jobs = list(trial.server.cluster.jobs.values())
         assert [job.started is not None for job in jobs] == [True] * started + [False] * (len(jobs) - started)
         free = workload.cpus - sum(requested_cores(job.order) for job in jobs[:started])

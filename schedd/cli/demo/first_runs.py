@@ -4,10 +4,10 @@ from schedd.cli.demo.steady import node_parts
 from server_adapter.emulator import JobOrder, SimulatedServer
 
 
-def start_first_jobs(server: SimulatedServer) -> int:
-    """Start the waiting jobs in their order, until one finds no free cores; return how many now run."""
+def start_first_jobs(server: SimulatedServer) -> frozenset[str]:
+    """Start the waiting jobs in their order, until one finds no free cores; return their ids."""
     free = {name: node.slots for name, node in server.cluster.nodes.items()}
-    started = 0
+    started = set()
     for job in list(server.cluster.jobs.values()):
         cores = _find_cores(job.order, free)
         if cores is None:
@@ -15,8 +15,8 @@ def start_first_jobs(server: SimulatedServer) -> int:
         for name, count in cores.items():
             free[name] -= count
         server.run(job, cores)
-        started += 1
-    return started
+        started.add(job.id)
+    return frozenset(started)
 
 
 def _find_cores(order: JobOrder, free: dict[str, int]) -> dict[str, int] | None:

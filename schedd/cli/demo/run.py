@@ -79,7 +79,12 @@ class _DemoReporter:
     """Compares start estimates of one cluster with actual starts, and shows both in the table."""
 
     def __init__(
-        self, client: httpx2.AsyncClient, trial: EmulatorTrial, say: DemoOutput, table: DemoTable
+        self,
+        client: httpx2.AsyncClient,
+        trial: EmulatorTrial,
+        say: DemoOutput,
+        table: DemoTable,
+        first_runs: frozenset[str],
     ) -> None:
         self._client = client
         self._trial = trial
@@ -90,6 +95,7 @@ class _DemoReporter:
         self._rank = 0
         self._first = True
         self._table = table
+        self._first_runs = first_runs
 
     async def report_changes(self) -> None:
         """Show changes since the last call."""
@@ -113,9 +119,7 @@ class _DemoReporter:
         return [job.id for job in reversed(found)]
 
     async def _many(self) -> None:
-        """Wait until the daemon has planned the jobs that came at once; they have no rows, and those that
-        run already are not compared.
-        """
+        """Wait until the daemon has planned the jobs that came at once; they have no rows."""
         jobs = self._trial.server.cluster.jobs
         while True:
             live = [job for job in self._new if job in jobs and not jobs[job].finished]
@@ -125,9 +129,8 @@ class _DemoReporter:
                 break
             self._say.step(f"planning: {known:,} of {len(live):,} jobs")
             await asyncio.sleep(0.2)
-        waiting = [job for job in live if jobs[job].started is None]
-        running = len(live) - len(waiting)
-        begun = f", {running:,} run already" if running else ""
+        waiting = [job for job in self._new if job not in self._first_runs]
+        begun = f", {len(self._first_runs):,} ran already" if self._first_runs else ""
         self._say(f"{len(waiting):,} jobs planned{begun}. A row for each new job and each start:")
         self._table.queued += len(waiting)
         self._waiting.update(dict.fromkeys(waiting))
@@ -200,7 +203,7 @@ class DemoRun:
         self._table = DemoTable(max(60, int(clock.speed * _TOLERATED_S)))
         self._trials: list[EmulatorTrial] = []
         self._names: list[str] = []
-        self._first_runs = 0
+        self._first_runs = 0  # runs that no adapter started
 
     async def run(self, clusters: Sequence[DemoCluster], seconds: float | None) -> None:
         """Run the workloads for a number of real seconds, or until their jobs are over. Raises DemoError."""
@@ -217,10 +220,9 @@ class DemoRun:
             for one in clusters:
                 trial = await stack.enter_async_context(self._emulate(one))
                 self._trials.append(trial)
-                if one.is_busy:
-                    self._begin(one, trial)
+                first_runs = self._begin(one, trial) if one.is_busy else frozenset()
                 parts.append(await self._start_adapter(one.name, trial, stack))
-                reporters.append(_DemoReporter(client, trial, self._say, self._table))
+                reporters.append(_DemoReporter(client, trial, self._say, self._table, first_runs))
                 await self._subscribe(client, one.name)
             stack.push_async_callback(self._report_end, client)
             if len(clusters) > 1:
@@ -232,17 +234,18 @@ class DemoRun:
                 async with asyncio.timeout(seconds):
                     await self._watch(reporters, parts)
 
-    def _begin(self, cluster: DemoCluster, trial: EmulatorTrial) -> None:
-        """Let the cluster's jobs come."""
+    def _begin(self, cluster: DemoCluster, trial: EmulatorTrial) -> frozenset[str]:
+        """Let the cluster's jobs come; return those that run already."""
         if not isinstance(cluster.workload, SteadyWorkload):
             trial.begin()
-            return
+            return frozenset()
         trial.feed.arrivals = _endless_arrivals(cluster.workload, trial)
         trial.begin()
         trial.server.catch_up()  # the jobs that come at once are before the examples in the queue
-        if cluster.is_busy:
-            self._first_runs += start_first_jobs(trial.server)
+        first_runs = start_first_jobs(trial.server) if cluster.is_busy else frozenset()
+        self._first_runs += len(first_runs)
         submit_example_jobs(trial.server)
+        return first_runs
 
     def _emulate(self, cluster: DemoCluster) -> AbstractAsyncContextManager[EmulatorTrial]:
         fixed = cluster.workload.arrivals if isinstance(cluster.workload, DemoWorkload) else ()
