@@ -7,8 +7,8 @@ STAMP := $(VENV)/.installed
 # Newest first; the newest Python that numba has wheels for leads the list (0.68: 3.15).
 PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 
-# Processes of `make test`: three for each of two cores, as many tests wait. Each runs one file after the other.
-WORKERS ?= 6
+# Processes of `make test`: four for two cores, as many tests wait. Each runs one file after the other.
+WORKERS ?= 4
 
 WARM_UP := $(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
 # Bytecode is kept although the environment may forbid it (images of containers do): without it each process of
