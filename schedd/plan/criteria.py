@@ -40,7 +40,7 @@ NON_REGULAR = frozenset({Criterion.UTILISATION, Criterion.WEIGHTED_UTILISATION, 
 """Criteria that may become worse although no job starts later than before."""
 
 LATENESS = frozenset({Criterion.LATE_JOBS, Criterion.TARDINESS, Criterion.TARDINESS_MAX})
-"""Criteria to which only jobs add that end after their deadlines."""
+"""Criteria that depend only on jobs with an end after their deadline."""
 
 UNITS: Mapping[Criterion, str] = {
     criterion: "s"

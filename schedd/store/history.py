@@ -163,7 +163,7 @@ _ORDERS: Final = {
     "resume": "resume",
     "extend_run": "longer walltime",
 }
-"""Types of decisions about a job that the server carries out, with what they order."""
+"""Words for the types of decisions about a job that the server carries out."""
 
 
 def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[TimelineEntry]:

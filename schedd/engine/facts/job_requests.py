@@ -44,7 +44,7 @@ class _RequestFacts:
 class ParsedRequest:
     """Request of a job, or the reason why it cannot be parsed; ``walltime`` (s) is ``assumed`` if none was
     given. ``assumed_mem`` is the part of its memory (KiB) that only the site's default plans. ``scaled`` is
-    the text of what the walltime was scaled from; empty: it is as the job states it.
+    the scale of a normalised walltime as text; empty: the walltime is as the job states it.
     """
 
     request: Request | None

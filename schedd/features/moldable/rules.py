@@ -10,7 +10,7 @@ from typing import Final
 
 from schedd.dialect import find_dialect, format_walltime
 from schedd.dialect.moldable import is_moldable, read_alternatives, read_walltime_range, with_walltime
-from schedd.engine.component.placement_hooks import may_lengthen, unmovable_jobs
+from schedd.engine.component.placement_hooks import may_lengthen
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -18,13 +18,13 @@ from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, NEVER, EngineState
 from schedd.engine.place.costs import exceeds_limit
 from schedd.engine.place.dependencies import ready_after
+from schedd.engine.place.movable_jobs import movable_jobs
 from schedd.engine.place.placement import replan
 from schedd.engine.place.slot_requests import read_again
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.features.moldable.state import moldable_state
 from schedd.model import FOREVER
-from schedd.plan.columns import PLANNED
 from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts
 
@@ -167,22 +167,11 @@ def follow_time(state: EngineState, event: str) -> None:
     if state.now < next_examination(state):
         return
     part.examined = state.now
-    kept = set(unmovable_jobs(state))
-    waiting = [
-        record for job in part.chosen if job not in kept and (record := _movable(state, job)) is not None
-    ]
-    waiting.sort(key=lambda record: state.plan.start(record.slot))
+    jobs = part.chosen if state.policy is None else ()
+    waiting = movable_jobs(state, jobs, state.now + _LEAST_GAIN_S)
     for record in waiting[:_EXAMINED_AT_ONCE]:
         with JobErrorGuard(state, record.id, event):
             _examine(state, record, event)
-
-
-def _movable(state: EngineState, job: str) -> JobRecord | None:
-    record = state.records.get(job)
-    if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
-        return None
-    later = state.plan.start(record.slot) >= state.now + _LEAST_GAIN_S
-    return record if state.policy is None and later and state.plan.state(record.slot) == PLANNED else None
 
 
 def _examine(state: EngineState, record: JobRecord, event: str) -> None:

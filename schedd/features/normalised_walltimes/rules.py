@@ -15,14 +15,14 @@ from schedd.engine.component.hook_values import Restriction
 from schedd.engine.component.placement_hooks import (
     component_confinement,
     is_planned_on_hold,
-    unmovable_jobs,
 )
 from schedd.engine.facts.job_requests import BOOKING, holds_resources
 from schedd.engine.facts.phases import Step, apply_step
-from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.place.dependencies import ready_after
+from schedd.engine.place.movable_jobs import movable_jobs
 from schedd.engine.place.placement import replan
 from schedd.engine.place.slot_requests import read_again, refresh_request
 from schedd.engine.rank.quarantine import JobErrorGuard
@@ -37,7 +37,6 @@ from schedd.features.normalised_walltimes.state import (
     walltime_state,
 )
 from schedd.model import FOREVER
-from schedd.plan.columns import PLANNED
 from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeFacts
 from schedd.wire.quick_init import quick_replace
@@ -211,24 +210,11 @@ def follow_time(state: EngineState, event: str) -> None:
     if state.now < next_examination(state):
         return
     part.examined = state.now
-    kept = set(unmovable_jobs(state))
-    waiting = [
-        record
-        for job, speed in part.chosen.items()
-        if speed > 0 and job not in kept and (record := _movable(state, job)) is not None
-    ]
-    waiting.sort(key=lambda record: state.plan.start(record.slot))
+    jobs = [job for job, speed in part.chosen.items() if speed > 0]
+    waiting = movable_jobs(state, jobs, state.now + _LEAST_GAIN_S)
     for record in waiting[:_EXAMINED_AT_ONCE]:
         with JobErrorGuard(state, record.id, event):
             _examine(state, record, event)
-
-
-def _movable(state: EngineState, job: str) -> JobRecord | None:
-    record = state.records.get(job)
-    if record is None or record.phase is not Phase.WAITING or record.slot < 0 or record.behind:
-        return None
-    later = state.plan.start(record.slot) >= state.now + _LEAST_GAIN_S
-    return record if later and state.plan.state(record.slot) == PLANNED else None
 
 
 def _examine(state: EngineState, record: JobRecord, event: str) -> None:
@@ -290,7 +276,7 @@ def _stated_seconds(text: str | None) -> int | None:
 
 
 def forget_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    """Forget what is known of a job that is gone."""
+    """Forget the speed and walltimes of a job that has left the server."""
     part = walltime_state(state)
     part.chosen.pop(event.job_id, None)
     if part.given.pop(event.job_id, None) is not None:

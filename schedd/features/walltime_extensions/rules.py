@@ -71,7 +71,7 @@ def note_run(state: EngineState, before: JobRecord | None, record: JobRecord) ->
         del part.runs[record.id]
         one = None
     elif one is not None and one.walltime and record.understood.walltime != one.before:
-        part.runs[record.id] = one = replace(one, walltime=0)  # the server shows it, or somebody's
+        part.runs[record.id] = one = replace(one, walltime=0)  # the server shows this one or an altered one
     if not _may_be_extended(state, record, one):
         part.due.pop(record.id, None)
         return

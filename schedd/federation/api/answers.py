@@ -379,9 +379,9 @@ class CoAllocationsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BagOfferView:
-    """An offer for a bag until it ``expires``. ``deadline_state``: the clusters would accept the deadline
-    (``accepted``) or not (``wished``); then ``earliest_deadline`` is the first one that can be kept, null if
-    the clusters accept none. ``why``: reasons for missing offers, by cluster.
+    """An offer for a bag until it ``expires``. ``deadline_state`` is ``accepted`` if the clusters would
+    accept the deadline, else ``wished``. ``earliest_deadline``: for a wished one, the first that can be kept;
+    null if the clusters accept no deadlines. ``why``: reasons for missing offers, by cluster.
     """
 
     id: str
