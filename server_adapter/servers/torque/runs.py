@@ -29,6 +29,7 @@ from server_adapter.torque.notation import seconds
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # nodes requested by name; above this number all are requested at once
+_REMEMBERED: Final = 10_000  # jobs whose next run is synchronous
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 
@@ -63,6 +64,10 @@ class TorqueStarter:
     short jobs would be spent waiting for the server. `lost_jobs` returns the jobs that the server lists on
     nodes that do not have them; they take no cores. Each of `links` serves one decision at a time. Requests
     cannot be pipelined on one connection, since a TORQUE server discards bytes after a request.
+
+    A server that has accepted an asynchronous run tells nobody why it gives the job back: a node that refuses
+    it, an array's slot limit that a user has lowered. The next run of that job is therefore synchronous, and
+    a refusal has the reason.
     """
 
     def __init__(
@@ -80,6 +85,7 @@ class TorqueStarter:
         self._answered = asyncio.Event()
         self._answered.set()
         self._asynchronous = asynchronous
+        self._begun: dict[str, None] = {}  # jobs of the latest asynchronous runs, in order
         self._job_query = jobs
         self._lost_jobs = lost_jobs
         self._node_query = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
@@ -134,7 +140,8 @@ class TorqueStarter:
             runs, busy = check.verdict is RunVerdict.RUNS, check.verdict is RunVerdict.BUSY
             return RunOutcome(runs, 0, check.reason, busy=busy)
         on_request()
-        request = run_request(run, job.resources if job else {}, asynchronous=self._asynchronous)
+        asynchronous = self._asynchronous and run.job_id not in self._begun
+        request = run_request(run, job.resources if job else {}, asynchronous=asynchronous)
         _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
         view.spend(run)
         self._requested += 1
@@ -153,6 +160,9 @@ class TorqueStarter:
         if refusal is not None:
             self._latest_view = None
             return refusal
+        self._begun[run.job_id] = None
+        if len(self._begun) > _REMEMBERED:
+            del self._begun[next(iter(self._begun))]
         return RunOutcome(True)
 
     async def _set_walltime(

@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 
 import pytest
 
 from schedd.wire import Run, ShareFacts
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.server import RunOutcome
+from server_adapter.bridge.state import ServerState
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.servers.torque.link import PERMITTED, TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
 from server_adapter.servers.torque.runs import TorqueStarter
 from server_adapter.torque.credentials import TorqueAnyPort
+from server_adapter.torque.errors import TorqueErrorCode
 
 pytestmark = pytest.mark.anyio
 
@@ -24,36 +27,45 @@ async def server() -> AsyncIterator[EmulatedServer]:
         yield server
 
 
-async def run_together(
-    server: EmulatedServer, *nodes: str, walltime: int | None = None, lost_jobs: Collection[str] = ()
-) -> list[RunOutcome]:
-    """Decides one run of a one-core job for each of these nodes, all at the same moment."""
+@asynccontextmanager
+async def starting(
+    server: EmulatedServer, lost_jobs: Collection[str] = ()
+) -> AsyncIterator[tuple[TorqueStarter, TorqueReader]]:
     links = [
         TorqueLink(Address(*server.address), TorqueAnyPort(), permitted=PERMITTED["scheduler"])
         for _ in range(4)
     ]
+    try:
+        yield TorqueStarter(links, job_query(), lambda: lost_jobs, asynchronous=True), TorqueReader(links[0])
+    finally:
+        for link in links:
+            await link.close()
+
+
+def run_of(state: ServerState, job: str, node: str, walltime: int | None = None) -> Run:
+    return Run(
+        id=f"d{job}",
+        cause="",
+        time=1,
+        job_id=job,
+        shares=(ShareFacts(node, 1),),
+        version=state.jobs[job].version,
+        expires=2**31,
+        walltime=walltime,
+        term=1,
+    )
+
+
+async def run_together(
+    server: EmulatedServer, *nodes: str, walltime: int | None = None, lost_jobs: Collection[str] = ()
+) -> list[RunOutcome]:
+    """Decides one run of a one-core job for each of these nodes, all at the same moment."""
     resources = {"nodes": "1", "walltime": "01:00:00"}
     jobs = [server.submit(resources=resources, runtime=600.0) for _ in nodes]
-    state = await TorqueReader(links[0]).read()
-    starter = TorqueStarter(links, job_query(), lambda: lost_jobs, asynchronous=True)
-    runs = [
-        Run(
-            id=f"d{number}",
-            cause="",
-            time=1,
-            job_id=job,
-            shares=(ShareFacts(node, 1),),
-            version=state.jobs[job].version,
-            expires=2**31,
-            walltime=walltime,
-            term=1,
-        )
-        for number, (job, node) in enumerate(zip(jobs, nodes, strict=True))
-    ]
-    outcomes = await asyncio.gather(*[starter.run(one, lambda: None) for one in runs])
-    for link in links:
-        await link.close()
-    return list(outcomes)
+    async with starting(server, lost_jobs) as (starter, reader):
+        state = await reader.read()
+        runs = [run_of(state, job, node, walltime) for job, node in zip(jobs, nodes, strict=True)]
+        return list(await asyncio.gather(*[starter.run(one, lambda: None) for one in runs]))
 
 
 async def test_decisions_are_carried_out_beside_each_other(server: EmulatedServer) -> None:
@@ -93,3 +105,19 @@ async def test_a_lost_run_does_not_make_its_node_busy(server: EmulatedServer) ->
     assert (outcome.busy, outcome.code) == (True, 0)
     (outcome,) = await run_together(server, "node1", lost_jobs=ghosts)
     assert (outcome.busy, outcome.code) == (True, 15046)
+
+
+async def test_a_job_that_came_back_is_started_synchronously_and_its_refusal_has_a_reason(
+    server: EmulatedServer,
+) -> None:
+    server.cluster.faults.reject_jobs(["node1"])
+    async with starting(server) as (starter, reader):
+        job = server.submit(resources={"nodes": "1"}, runtime=600.0)
+        state = await reader.read()
+        first = await starter.run(run_of(state, job, "node1"), lambda: None)
+        assert first.accepted  # asynchronous: the node has not been asked yet
+        server.skip(10)
+        state = await reader.read()
+        assert state.jobs[job].state == "Q"
+        second = await starter.run(run_of(state, job, "node1"), lambda: None)
+        assert (second.accepted, second.code) == (False, TorqueErrorCode.MOMREJECT)
