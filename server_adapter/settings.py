@@ -127,8 +127,8 @@ class RunSettings(_Section):
     """How jobs are started. Rates are set in schedd.toml."""
 
     asynchronous: bool = True
-    """Ask the server to answer before the node has the job (asynchronous run). At TORQUE only for a job's first
-    start: a later one shows why the job came back."""
+    """Ask the server to answer before the node has the job (asynchronous run). At TORQUE only for the first
+    start of a job: a later one shows why the job came back."""
     busy_retries: int = Field(default=6, ge=0, le=60)
     """Retries of a start that the server refuses as busy for now."""
     busy_wait: Time = 1.0
