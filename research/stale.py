@@ -12,13 +12,20 @@ from research.experiments.cells import Part, code_version, run_cell
 from research.experiments.named import EXPERIMENTS, Experiment, of_part
 from research.experiments.report import page
 from research.experiments.results import Found, Results, version_of_cell
+from research.studies.command import STUDIES
+from research.studies.trials import trial_of
 from research.versions import version_of
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.replay.workload import TraceError
 
-_STATED: Final = re.compile(r"^Version of the sources: ([0-9a-f]{12})\.", re.MULTILINE)
+_STATED: Final = re.compile(
+    r"^Version of the sources: ([0-9a-f]{12})"
+    r"(; version [0-9a-f]{12} finds the same in a quick run)?\.( \*\*.*)?",
+    re.MULTILINE,
+)
 _STATEMENT: Final = re.compile(r"^(Version of the sources: [^*\n]*[^*\s])( \*\*.*)?$", re.MULTILINE)
 _STALE: Final = r"\1 **Stale: the sources changed since that run.**"
+_REPEATED: Final = r"Version of the sources: \1; version {} finds the same in a quick run."
 _NO_RESULTS: Final = ("README.md", "search.md")  # the overview, and the record of how the search was tuned
 
 _SAMPLE_CPU_S: Final = 60.0  # processor time that the repeated replays of one page took when they were run
@@ -40,8 +47,9 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--repeat", type=Path, metavar="LOGS",
-        help="repeat the cheapest replay of each policy, for about a minute a page, with the logs in this "
-        "folder; a page whose figures come out again says so, and is not stale; the others say that they are",
+        help="repeat the cheapest replay of each policy, for about a minute a page, or the quick run of a "
+        "study, with the logs in this folder; a page whose figures come out again says so, and is not stale; "
+        "the others say that they are",
     )  # fmt: skip
     return parser
 
@@ -87,6 +95,10 @@ def _reason(path: Path, logs: Path | None) -> str:
         return _reason_of_cells(path, document["command"], logs)
     if figures.exists():
         stated, present = document.get("sources", ""), version_of(f"research.studies.{path.stem}")
+        if present == document.get("repeated") or (
+            logs is not None and stated != present and _repeat_trial(path, document, present, logs)
+        ):
+            return ""
     else:  # written by hand from replays
         match = _STATED.search(path.read_text(encoding="utf-8"))
         stated, present = match[1] if match else "", code_version()
@@ -95,6 +107,19 @@ def _reason(path: Path, logs: Path | None) -> str:
     if logs is not None:
         path.write_text(_STATEMENT.sub(_STALE, path.read_text(encoding="utf-8"), count=1), encoding="utf-8")
     return f"sources {stated}, now {present}" if stated else "states no version"
+
+
+def _repeat_trial(path: Path, document: dict[str, Any], present: str, logs: Path) -> bool:
+    """Whether the quick run of a study gives the figures of the quick run by the sources of its page; then
+    the page and its figures say so.
+    """
+    name, figures = path.stem, path.with_suffix(".json")
+    if "trial" not in document or trial_of(name, STUDIES[name][1], logs) != document["trial"]:
+        return False
+    figures.write_text(json.dumps(document | {"repeated": present}, indent=1) + "\n", encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(_STATED.sub(_REPEATED.format(present), text, count=1), encoding="utf-8")
+    return True
 
 
 def _reason_of_cells(path: Path, command: str, logs: Path | None) -> str:

@@ -1,6 +1,7 @@
 """Command `python -m research experiment`: studies of policies, run in parallel and resumable."""
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from research.studies import repair_order as experiment_repair_order
 from research.studies import routing as experiment_routing
 from research.studies import slips as experiment_slips
 from research.studies import thesis as experiment_thesis
+from research.studies.trials import trial_of
 from schedd.alternatives.pareto_search import PymooMissing
 from schedd.cli import plot_support
 from schedd.cli.arguments import OneLineErrorParser
@@ -36,7 +38,7 @@ from schedd.replay.comparison import warm_up
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.workload import TraceError
 
-_WHOLE: Final[dict[str, tuple[str, Callable[..., None]]]] = {
+STUDIES: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_front.NAME: (experiment_front.ABOUT, experiment_front.run_front),
     experiment_energy.NAME: (experiment_energy.ABOUT, experiment_energy.run_energy),
     experiment_thesis.NAME: (experiment_thesis.ABOUT, experiment_thesis.run_thesis),
@@ -69,11 +71,13 @@ _REPEATED: Final = (
     experiment_bookings.NAME,
 )
 """Of these, those that repeat their runs with other jobs, in several processes."""
+_TIMED: Final = (experiment_front.NAME,)
+"""Those that compare what is found within a time: no run gives the figures of another."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 
 def make_parser() -> argparse.ArgumentParser:
-    names = ", ".join((*EXPERIMENTS, *_WHOLE))
+    names = ", ".join((*EXPERIMENTS, *STUDIES))
     parser = OneLineErrorParser(
         prog="python -m research experiment",
         description="Run a study of policies on many cores: a page (Markdown), its figures (JSON) and a "
@@ -116,17 +120,17 @@ def run(argv: Sequence[str]) -> int:
     if args.name is None:
         for experiment in EXPERIMENTS.values():
             print(f"{experiment.name} ({len(experiment.cells)} replays)\n    {experiment.about}\n")
-        for name, (about, _) in _WHOLE.items():
+        for name, (about, _) in STUDIES.items():
             print(f"{name}\n    {about}\n")
         return 0
     if args.name not in _SIZED and args.jobs is not None:
         return _fail(f"--jobs is for {', '.join(_SIZED)} alone", 2)
     if args.name not in _REPEATED and args.repetitions is not None:
         return _fail(f"--repetitions is for {', '.join(_REPEATED)} alone", 2)
-    if args.name in _WHOLE:
+    if args.name in STUDIES:
         return _run_whole(args)
     if args.name not in EXPERIMENTS:
-        return _fail(f"no experiment {args.name!r}: there are {', '.join((*EXPERIMENTS, *_WHOLE))}", 2)
+        return _fail(f"no experiment {args.name!r}: there are {', '.join((*EXPERIMENTS, *STUDIES))}", 2)
     if EXPERIMENTS[args.name].ratios and args.part != "whole":
         return _fail(f"{args.name} has no --part: its windows lie where they lie", 2)
     experiment = of_part(EXPERIMENTS[args.name], args.part)
@@ -148,8 +152,11 @@ def _run_whole(args: argparse.Namespace) -> int:
         return _fail(f"{name} has no --part, --dask or --workers: it runs as a whole, in one process", 2)
     more = {"workers": args.workers, "repetitions": args.repetitions} if repeated else {}
     more |= {"jobs": args.jobs} if name in _SIZED else {}
+    run, logs = STUDIES[name][1], args.logs.resolve()
     try:
-        _WHOLE[name][1](args.logs.resolve(), args.out, quick=args.quick, only=args.only, **more)
+        run(logs, args.out, quick=args.quick, only=args.only, **more)
+        if not args.quick and name not in _TIMED:
+            _add_trial(args.out / f"{name}.json", trial_of(name, run, logs))
     except PymooMissing as error:
         return _fail(str(error), 1)
     except ReplayDefectError as error:
@@ -159,6 +166,11 @@ def _run_whole(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted: nothing was written", 130)
     return 0
+
+
+def _add_trial(path: Path, trial: str) -> None:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(document | {"trial": trial}, indent=1) + "\n", encoding="utf-8")
 
 
 def _words(args: argparse.Namespace) -> list[str]:

@@ -9,6 +9,8 @@ import pytest
 from research import stale, versions
 from research.experiments.cells import Cell
 from research.experiments.named import EXPERIMENTS
+from research.studies.command import STUDIES
+from research.studies.trials import digest
 from research.versions import sources_of, version_of
 from tests.research.experiments.experiment import ROWS
 
@@ -134,3 +136,41 @@ def test_stale_pages_are_listed_with_the_reason(
     assert (tmp_path / "older.md").read_text() == marked
     assert "Stale" not in (tmp_path / "by_hand.md").read_text()
     assert stale.run(["--results", str(tmp_path / "none")]) == 2
+
+
+def test_a_study_whose_quick_run_gives_the_same_figures_is_not_stale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"log": "a", "share": 0.5, "cpu_s": 1.0}, {"log": "b", "share": 0.25, "cpu_s": 2.0}]
+
+    def run(_: Path, out: Path, *, quick: bool, only: tuple[str, ...]) -> None:
+        assert quick
+        assert not only
+        again = [dict(row, cpu_s=9.0) for row in reversed(rows)]
+        (out / "thesis-quick.json").write_text(json.dumps({"sources": "newer", "jobs": 4, "results": again}))
+
+    monkeypatch.setitem(STUDIES, "thesis", ("about", run))
+    monkeypatch.setattr(stale, "version_of", lambda _: "b" * 12)
+    saved, page = tmp_path / "thesis.json", tmp_path / "thesis.md"
+    figures = {"command": "a command", "sources": "a" * 12, "results": "of the long run"}
+    trial = digest({"command": "another", "jobs": 4, "results": rows})
+    saved.write_text(json.dumps(figures | {"trial": trial}))
+    page.write_text(f"# Page\n\nVersion of the sources: {'a' * 12}.\n")
+    command = ["--results", str(tmp_path), "--repeat", str(tmp_path)]
+    rows[1]["share"] = 0.26
+    assert stale.run(command) == 0
+    assert f"thesis.md: sources {'a' * 12}, now {'b' * 12}" in capsys.readouterr().out
+    assert page.read_text().endswith(f"{'a' * 12}. **Stale: the sources changed since that run.**\n")
+    rows[1]["share"] = 0.25
+    same = (
+        f"# Page\n\nVersion of the sources: {'a' * 12}; version {'b' * 12} finds the same in a quick run.\n"
+    )
+    for options in (command, command[:2], command):
+        assert stale.run(options) == 0
+        assert capsys.readouterr().out == "0 of 1 pages of results are stale.\n"
+        assert page.read_text() == same
+    assert json.loads(saved.read_text()) == figures | {"trial": trial, "repeated": "b" * 12}
+    monkeypatch.setattr(stale, "version_of", lambda _: "c" * 12)
+    rows.pop()
+    assert stale.run(command) == 0
+    assert page.read_text() == same[:-1] + " **Stale: the sources changed since that run.**\n"
