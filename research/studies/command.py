@@ -155,7 +155,7 @@ def _run_whole(args: argparse.Namespace) -> int:
     run, logs = STUDIES[name][1], args.logs.resolve()
     try:
         run(logs, args.out, quick=args.quick, only=args.only, **more)
-        if not args.quick and name not in _TIMED:
+        if not args.quick and not args.only and name not in _TIMED:
             _add_trial(args.out / f"{name}.json", trial_of(name, run, logs))
     except PymooMissing as error:
         return _fail(str(error), 1)
