@@ -4,7 +4,7 @@ Formulas and their sources are in docs/developers/optimisation.md. Run times are
 real ones.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -40,15 +40,15 @@ class ScoringColumns:
             self.release.copy(), self.due.copy(), self.owner.copy(), self.rank.copy(), self.history
         )
 
-    def including(self, slot: int, release: int, due: int) -> Self:
-        """Return the columns with one more job, of another user and of rank 0."""
-        size = max(self.release.shape[0], slot + 1)
+    def including(self, slots: Sequence[int], release: int, due: int) -> Self:
+        """Return the columns with more equal jobs, of another user and of rank 0."""
+        size = max(self.release.shape[0], max(slots) + 1)
         new = [np.zeros(size, np.int64) for _ in range(4)]
         for array, old in zip(new, (self.release, self.due, self.owner, self.rank), strict=True):
             array[: old.shape[0]] = old
         other = max(int(self.owner.max(initial=-1)) + 1, self.history.shape[1])
         for array, value in zip(new, (release, due, other, 0), strict=True):
-            array[slot] = value
+            array[list(slots)] = value
         release_, due_, owner_, rank_ = new
         return type(self)(release_, due_, owner_, rank_, self.history)
 

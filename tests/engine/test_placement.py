@@ -52,6 +52,21 @@ def test_job_waits_for_faster_nodes_if_the_criteria_favour_it(weight: float, sta
     assert ("a start at 2023-11-14 22:14:10 UTC on slower ones" in view.why) == (node == "n2")
 
 
+@pytest.mark.parametrize("weight", range(1, 30, 4))
+def test_what_if_about_several_jobs_waits_for_faster_nodes_as_the_engine_does(weight: int) -> None:
+    cluster = speeds(wait=1.0, weighted_utilisation=float(weight))
+    both_busy(cluster)
+    state = cluster.engine.state
+    resources = {"nodes": ALL, "walltime": "100"}
+    facts = JobFacts(id="D", owner="ann", queue="batch", submitted=T, family="torque", resources=resources)
+    asked = fork_plan(state, publish_snapshot(state)).what_if(facts, T, tasks=(1, 2, 3, 4))
+    ends = []
+    for job in "DEFG":
+        cluster.submit(job, ALL, walltime=100)
+        ends.append((cluster.start(job) or 0) + 100)
+    assert [one.end - T for one in asked.many] == [max(ends[: number + 1]) for number in range(4)]
+
+
 def test_without_a_weight_of_speed_no_job_waits_for_faster_nodes() -> None:
     cluster = speeds(wait=1.0, bounded_slowdown=1.0)
     both_busy(cluster)

@@ -221,5 +221,5 @@ def test_earlier_starts_make_only_some_criteria_worse() -> None:
 def test_a_job_of_a_question_belongs_to_no_known_user() -> None:
     columns = ScoringColumns.blank(2)
     known = replace(columns, history=np.ones((2, 5)))
-    assert known.including(2, 0, FOREVER).owner.tolist() == [0, 0, 5]
-    assert columns.including(2, 0, FOREVER).owner.tolist() == [0, 0, 1]
+    assert known.including([2], 0, FOREVER).owner.tolist() == [0, 0, 5]
+    assert columns.including([3, 2], 0, FOREVER).owner.tolist() == [0, 0, 1, 1]

@@ -58,7 +58,7 @@ class DeadlineOrder:
         """Place a job as the engine would on arrival; return its start, or -1. A job that ends in time is not
         displaced beyond its deadline by the next ones.
         """
-        self.columns = self.columns.including(slot, trial.ready, due)
+        self.columns = self.columns.including([slot], trial.ready, due)
         slots = self.columns.due.shape[0]
         bounds, ranks = np.full(slots, FOREVER, np.int64), np.zeros(slots, np.int64)
         bounds[: self.bounds.shape[0]] = self.bounds
@@ -167,18 +167,21 @@ class Trial:
         pools = self._pools(request, self.understood.walltime)
         return (self._as_planned(request), pools) if self.limits.too_much(pools) is None else None
 
-    def add_task(self, request: Request, pools: Mapping[str, int]) -> tuple[int, int]:
-        """Add and place a job; return slot and start, or -1 for both. Raises WorkSpent."""
+    def add_task(self, request: Request, pools: Mapping[str, int], others: Sequence[int]) -> tuple[int, int]:
+        """Add and place a job; return slot and start, or -1 for both. Raises WorkSpent.
+
+        ``others``: the slots of equal jobs that were placed before.
+        """
         slot = self.plan.add_job(request, self.understood.walltime, self.ready, pools)
         start = -1
         try:
-            start = self._place(slot)
+            start = self._place(slot, others)
         finally:
             if start < 0:
                 self.plan.drop_job(slot, self.now)
         return (slot, start) if start >= 0 else (-1, -1)
 
-    def _place(self, slot: int) -> int:
+    def _place(self, slot: int, others: Sequence[int] = ()) -> int:
         """Place the job as the engine would, without displacing others unless they have later deadlines;
         return its start, or -1.
         """
@@ -189,7 +192,7 @@ class Trial:
             return self.order.place(self, slot, self.weights, due)
         if self.weights is None or self.plan.tiers == 1:
             return self.plan.place(slot, self.now, bound)
-        columns = self.columns.including(slot, self.ready, due)
+        columns = self.columns.including([*others, slot], self.ready, due)
         found = choose_placement(self.plan, slot, columns, self.now, bound, self.weights)
         return found.start if found is not None else -1
 
@@ -246,11 +249,11 @@ def ends_of_tasks(forms: Sequence[tuple[Trial, Request]], tasks: Sequence[int]) 
     try:
         for wanted in tasks:
             while len(slots) < wanted:
-                form = needs[0] if len(needs) == 1 else _best_form(needs, by_end=by_end)
+                form = needs[0] if len(needs) == 1 else _best_form(needs, slots, by_end=by_end)
                 if form is None:
                     return
                 trial, need = form
-                slot, start = trial.add_task(*need)
+                slot, start = trial.add_task(*need, slots)
                 if start < 0:
                     return
                 slots.append(slot)
@@ -263,12 +266,12 @@ def ends_of_tasks(forms: Sequence[tuple[Trial, Request]], tasks: Sequence[int]) 
             forms[0][0].plan.drop_job(slot, forms[0][0].now)
 
 
-def _best_form(forms: Sequence[_Form], *, by_end: bool) -> _Form | None:
+def _best_form(forms: Sequence[_Form], others: Sequence[int], *, by_end: bool) -> _Form | None:
     """Return the form in which the next job starts or ends first. The plan stays unchanged."""
     best: _Form | None = None
     least = FOREVER
     for trial, need in forms:
-        slot, start = trial.add_task(*need)
+        slot, start = trial.add_task(*need, others)
         if start >= 0:
             trial.plan.drop_job(slot, trial.now)
             value = start + trial.understood.walltime if by_end else start
