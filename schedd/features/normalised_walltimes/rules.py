@@ -256,10 +256,21 @@ def shorten(state: EngineState, record: JobRecord) -> JobRecord | None:
         state.refit(record)
     walltime = walltime_at_start(state, record)
     if walltime is not None:
-        given = part.given.get(record.id, (scale.stated,))[1:]
-        earlier = [one for one in given if one != walltime]
-        part.given[record.id], part.published = (scale.stated, *earlier, walltime), None
+        _note_given(state, record.id, scale.stated, walltime)
     return record
+
+
+def _note_given(state: EngineState, job: str, stated: int, walltime: int) -> None:
+    part = walltime_state(state)
+    earlier = [one for one in part.given.get(job, (stated,))[1:] if one != walltime]
+    part.given[job], part.published = (stated, *earlier, walltime), None
+
+
+def note_ordered_walltime(state: EngineState, _: JobRecord | None, record: JobRecord) -> None:
+    """Note the longer walltime that a run gets: if the job is requeued, it is not the one that it states."""
+    given, ordered = walltime_state(state).given.get(record.id), record.run.ordered_walltime
+    if given is not None and ordered and given[-1] != ordered:
+        _note_given(state, record.id, given[0], ordered)
 
 
 def walltime_at_start(state: EngineState, record: JobRecord) -> int | None:

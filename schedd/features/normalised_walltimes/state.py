@@ -77,8 +77,8 @@ class WalltimeState:
     published: Mapping[str, tuple[int, ...]] | None = declared(MOMENT, default=None)
     """A copy of ``given`` for readers; None: it was changed."""
     given: dict[str, tuple[int, ...]] = declared(_GIVEN, make=dict, carried=True, lasting=True)
-    """By job: the walltime that it stated, then each walltime that the server was told to set at a start, in
-    seconds, the latest last. The server keeps no record of the stated one."""
+    """By job: the walltime that it stated, then each one that the server was told to set, in seconds, the
+    latest last. The server keeps no record of the stated one."""
     examined: int = declared(NUMBER, default=0)  # when other speeds were last considered
 
 

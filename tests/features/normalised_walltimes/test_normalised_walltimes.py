@@ -18,7 +18,7 @@ from schedd.features.prediction.state import find_predictor, run_time_prediction
 from schedd.model import Never, StartKnown
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.service.settings.site import SiteSettings
-from schedd.wire import JobFacts, PolicyChanged, Run
+from schedd.wire import ExtendRun, JobFacts, PolicyChanged, Run
 from tests.engine.cluster import Cluster, T
 from tests.property_examples import examples
 
@@ -115,6 +115,24 @@ def test_a_requeued_job_is_scaled_from_the_walltime_that_its_owner_stated() -> N
     assert runs_of(cluster, "1")[-1].walltime == 800
     cluster.alter_request("1", walltime="500")
     assert cluster.record("1").understood.walltime in (800, 1000)
+
+
+def test_an_extended_run_that_is_requeued_is_scaled_from_the_walltime_that_its_owner_stated() -> None:
+    extensions = {"jobs": {"queues": ["batch"]}, "step": 300, "before": 100}
+    cluster = cluster_of(1, site={**SITE, "walltime_extensions": extensions})
+    cluster.submit("1", walltime=400, runtime=10_000)
+    set_walltime(cluster, runs_of(cluster, "1")[0])
+    cluster.at(700)
+    (order,) = [one for one in cluster.decisions if isinstance(one, ExtendRun)]
+    assert order.walltime == 1_100
+    cluster.alter_request("1", walltime="1100")
+    assert cluster.view("1").planned_end == T + 1_100
+    restored = Engine.restore(cluster.engine.checkpoint(), cluster.engine.state.settings)
+    assert walltime_state(restored.state).given == {"1": (400, 800, 1_100)}
+    cluster.obeys = False
+    cluster.send(*cluster.server.requeue("1"))
+    assert cluster.record("1").understood.scale == WalltimeScale(400, 1.0, 0.5)
+    assert runs_of(cluster, "1")[-1].walltime == 800
 
 
 def test_an_adapter_that_dies_after_setting_the_walltime_changes_nothing() -> None:
