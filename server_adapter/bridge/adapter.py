@@ -401,7 +401,7 @@ class Adapter:
         started = [event for event in events if isinstance(event, JobStarted)]
         self._accepted.forget(events)
         for name in self._accepted.returned(state, began) if whole else ():
-            _log.warning("%s was accepted and is queued again", name)
+            _log.warning("%s is queued although its run was requested", name)
             returned = JobQueued(id=next(self.delivery.ids), time=now, job=state.jobs[name])
             await self.delivery.enqueue(returned)
         if self.settings.mode != "scheduler":

@@ -4,6 +4,7 @@ Only attributes that the plan needs are read. A malformed attribute counts as ab
 never hides an object (protocol document, section 6).
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Final
@@ -102,6 +103,8 @@ def job_facts(name: str, values: Values) -> JobFacts:
     }
     if "x" in values:
         resources = {**_extensions(values["x"]), **resources}
+    if "feature" in resources:
+        resources["feature"] = _features(resources["feature"])
     if tasks := task_request(values):
         resources["tasks"] = tasks
     barred = state == "W" or holds not in ("", "l")
@@ -201,6 +204,15 @@ def queue_facts(name: str, values: Values) -> QueueFacts:
         routes=() if executes else tuple([route for route in routes if route]),
         attributes=submission_attributes(values),
     )
+
+
+def _features(text: str) -> str:
+    """Return the features of a job, each once, as `a:b`.
+
+    4.2.10 appends its queue's `features_required` after a comma, and once more at each alteration of the job,
+    also of its comment.
+    """
+    return ":".join(dict.fromkeys(name.strip() for name in re.split("[:,]", text) if name.strip()))
 
 
 def _with_features(defaults: dict[str, str], required: str) -> dict[str, str]:

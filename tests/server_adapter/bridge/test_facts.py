@@ -204,6 +204,13 @@ def test_a_routing_queue_counts_as_stopped() -> None:
     assert queue_facts("big", both).defaults == {"neednodes": "fast:big:ib"}
 
 
+def test_features_that_the_server_appends_at_each_alteration_count_once() -> None:
+    first = job_facts("1.server", {**QUEUED, "Resource_List.feature": "fast:ib,big"})
+    later = job_facts("1.server", {**QUEUED, "Resource_List.feature": "fast:ib,big,big,big"})
+    assert first.resources["feature"] == "fast:ib:big"
+    assert later == first
+
+
 def test_the_server_says_whether_it_wants_to_be_scheduled() -> None:
     words = {"scheduling": "True", "pbs_version": "4.2.10", "max_running": "9", "state_count": "Queued:1 "}
     server = server_facts(words)
