@@ -11,6 +11,7 @@ _NAMES: Final = ("advres", "x.advres")
 """Resources with the name: a resource of the server, or ``qsub -W x=advres:NAME``."""
 _FLAGS: Final = ("flags", "x.flags", "jobflags", "x.jobflags")
 """Lists of flags; in Maui and Moab, ``ADVRES:NAME`` is a flag."""
+RESERVATION_NAMES: Final = frozenset({*_NAMES, *_FLAGS})
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _ADVRES: Final = re.compile(r"advres(?:[:=](.*))?", re.IGNORECASE)
 
@@ -49,7 +50,7 @@ def refuse_flags(resources: Mapping[str, str]) -> None:
 def _named(resources: Mapping[str, str]) -> dict[str, str]:
     """Return the name of the reservation by the resource that has it. Raises RequestError."""
     found: dict[str, str] = {}
-    if resources.keys().isdisjoint((*_NAMES, *_FLAGS)):  # no loop: each change of a job asks
+    if RESERVATION_NAMES.isdisjoint(resources):  # no loop: each change of a job asks
         return found
     for name in _NAMES:
         if name in resources and resources[name].strip():

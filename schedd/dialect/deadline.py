@@ -12,6 +12,7 @@ from schedd.dialect.errors import RequestError
 from schedd.dialect.units import parse_walltime
 
 _NAMES: Final = ("deadline", "x.deadline")
+DEADLINE_NAMES: Final = frozenset(_NAMES)
 """Resources with the deadline, in lower case: a resource of the server, or the extension of Maui and Moab,
 ``qsub -W x=DEADLINE:…``."""
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _NAMES: Final = ("qos", "x.qos")
+QOS_NAMES: Final = frozenset(_NAMES)
 """Resources with the name, in lower case: a resource of the server, or an extension of Maui and Moab."""
 
 

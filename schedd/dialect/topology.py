@@ -11,6 +11,7 @@ from schedd.model.request import NodeSets
 
 TOPOLOGY: Final = "topology"
 _KEYS: Final = (TOPOLOGY, f"x.{TOPOLOGY}")
+TOPOLOGY_NAMES: Final = frozenset(_KEYS)
 _FORM: Final = re.compile(r"([A-Za-z][A-Za-z0-9._-]{0,62})(?::([1-9][0-9]{0,3}))?(?:@(.+))?")
 
 

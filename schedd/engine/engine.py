@@ -199,6 +199,7 @@ class Engine:
     def adopt_parts(self, parts: Iterable[object]) -> None:
         """Continue with these states of components. To be called before the first job is known."""
         self.state.parts.update({type(part): part for part in parts})
+        self.state.idle_hooks = None
 
     def restore_promises(self, found: Mapping[str, CarriedJob]) -> None:
         """Replace promises by the recorded ones. Must be called between two batches."""

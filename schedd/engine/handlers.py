@@ -1,12 +1,12 @@
 """Dispatch of events to their handlers; an error about one job is confined to that job."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from schedd.engine import plan_improvements
-from schedd.engine.component.job_hooks import report_to_components
-from schedd.engine.component.registry import component_handlers, components
+from schedd.engine.component.job_hooks import report_end
+from schedd.engine.component.registry import NOTHING_IDLE, component_handlers, components
 from schedd.engine.facts.arrivals import defer_arrivals, pop_arrival
 from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
 from schedd.engine.facts.records import Cause, JobRecord, Phase
@@ -68,7 +68,12 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
         if _are_batched(event, event):
             together.append(event)
             continue
-        _guarded(state, event, _find_handler(event), event, of_snapshot)
+        if type(event) in _JOB_EVENTS:
+            _guarded(state, event, _JOB_EVENTS[type(event)], event, of_snapshot)
+        else:  # it may give work to idle hooks, and plan jobs again
+            state.idle_hooks = NOTHING_IDLE
+            _guarded(state, event, _find_handler(event), event, of_snapshot)
+            state.idle_hooks = None
         if state.limits.lowered and state.starts_step("limits"):
             displace_in_lowered_pools(state, event.id, Cause.QUEUE, "a slot limit was lowered")
     _apply_batched(state, together, of_snapshot)
@@ -309,16 +314,12 @@ def _describe_job(state: EngineState, event: JobQueued | JobAltered) -> None:
     else:
         jobs.on_job_altered(state, event)
     if event.job.state == "C":
-        _end_in_components(state, JobDeleted(id=event.id, time=event.time, job_id=event.job.id))
+        report_end(state, JobDeleted(id=event.id, time=event.time, job_id=event.job.id))
 
 
 def _end_job(state: EngineState, event: JobDeleted | JobEnded) -> None:
     jobs.on_job_gone(state, event)  # before all else: its resources are free
-    _end_in_components(state, event)
-
-
-def _end_in_components(state: EngineState, event: JobDeleted | JobEnded) -> None:
-    report_to_components(state, "job_gone", event.job_id, "its end in the component", event)
+    report_end(state, event)
 
 
 def _note_lost_log(state: EngineState, event: LogLost) -> None:
@@ -343,7 +344,7 @@ def _note_adapter_mode(state: EngineState, event: Snapshot) -> None:
         state.alert(event.id, "mode", f"{words}: no jobs are started")
 
 
-_HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
+_JOB_EVENTS: Final[Mapping[type, Callable[[EngineState, Any], None]]] = {
     JobQueued: _describe_job,
     JobAltered: _describe_job,
     JobHeld: jobs.on_job_held,
@@ -353,6 +354,9 @@ _HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
     JobStarted: jobs.on_job_started,
     RunAccepted: outcomes.on_run_accepted,
     RunRefused: outcomes.on_run_refused,
+}
+_HANDLERS: dict[type, Callable[[EngineState, Any], None]] = {
+    **_JOB_EVENTS,
     QueueChanged: _change_queue,
     ServerChanged: _change_server,
     PolicyChanged: _change_policy,

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from schedd.dialect.deadline import read_deadline
 from schedd.engine.component.cluster_hooks import component_slots
-from schedd.engine.component.registry import components
+from schedd.engine.component.registry import NOTHING_IDLE, components, find_idle_hooks
 from schedd.engine.facts.displayed_start import are_outdated
 from schedd.engine.facts.job_requests import slot_limited
 from schedd.engine.facts.phases import find_fault
@@ -53,6 +53,8 @@ def check(state: EngineState) -> None:
         assert job_id in state.numbers.near(job_id), f"job {job_id} is not found by its number"
     assert state.numbers.count == len(state.records), "a job that is gone is found by its number"
     assert first_start_ahead(state)[0] == find_start_ahead(state)[0], "another published start passes first"
+    idle = state.idle_hooks or NOTHING_IDLE
+    assert idle <= find_idle_hooks(state), f"idle hooks have work: {idle - find_idle_hooks(state)}"
     for one in components():
         if one.next_wake is not None and one.work_fields:
             part = state.part(one.state)

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any, get_args
 
 import pytest
@@ -15,12 +15,15 @@ from schedd.engine.component.registry import (
     component_calls,
     component_handlers,
     components,
+    find_idle_hooks,
+    job_calls,
     work_fields_of,
     working_calls,
 )
 from schedd.engine.facts.alerts import alert_kinds
+from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.plan.schema import field_rule
-from schedd.wire import Event, NodeChanged, PlanningHeld, PlanningReleased
+from schedd.wire import AccountSet, Event, NodeChanged, PlanningHeld, PlanningReleased
 from tests.engine.calls import calls_of_idle_batch
 from tests.engine.cluster import Cluster
 
@@ -102,6 +105,41 @@ def test_components_without_work_are_not_called() -> None:
                 assert not getattr(fork.part(one.state), field), "work is empty at first"
                 setattr(fork.part(one.state), field, {"1": 1})
                 assert names | {name} == {name for name, _ in working_calls(fork, hook)}
+
+
+def test_idle_components_are_called_only_for_jobs_that_name_them() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    state = cluster.engine.state
+    facts = state.records["1"].facts
+    idle = {(one.name, hook) for one in components() if one.idle_hooks for hook in one.idle_hooks(state)}
+    assert {name for name, _ in idle} > {one.name for one in components() if one.named_by} - {
+        "deadline_forecasts"
+    }
+    for hook in {hook for _, hook in idle}:
+        having = [one for one in components() if getattr(one, hook) is not None]
+        busy = [one.name for one in having if (one.name, hook) not in idle]
+        assert [name for name, _ in job_calls(state, hook, facts)] == busy
+        for one in having:
+            for resource in one.named_by:
+                naming = replace(facts, resources={**facts.resources, f" {resource.upper()}": "1"})
+                names = {name for name, _ in job_calls(state, hook, naming)}
+                assert {one.name, *busy} <= names <= {each.name for each in having}
+
+
+def test_idle_hooks_are_found_again_after_changes() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    state = cluster.engine.state
+    waits = ("accounts", "must_wait")
+    assert state.idle_hooks is not None
+    assert waits in state.idle_hooks
+    cluster.send(AccountSet(id="a", time=0, name="x", amount=1))
+    assert waits not in find_idle_hooks(state)
+    cluster.submit("2")
+    assert state.idle_hooks is not None
+    assert waits not in state.idle_hooks
+    assert publish_snapshot(state).idle_hooks == state.idle_hooks
 
 
 def test_batch_without_work_calls_few_functions() -> None:

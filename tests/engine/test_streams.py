@@ -35,10 +35,14 @@ def test_a_restored_engine_decides_the_same_with_all_features(seed: int) -> None
 
 @pytest.mark.parametrize("seed", range(len(FEATURE_KINDS)))
 def test_components_without_work_change_nothing_if_called(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``work_fields`` and ``hook_fields`` a component is not called: nothing may depend on it."""
+    """By ``work_fields``, ``hook_fields`` and ``idle_hooks`` it is not called: nothing may depend on that."""
     states = []
-    for fields_of in (registry.work_fields_of, lambda *_: ()):
+    for fields_of, idle_hooks in (
+        (registry.work_fields_of, registry.find_idle_hooks),
+        (lambda *_: (), lambda _: registry.NOTHING_IDLE),
+    ):
         monkeypatch.setattr(registry, "work_fields_of", fields_of)
+        monkeypatch.setattr(registry, "find_idle_hooks", idle_hooks)
         registry._selection.cache_clear()
         world = FEATURE_KINDS[seed](Random(seed), every_call=False)
         stream(world, 10)

@@ -1,6 +1,6 @@
 """The component protocol: the declaration of a feature's hooks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -65,6 +65,11 @@ class Component(Generic[_S]):
     ``next_wake``. Without such fields they are called in each batch."""
     hook_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The same for single hooks, by name: those about one job, ``slots``, and ``now_and_then``."""
+    idle_hooks: Callable[["EngineState"], Collection[str]] | None = None
+    """Returns the hooks about one job with nothing to do under the policy of the site, its queues and server,
+    and after the events of the component until now: they are called only for jobs that name it."""
+    named_by: frozenset[str] = frozenset()
+    """Names of resources, in lower case. For a job that requests one, all hooks are called."""
     handlers: Mapping[type[Any], Callable[["EngineState", Any], None]] = field(default_factory=dict)
     """Handlers by type of event. A type of event has one handler in the whole engine."""
     begin: Callable[["EngineState"], None] | None = None

@@ -1,17 +1,22 @@
 """Hooks about jobs: labels, refusals, runs and their outcomes, predictions, charges, and views."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from schedd.engine.component.hook_values import ForecastRounds, RunTimeSource
-from schedd.engine.component.registry import component_calls, components, working_calls
+from schedd.engine.component.registry import (
+    component_calls,
+    components,
+    job_calls,
+    working_calls,
+    working_job_calls,
+)
 from schedd.engine.facts.bookkeeping import note_failed_bookkeeping
 from schedd.model import Never, WaitingFor
 from schedd.policy.job_selection import JobSelection
 from schedd.policy.limits import label_scope
 from schedd.predict import DelayRisk, ProbabilityBin
-from schedd.wire import JobFacts, ShareFacts
+from schedd.wire import JobDeleted, JobEnded, JobFacts, ShareFacts
 
 if TYPE_CHECKING:
     from schedd.engine.facts.records import JobRecord
@@ -21,21 +26,30 @@ if TYPE_CHECKING:
 
 def note_record(state: "EngineState", before: "JobRecord | None", record: "JobRecord") -> None:
     """Report a new or changed job to the components."""
-    what = "its change in the component"
-    report_to_components(state, "record_changed", record.facts.id, what, before, record)
+    report_about_job(state, "record_changed", record.facts, "its change in the component", before, record)
 
 
-def report_to_components(state: "EngineState", hook: str, job: str, what: str, *about: object) -> None:
-    """Call a hook of all components for bookkeeping about a job, with ``about``. An error in one is reported
+def report_about_job(state: "EngineState", hook: str, facts: JobFacts, what: str, *about: object) -> None:
+    """Call a hook of the components for bookkeeping about a job, with ``about``. An error in one is reported
     as ``what``, followed by the name of the component, and has no other effect.
 
     It does the same as ``Bookkeeping`` around each call, without a block for each: most have nothing to do.
     """
-    for name, call in working_calls(state, hook):
+    for name, call in working_job_calls(state, hook, facts):
         try:
             call(state, *about)
         except Exception as error:
-            if not note_failed_bookkeeping(state, job, f"{what} {name}", error):
+            if not note_failed_bookkeeping(state, facts.id, f"{what} {name}", error):
+                raise
+
+
+def report_end(state: "EngineState", event: JobDeleted | JobEnded) -> None:
+    """Report to the components, in the same way, that a job is gone from the server."""
+    for name, call in working_calls(state, "job_gone"):
+        try:
+            call(state, event)
+        except Exception as error:
+            if not note_failed_bookkeeping(state, event.job_id, f"its end in the component {name}", error):
                 raise
 
 
@@ -105,15 +119,13 @@ def note_dispatch(state: "EngineState", record: "JobRecord", nodes: Sequence[str
         call(state, record, nodes, event)
 
 
-@cache
-def _label_sources() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Mapping[str, str]], ...]:
-    """The functions ``labels`` of all components: they are called for each job that is read."""
-    return tuple(one.labels for one in components() if one.labels is not None)
-
-
 def job_labels(known: "EngineState | PlanSnapshot", facts: JobFacts) -> dict[str, str]:
     """The labels of a job, by kind."""
-    return {kind: name for find in _label_sources() for kind, name in find(known, facts).items()}
+    return {
+        kind: name
+        for _, find in job_calls(known, "labels", facts)
+        for kind, name in find(known, facts).items()
+    }
 
 
 def job_scopes(known: "EngineState | PlanSnapshot", facts: JobFacts) -> frozenset[str]:
@@ -129,25 +141,18 @@ def selects_job(selection: JobSelection, known: "EngineState | PlanSnapshot", fa
 
 def job_refusal(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Never | None:
     """Why a job can never run as it was submitted; None: it can."""
-    for find in _refusals():
-        found = find(known, facts)
+    for _, find in job_calls(known, "refusal", facts):
+        found: Never | None = find(known, facts)
         if found is not None:
             return found
     return None
 
 
-@cache
-def _refusals() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Never | None], ...]:
-    """The functions ``refusal`` of all components: they are called for each job that is placed."""
-    return tuple(one.refusal for one in components() if one.refusal is not None)
-
-
 def charge_factor(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float:
     """The factor of the cost of a job: the product of all components' factors."""
     factor = 1.0
-    for one in components():
-        if one.charge_factor is not None:
-            factor *= one.charge_factor(known, facts)
+    for _, find in job_calls(known, "charge_factor", facts):
+        factor *= find(known, facts)
     return factor
 
 
@@ -171,16 +176,10 @@ def comment_remarks(state: "EngineState", record: "JobRecord", start: int) -> li
     return [remark for _, call in component_calls("comment_remarks") for remark in call(state, record, start)]
 
 
-@cache
-def _detail_sources() -> tuple[Callable[["PlanSnapshot", "JobRecord", int], Mapping[str, Any]], ...]:
-    """The functions ``job_details`` of all components: they are called for each job that is read."""
-    return tuple(one.job_details for one in components() if one.job_details is not None)
-
-
 def job_details(published: "PlanSnapshot", record: "JobRecord", start: int) -> dict[str, Any]:
     """By field of a job's view: the values of components."""
     found: dict[str, Any] = {}
-    for find in _detail_sources():
+    for _, find in component_calls("job_details"):
         found |= find(published, record, start)
     return found
 

@@ -1,11 +1,9 @@
 """Hooks about the place of a job in the plan: conditions, restrictions, nodes, and named reservations."""
 
-from collections.abc import Callable
-from functools import cache
 from typing import TYPE_CHECKING
 
 from schedd.engine.component.hook_values import Confinement, Restriction
-from schedd.engine.component.registry import component_calls, components, working_calls
+from schedd.engine.component.registry import components, job_calls, working_calls
 from schedd.model import Never, WaitingFor
 from schedd.wire import JobFacts
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Never | None:
     """What a job must wait for before it may be planned, or why it can never run; None: it may be planned."""
-    for name, check in component_calls("must_wait"):
+    for name, check in job_calls(state, "must_wait", record.facts):
         wait: WaitingFor | Never | None = check(state, record)
         if wait is not None:
             for other, leave in working_calls(state, "job_left_plan"):
@@ -42,7 +40,7 @@ def job_restriction(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Res
     If several components restrict it, all restrictions hold. At most one of them has a pool.
     """
     found: Restriction | None = None
-    for restricts in _restrictions():
+    for _, restricts in job_calls(known, "restriction", facts):
         other = restricts(known, facts)
         if other is not None and found is not None:
             found = Restriction(
@@ -58,15 +56,9 @@ def job_restriction(known: "EngineState | PlanSnapshot", facts: JobFacts) -> Res
 
 def planned_facts(state: "EngineState", facts: JobFacts) -> JobFacts:
     """The facts of a job with the alternatives of its request that components chose."""
-    for replaces in _replacements():
+    for _, replaces in job_calls(state, "planned_facts", facts):
         facts = replaces(state, facts)
     return facts
-
-
-@cache
-def _replacements() -> tuple[Callable[["EngineState", JobFacts], JobFacts], ...]:
-    """The functions ``planned_facts`` of all components: they are called for each job that is read."""
-    return tuple(one.planned_facts for one in components() if one.planned_facts is not None)
 
 
 def may_lengthen(state: "EngineState", record: "JobRecord") -> bool:
@@ -76,16 +68,15 @@ def may_lengthen(state: "EngineState", record: "JobRecord") -> bool:
 
 def prepare_start(state: "EngineState", record: "JobRecord") -> "JobRecord":
     """Let components change the request or the placement of a job that is started now."""
-    for one in components():
-        if one.before_start is not None:
-            record = one.before_start(state, record) or record
+    for _, prepares in job_calls(state, "before_start", record.facts):
+        record = prepares(state, record) or record
     return record
 
 
 def walltime_at_start(state: "EngineState", record: "JobRecord") -> int | None:
     """The walltime to set on the server before a job runs; None: the server keeps the present one."""
-    for one in components():
-        found = one.walltime_at_start(state, record) if one.walltime_at_start is not None else None
+    for _, find in job_calls(state, "walltime_at_start", record.facts):
+        found: int | None = find(state, record)
         if found is not None:
             return found
     return None
@@ -95,48 +86,24 @@ def choose_alternatives(state: "EngineState", record: "JobRecord") -> "JobRecord
     """Let components choose among alternatives of a job's request, before it is placed. Returns the record
     with the chosen request, which the caller stores.
     """
-    for chooses in _choices():
+    for _, chooses in job_calls(state, "before_placement", record.facts):
         record = chooses(state, record) or record
     return record
 
 
-@cache
-def _choices() -> tuple[Callable[["EngineState", "JobRecord"], "JobRecord | None"], ...]:
-    """The functions ``before_placement`` of all components: they are called for each job that is placed."""
-    return tuple(one.before_placement for one in components() if one.before_placement is not None)
-
-
 def node_order(known: "EngineState | PlanSnapshot", facts: JobFacts) -> str:
     """The name of the order of nodes that is preferred for a job; empty: none."""
-    for find in _node_orders():
-        name = find(known, facts)
+    for _, find in job_calls(known, "node_order", facts):
+        name: str = find(known, facts)
         if name:
             return name
     return ""
 
 
-@cache
-def _node_orders() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], str], ...]:
-    """The functions ``node_order`` of all components: they are called for each job that is read."""
-    return tuple(one.node_order for one in components() if one.node_order is not None)
-
-
 def rearrange_nodes(state: "EngineState", record: "JobRecord") -> None:
     """Let components move a job that was placed just now to other nodes at its start."""
-    for arranges in _arrangements():
+    for _, arranges in job_calls(state, "after_placement", record.facts):
         arranges(state, record)
-
-
-@cache
-def _arrangements() -> tuple[Callable[["EngineState", "JobRecord"], None], ...]:
-    """The functions ``after_placement`` of all components: they are called for each job that is placed."""
-    return tuple(one.after_placement for one in components() if one.after_placement is not None)
-
-
-@cache
-def _restrictions() -> tuple[Callable[["EngineState | PlanSnapshot", JobFacts], Restriction | None], ...]:
-    """The functions ``restriction`` of all components: they are called for each job that is read."""
-    return tuple(one.restriction for one in components() if one.restriction is not None)
 
 
 def is_known_reservation(known: "EngineState | PlanSnapshot", name: str) -> bool:
@@ -153,7 +120,7 @@ def is_own_reservation(known: "EngineState | PlanSnapshot", facts: JobFacts, nam
 
 def reason_to_replan(state: "EngineState", record: "JobRecord") -> "tuple[Cause, str] | None":
     """Why a due job must be planned again instead of started; None: it may start."""
-    for _, call in component_calls("reason_to_replan"):
+    for _, call in job_calls(state, "reason_to_replan", record.facts):
         found: tuple[Cause, str] | None = call(state, record)
         if found is not None:
             return found

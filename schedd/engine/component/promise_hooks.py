@@ -1,10 +1,9 @@
 """Hooks about promised starts."""
 
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from schedd.engine.component.registry import components
+from schedd.engine.component.registry import components, job_calls
 from schedd.model import FOREVER
 
 if TYPE_CHECKING:
@@ -18,30 +17,18 @@ def promise_ends() -> frozenset[str]:
     return frozenset().union(*(one.ends_promise for one in components()))
 
 
-@cache
-def _promise_checks() -> tuple[Callable[["EngineState", "JobRecord"], bool], ...]:
-    """The functions ``promises_nothing`` of all components: they are called for each job that is placed."""
-    return tuple(one.promises_nothing for one in components() if one.promises_nothing is not None)
-
-
 def gets_no_promise(state: "EngineState", record: "JobRecord") -> bool:
     """Whether a component wants no promise for a job."""
-    for check in _promise_checks():  # noqa: SIM110  (no generator: each arrival asks)
+    for _, check in job_calls(state, "promises_nothing", record.facts):  # noqa: SIM110  (no generator: each arrival asks)
         if check(state, record):
             return True
     return False
 
 
-@cache
-def _guarantees() -> tuple[Callable[["EngineState", "JobRecord", int], int], ...]:
-    """The functions ``guaranteed_start`` of all components: they are called for each job that is placed."""
-    return tuple(one.guaranteed_start for one in components() if one.guaranteed_start is not None)
-
-
 def guaranteed_start(state: "EngineState", record: "JobRecord", planned: int) -> int:
     """The latest start that components guarantee to a job that is planned for then; FOREVER: none."""
     latest = FOREVER
-    for find in _guarantees():
+    for _, find in job_calls(state, "guaranteed_start", record.facts):
         latest = min(latest, find(state, record, planned))
     return latest
 

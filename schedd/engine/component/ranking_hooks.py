@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from schedd.engine.component.hook_values import Floats
-from schedd.engine.component.registry import component_calls, components, working_calls
+from schedd.engine.component.registry import components, job_calls, working_job_calls
 from schedd.policy.protocol import Breakdown, OwnerShares
 from schedd.wire import JobFacts
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from schedd.engine.show.plan_snapshot import PlanSnapshot
 
 
-def goes_last(state: "EngineState", job: str) -> bool:
+def goes_last(state: "EngineState", record: "JobRecord") -> bool:
     """Whether a component wants a job planned after all others."""
-    for _, check in working_calls(state, "goes_last"):  # noqa: SIM110  (no generator: each arrival asks)
-        if check(state, job):
+    for _, check in working_job_calls(state, "goes_last", record.facts):  # noqa: SIM110  (each arrival asks)
+        if check(state, record.id):
             return True
     return False
 
@@ -30,7 +30,7 @@ def ranking_setting(published: "PlanSnapshot") -> str:
 
 def component_ranks(state: "EngineState", records: Sequence["JobRecord"]) -> Sequence[int] | None:
     """The ranks of these jobs by the first component that ranks jobs now; None: none does."""
-    for _, call in component_calls("ranks"):
+    for _, call in job_calls(state, "ranks"):
         found: Sequence[int] | None = call(state, records)
         if found is not None:
             return found
@@ -66,5 +66,5 @@ def component_breakdown(state: "EngineState", record: "JobRecord") -> Breakdown 
 
 def label_points(known: "EngineState | PlanSnapshot", facts: JobFacts) -> float:
     """The points of a job by its labels, for the priority term ``qos``."""
-    points: float = sum(call(known, facts) for _, call in component_calls("label_points"))
+    points: float = sum(call(known, facts) for _, call in job_calls(known, "label_points", facts))
     return points

@@ -1,19 +1,29 @@
 """The components of all features, and the functions of a hook."""
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 from schedd.engine.component.declaration import Component
 from schedd.feature_list import feature_modules
+from schedd.wire import JobFacts
 
 if TYPE_CHECKING:
     from schedd.engine.facts.state import EngineState
+    from schedd.engine.show.plan_snapshot import PlanSnapshot
 
 
 BatchHook = Literal[
     "before_events", "time_passed", "before_dispatch", "settle", "batch_ended", "next_wake"
 ]  # hooks of each batch
+
+
+Call = tuple[str, Callable[..., Any]]
+Calls = tuple[Call, ...]
+IdleHooks = frozenset[tuple[str, str]]
+"""Names of components, each with the name of a hook that has nothing to do: see ``Component.idle_hooks``."""
+NOTHING_IDLE: Final[IdleHooks] = frozenset()
+_NOBODY: Final[frozenset[str]] = frozenset()
 
 
 @cache
@@ -22,15 +32,57 @@ def components() -> tuple[Component[Any], ...]:
 
 
 @cache
-def component_calls(hook: str) -> tuple[tuple[str, Callable[..., Any]], ...]:
+def component_calls(hook: str) -> Calls:
     """Functions of a hook with their component's name: components without the hook cost nothing."""
     found = ((one.name, getattr(one, hook)) for one in components())
     return tuple((name, call) for name, call in found if call is not None)
 
 
-def working_calls(state: "EngineState", hook: str) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Yield the functions of a hook of the components that have work, each with the name of its component."""
+def job_calls(known: "EngineState | PlanSnapshot", hook: str, facts: JobFacts | None = None) -> Calls:
+    """Return the functions of a hook about one job, each with the name of its component. Idle ones are left
+    out, except for a job that names the component: see ``Component.idle_hooks``.
+    """
+    idle = known.idle_hooks
+    if idle is None:
+        idle = note_idle_hooks(known)
+    return _job_calls(hook, idle, _naming(tuple(facts.resources)) if facts is not None else _NOBODY)
+
+
+def working_calls(state: "EngineState", hook: str) -> Iterable[Call]:
+    """Return the functions of a hook of the components with work, each with the name of its component."""
     return _selection(hook)(state.parts)
+
+
+def working_job_calls(state: "EngineState", hook: str, facts: JobFacts) -> Iterable[Call]:
+    """Return those that have work, as ``working_calls``, and are not idle, as ``job_calls``."""
+    idle = state.idle_hooks
+    if idle is None:
+        idle = note_idle_hooks(state)
+    return _selection(hook, idle, _naming(tuple(facts.resources)))(state.parts)
+
+
+def find_idle_hooks(state: "EngineState") -> IdleHooks:
+    """Return the hooks that are idle now, each with the name of its component."""
+    having = ((one.name, one.idle_hooks) for one in components())
+    return frozenset((name, hook) for name, find in having if find is not None for hook in find(state))
+
+
+def note_idle_hooks(known: "EngineState | PlanSnapshot") -> IdleHooks:
+    state = cast("EngineState", known)  # a snapshot has them
+    state.idle_hooks = find_idle_hooks(state)
+    return state.idle_hooks
+
+
+@lru_cache(maxsize=10_000)
+def _naming(resources: tuple[str, ...]) -> frozenset[str]:
+    """Return the components that a job with these resources names."""
+    names = {name.strip().lower() for name in resources}
+    return frozenset(one.name for one in components() if not one.named_by.isdisjoint(names))
+
+
+@cache
+def _job_calls(hook: str, idle: IdleHooks, named: frozenset[str]) -> Calls:
+    return tuple(call for call in component_calls(hook) if call[0] in named or (call[0], hook) not in idle)
 
 
 def work_fields_of(component: Component[Any], hook: str) -> tuple[str, ...]:
@@ -42,22 +94,27 @@ def work_fields_of(component: Component[Any], hook: str) -> tuple[str, ...]:
 
 
 @cache
-def _selection(hook: str) -> Callable[[Mapping[type[Any], Any]], Iterator[tuple[str, Callable[..., Any]]]]:
+def _selection(
+    hook: str, idle: IdleHooks = NOTHING_IDLE, named: frozenset[str] = _NOBODY
+) -> Callable[[Mapping[type[Any], Any]], Iterable[Call]]:
     """A generator of the functions of a hook with work, written for the declared fields: a loop over the
     components with ``getattr`` takes several times as long, and each job needs some twenty such passes.
     """
+    calls = _job_calls(hook, idle, named)
+    by_name = {one.name: one for one in components()}
+    fields = {name: () if name in named else work_fields_of(by_name[name], hook) for name, _ in calls}
+    if not any(fields.values()):
+        return lambda _parts: calls
     lines = [f"def {hook}(parts):"]
     names: dict[str, Any] = {}
-    for i, one in enumerate(each for each in components() if getattr(each, hook) is not None):
-        names |= {f"call{i}": (one.name, getattr(one, hook)), f"kind{i}": one.state}
-        fields = work_fields_of(one, hook)
-        if fields:
-            checks = [f"part.{field}" for field in fields]
+    for i, call in enumerate(calls):
+        names |= {f"call{i}": call, f"kind{i}": by_name[call[0]].state}
+        if fields[call[0]]:
+            checks = [f"part.{field}" for field in fields[call[0]]]
             lines += [f" part = parts[kind{i}]", f" if {' or '.join(checks)}:"]
-        lines.append(f"  yield call{i}" if fields else f" yield call{i}")
-    lines += [" return", " yield"]
+        lines.append(f"  yield call{i}" if fields[call[0]] else f" yield call{i}")
     exec("\n".join(lines), names)
-    return cast("Callable[..., Iterator[tuple[str, Callable[..., Any]]]]", names[hook])
+    return cast("Callable[..., Iterable[Call]]", names[hook])
 
 
 @cache

@@ -166,7 +166,7 @@ class EngineState(StateContents):
     def set_site(self, site: SitePolicy) -> None:
         """Go on under another policy of the site."""
         self.settings = self.settings.with_changes(site=site)
-        self.site = site
+        self.site, self.idle_hooks = site, None
         self.plan.spare_scarce(site.spare_scarce)
         self.tariff, self.cost_check_due = None, self.now
         self.row_watts = self.economy_in_force = None

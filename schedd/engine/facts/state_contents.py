@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from schedd.engine.component.parts import fork_parts
+from schedd.engine.component.registry import IdleHooks
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.carried_jobs import CARRIED_JOBS, CarriedJob
 from schedd.engine.facts.dependents import Dependents
@@ -175,6 +176,9 @@ class StateContents(SlotColumns):
     # ---- components -----------------------------------------------------------------------------
     parts: dict[type[Any], Any] = declared(FieldRule(fork_parts, saved=False), make=dict)
     """The states of components, by their types: see ``Component.state``."""
+
+    idle_hooks: IdleHooks | None = declared(MOMENT, default=None)
+    """Hooks of components with nothing to do; None: to be found again, as after a change of the policy."""
 
     # ---- prices -----------------------------------------------------------------------------------
     capped: dict[str, None] = declared(KEYS, make=dict)

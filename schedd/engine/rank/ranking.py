@@ -44,13 +44,13 @@ _WORDS = "it goes before jobs of lower priority"
 def correct_last_rank(state: EngineState, record: JobRecord) -> None:
     """Compute the rank of a job with the last rank, if no component lets it go last any more."""
     slot = record.slot
-    if slot >= 0 and state.rank[slot] == -_HIGHEST and not goes_last(state, record.id):
+    if slot >= 0 and state.rank[slot] == -_HIGHEST and not goes_last(state, record):
         set_rank(state, record)
 
 
 def set_rank(state: EngineState, record: JobRecord) -> None:
     """Compute the job's rank."""
-    if record.slot >= 0 and goes_last(state, record.id):
+    if record.slot >= 0 and goes_last(state, record):
         state.ranking.has_effect = True
         state.rank[record.slot] = -_HIGHEST
         return
@@ -87,7 +87,7 @@ def _set_ranks(state: EngineState, slots: Sequence[int]) -> int:
         state.ranking.has_effect = True
         state.rank[[record.slot for record in records]] = ranks
         for record in records:
-            if goes_last(state, record.id):
+            if goes_last(state, record):
                 state.rank[record.slot] = -_HIGHEST
         return len(last)
     for one in found[:_SLICE]:

@@ -7,7 +7,7 @@ from schedd.dialect.shared import shared_amounts
 from schedd.engine.component.job_hooks import (
     is_requeued_on_purpose,
     leave_components,
-    report_to_components,
+    report_about_job,
 )
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.carried_jobs import CarriedJob, request_size
@@ -309,7 +309,7 @@ def _remove_job(
     _note_run(state, record, at)
     with Bookkeeping(state, job_id, "what is held for it"):
         leave_components(state, job_id)
-    report_to_components(state, "job_removed", job_id, "its end in the component", record, at, by_itself)
+    report_about_job(state, "job_removed", record.facts, "its end in the component", record, at, by_itself)
 
 
 def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
@@ -319,7 +319,7 @@ def _note_run(state: EngineState, record: JobRecord, at: int) -> None:
     if record.phase is Phase.RUNNING:
         with Bookkeeping(state, record.id, "what it used"):
             _record_walltime_use(state, record, at)
-        report_to_components(state, "run_ended", record.id, "what its end means for", record, at)
+        report_about_job(state, "run_ended", record.facts, "what its end means for", record, at)
 
 
 def _record_walltime_use(state: EngineState, record: JobRecord, end: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from schedd.dialect import format_walltime
-from schedd.engine.component.job_hooks import report_to_components
+from schedd.engine.component.job_hooks import report_about_job
 from schedd.engine.component.placement_hooks import walltime_at_start
 from schedd.engine.facts.bookkeeping import Bookkeeping
 from schedd.engine.facts.phases import Step, apply_step
@@ -102,7 +102,7 @@ def restore_suspensions(state: EngineState, event: str, job: str, since: int, se
 
 
 def _hold_amount(state: EngineState, record: JobRecord) -> None:
-    report_to_components(state, "job_holds_resources", record.id, "what its run means for", record)
+    report_about_job(state, "job_holds_resources", record.facts, "what its run means for", record)
 
 
 def _correct_start(state: EngineState, record: JobRecord, started: int) -> int:

@@ -19,7 +19,7 @@ from schedd.engine.component.cluster_hooks import (
 )
 from schedd.engine.component.hook_values import ForecastRounds
 from schedd.engine.component.job_hooks import forecast_rounds
-from schedd.engine.component.registry import components
+from schedd.engine.component.registry import IdleHooks, components, find_idle_hooks
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.job_numbers import JobNumbers
 from schedd.engine.facts.job_requests import queue_stop_reason
@@ -85,6 +85,7 @@ class PlanSnapshot:
     node_sets: NodeSets | None  # the site's
     policy_version: int
     holds: tuple[PlanningHeld, ...]
+    idle_hooks: IdleHooks  # hooks of components with nothing to do: see `Component.idle_hooks`
     parts: Mapping[type[Any], object]  # what components publish, by its type: see `part`
     measured_draws: Mapping[str, Draw]  # by node: the watts that were measured
     node_details: Mapping[str, Mapping[str, Any]]  # by node and field of its view: what components know of it
@@ -236,6 +237,7 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         node_sets=state.site.node_sets,
         policy_version=state.policy_version,
         holds=tuple(state.holds.values()),
+        idle_hooks=find_idle_hooks(state),
         parts=published_parts(state),
         measured_draws=measured_draws(state),
         node_details=node_details(state),

@@ -14,6 +14,7 @@ from schedd.features.accounts.rules import (
     has_funds,
     hold_for_run,
     hold_for_use,
+    idle_hooks,
     note_logged_runs,
     release_hold,
     set_account,
@@ -35,6 +36,7 @@ COMPONENT: Final = Component(
         "job_left_plan": ("holds", "poor"),
         "now_and_then": ("runs",),
     },
+    idle_hooks=idle_hooks,
     handlers={
         AccountSet: set_account,
         AccountMoved: transfer_amount,

@@ -88,6 +88,12 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
     return missing_funds(account, book.available(name, job), most, state.site.economy.currency)
 
 
+def idle_hooks(state: EngineState) -> tuple[str, ...]:
+    """While there is no account, no job has to wait for one, unless the site says so."""
+    wait = account_book(state).accounts or state.site.part(AccountSettings).unknown != "run"
+    return () if wait else ("must_wait",)
+
+
 def has_funds(state: EngineState, record: JobRecord) -> bool:
     """Whether the account of a planned job has the maximum cost with the walltime of this record."""
     book = account_book(state)

@@ -2,12 +2,14 @@
 
 from typing import Final
 
+from schedd.dialect.advres import RESERVATION_NAMES
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.hook_values import AlertKind
 from schedd.features.bookings.placement import (
     booked_jobs,
     booked_slots,
     booking_confinement,
+    idle_hooks,
     owns_booking,
     reason_to_replan,
     slot_names,
@@ -37,6 +39,8 @@ COMPONENT: Final = Component(
         "job_gone": ("bookings",),
         "slots": ("bookings",),
     },
+    idle_hooks=idle_hooks,
+    named_by=RESERVATION_NAMES,
     handlers={Book: book, BookingStep: step},
     nodes_taken=follow_nodes,
     nodes_withdrawn=yield_nodes,

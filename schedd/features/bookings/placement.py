@@ -103,6 +103,11 @@ def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
     return max(found, key=lambda one: (one.confirmed, one.event.time), default=None)
 
 
+def idle_hooks(state: EngineState) -> tuple[str, ...]:
+    """Without bookings and transferred jobs, only a job that names a reservation may have to wait for it."""
+    return () if booking_table(state) or transfer_state(state).by_job else ("must_wait", "reason_to_replan")
+
+
 def wait_for_booking(state: EngineState, record: JobRecord) -> WaitingFor | None:
     """Return why a job with a booking must wait; None: it may be planned."""
     return _waits_for_booking(state, record, find_booking(state, record))

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from schedd.dialect.deadline import DEADLINE_NAMES
 from schedd.engine.component.declaration import Component
 from schedd.features.deadline_forecasts.admission import (
     close_batch,
@@ -26,9 +27,11 @@ COMPONENT: Final = Component(
     state=DeadlineForecastsState,
     work_fields=("waiting", "running"),
     hook_fields={
+        "record_changed": ("requested", "judged", "waiting"),
         "job_removed": ("waiting",),
         "job_gone": ("waiting", "running", "requested", "judged"),
     },
+    named_by=DEADLINE_NAMES,
     handlers={DeadlinesForecast: on_deadlines_forecast},
     site_changed=follow_policy,
     restored=follow_policy,

@@ -13,6 +13,7 @@ from schedd.features.deadlines.admission import (
 from schedd.features.deadlines.lost import (
     WAIT_KIND,
     follow_settings,
+    idle_hooks,
     next_lost_deadline,
     remove_lost_deadlines,
     wait_for_deadline,
@@ -27,6 +28,7 @@ COMPONENT: Final = Component(
     hook_fields={
         "job_gone": ("accepted", "refused"),
     },
+    idle_hooks=idle_hooks,
     begin=follow_settings,
     restored=follow_settings,
     site_changed=note_changed_policy,

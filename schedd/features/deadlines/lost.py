@@ -15,12 +15,21 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import replan
 from schedd.engine.rank.quarantine import JobErrorGuard
+from schedd.features.deadlines.settings import DeadlineSettings
 from schedd.features.deadlines.state import deadlines_state
 from schedd.model import FOREVER, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.policy.priority import latest_start
 
 WAIT_KIND: Final = "deadline"  # of `WaitingFor`
+
+
+def idle_hooks(state: EngineState) -> list[str]:
+    """Where deadlines are wishes, no job waits because of its own, and none is guaranteed."""
+    part = deadlines_state(state)
+    judged = state.site.part(DeadlineSettings).admission or part.accepted or part.refused
+    works = {"must_wait": state.site.weights.deadline_lost == "hold", "guaranteed_start": judged}
+    return [hook for hook, has_work in works.items() if not has_work]
 
 
 def wait_for_deadline(state: EngineState, record: JobRecord) -> WaitingFor | None:

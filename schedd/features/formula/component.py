@@ -18,7 +18,7 @@ from schedd.features.formula.rules import (
     ranks,
     wait_for_threshold,
 )
-from schedd.features.formula.state import FormulaState
+from schedd.features.formula.state import FormulaState, formula_in_force
 from schedd.features.formula.what_if import (
     check_what_if_threshold,
     compute_what_if_rank,
@@ -33,6 +33,7 @@ COMPONENT: Final = Component(
     hook_fields={
         "now_and_then": ("rows",),
     },
+    idle_hooks=lambda state: () if formula_in_force(state) is not None else ("must_wait", "ranks"),
     begin=note_formula,
     restored=note_formula,
     nodes_reported=forget_nodes,

@@ -46,6 +46,10 @@ _PER_SECOND: Final = {"cpu_seconds": "cpus", "gpu_seconds": "gpus", "node_second
 # ---- which jobs may be planned ------------------------------------------------------------------
 
 
+def idle_hooks(state: EngineState) -> tuple[str, ...]:
+    return () if state.site.tallied_limits else ("must_wait", "job_holds_resources", "run_ended")
+
+
 def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
     """Count the job. Return the reason for its wait if a limit has no room for it."""
     part = limit_state(state)

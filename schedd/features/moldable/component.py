@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from schedd.dialect.moldable import MOLDABLE_NAMES
 from schedd.engine.component.declaration import Component
 from schedd.features.moldable.rules import (
     choose,
@@ -23,6 +24,8 @@ COMPONENT: Final = Component(
     hook_fields={
         "job_gone": ("chosen",),
     },
+    idle_hooks=lambda _state: ("planned_facts", "before_placement", "before_start", "walltime_at_start"),
+    named_by=MOLDABLE_NAMES,
     planned_facts=planned_facts,
     before_placement=choose,
     before_start=lengthen,

@@ -54,6 +54,17 @@ def node_order(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     return _order_name(known, facts) if preferences.gives_points else ""
 
 
+def idle_hooks(state: EngineState) -> list[str]:
+    """Only a wish of the job itself can be refused; without settings all nodes are equal."""
+    settings = node_choice_settings(state)
+    works = {
+        "refusal": False,
+        "node_order": settings.gives_points or settings.partitions,
+        "after_placement": not settings.arranges_nothing,
+    }
+    return [hook for hook, has_work in works.items() if not has_work]
+
+
 def order_nodes(state: EngineState) -> None:
     """Compute the ranks of all nodes again: nodes or the policy were changed."""
     settings = node_choice_settings(state)

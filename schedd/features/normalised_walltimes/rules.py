@@ -80,6 +80,12 @@ def _stated(known: EngineState | PlanSnapshot, facts: JobFacts, text: str | None
     return stated if seconds in given else seconds or None
 
 
+def idle_hooks(state: EngineState) -> tuple[str, ...]:
+    if speed_table(state):
+        return ()
+    return "planned_facts", "restriction", "before_placement", "before_start", "walltime_at_start"
+
+
 def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
     """The facts of a job with its walltime for the nodes of the chosen speed."""
     table = speed_table(state)

@@ -105,6 +105,12 @@ def _restriction_to(name: str) -> Restriction:
     return Restriction(place, (frozenset({partition_feature(name)}),), "", "name another partition")
 
 
+def idle_hooks(state: EngineState) -> tuple[str, ...]:
+    if partition_table(state):
+        return ()
+    return "before_placement", "labels", "refusal", "charge_factor", "must_wait", "restriction"
+
+
 # ---- refusals ---------------------------------------------------------------------------------------
 
 

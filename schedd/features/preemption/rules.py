@@ -72,6 +72,14 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
             state.bound[record.slot] = max(int(state.bound[record.slot]), int(state.promise[record.slot]))
 
 
+def idle_hooks(state: EngineState) -> tuple[str, ...]:
+    """Without preemptors and scavengers, and earlier ones, no job is preempted or goes last."""
+    part, settings = preemption_state(state), preemption_settings(state)
+    if part.planned or part.counted or not (settings.preemptors.is_empty and settings.scavengers.is_empty):
+        return ()
+    return "must_wait", "promises_nothing", "goes_last", "job_holds_resources", "run_ended"
+
+
 def gets_no_promise(state: EngineState, record: JobRecord) -> bool:
     settings = preemption_settings(state)
     return not settings.scavengers.is_empty and is_scavenger(state, settings, record.facts)

@@ -116,6 +116,14 @@ def _default_qos(settings: QosSettings, facts: JobFacts) -> str:
     return next((name for name in found if name and is_open(settings.levels[name], facts)), "")
 
 
+def idle_hooks(state: EngineState) -> tuple[str, ...]:
+    """Without levels, a job has a QOS only if it or a default requests one."""
+    defaults = [state.server.defaults, *(queue.defaults for queue in state.queues.values())]
+    if state.site.part(QosSettings).levels or any(read_qos(one) for one in defaults if one):
+        return ()
+    return "labels", "refusal", "label_points", "charge_factor"
+
+
 def level_of(known: EngineState | PlanSnapshot, facts: JobFacts) -> QosLevel | None:
     """Return the settings of a job's QOS; None: it has none, or one that does not exist."""
     settings = qos_settings(known)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from schedd.dialect.advres import RESERVATION_NAMES
 from schedd.engine.component.declaration import Component
 from schedd.engine.component.hook_values import AlertKind
 from schedd.features.reservations.naming import (
@@ -43,6 +44,8 @@ COMPONENT: Final = Component(
         "slots": ("records", "named"),
         "now_and_then": ("gone",),
     },
+    idle_hooks=lambda _state: ("must_wait", "restriction", "reason_to_replan"),
+    named_by=RESERVATION_NAMES,
     begin=follow_settings,
     restored=follow_settings,
     handlers={Reserve: reserve, Unreserve: unreserve},
