@@ -17,7 +17,7 @@ from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerd
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute
 from server_adapter.servers.torque.attribute_query import AttributeQuery
-from server_adapter.servers.torque.facts import ending, job_facts
+from server_adapter.servers.torque.facts import array_id, ending, job_facts
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.requests import run_request, walltime_request
 from server_adapter.servers.view_expiry import view_expiry
@@ -66,8 +66,8 @@ class TorqueStarter:
     cannot be pipelined on one connection, since a TORQUE server discards bytes after a request.
 
     A server that has accepted an asynchronous run tells nobody why it gives the job back: a node that refuses
-    it, an array's slot limit that a user has lowered. The next run of that job is therefore synchronous, and
-    a refusal has the reason.
+    it, an array's slot limit that a user has lowered. The next run of that job, and of all subjobs of its
+    array, is therefore synchronous, and a refusal has the reason.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class TorqueStarter:
         self._answered = asyncio.Event()
         self._answered.set()
         self._asynchronous = asynchronous
-        self._begun: dict[str, None] = {}  # jobs of the latest asynchronous runs, in order
+        self._begun: dict[str, None] = {}  # jobs with a run before, and arrays whose subjobs came back
         self._job_query = jobs
         self._lost_jobs = lost_jobs
         self._node_query = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
@@ -140,7 +140,10 @@ class TorqueStarter:
             runs, busy = check.verdict is RunVerdict.RUNS, check.verdict is RunVerdict.BUSY
             return RunOutcome(runs, 0, check.reason, busy=busy)
         on_request()
-        asynchronous = self._asynchronous and run.job_id not in self._begun
+        came_back, array = run.job_id in self._begun, array_id(run.job_id)
+        if came_back and array:
+            self._remember(array)
+        asynchronous = self._asynchronous and not came_back and array not in self._begun
         request = run_request(run, job.resources if job else {}, asynchronous=asynchronous)
         _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
         view.spend(run)
@@ -160,10 +163,13 @@ class TorqueStarter:
         if refusal is not None:
             self._latest_view = None
             return refusal
-        self._begun[run.job_id] = None
+        self._remember(run.job_id)
+        return RunOutcome(True)
+
+    def _remember(self, job: str) -> None:
+        self._begun[job] = None
         if len(self._begun) > _REMEMBERED:
             del self._begun[next(iter(self._begun))]
-        return RunOutcome(True)
 
     async def _set_walltime(
         self, connection: TorqueConnection, run: Run, job: JobFacts | None

@@ -107,17 +107,19 @@ async def test_a_lost_run_does_not_make_its_node_busy(server: EmulatedServer) ->
     assert (outcome.busy, outcome.code) == (True, 15046)
 
 
-async def test_a_job_that_came_back_is_started_synchronously_and_its_refusal_has_a_reason(
+async def test_a_job_that_came_back_is_started_synchronously_and_so_are_its_fellow_subjobs(
     server: EmulatedServer,
 ) -> None:
     server.cluster.faults.reject_jobs(["node1"])
     async with starting(server) as (starter, reader):
-        job = server.submit(resources={"nodes": "1"}, runtime=600.0)
+        server.submit(resources={"nodes": "1"}, runtime=600.0, array="0-1")
         state = await reader.read()
-        first = await starter.run(run_of(state, job, "node1"), lambda: None)
+        one, other = sorted(state.jobs)
+        first = await starter.run(run_of(state, one, "node1"), lambda: None)
         assert first.accepted  # asynchronous: the node has not been asked yet
         server.skip(10)
         state = await reader.read()
-        assert state.jobs[job].state == "Q"
-        second = await starter.run(run_of(state, job, "node1"), lambda: None)
-        assert (second.accepted, second.code) == (False, TorqueErrorCode.MOMREJECT)
+        assert state.jobs[one].state == "Q"
+        for job in (one, other):
+            outcome = await starter.run(run_of(state, job, "node1"), lambda: None)
+            assert (outcome.accepted, outcome.code) == (False, TorqueErrorCode.MOMREJECT)
