@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from fastapi import Request
@@ -13,6 +15,7 @@ from schedd.api.problems import ProblemError, expect_refusals
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
+from schedd.supervision import run_in_thread
 
 _DOING_ACTS: Final = {
     "holds": "hold",
@@ -37,6 +40,7 @@ class AuditEntry:
 @asynccontextmanager
 async def audit_act(cluster: PlanLoop, who: str, act: str, detail: str = "") -> AsyncIterator[AuditEntry]:
     """Note the act in the audit when the block ends: as done, or as refused where it raises ProblemError.
+    An act that the planner still has to do is noted with its outcome.
 
     Raises PlannerStopped when the database fails after the act was done.
     """
@@ -45,11 +49,25 @@ async def audit_act(cluster: PlanLoop, who: str, act: str, detail: str = "") -> 
         yield noted
     except ProblemError as error:
         error.audited = True
-        words = f"refused: {noted.detail}: {error.detail}" if noted.detail else f"refused: {error.detail}"
+        if error.pending is not None:
+            error.pending.add_done_callback(
+                lambda outcome: run_in_thread("audit", partial(_note_outcome, cluster, act, noted, outcome))
+            )
+            raise
         with suppress(PlannerStopped):  # nothing was done
-            await asyncio.to_thread(cluster.audit, noted.who, act, words[:_MAX_REASON_LENGTH])
+            words = _describe_refusal(noted.detail, error.detail)
+            await asyncio.to_thread(cluster.audit, noted.who, act, words)
         raise
     await asyncio.to_thread(cluster.audit, noted.who, act, noted.detail)
+
+
+def _note_outcome(cluster: PlanLoop, act: str, noted: AuditEntry, outcome: "Future[Any]") -> None:
+    error = outcome.exception()
+    cluster.audit(noted.who, act, _describe_refusal(noted.detail, str(error)) if error else noted.detail)
+
+
+def _describe_refusal(detail: str, why: str) -> str:
+    return (f"refused: {detail}: {why}" if detail else f"refused: {why}")[:_MAX_REASON_LENGTH]
 
 
 def watch_for_refusal(request: Request, cluster: str, who: str) -> None:
@@ -65,9 +83,8 @@ def watch_for_refusal(request: Request, cluster: str, who: str) -> None:
     async def note(why: str) -> None:
         if cluster not in clusters:
             return
-        words = f"refused: {detail}: {why}" if detail else f"refused: {why}"
         with suppress(PlannerStopped):  # nothing was done
-            await asyncio.to_thread(clusters[cluster].audit, who, act, words[:_MAX_REASON_LENGTH])
+            await asyncio.to_thread(clusters[cluster].audit, who, act, _describe_refusal(detail, why))
 
     expect_refusals(request, note)
 

@@ -15,6 +15,7 @@ from schedd.store import StoreError
 from schedd.wire import Event
 
 _T = TypeVar("_T")
+REPEAT_HINT: Final = "send the same request again: nothing is done twice"
 
 
 @dataclass
@@ -62,13 +63,21 @@ async def await_planner(cluster: PlanLoop, future: "Future[_T]", seconds: float,
     return waiting.result()
 
 
-async def submit_events(cluster: PlanLoop, events: Sequence[Event], shown_by: str) -> DeliveryResult:
-    """Hand events to the planner and wait for their outcome; ``shown_by`` is what shows it after a timeout.
+async def submit_events(
+    cluster: PlanLoop, events: Sequence[Event], shown_by: str = "", *, order: bool = False
+) -> DeliveryResult:
+    """Hand the events of an action to the planner and wait for their outcome; ``shown_by`` is what shows it
+    after a timeout, empty for a request that can be repeated.
 
     Raises ProblemError, and the planner's error.
     """
     hint = f"it is done as soon as the planner is free; GET {shown_by} to see whether it was"
-    return await await_planner(cluster, cluster.submit(events), TIMEOUTS.change, hint)
+    outcome = cluster.submit(events, order=order)
+    try:
+        return await await_planner(cluster, outcome, TIMEOUTS.change, hint if shown_by else REPEAT_HINT)
+    except ProblemError as error:
+        error.pending = outcome
+        raise
 
 
 async def call_planner_or_cancel(cluster: PlanLoop, ask: "Callable[[], Future[_T]]", undone: str) -> _T:
@@ -89,13 +98,15 @@ async def call_planner_or_cancel(cluster: PlanLoop, ask: "Callable[[], Future[_T
                 hint=hint,
                 headers={"Retry-After": "2"},
             )
-        why = _no_database(cluster)
-        raise ProblemError(
+        why = _no_database(cluster) or "the planner still works on it"
+        pending = ProblemError(
             "not-ready",
-            "the planner is at it, and cannot say yet that it is done" + (f": {why}" if why else ""),
-            hint="GET the cluster to see whether it is",
+            f"{undone} yet: {why}",
+            hint="it will be as soon as the planner continues",
             headers={"Retry-After": "2"},
         )
+        pending.pending = future
+        raise pending
     return future.result()
 
 

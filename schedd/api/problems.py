@@ -1,6 +1,7 @@
 """Errors as problem documents (RFC 9457): the error, its location, what is allowed, and the remedy."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
 from http import HTTPStatus
 from typing import Annotated, Any, Final
 
@@ -118,6 +119,7 @@ class ProblemError(Exception):
         self.headers = headers
         self.options = options
         self.audited = False  # whether the audit has an entry for the refused action
+        self.pending: Future[Any] | None = None  # outcome of an action that the planner still has to do
 
 
 def invalid_problem(where: str, what: str, allowed: str | None = None) -> ProblemError:

@@ -9,7 +9,7 @@ import socket
 import stat
 import time
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,6 @@ from schedd.store.default_location import default_url
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 CheckState = Literal["good", "warn", "bad"]
-_SERVER_AWAY: Final = "the adapter has not reached the server"  # in the daemon's words
 ADAPTER_SETTINGS: Final = Path("/etc/schedd/pbs-adapter.toml")
 _KERNELS: Final = Path("/var/cache/schedd/kernels")
 _MAX_CLOCK_DIFFERENCE_S: Final = 2
@@ -268,12 +267,13 @@ def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterat
         yield CheckResult("clock", "warn", message, "chronyc tracking, on both hosts")
     else:
         yield CheckResult("clock", "good", f"{name}: as this host's, within {_MAX_CLOCK_DIFFERENCE_S} s")
-    yield _check_adapter_contact(one)
+    yield from _check_adapter_contact(one)
     yield from _check_adapter_version(one)
-    yield _check_dispatch(one)
-    yield from _check_server(one)
     with Client(endpoint._replace(cluster=name), timeout=_TIMEOUT_S) as here:
-        for alert in here.alerts():
+        alerts = here.alerts()
+        yield _check_dispatch(one, alerts)
+        yield from _check_server(one)
+        for alert in alerts:
             if alert.kind != one.job_starts.alert:  # the check of starts has said it
                 yield _convert_alert(name, alert)
         yield from _check_kill_delay(here, one)
@@ -282,19 +282,14 @@ def _check_cluster(endpoint: Endpoint, one: ClusterView, asked: float) -> Iterat
         yield CheckResult("planner", "warn", message, "`schedd_batch_seconds` shows the slow part")
 
 
-def _check_adapter_contact(one: ClusterView) -> CheckResult:
+def _check_adapter_contact(one: ClusterView) -> Iterator[CheckResult]:
+    """Check whether the adapter ever called. Its silence is said by the check of starts, or by an alert."""
     name, heard = one.name, one.heard
     if heard is None:
         remedy = "systemctl status pbs-adapter, on the server's host; does its token have the role adapter?"
-        return CheckResult("adapter", "bad", f"{name}: no contact since this daemon leads", remedy)
-    age = one.now - heard
-    if one.stale.startswith(_SERVER_AWAY):
-        remedy = "systemctl status pbs_server (OpenPBS: pbs), on the server's host"
-        return CheckResult("server", "bad", f"{name}: {one.stale}", remedy)
-    if "adapter" in one.stale:
-        remedy = "systemctl status pbs-adapter, on the server's host; journalctl -u pbs-adapter"
-        return CheckResult("adapter", "bad", f"{name}: {one.stale} ({age} s ago)", remedy)
-    return CheckResult("adapter", "good", f"{name}: last contact {age} s ago")
+        yield CheckResult("adapter", "bad", f"{name}: no contact since this daemon leads", remedy)
+    elif not one.stale:
+        yield CheckResult("adapter", "good", f"{name}: last contact {one.now - heard} s ago")
 
 
 def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
@@ -310,14 +305,15 @@ def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
         )
 
 
-def _check_dispatch(one: ClusterView) -> CheckResult:
+def _check_dispatch(one: ClusterView, alerts: Iterable[AlertView]) -> CheckResult:
+    """Check whether jobs are started. The time of the fault is that of the open alert with its cause."""
     name, starts = one.name, one.job_starts
-    if one.trouble:
-        what = "database" if starts.alert == "database" else "planner"
-        return CheckResult(what, "bad", f"{name}: {one.trouble}", starts.remedy or "journalctl -u schedd")
-    words = "jobs are started when they are due" if starts.words == "on" else starts.words
-    details = f" ({starts.reason})" if starts.state == "bad" else ""
-    return CheckResult("starts", starts.state, f"{name}: {words}{details}", starts.remedy)
+    if starts.state != "bad":
+        words = "jobs are started when they are due" if starts.words == "on" else starts.words
+        return CheckResult("starts", starts.state, f"{name}: {words}", starts.remedy)
+    since = [_add_since("", alert) for alert in alerts if alert.kind == starts.alert]
+    reason = starts.reason if " since " in starts.reason else starts.reason + "".join(since)
+    return CheckResult("starts", "bad", f"{name}: {starts.words} ({reason})", starts.remedy)
 
 
 def _check_server(one: ClusterView) -> Iterator[CheckResult]:
@@ -360,7 +356,9 @@ def _check_kill_delay(client: Client, one: ClusterView) -> Iterator[CheckResult]
 
 
 def _convert_alert(name: str, alert: AlertView) -> CheckResult:
-    since = "" if " since " in alert.text else f", since {format_utc(alert.since)}"
-    return CheckResult(
-        "alert", "bad" if alert.severe else "warn", f"{name}: {alert.text}{since}", alert.remedy
-    )
+    text = _add_since(alert.text, alert)
+    return CheckResult("alert", "bad" if alert.severe else "warn", f"{name}: {text}", alert.remedy)
+
+
+def _add_since(text: str, alert: AlertView) -> str:
+    return text if " since " in text else f"{text}, since {format_utc(alert.since)}"

@@ -1,6 +1,7 @@
 """The audit names actions with their author, including refused ones."""
 
 import ast
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.api.planner_calls import TIMEOUTS
 from schedd.engine import EngineSettings
 from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
@@ -18,6 +20,8 @@ from schedd.service.settings.daemon import StoreSettings
 from tests.api.conftest import token
 from tests.conftest import ROOT
 from tests.service.planner_harness import StillClock, T
+from tests.service.test_plan_loop import busy_planner
+from tests.waits import WAIT_S
 
 MAIN = "/v1/clusters/main"
 NODE = {"type": "node_changed", "id": "n:1", "time": T, "node": {"name": "n1", "cpus": 4}}
@@ -153,3 +157,34 @@ def test_api_writes_audit_entries_only_in_audit_act() -> None:
             if isinstance(node, ast.Attribute) and node.attr == "audit"
         ]
         assert not calls or file.name in known, file.name
+
+
+def test_an_action_that_the_planner_still_has_to_do_is_audited_with_its_outcome(
+    client: TestClient, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the timeout of its request it is not refused: it is done when the planner continues."""
+    monkeypatch.setattr(TIMEOUTS, "change", 0.1)
+    loop = clusters["main"]
+    with busy_planner(loop):
+        late = client.put(f"{MAIN}/reservations/r", json={"nodes": ["n1"], "end": T + 9_000})
+        assert (late.status_code, audit_entries(clusters)) == (503, [])
+    await_entry(clusters, ("reserve", "r"))
+    continues, set_paused = threading.Event(), loop._set_paused
+    monkeypatch.setattr(loop, "_set_paused", lambda why: continues.wait(WAIT_S) and set_paused(why))
+    late = client.post(f"{MAIN}/pause", json={"reason": "lunch"})
+    assert late.json()["detail"] == "starting jobs was not paused yet: the planner still works on it"
+    assert [act for act, _ in audit_entries(clusters)] == ["reserve"]
+    continues.set()
+    await_entry(clusters, ("pause", "lunch"))
+    assert client.get(MAIN).json()["paused"] == "lunch"
+
+
+def await_entry(clusters: Clusters, entry: tuple[str, str]) -> None:
+    end = time.monotonic() + WAIT_S
+    while not (found := audit_entries(clusters)) or not _matches(found[-1], entry):
+        assert time.monotonic() < end, found
+        time.sleep(0.01)
+
+
+def _matches(found: tuple[str, str], entry: tuple[str, str]) -> bool:
+    return found[0] == entry[0] and found[1].startswith(entry[1])

@@ -199,12 +199,9 @@ def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: Pl
     loop.adapter_contact.at -= 61
     code, found = doctor()
     assert code == 2
-    state, words, do = found["adapter"][0]
-    assert (state, "systemctl status pbs-adapter" in do) == ("bad", True)
-    assert "main: no contact with the adapter since " in words
-    assert found["starts"][0][0] == "bad"
-    assert "main: stopped, adapter silent (no contact with" in found["starts"][0][1]
-    assert found["starts"][0][2] == REMEDIES["adapter"]
+    ((state, words, do),) = (one for some in found.values() for one in some if one[0] == "bad")
+    assert (state, do) == ("bad", REMEDIES["adapter"])  # one fault, one line
+    assert "main: stopped, adapter silent (no contact with the adapter since " in words
     loop.alerts.update()
     assert "alert" not in doctor()[1]  # the check of starts says it
     loop.record_adapter_request()

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from schedd.api.access import Cluster, User
 from schedd.api.audit import audit_act
 from schedd.api.booking_requests import BookingKey, BookingName, BookingTerms, OptionalTime, OptionChoice
-from schedd.api.planner_calls import TIMEOUTS, await_planner
+from schedd.api.planner_calls import submit_events
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS, ProblemError
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -273,9 +273,7 @@ async def book_cores(
         act.detail = f"{name}: {body.longest} s for {owner}"
         now = cluster.now()
         event = body.event(id=f"api:{secrets.token_hex(8)}", now=now, name=name, owner=owner, by=caller.name)
-        add_cpu_time(
-            (await await_planner(cluster, cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent
-        )
+        add_cpu_time((await submit_events(cluster, [event], "the bookings", order=True)).spent)
         return _booking_outcome(
             request, cluster, new_booking_key(published_bookings(cluster.published), event)
         )
@@ -349,9 +347,7 @@ async def _act_on_booking(
             option=option,
             by=caller.name,
         )
-        add_cpu_time(
-            (await await_planner(cluster, cluster.submit([event], order=True), TIMEOUTS.change, _HINT)).spent
-        )
+        add_cpu_time((await submit_events(cluster, [event], "the bookings", order=True)).spent)
         answer = _booking_outcome if act == "accept" else _booking_reply
         return answer(request, cluster, booking.name)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schedd.api.access import Cluster, Federation, Visibility
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import TIMEOUTS, await_planner
+from schedd.api.planner_calls import REPEAT_HINT, TIMEOUTS, await_planner, submit_events
 from schedd.api.problems import (
     ACT_PROBLEMS,
     BODY_PROBLEMS,
@@ -28,7 +28,6 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import ResourceCounted
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/licences", tags=["jobs"], route_class=UnicodeRoute)
-_HINT: Final = "send the same request again: nothing is done twice"
 _READ_HINT: Final = "ask again in a moment"
 _Name = Annotated[
     str,
@@ -158,9 +157,9 @@ async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> Lice
             amount=body.copies,
             number=body.number,
         )
-        await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
+        await submit_events(cluster, [event])
     return await await_planner(
-        cluster, cluster.call_between_batches(_read_lease(name)), TIMEOUTS.change, _HINT
+        cluster, cluster.call_between_batches(_read_lease(name)), TIMEOUTS.change, REPEAT_HINT
     )
 
 

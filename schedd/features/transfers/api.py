@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from schedd.api.access import Cluster, Federation
 from schedd.api.audit import audit_act
-from schedd.api.planner_calls import TIMEOUTS, await_planner
+from schedd.api.planner_calls import submit_events
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, READ_PROBLEMS, ProblemError
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -36,7 +36,6 @@ router = RouteTable(
     prefix="/v1/clusters/{cluster}/transfers", tags=["exchange with a federation"], route_class=UnicodeRoute
 )
 _log = structlog.get_logger(__name__)
-_HINT: Final = "send the same request again: nothing is done twice"
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, "too-much")
 _RELEASE_PROBLEMS: Final = (*_ACT_PROBLEMS, "unknown-transfer", "not-now")
 _TIME_END: Final = 1 << 36
@@ -335,7 +334,7 @@ async def submit_held_job(
             booked=body.booked,
             booking=body.booking,
         )
-        await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
+        await submit_events(cluster, [event])
     _log.info("a job was handed over", cluster=cluster.name, by=caller.name, transfer=name, user=body.user)
     return _transfer_reply(request, cluster, name, caller.name)
 
@@ -352,7 +351,7 @@ async def release_transfer(
                 "not-now", f"transfer {name} is {record.phase}", hint="it can be released once it is held"
             )
         event = TransferRelease(id=_event_id(), time=cluster.now(), transfer=name)
-        await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
+        await submit_events(cluster, [event])
     return _transfer_reply(request, cluster, name, caller.name)
 
 
@@ -379,7 +378,7 @@ async def report_bag_end(
         what = "is not at the server yet" if record.tasks else "is no array"
         raise ProblemError("not-now", f"transfer {name} {what}")
     event = BagEndReported(id=_event_id(), time=cluster.now(), array=record.server_job, end=body.end)
-    await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
+    await submit_events(cluster, [event])
     return _transfer_reply(request, cluster, name, caller.name)
 
 
@@ -408,7 +407,7 @@ async def withdraw_transfer(
         event = TransferWithdrawal(
             id=_event_id(), time=cluster.now(), transfer=name, by=caller.name, forced=forced
         )
-        await await_planner(cluster, cluster.submit([event]), TIMEOUTS.change, _HINT)
+        await submit_events(cluster, [event])
     return _transfer_reply(request, cluster, name, caller.name)
 
 

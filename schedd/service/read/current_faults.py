@@ -12,7 +12,7 @@ _ADAPTER_LOG: Final = "journalctl -u pbs-adapter -n 50"
 _DAEMON_LOG: Final = "journalctl -u schedd -n 50"
 
 REMEDIES: Final[Mapping[str, str]] = {
-    "adapter": "systemctl status pbs-adapter",
+    "adapter": "systemctl restart pbs-adapter on the server's host",
     "background": _DAEMON_LOG,
     "batch_skipped": _DAEMON_LOG,
     "black_hole": "pbsnodes NODE; repair it, then set it offline and online",
@@ -45,7 +45,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "refused_cores": "momctl -d 3 -h NODE; restart pbs_server if no job holds the cores",
     "reservation": "schedd reservation list",
     "resource": "make the adapter's user a manager: qmgr -c 'set server managers += USER'",
-    "server": "systemctl status pbs_server (OpenPBS: pbs) on the server's host",
+    "server": "systemctl status pbs_server (OpenPBS: pbs) on the server's host; start it if it is down",
     "settings": "schedd config check, then systemctl reload schedd",
     "snapshot": _ADAPTER_LOG,
     "starts_refused": _ADAPTER_LOG,
