@@ -35,7 +35,7 @@ class ServerSummary:
     jobs: int
     mem_per_core: int  # of the node that has least; 0 where no node says how much it has
     without_walltime: tuple[str, ...]
-    """Queues that accept jobs without a walltime: neither they nor the server have a default."""
+    """Execution queues that accept jobs without a walltime: neither they nor the server have a default."""
     sees_others: bool
     machine: "tuple[NodeFacts, ...]" = ()  # the nodes with cpus
 
@@ -71,7 +71,7 @@ def parse_server_address(named: str, family: Family, auth: Auth) -> "ServerSetti
 
 def read_server_summary(settings: "Settings") -> ServerSummary:
     """Ask the server, which is only read. Raises UnseenError."""
-    return _summarize(_run_query(settings, lambda server: server.read()))
+    return summarize_server(_run_query(settings, lambda server: server.read()))
 
 
 def read_server_settings(settings: "Settings") -> "list[ObjectSettings]":
@@ -103,7 +103,8 @@ async def _query_server(settings: "Settings", ask: "Callable[[Server], Awaitable
         await server.close()
 
 
-def _summarize(state: "ServerState") -> ServerSummary:
+def summarize_server(state: "ServerState") -> ServerSummary:
+    """Return what a new site's settings depend on."""
     server = state.server
     each = [node.mem // (node.cpus or 1) for node in state.nodes.values() if node.mem]
     return ServerSummary(
@@ -116,7 +117,7 @@ def _summarize(state: "ServerState") -> ServerSummary:
             sorted(
                 queue.name
                 for queue in state.queues.values()
-                if "walltime" not in {**server.defaults, **queue.defaults}
+                if not queue.routes and "walltime" not in {**server.defaults, **queue.defaults}
             )
         ),
         sees_others=server.open,

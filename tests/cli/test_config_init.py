@@ -16,7 +16,10 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.cli.planning_mode import planning_modes
+from schedd.cli.server_facts import summarize_server
 from schedd.service.settings.file import read_settings_file
+from schedd.wire import QueueFacts
+from server_adapter.bridge.state import ServerState
 from server_adapter.settings import load_settings, read_token
 from tests.cli.run_main import run_main
 
@@ -269,3 +272,13 @@ def test_files_name_each_other_by_their_whole_path(tmp_path: Path, monkeypatch: 
     assert init(Path(), *QUIET) == 0
     adapter = load_settings(tmp_path / "pbs-adapter.toml", {})
     assert adapter.daemon.token_file == tmp_path / "pbs-adapter.token"
+
+
+def test_a_routing_queue_is_not_among_those_whose_jobs_lack_a_walltime() -> None:
+    queues = [
+        QueueFacts(name="route", routes=("batch", "short")),
+        QueueFacts(name="batch"),
+        QueueFacts(name="short", defaults={"walltime": "1:00:00"}),
+    ]
+    found = summarize_server(ServerState(queues={one.name: one for one in queues}))
+    assert found.without_walltime == ("batch",)

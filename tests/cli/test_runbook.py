@@ -137,7 +137,7 @@ async def test_the_adapter_is_down(house: ProcessHarness) -> None:
     )
     assert "no jobs are started, and the plan may be out of date: no contact with the adapter since" in said
     code, said = await run_command(house, "doctor", "--adapter", "/none")
-    assert (code, "systemctl status pbs-adapter" in said) == (2, True)
+    assert (code, "systemctl restart pbs-adapter" in said) == (2, True)
     await wait_for_alert(house, "adapter")
     house.adapter.start()
     await wait_until_normal(house)

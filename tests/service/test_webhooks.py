@@ -27,6 +27,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.logs import configure_logging
 from schedd.service.notifications.webhook_secrets import Webhook, load_webhook
 from schedd.service.notifications.webhooks import SIGNATURE, run_webhook, signature
+from schedd.service.read.current_faults import REMEDIES
 from schedd.service.settings.file import LogSettings, SettingsError, WebhookSettings
 from schedd.wire import JobDeleted, JobHeld, JobReleased
 from tests.service.planner_harness import T, event_id, job, node, planner
@@ -382,9 +383,7 @@ def test_opened_and_closed_alerts_are_posted(
         loop.adapter_contact.last -= 61
         loop.alerts.update()
         (first,) = wait_for_alerts(receiver, 1)
-        assert [(one["kind"], one["remedy"]) for one in first["opened"]] == [
-            ("adapter", "systemctl status pbs-adapter")
-        ]
+        assert [(one["kind"], one["remedy"]) for one in first["opened"]] == [("adapter", REMEDIES["adapter"])]
         assert first["closed"] == []
         delete(loop, "1")  # moves are not reported
         loop.record_adapter_request()

@@ -269,8 +269,10 @@ def note_outcome(state: EngineState, event: ExtensionDone) -> None:
         added = max(record.understood.walltime, one.walltime) - one.before
         done = replace(one, decision="", times=one.times + 1, added=one.added + added, last=state.now)
         part.runs[one.job] = done
+        part.extended += 1
         note_run(state, None, record)
         return
+    part.refused += 1
     text = event.text or f"code {event.code}"
     part.runs[one.job] = replace(
         one,

@@ -48,15 +48,20 @@ class WalltimeExtensions:
     """By running job that may be extended: when it is examined."""
     first: int = declared(NUMBER, default=FOREVER)  # no job is examined before
     runs: dict[str, RunExtension] = declared(_RUNS, make=dict, carried=True, lasting=True)  # by job
+    extended: int = declared(NUMBER, default=0, carried=True, lasting=True)
+    """Number of extensions since the first start of the engine."""
+    refused: int = declared(NUMBER, default=0, carried=True, lasting=True)  # by the server or the adapter
     selects: bool = declared(SHARED, default=False, carried=True)
     """Whether the site's settings let any job be extended."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedExtensions:
-    """Extended runs, and those that could not be, by job."""
+    """Extended runs, and those that could not be, by job; and the number of extensions and refusals."""
 
     runs: Mapping[str, RunExtension] = field(default_factory=dict)
+    extended: int = 0
+    refused: int = 0
 
 
 _NONE: Final = PublishedExtensions()
@@ -69,8 +74,10 @@ def extensions_state(state: EngineState) -> WalltimeExtensions:
 
 def published_extensions(state: EngineState) -> PublishedExtensions:
     """Return a copy for other threads."""
-    runs = extensions_state(state).runs
-    return PublishedExtensions(dict(runs)) if runs else _NONE
+    part = extensions_state(state)
+    if not (part.runs or part.extended or part.refused):
+        return _NONE
+    return PublishedExtensions(dict(part.runs), part.extended, part.refused)
 
 
 def shift_extensions(part: WalltimeExtensions, now: int, _: int) -> None:

@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.facts.records import MAY_BREAK, Cause
+from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.features.walltime_extensions.metrics import collect_metrics
 from schedd.features.walltime_extensions.state import extensions_state
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
@@ -65,6 +67,11 @@ class ExtendingCluster(Cluster):
         """The end of a job in the plan, in seconds after the beginning."""
         return self.engine.state.plan.end(self.record(job).slot) - T
 
+    def counted(self) -> dict[str, float]:
+        """The metric, by outcome."""
+        (metric,) = collect_metrics({"main": publish_snapshot(self.engine.state)})
+        return {one.labels["outcome"]: one.value for one in metric.samples}
+
     def notes(self, job: str) -> str:
         return "; ".join(self.view(job).notes)
 
@@ -83,6 +90,7 @@ def test_a_run_is_extended_before_its_walltime_ends() -> None:
     cluster.at(1_301)
     assert "1" not in cluster.engine.state.records
     assert not extensions_state(cluster.engine.state).runs
+    assert cluster.counted() == {"extended": 1, "refused": 0}
 
 
 def test_nothing_is_extended_by_default() -> None:
@@ -125,6 +133,7 @@ def test_a_refused_run_has_its_former_end_and_is_tried_again_only_after_an_outag
     assert "its walltime was not extended: the server refused it: Unauthorized" in cluster.notes("1")
     alerts = [one.text for one in cluster.engine.state.alerts.values() if one.kind == "walltime_extension"]
     assert alerts == ["job 1 could not be extended: Unauthorized Request"]
+    assert cluster.counted() == {"extended": 0, "refused": 1}
     cluster.send(*cluster.server.delete("2"))
     cluster.at(990)
     assert len(cluster.orders()) == orders
