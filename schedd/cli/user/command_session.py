@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
+from schedd.cli.user.formatting import localise_times
 from schedd.client import Client, ClientError, Refused, Unreachable, find_endpoint
 from schedd.client.answers import ClusterView
 
@@ -154,7 +155,7 @@ def cluster_warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[st
 
 
 def _print_error(found: argparse.ArgumentParser, message: str) -> None:
-    print(f"{found.prog}: {message}", file=sys.stderr)
+    print(f"{found.prog}: {localise_times(message)}", file=sys.stderr)
 
 
 def show_json(value: Any) -> None:

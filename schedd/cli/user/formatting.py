@@ -3,13 +3,15 @@
 import os
 import re
 import textwrap
+import time
 from collections.abc import Iterable, Sequence
-from time import localtime, strftime
+from datetime import datetime
 from typing import Final
 
 Rows = Sequence[tuple[str, str]]
 _NOW_TOLERANCE_S: Final = 5
 """So late is still now: the daemon's clock goes on between two of its answers, and a start takes a moment."""
+_UTC_TIME: Final = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b")
 _TWO_DIGITS: Final = [f"{number:02d}" for number in range(60)]
 """Looked up, not formatted: a queue has ten thousand durations."""
 
@@ -51,11 +53,21 @@ def format_remaining(seconds: int) -> str:
     return format_duration(max(0, seconds)) if seconds >= -_NOW_TOLERANCE_S else "overdue"
 
 
-def format_time(time: int, now: int) -> str:
+def format_time(moment: int, now: int) -> str:
     """A moment in local time, `Sat 21 Nov 16:30:08`; in another year `21 Nov 2027 16:30:08`."""
-    local = localtime(time)
-    form = "%a %d %b %H:%M:%S" if local.tm_year == localtime(now).tm_year else "%d %b %Y %H:%M:%S"
-    return strftime(form, local)
+    local = time.localtime(moment)
+    form = "%a %d %b %H:%M:%S" if local.tm_year == time.localtime(now).tm_year else "%d %b %Y %H:%M:%S"
+    return time.strftime(form, local)
+
+
+def localise_times(text: str) -> str:
+    """Return a text of the daemon with its times, `2026-11-21 16:30:08 UTC`, as `format_time` writes them."""
+    return _UTC_TIME.sub(_format_utc_match, text)
+
+
+def _format_utc_match(found: re.Match[str]) -> str:
+    at = datetime.fromisoformat(f"{found[1]}+00:00")
+    return format_time(int(at.timestamp()), int(time.time()))
 
 
 def natural_key(name: str) -> list[tuple[int, str]]:
@@ -66,7 +78,7 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 def wrap_indented(text: str) -> str:
     """Wrapped lines, continuation lines indented; the text begins with two spaces."""
     return textwrap.fill(
-        text,
+        localise_times(text),
         terminal_width(),
         initial_indent="  ",
         subsequent_indent="    ",
@@ -81,7 +93,7 @@ def format_rows(pairs: Rows) -> str:
     lines: list[str] = []
     for name, text in pairs:
         lines += textwrap.wrap(
-            text,
+            localise_times(text),
             terminal_width(),
             initial_indent=f"{name:{left}}",
             subsequent_indent=" " * left,

@@ -443,8 +443,9 @@ def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     wish, start = found.start_by is not None, found.planned_start
     name = "in time if" if wish else "at once if"
     by = found.changes_by
-    if wish and not found.changes and by is not None and start is not None and start > by:
-        yield name, _NOTHING_SMALLER
+    if not found.changes and by is not None and start is not None and start > by:
+        sooner = "" if wish or found.sooner_by is not None else "; --sooner seeks an earlier start"
+        yield name, _NOTHING_SMALLER + sooner
     yield from _smaller_request_rows(name, found.changes)
     by = found.sooner_by
     if by is not None and by != found.changes_by and start is not None and start > by:

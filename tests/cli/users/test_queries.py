@@ -29,7 +29,7 @@ from schedd.wire import (
     StartsExpected,
 )
 from tests.cli.users.conftest import Run
-from tests.service.planner_harness import GIB, T, event_id, job
+from tests.service.planner_harness import GIB, T, event_id, job, node
 from tests.waits import WAIT_S
 
 NO_ACCURACY = "without a database estimates are not kept\n"
@@ -445,3 +445,13 @@ def test_showstart_shows_all_refusals_wishes_arrays_and_destinations(run: Run, l
     for wrong in (["-W", "afterok:1"], ["--before", "someday"]):
         assert run("showstart", "1@1@60", *wrong)[0] == 2
     assert run("showstart", "2", "-t", "1-4")[0] == 2
+
+
+def test_a_job_that_nothing_smaller_starts_at_once_names_the_option_for_a_sooner_start(
+    run: Run, loop: PlanLoop
+) -> None:
+    loop.submit([node("n2", state="down")]).result(WAIT_S)
+    row = "at once if  no single smaller request is enough"
+    assert f"{row}; --sooner seeks an earlier start\n" in run("showstart", "1@8@1:00:00")[1]
+    assert re.search(rf"{row.replace('  ', ' +')}\n", run("showstart", "1@8@1:00:00", "--sooner")[1])
+    assert "seeks" not in run("showstart", "1@8@1:00:00", "--before", "+1s")[1]

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,13 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.cli.main import BARE_COMMANDS, main
-from schedd.cli.user.formatting import format_duration, format_table, natural_key
+from schedd.cli.user.formatting import (
+    format_duration,
+    format_rows,
+    format_table,
+    natural_key,
+    wrap_indented,
+)
 from schedd.name_list import shorten_list
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -117,7 +124,7 @@ def test_every_command_reports_a_silent_adapter_until_its_return(
     loop.record_adapter_request()
     loop.adapter_contact.last -= 61
     words = (
-        "no jobs are started, and the plan may be out of date: no contact with the adapter since 2023-11-14"
+        "no jobs are started, and the plan may be out of date: no contact with the adapter since 14 Nov 2023"
     )
     assert words in run(*args)[2]
     loop.record_adapter_request()
@@ -265,3 +272,18 @@ def test_completion_is_silent_without_names(run: Run, monkeypatch: pytest.Monkey
     assert run("__values", "nonsense") == (2, "", "")
     monkeypatch.setenv("SCHEDD_URL", "http://127.0.0.1:1")
     assert run("__values", "node") == (1, "", "")
+
+
+def test_texts_of_the_daemon_have_their_times_in_the_zone_of_the_reader(
+    run: Run, loop: PlanLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop.record_adapter_request()
+    loop.adapter_contact.last -= 61
+    monkeypatch.setenv("TZ", "Europe/Prague")
+    time.tzset()
+    words = "no contact with the adapter since 14 Nov 2023 23:13:20"
+    assert run("showq")[2].endswith(f"the plan may be out of date: {words}\n")
+    assert words in format_rows([("why", "no contact with the adapter since 2023-11-14 22:13:20 UTC")])
+    assert words in wrap_indented("no contact with the adapter since 2023-11-14 22:13:20 UTC")
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()  # for the tests of other files
