@@ -29,7 +29,7 @@ from schedd.engine.run.start_outages import forget_start_outage
 from schedd.engine.settle import next_wake, settle
 from schedd.engine.validate import check
 from schedd.policy.engine_settings import EngineSettings
-from schedd.wire import Event, Snapshot
+from schedd.wire import BatchSkipped, ClockSet, Event, Snapshot
 
 _FORGET_EVERY = 60
 
@@ -71,9 +71,10 @@ class Engine:
         state.at_job = state.at_step = ""
         state.at_event = first
         events = sort_events(events)
-        if events:
-            if apply_clock_setback(state, events):
-                self.forgotten = state.now
+        kinds = {type(event) for event in events}
+        if ClockSet in kinds and apply_clock_setback(state, events):
+            self.forgotten = state.now
+        if BatchSkipped in kinds:
             apply_skipped_batches(state, events)  # before all events: quarantined work must not fail again
         if state.now >= self.forgotten + _FORGET_EVERY and state.starts_step("what is past"):
             self._forget()
@@ -95,7 +96,7 @@ class Engine:
         if state.doubted_loss is not None:
             request_snapshot_again(state, first)
         state.at_event = first
-        if state.arriving and not any(isinstance(event, Snapshot) for event in events):
+        if state.arriving and Snapshot not in kinds:
             apply_all(state, pop_arrivals(state), of_snapshot=True)
             if not state.arriving:
                 state.forget_carried_jobs()

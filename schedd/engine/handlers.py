@@ -60,16 +60,15 @@ def apply_all(state: EngineState, events: Iterable[Event], *, of_snapshot: bool 
     for event in events:
         if state.arriving and (first := pop_arrival(state, event)) is not None:
             _guarded(state, first, jobs.on_job_queued, first, True)
-        if together and _are_batched(together[-1], event):
+        handler = _JOB_EVENTS.get(type(event))
+        if together and (handler is not None or not _are_batched(together[-1], event)):
+            _apply_batched(state, together, of_snapshot)
+            together = []
+        if handler is not None:
+            _guarded(state, event, handler, event, of_snapshot)
+        elif _are_batched(event, event):
             together.append(event)
             continue
-        _apply_batched(state, together, of_snapshot)
-        together = []
-        if _are_batched(event, event):
-            together.append(event)
-            continue
-        if type(event) in _JOB_EVENTS:
-            _guarded(state, event, _JOB_EVENTS[type(event)], event, of_snapshot)
         else:  # it may give work to idle hooks, and plan jobs again
             state.idle_hooks = NOTHING_IDLE
             _guarded(state, event, _find_handler(event), event, of_snapshot)

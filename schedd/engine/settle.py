@@ -30,7 +30,7 @@ def settle(state: EngineState, event: str) -> None:
     for name, call in working_calls(state, "time_passed"):
         if state.starts_step(name):
             call(state, event)
-    if state.starts_step("overruns"):
+    if state.ends and state.starts_step("overruns"):
         extend_overruns(state, event)
     if state.down_since and state.starts_step("lost nodes"):
         leave_lost_nodes(state, event)
@@ -51,9 +51,9 @@ def settle(state: EngineState, event: str) -> None:
     if state.capped and next_cost_check(state) <= state.now and state.starts_step("limits of cost"):
         apply_cost_limits(state, event)
     # 2. Jobs that missed their start.
-    if state.starts_step("late starts"):
+    if state.next_due_start() < state.now - state.lateness and state.starts_step("late starts"):
         move_late_jobs(state, event)
-    if state.starts_step("promises"):
+    if (state.risks or state.next_due_start() <= state.now) and state.starts_step("promises"):
         break_overdue_promises(state, event)
     # 3. Jobs that can start because of freed capacity; then dispatch of all due jobs, before anything slow.
     if is_backfilling(state) and state.starts_step("backfill"):
@@ -81,7 +81,7 @@ def settle(state: EngineState, event: str) -> None:
     rerank = next_rerank(state)
     if rerank is not None and rerank <= state.now and state.starts_step("priorities"):
         rank_all(state, event)
-    if state.starts_step("dispatch"):
+    if state.next_due_start() <= state.now and state.starts_step("dispatch"):
         dispatch_jobs(state, event)
     # 6. What components do when jobs were started.
     for name, call in working_calls(state, "settle"):

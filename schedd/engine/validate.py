@@ -47,6 +47,8 @@ def check(state: EngineState) -> None:
     slots.update(component_slots(state))
     used = np.flatnonzero(state.plan.jobs.states != VACANT)
     assert set(used.tolist()) == slots, f"slots in use {set(used.tolist()) ^ slots} belong to nobody"
+    vacant = np.flatnonzero(state.plan.jobs.states == VACANT)
+    assert state.has_initial_values(vacant), "a vacant slot has values of its last job"
     assert state.policy is not None or not state.queue
     assert state.assumed <= slots, "a slot of a job that is gone counts as assumed"
     for job_id in state.records:

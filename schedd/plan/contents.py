@@ -25,6 +25,7 @@ from schedd.plan.slabs import Slabs
 from schedd.plan.unmet_requirements import NO_UNITS, find_unmet_by_chunk
 
 _C = TypeVar("_C", bound="PlanContents")
+_NOTHING = np.zeros(0, np.int64)
 
 
 class PlanContents:
@@ -406,35 +407,34 @@ class PlanContents:
     # ---- jobs that may start ----------------------------------------------------------------------
 
     def overcommitted_now(
-        self, slot: int, now: int, timed: Iterable[int] = (), others: Sequence[Take] = ()
+        self, slot: int, now: int, timed: Sequence[int] = (), others: Sequence[Take] = ()
     ) -> str:
         """Return the node or pool that now has no room for a placed job next to the fixed jobs; empty: none.
 
         Timelines are not used: a fixed job counts until its removal, even past its planned end. The slots
         ``timed`` (reservations) count from their start to their end; ``others`` are held without a slot.
         """
-        by_slot = np.zeros(self.slabs.tb.jobs.shape[1], np.int64)
-        by_slot[list(timed)] = 1
-        rows = np.array([take.row for take in others], np.int64)
         amounts = np.zeros((len(others), self.slabs.tb.F.shape[0]), np.int64)
         for i, take in enumerate(others):
             amounts[i, : len(take.amounts)] = take.amounts
-        row = overcommitted_row(self.slabs.tb, slot, now, by_slot, rows, amounts)
+        rows = np.array([take.row for take in others], np.int64) if others else _NOTHING
+        known = np.array(timed, np.int64) if timed else _NOTHING
+        row = overcommitted_row(self.slabs.tb, slot, now, known, rows, amounts)
         return "" if row < 0 else self.node_names.get(row) or self._machine.pool_names[row]
 
     def next_start(self) -> int:
         """Return when the first planned job is due and allowed; FOREVER: none is planned."""
-        return next_start(self.slabs.tb)
+        return next_start(self.slabs.tb.jobs)
 
     def due_jobs(self, until: int) -> Ints:
         """Return the slots of planned jobs due by ``until``, by planned start, then slot."""
-        slots = due_jobs(self.slabs.tb, until)
-        by_start: Ints = slots[np.argsort(self.slabs.tb.jobs[at.START, slots], kind="stable")]
-        return by_start
+        jobs = self.slabs.tb.jobs
+        slots = due_jobs(jobs, until)
+        return slots[np.argsort(jobs[at.START, slots], kind="stable")] if slots.shape[0] > 1 else slots
 
     def waiting_before(self, moments: Ints, until: int) -> Ints:
         """Return the slots of waiting jobs, planned or not, with a moment (by slot) before ``until``."""
-        return waiting_before(self.slabs.tb, moments, until)
+        return waiting_before(self.slabs.tb.jobs, moments, until)
 
     def first_startable(self, slots: Ints, begin: int, now: int) -> int:
         """Return the index in ``slots`` from ``begin`` on of the first job that fits now, or the length."""

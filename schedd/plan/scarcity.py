@@ -177,6 +177,9 @@ class Scarcity:
         Demand decays by a tenth per day. Weights stay until any would change by half.
         """
         self._counted, day = now, now // _DAY
+        if not self._nodes:  # all nodes are alike
+            self._wanted, self._day = {}, day
+            return False
         wanted = dict(self._wanted)
         for _ in range(min(day - self._day, _FORGOTTEN_DAYS) if self._day >= 0 else 0):
             wanted = {one: parts * 9 // 10 for one, parts in wanted.items()}

@@ -64,7 +64,7 @@ REBUILT = frozenset(
             "halt_published_until",
         ),
         *("changes", "changes_kept", "backfilled", "last_backfill", "backfill_due", "freed_by", "next_due"),
-        *("first_start_ahead", "next_updated", "updates_marked", "event_lag"),
+        *("idle_hooks", "first_start_ahead", "next_updated", "updates_marked", "event_lag"),
         *("failure_rates", "row_watts", "economy_in_force", "tariff", "nevers", "bare", "site_changed"),
     }
 )

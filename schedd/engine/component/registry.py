@@ -97,8 +97,8 @@ def work_fields_of(component: Component[Any], hook: str) -> tuple[str, ...]:
 def _selection(
     hook: str, idle: IdleHooks = NOTHING_IDLE, named: frozenset[str] = _NOBODY
 ) -> Callable[[Mapping[type[Any], Any]], Iterable[Call]]:
-    """A generator of the functions of a hook with work, written for the declared fields: a loop over the
-    components with ``getattr`` takes several times as long, and each job needs some twenty such passes.
+    """Return a generator of the functions of a hook with work, written for the declared fields: a loop over
+    the components with ``getattr`` takes several times as long, and each job needs some twenty such passes.
     """
     calls = _job_calls(hook, idle, named)
     by_name = {one.name: one for one in components()}
@@ -107,14 +107,18 @@ def _selection(
         return lambda _parts: calls
     lines = [f"def {hook}(parts):"]
     names: dict[str, Any] = {}
+    tests: list[str] = []
     for i, call in enumerate(calls):
         names |= {f"call{i}": call, f"kind{i}": by_name[call[0]].state}
-        if fields[call[0]]:
-            checks = [f"part.{field}" for field in fields[call[0]]]
+        checks = [f"part.{field}" for field in fields[call[0]]]
+        if checks:
             lines += [f" part = parts[kind{i}]", f" if {' or '.join(checks)}:"]
-        lines.append(f"  yield call{i}" if fields[call[0]] else f" yield call{i}")
+            tests += [f"parts[kind{i}].{field}" for field in fields[call[0]]]
+        lines.append(f"  yield call{i}" if checks else f" yield call{i}")
+    if all(fields.values()):  # usually none has work: no generator then
+        lines += ["def find(parts):", f" return {hook}(parts) if {' or '.join(tests)} else ()"]
     exec("\n".join(lines), names)
-    return cast("Callable[..., Iterable[Call]]", names[hook])
+    return cast("Callable[..., Iterable[Call]]", names["find" if all(fields.values()) else hook])
 
 
 @cache

@@ -62,8 +62,22 @@ class SlotColumns:
             setattr(self, name, np.append(column, np.full(size - column.shape[0], initial)))
 
     def reset_columns(self, slot: int, generation: int, change: int) -> None:
-        """Set the slot's columns to their initial values, as of this generation and this change set."""
+        """Set the columns of a slot that is vacant now to their initial values."""
         for name, initial in _initial_values(self):
             getattr(self, name)[slot] = initial
+        self.note_new_slot(slot, generation, change)
+
+    def note_new_slot(self, slot: int, generation: int, change: int) -> None:
+        """Note the generation and the change set in which a slot was given to a job or became vacant; its
+        other columns have their initial values then.
+        """
         self.changed[slot] = generation
         self.first_change[slot] = change
+
+    def has_initial_values(self, slots: Ints) -> bool:
+        """Return whether these slots, which are vacant, are as new ones."""
+        return all(
+            (getattr(self, name)[slots] == initial).all()
+            for name, initial in _initial_values(self)
+            if name not in ("changed", "first_change")
+        )

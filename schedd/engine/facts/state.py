@@ -134,7 +134,7 @@ class EngineState(StateContents):
         """Return a new slot of the plan, with initial values in its columns."""
         slot = self.plan.add_job(request, duration, self.now, pools)
         self.fit_columns()
-        self.reset_columns(slot, self.generation, self.change_number)
+        self.note_new_slot(slot, self.generation, self.change_number)
         return slot
 
     def read_request(self, facts: JobFacts) -> ParsedRequest:

@@ -291,8 +291,9 @@ class StateContents(SlotColumns):
     @property
     def keeps_speed(self) -> bool:
         """Whether jobs stay on fast nodes rather than start earlier on slower ones."""
-        weighted = self.settings.criteria.get(Criterion.WEIGHTED_UTILISATION, 0)
-        return self.site.placement is not Placing.FIRST_GAP and weighted > 0
+        if self.site.placement is Placing.FIRST_GAP:
+            return False
+        return self.settings.criteria.get(Criterion.WEIGHTED_UTILISATION, 0) > 0
 
     @property
     def arrays(self) -> ArrayEnds | None:

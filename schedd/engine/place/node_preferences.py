@@ -25,9 +25,9 @@ def move_to_better_nodes(state: "EngineState", record: JobRecord, *, placed_now:
 
     ``placed_now``: no reader has seen its present placement yet.
     """
-    if state.plan.start(record.slot) < state.now:
-        return False
     least = state.site.reliability.avoid
+    if not (least or state.site.thrift.prefer) or state.plan.start(record.slot) < state.now:
+        return False
     if least and record.understood.walltime >= least and (rates := failure_rates_by_row(state)):
         return _move(state, record, rates, placed_now=placed_now)
     if not state.site.thrift.prefer:

@@ -157,7 +157,9 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
             apply_step(apply_step(record, Step.ELIGIBLE, eligible_since=eligible), Step.PLANNED, choice=None)
         )
         return
-    asking = apply_step(record, Step.ELIGIBLE, eligible_since=eligible)
+    asking = record
+    if eligible != record.eligible_since:
+        asking = apply_step(record, Step.ELIGIBLE, eligible_since=eligible)
     if confined is not None:
         if confined.place(state, record):
             make_promise(
@@ -191,7 +193,9 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         and advance_job(state, slot, event)
     ):
         start = state.plan.start(slot)
-    make_promise(state, state.store_record(apply_step(asking, Step.PLANNED, choice=choice)), start)
+    if (asking.phase, asking.answer, asking.choice) != (Phase.WAITING, None, choice):
+        asking = apply_step(asking, Step.PLANNED, choice=choice)
+    make_promise(state, state.store_record(asking), start)
 
 
 def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:

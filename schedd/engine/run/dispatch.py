@@ -158,7 +158,8 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
         return
     # the move may have put its promise at risk
     record = prepare_start(state, state.records[record.id])
-    names = {state.plan.node_names[take.row] for take in state.plan.takes(slot)}
+    shares = planned_shares(state.plan, slot)
+    names = {share.node for share in shares}
     expires = state.now + state.settings.decision_expiry
     if confined is not None:
         expires = min(expires, confined.start_by)
@@ -167,7 +168,7 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
         cause=event,
         time=state.now,
         job_id=record.id,
-        shares=planned_shares(state.plan, slot),
+        shares=shares,
         version=record.facts.version,
         expires=expires,
         walltime=walltime_at_start(state, record),
@@ -311,8 +312,6 @@ def move_late_jobs(state: EngineState, event: str) -> None:
     previous starts; so is the job itself where it conflicts with a job that stays.
     """
     plan, now = state.plan, state.now
-    if state.next_due_start() >= now - state.lateness:
-        return
     state.next_due = None
     late = plan.due_jobs(now - 1)
     old = plan.jobs.starts.copy()

@@ -162,8 +162,8 @@ def _handle_refusal(state: EngineState, event: RunRefused, record: JobRecord) ->
 
 def note_event_lag(state: EngineState, events: Iterable[Event]) -> None:
     """Note how far the planner is behind the adapter's events: it handles one batch after another."""
-    newest = max((event.time for event in events if not isinstance(event, _OF_OTHERS)), default=state.now)
-    state.event_lag = max(0, state.now - newest)
+    times = [event.time for event in events if not isinstance(event, _OF_OTHERS)]
+    state.event_lag = max(0, state.now - max(times)) if times else 0
 
 
 def note_adapter_contact(state: EngineState, events: Iterable[Event]) -> None:

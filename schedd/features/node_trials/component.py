@@ -6,6 +6,7 @@ from schedd.engine.component.declaration import Component
 from schedd.features.node_trials.rules import (
     close_node,
     closed_because,
+    follow_settings,
     follow_trials,
     is_open_for_trial,
     judge_run,
@@ -22,9 +23,13 @@ COMPONENT: Final = Component(
     hook_fields={
         "job_dispatched": ("trials",),
         "run_judged": ("trials",),
+        "time_passed": ("trials",),
         "next_wake": ("trials",),
         "slots": ("trials",),
     },
+    begin=follow_settings,
+    restored=follow_settings,
+    site_changed=follow_settings,
     node_closed=close_node,
     is_open_for_trial=is_open_for_trial,
     closed_because=closed_because,

@@ -44,6 +44,13 @@ def close_node(state: EngineState, name: str, job: str) -> str:
     )
 
 
+def follow_settings(state: EngineState) -> None:
+    """Plan the trials of nodes that were closed before trials were switched on."""
+    for name in state.black_holes:
+        if name not in trial_records(state):
+            close_node(state, name, "")
+
+
 def _first_pause(state: EngineState, job: str) -> int:
     """Return the pause after a failure of this job: a job that still exists can start elsewhere."""
     pause = _settings(state).pause
@@ -58,12 +65,7 @@ def is_open_for_trial(state: EngineState, name: str) -> bool:
 
 def follow_trials(state: EngineState, event: str) -> None:
     """Open nodes for trials that are due, and for good after a success."""
-    if not (state.black_holes or trial_records(state)):
-        return
     settings = _settings(state)
-    for name in state.black_holes if settings.pause else ():
-        if name not in trial_records(state):
-            close_node(state, name, "")  # trials were switched on after it was closed
     for name, trial in list(trial_records(state).items()):
         if name not in state.black_holes or not settings.pause:
             _end(state, name)  # an administrator looked after it

@@ -28,9 +28,9 @@ from schedd.plan.kernels.rows import locate
 def overcommitted_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, amounts: Table) -> int:
     """Return the first row on which a placed job does not fit now next to the fixed jobs; -1: it fits.
 
-    A fixed job counts until its removal, even past its planned end. Only slots that are ``timed`` (by slot,
-    not 0), which are reservations, count from their start to their end. ``amounts`` (n, resources) are held
-    on the nodes' ``rows`` (n,) without a slot.
+    A fixed job counts until its removal, even past its planned end. Only the slots ``timed``, which are
+    reservations, count from their start to their end. ``amounts`` (n, resources) are held on the nodes'
+    ``rows`` (n,) without a slot.
     """
     first, last = tb.jobs[ALLOC, slot], tb.jobs[ALLOC, slot] + tb.jobs[ALLOCS, slot]
     resources = tb.F.shape[0]
@@ -57,7 +57,7 @@ def overcommitted_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, 
         if other == slot or state not in (FIXED, PLANNED):
             continue
         active = tb.jobs[START, other] <= now < tb.jobs[START, other] + tb.jobs[DUR, other]
-        if not active and (state == PLANNED or timed[other] != 0):
+        if not active and (state == PLANNED or (timed == other).any()):
             continue
         for i in range(tb.jobs[ALLOC, other], tb.jobs[ALLOC, other] + tb.jobs[ALLOCS, other]):
             k = number[tb.alloc[i, A_ROW]] - 1

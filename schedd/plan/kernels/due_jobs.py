@@ -1,22 +1,22 @@
 """Due jobs: kernels over all slots, called after each batch of events.
 
 With NumPy each would be several calls, each as expensive as one kernel: a seventh of a replay, by a sampling
-profile.
+profile. They get one array, since unpacking all tables takes longer than these loops.
 """
 
 import numpy as np
 
 from schedd.plan.kernels.jit import kernel, lean
-from schedd.plan.kernels.layout import FAR, PLANNED, READY, START, STATE, UNPLACED, Ints, Tables
+from schedd.plan.kernels.layout import FAR, PLANNED, READY, START, STATE, UNPLACED, Ints, Table
 
 __all__ = ["due_jobs", "next_start", "waiting_before"]
 
 
 @lean
-def next_start(tb: Tables) -> int:
+def next_start(jobs: Table) -> int:
     """Return when the first planned job is due, its earliest allowed start included; FAR: none is planned."""
     # The first comparison fails for most slots: much faster than a plain minimum over three rows.
-    starts, states, ready = tb.jobs[START], tb.jobs[STATE], tb.jobs[READY]
+    starts, states, ready = jobs[START], jobs[STATE], jobs[READY]
     first = FAR
     for slot in range(starts.shape[0]):
         if starts[slot] < first and states[slot] == PLANNED and ready[slot] < first:
@@ -25,9 +25,9 @@ def next_start(tb: Tables) -> int:
 
 
 @kernel
-def due_jobs(tb: Tables, until: int) -> Ints:
+def due_jobs(jobs: Table, until: int) -> Ints:
     """Return the slots of planned jobs due by ``until``, earliest allowed starts included, in slot order."""
-    starts, states, ready = tb.jobs[START], tb.jobs[STATE], tb.jobs[READY]
+    starts, states, ready = jobs[START], jobs[STATE], jobs[READY]
     found = np.empty(starts.shape[0], np.int64)
     n = 0
     for slot in range(starts.shape[0]):
@@ -38,9 +38,9 @@ def due_jobs(tb: Tables, until: int) -> Ints:
 
 
 @kernel
-def waiting_before(tb: Tables, moments: Ints, until: int) -> Ints:
+def waiting_before(jobs: Table, moments: Ints, until: int) -> Ints:
     """Return the slots of waiting jobs, planned or not, with a moment before ``until``, in slot order."""
-    states = tb.jobs[STATE]
+    states = jobs[STATE]
     found = np.empty(states.shape[0], np.int64)
     n = 0
     for slot in range(states.shape[0]):
