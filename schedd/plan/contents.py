@@ -1,6 +1,6 @@
 """The parts of a plan, copied and saved as their fields declare, and all reading access to them."""
 
-from collections.abc import Generator, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, KeysView, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -407,7 +407,7 @@ class PlanContents:
     # ---- jobs that may start ----------------------------------------------------------------------
 
     def overcommitted_now(
-        self, slot: int, now: int, timed: Sequence[int] = (), others: Sequence[Take] = ()
+        self, slot: int, now: int, timed: Collection[int] = (), others: Sequence[Take] = ()
     ) -> str:
         """Return the node or pool that now has no room for a placed job next to the fixed jobs; empty: none.
 
@@ -418,7 +418,7 @@ class PlanContents:
         for i, take in enumerate(others):
             amounts[i, : len(take.amounts)] = take.amounts
         rows = np.array([take.row for take in others], np.int64) if others else _NOTHING
-        known = np.array(timed, np.int64) if timed else _NOTHING
+        known = np.array([*timed], np.int64) if timed else _NOTHING
         row = overcommitted_row(self.slabs.tb, slot, now, known, rows, amounts)
         return "" if row < 0 else self.node_names.get(row) or self._machine.pool_names[row]
 
