@@ -56,7 +56,7 @@ class BatchConnection(ABC):
     @property
     def usable(self) -> bool:
         """Whether the connection is not known to be closed."""
-        return self._broken is None and not self._writer.is_closing()
+        return self._broken is None and not self._writer.is_closing() and not self._reader.at_eof()
 
     def peer_owner(self) -> int | None:
         """Return the user id of the server's process if it runs on this host, else None.

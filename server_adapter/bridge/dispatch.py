@@ -86,24 +86,33 @@ class Dispatcher:
                 return RunOutcome(False, 0, check.reason)
             self._journal.record_term(run.term)
             await self._wait_for_rate(run)
-            lost, tried = "", RunOutcome(False)
+            error_text, tried, requested = "", RunOutcome(False), False
+
+            def on_request() -> None:
+                nonlocal requested
+                requested = True
+                self._journal.record_request(run.job_id, _name(run))
+
             self._requesting += 1
             try:
-                tried = await self._server.run(
-                    run, lambda: self._journal.record_request(run.job_id, _name(run))
-                )
+                tried = await self._server.run(run, on_request)
             except ServerRefusedError as error:
                 tried = RunOutcome(False, error.code, error.text or str(error))
             except StaleConnectionError as error:
                 # The server has answered without executing the run: the next try has a new connection.
                 tried = RunOutcome(False, error.code, str(error), busy=True)
             except (ServerUnreachableError, ProtocolError) as error:
-                lost = str(error)
+                error_text = str(error)
             finally:
                 self._requesting -= 1
                 self._requested_at = time.monotonic()
-            if lost:
-                return await self._verify_outcome(run, lost)
+            if error_text and requested:
+                return await self._verify_outcome(run, error_text)
+            if error_text:  # nothing was requested: the server may have been restarted while nobody asked it
+                if self._clock() + self._rules.busy_wait >= run.expires:
+                    return _not_reached(error_text)
+                await self._sleep(self._rules.busy_wait)
+                continue
             if not tried.busy or attempt == self._rules.busy_retries:
                 return tried
             await self._sleep(self._rules.busy_wait * min(1.0, _FIRST_SHARE * 2**attempt))
@@ -130,10 +139,14 @@ class Dispatcher:
             except (ServerUnreachableError, ProtocolError, ServerRefusedError):
                 if self._clock() < run.expires:
                     continue
-                return RunOutcome(False, 0, f"{reason}; not reached again in time", outage=True)
+                return _not_reached(reason)
             if check.verdict is RunVerdict.RUNS:
                 return RunOutcome(True, text=check.reason)
             return RunOutcome(False, 0, f"{reason}; {check.reason or 'the job is still queued'}")
+
+
+def _not_reached(reason: str) -> RunOutcome:
+    return RunOutcome(False, 0, f"{reason}; not reached again in time", outage=True)
 
 
 def _name(run: Run) -> str:

@@ -88,6 +88,8 @@ class ServerLink(Generic[C]):
                 lives = isinstance(error, StaleConnectionError) or isinstance(error.__cause__, TimeoutError)
                 self._was_away = self._was_away or not lives
                 raise
+            else:
+                self._was_away = self._was_away or not connection.usable
             finally:
                 if not connection.usable:
                     await self._drop()

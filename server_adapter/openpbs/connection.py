@@ -58,11 +58,6 @@ class OpenPBSConnection(BatchConnection):
         self._splitter = PacketSplitter(limits)
         self._packets: list[bytes] = []
 
-    @property
-    def usable(self) -> bool:
-        """Whether the connection is not known to be closed."""
-        return super().usable and not self._reader.at_eof()
-
     async def request(self, request: BatchRequest) -> Reply:
         """Send a request and return the reply; for a request without a reply (23 and 96) an immediate
         success.

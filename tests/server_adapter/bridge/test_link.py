@@ -1,6 +1,7 @@
 """The connection to a server that is away: looked for often, said seldom."""
 
 import logging
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +11,7 @@ from server_adapter.batch.requests import StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import ServerLink
 from server_adapter.emulator import EmulatedServer, NodeSpec
-from server_adapter.torque.connection import open_connection
+from server_adapter.torque.connection import TorqueConnection, open_connection
 from server_adapter.torque.credentials import TorqueAnyPort
 from tests.ports import free_port
 from tests.waits import WAIT_S
@@ -39,8 +40,19 @@ async def test_an_unreachable_server_is_tried_every_two_seconds_and_logged_once_
     assert "tried every 2 s" in caplog.records[0].message
 
 
-async def test_an_idle_connection_closed_by_the_server_counts_as_a_restart() -> None:
-    """A killed server resets its connections, without an error for a request."""
+def reset(connection: TorqueConnection) -> None:
+    connection._writer.transport.abort()
+
+
+def end(connection: TorqueConnection) -> None:
+    connection._reader.feed_eof()
+
+
+@pytest.mark.parametrize("close", [reset, end])
+async def test_an_idle_connection_closed_by_the_server_counts_as_a_restart(
+    close: Callable[[TorqueConnection], None],
+) -> None:
+    """A killed server closes its connections, without an error for a request."""
     async with EmulatedServer([NodeSpec("node1", 4)]) as server:
         host, port = server.address
         address = Address(host, port)
@@ -48,11 +60,23 @@ async def test_an_idle_connection_closed_by_the_server_counts_as_a_restart() -> 
         found = []
         async with link.borrow() as connection:
             found.append(link.up_since is None)
-        connection._writer.transport.abort()  # as by a reset
+        close(connection)
         async with link.borrow() as other:
             found.append(other is not connection)
         found.append(link.up_since is not None)
         assert found == [True, True, True]
+        await link.close()
+
+
+async def test_a_connection_closed_right_after_a_reply_counts_as_a_restart() -> None:
+    async with EmulatedServer([NodeSpec("node1", 4)]) as server:
+        host, port = server.address
+        address = Address(host, port)
+        link = ServerLink(address, lambda: open_connection(address, TorqueAnyPort()))
+        async with link.borrow() as connection:
+            end(connection)
+        async with link.borrow():
+            assert link.up_since is not None
         await link.close()
 
 

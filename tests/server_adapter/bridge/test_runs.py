@@ -212,6 +212,18 @@ async def test_a_lost_answer_to_a_run_is_cleared_up(build: Build) -> None:
     assert house.daemon.refused == []
 
 
+async def test_a_connection_that_breaks_before_the_request_costs_no_start(build: Build) -> None:
+    house = await build(plan=False, **{"poll.interval": 600.0})
+    job = house.server.submit(resources={"nodes": "1"}, runtime=600.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    house.server.faults.cut_replies(1)
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: bool(house.daemon.refused) or bool(house.server.cluster.runs))
+    assert house.daemon.refused == []
+    assert house.server.cluster.runs == {job: 1}
+
+
 @pytest.mark.parametrize("fate", ["runs", "ended", "came back"])
 async def test_a_run_requested_before_a_restart_is_not_requested_again(
     build: Build, monkeypatch: pytest.MonkeyPatch, fate: str
