@@ -60,13 +60,14 @@ def settle(state: EngineState, event: str) -> None:
         run_backfill(state, event)
     state.plan.order_repairs(state.rank if state.ranking.has_effect else NO_RANKS)
     later = state.to_reevaluate and state.generation % _REPAIRED
-    if state.plan.freed and not later and state.starts_step("repair"):
+    freed = state.plan.freed
+    if freed and not later and state.starts_step("repair"):
         trigger, words = state.freed_by if state.freed_by[0] else (event, "capacity was freed")
         moves = state.plan.repair_now(state.now, state.arrays)
         if len(moves):
             record_plan_moves(state, trigger, Cause.FREED, words, moves)
             state.next_due = None
-        if state.starts_step("dispatch"):
+        if state.next_due_start() <= state.now and state.starts_step("dispatch"):
             dispatch_jobs(state, event)
         # 4. One slice of the repair.
         state.at_step = "repair"
@@ -75,7 +76,7 @@ def settle(state: EngineState, event: str) -> None:
             record_plan_moves(state, trigger, Cause.FREED, words, moves)
             state.next_due = None
         state.freed_by = ("", "") if done else (trigger, words)
-    elif not state.plan.freed:
+    elif not freed:
         state.freed_by = ("", "")
     # 5. Priorities, every few minutes.
     rerank = next_rerank(state)

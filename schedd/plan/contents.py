@@ -399,8 +399,11 @@ class PlanContents:
     def pool_amounts(self, slot: int) -> dict[str, int]:
         """Return the amounts of pools that a job needs, by name."""
         tb = self.slabs.tb
+        n = int(tb.jobs[at.POOLS, slot])
+        if not n:
+            return {}
         first = int(tb.jobs[at.POOL, slot])
-        entries: list[list[int]] = tb.pools[first : first + int(tb.jobs[at.POOLS, slot])].tolist()
+        entries: list[list[int]] = tb.pools[first : first + n].tolist()
         names = self._machine.pool_names
         return {names[row]: amount for row, amount in entries}
 

@@ -1,8 +1,10 @@
 """Jobs of a log, and the rules for selecting jobs for a replay."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
+
+from schedd.wire.quick_init import quick_init, quick_replace
 
 UNKNOWN: Final = "unknown"  # user, group or queue of a job if the log does not name it
 
@@ -29,6 +31,7 @@ class LogFault:
         return f"{self.file + ', ' if self.file else ''}line {self.line}: {self.reason}"
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class TraceJob:
     """One job as its log records it; its id need not be unique in the log.
@@ -165,5 +168,5 @@ def _limited(jobs: Iterable[TraceJob], estimates: Estimates, kill: bool) -> Iter
         yield (
             job
             if (job.run, job.estimate) == (run, limit)
-            else replace(job, run=run, estimate=limit, cut=job.run - run)
+            else quick_replace(job, run=run, estimate=limit, cut=job.run - run)
         )

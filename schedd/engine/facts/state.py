@@ -5,6 +5,7 @@ All changes happen in ``Engine.handle``; no code here reads a clock.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final
 
 from schedd.dialect.cost_limit import read_cost_limit
@@ -40,6 +41,12 @@ HORIZON = 1 << 35
 NEVER: Final = FOREVER + 1  # later than the unknown start of a job that waits for nodes
 
 _NEVERS = 20_000
+_DESCRIBED: Final = attrgetter("resources", "submitted", "array", "owner")
+
+
+def _differ(before: JobFacts, facts: JobFacts) -> bool:
+    """Return whether facts that ``describe`` notes were changed."""
+    return before is not facts and bool(_DESCRIBED(before) != _DESCRIBED(facts))
 
 
 @dataclass(slots=True)
@@ -86,7 +93,7 @@ class EngineState(StateContents):
         if record.slot >= 0:
             self.by_slot[record.slot] = record
             self.changed[record.slot] = self.generation
-            if before is None or before.facts is not record.facts or before.slot != record.slot:
+            if before is None or before.slot != record.slot or _differ(before.facts, record.facts):
                 self.describe(record)
             else:
                 self._note_wait(record)
@@ -133,7 +140,8 @@ class EngineState(StateContents):
     def new_slot(self, request: Request, duration: int, pools: Mapping[str, int] | None = None) -> int:
         """Return a new slot of the plan, with initial values in its columns."""
         slot = self.plan.add_job(request, duration, self.now, pools)
-        self.fit_columns()
+        if slot >= len(self.by_slot):
+            self.fit_columns()
         self.note_new_slot(slot, self.generation, self.change_number)
         return slot
 

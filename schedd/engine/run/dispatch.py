@@ -74,7 +74,7 @@ def dispatch_by_policy(state: EngineState, event: str) -> None:
 
 def dispatch_jobs(state: EngineState, event: str) -> None:
     """Start every due job, earliest planned start first."""
-    if state.next_due_start() > state.now or state.halted or next_start_attempt(state) > state.now:
+    if state.halted or next_start_attempt(state) > state.now:
         return
     for _ in range(_ROUNDS):
         if state.next_due_start() > state.now:
@@ -144,7 +144,8 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
     confined = component_confinement(state, record)
     if state.policy is None and not state.keeps_speed and confined is None:
         move_to_better_nodes(state, record, placed_now=False)
-    names = {state.plan.node_names[take.row] for take in state.plan.takes(slot)}
+    shares = planned_shares(state.plan, slot)
+    names = {share.node for share in shares}
     down = [state.down_since.get(name, state.now) for name in names if state.node_facts[name].state != "up"]
     if down:
         # jobs on a node that is down leave it after the grace; until then it may return
@@ -156,10 +157,11 @@ def _try(state: EngineState, record: JobRecord, event: str, displaced: Displaced
         return
     if not _has_room(state, record, confined, event, displaced):
         return
-    # the move may have put its promise at risk
-    record = prepare_start(state, state.records[record.id])
-    shares = planned_shares(state.plan, slot)
-    names = {share.node for share in shares}
+    before = state.records[record.id]  # the move may have put its promise at risk
+    record = prepare_start(state, before)
+    if record is not before:
+        shares = planned_shares(state.plan, slot)
+        names = {share.node for share in shares}
     expires = state.now + state.settings.decision_expiry
     if confined is not None:
         expires = min(expires, confined.start_by)
