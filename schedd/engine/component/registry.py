@@ -69,8 +69,14 @@ def find_idle_hooks(state: "EngineState") -> IdleHooks:
 
 def note_idle_hooks(known: "EngineState | PlanSnapshot") -> IdleHooks:
     state = cast("EngineState", known)  # a snapshot has them
-    state.idle_hooks = find_idle_hooks(state)
+    state.idle_hooks = _intern(find_idle_hooks(state))
     return state.idle_hooks
+
+
+@cache
+def _intern(hooks: IdleHooks) -> IdleHooks:
+    """Return the first of equal sets: keys of caches with it are found by identity, not by all members."""
+    return hooks
 
 
 @lru_cache(maxsize=10_000)

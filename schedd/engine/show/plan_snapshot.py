@@ -19,7 +19,7 @@ from schedd.engine.component.cluster_hooks import (
 )
 from schedd.engine.component.hook_values import ForecastRounds
 from schedd.engine.component.job_hooks import forecast_rounds
-from schedd.engine.component.registry import IdleHooks, components, find_idle_hooks
+from schedd.engine.component.registry import IdleHooks, components, note_idle_hooks
 from schedd.engine.facts.alerts import OpenAlert
 from schedd.engine.facts.job_numbers import JobNumbers
 from schedd.engine.facts.job_requests import queue_stop_reason
@@ -237,7 +237,7 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         node_sets=state.site.node_sets,
         policy_version=state.policy_version,
         holds=tuple(state.holds.values()),
-        idle_hooks=find_idle_hooks(state),
+        idle_hooks=note_idle_hooks(state) if state.idle_hooks is None else state.idle_hooks,
         parts=published_parts(state),
         measured_draws=measured_draws(state),
         node_details=node_details(state),
