@@ -116,7 +116,7 @@ class StateBuilder:
     def __init__(self, words: FactParsers, by_hand: Callable[[str], str] = lambda _: "") -> None:
         self._words = words
         self._by_hand = by_hand
-        self._slot_limits = SlotLimits()
+        self.slot_limits = SlotLimits()
         self.lost_runs = LostRuns()
         self._jobs: dict[str, tuple[Values, JobFacts, WrittenAttributes]] = {}
         self._endings: dict[str, tuple[Values, Ending]] = {}
@@ -151,7 +151,7 @@ class StateBuilder:
         # Filled during the pass, since another pass over all jobs would block the loop.
         facts: dict[str, JobFacts] = {}
         writings: dict[str, WrittenAttributes] = {}
-        self._slot_limits.begin_reading()
+        self.slot_limits.begin_reading()
         for count, job in enumerate(jobs, start=1):
             name, values = job.name, job.values
             if self._words.is_over(values):
@@ -167,14 +167,14 @@ class StateBuilder:
                 living[name] = entry
                 facts[name] = entry[1]
                 if entry[1].array:
-                    self._slot_limits.count_subjob(entry[1])
+                    self.slot_limits.count_subjob(entry[1])
                 if entry[2] is not NOTHING_WRITTEN:
                     writings[name] = entry[2]
             if count % slice_length == 0:
                 yield None
-        for count, name in enumerate(self._slot_limits.finish_reading(), start=1):
+        for count, name in enumerate(self.slot_limits.finish_reading(), start=1):
             read, before, text = living[name]
-            facts[name] = self._limited(before)
+            facts[name] = self._limited(replace(before, slot_limit=self._words.job(name, read).slot_limit))
             living[name] = (read, facts[name], text)
             if count % slice_length == 0:
                 yield None
@@ -195,7 +195,7 @@ class StateBuilder:
         return replace(facts, by=by) if by else facts
 
     def _limited(self, facts: JobFacts) -> JobFacts:
-        limit = self._slot_limits.limit_of(facts.array) if facts.array else None
+        limit = self.slot_limits.limit_of(facts.array) if facts.array else None
         return facts if limit is None else replace(facts, slot_limit=limit)
 
     def _ending(self, job: DescribedObject) -> Ending:

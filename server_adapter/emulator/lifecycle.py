@@ -72,6 +72,9 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     reached = reached and not cluster.faults.rejects(one.node.name for one in chosen)
     if synchronous and not reached:
         raise RefusalError(TorqueErrorCode.MOMREJECT)
+    crowd = _crowding(cluster, job)
+    if synchronous and crowd:
+        raise refusal(TorqueErrorCode.IVALREQ, crowd)
     job.held_slots = tuple((one.node.name, one.node.assign_slots(one.slots, job.id)) for one in chosen)
     job.gpu_mode = requested_gpu_mode(parts)
     gpus = [(one.node, one.node.assign_gpus(one.gpus, job.id, job.gpu_mode)) for one in chosen if one.gpus]
@@ -79,7 +82,18 @@ def start(cluster: Cluster, job: Job, destination: str, *, synchronous: bool) ->
     ports = {node.name: node.mom_port + 1 for node in cluster.nodes.values()}
     job.exec_host = cluster.version.exec_host(job.held_slots)
     job.exec_port = cluster.version.exec_port(job.held_slots, ports)
-    begin(cluster, job, taken=synchronous or (reached and not cluster.faults.returns.hit()))
+    begin(cluster, job, taken=synchronous or (reached and not crowd and not cluster.faults.returns.hit()))
+
+
+def _crowding(cluster: Cluster, job: Job) -> str:
+    """Return the reason if the job's array has as many running subjobs as its slot limit permits."""
+    limit = job.attributes.get("slot_limit")
+    running = (
+        sum(other.active for other in cluster.array(job.array)) if limit is not None and job.array else -1
+    )
+    if limit is None or running < int(limit):
+        return ""
+    return f"Cannot run job. Array slot limit is {limit} and there are already {running} jobs running"
 
 
 def begin(cluster: Cluster, job: Job, *, taken: bool) -> None:

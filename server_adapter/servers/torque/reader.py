@@ -85,6 +85,10 @@ class TorqueReader:
         """Jobs of the last reading that the server lists on nodes that do not have them."""
         return self._builder.lost_runs.jobs
 
+    def state_slot_limit(self, array: str, limit: int) -> None:
+        """Record the slot limit of an array, from a refusal."""
+        self._builder.slot_limits.state(array, limit)
+
     async def read(self, scope: ReadScope = ReadScope.ALL) -> ServerState:
         """Return the server's state. A smaller `scope` reads only jobs, ENDS only running and ended jobs; the
         rest is from the last full reading.

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ from server_adapter.torque.notation import seconds
 _log = logging.getLogger(__name__)
 
 _ONE_BY_ONE: Final = 4  # nodes requested by name; above this number all are requested at once
+_SLOT_LIMIT: Final = re.compile(r"Array slot limit is (\d{1,9})\b")
 _REMEMBERED: Final = 10_000  # jobs whose next run is synchronous
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
@@ -62,7 +64,8 @@ class TorqueStarter:
 
     One view covers the nodes of all waiting decisions: with a view for each, most of the time of a burst of
     short jobs would be spent waiting for the server. `lost_jobs` returns the jobs that the server lists on
-    nodes that do not have them; they take no cores. Each of `links` serves one decision at a time. Requests
+    nodes that do not have them; they take no cores. `state_slot_limit` gets the array and the limit of a
+    refusal that states one. Each of `links` serves one decision at a time. Requests
     cannot be pipelined on one connection, since a TORQUE server discards bytes after a request.
 
     A server that has accepted an asynchronous run tells nobody why it gives the job back: a node that refuses
@@ -75,6 +78,7 @@ class TorqueStarter:
         links: Sequence[TorqueLink],
         jobs: AttributeQuery,
         lost_jobs: Callable[[], Collection[str]] = tuple,
+        state_slot_limit: Callable[[str, int], None] = lambda *_: None,
         *,
         asynchronous: bool,
     ) -> None:
@@ -88,6 +92,7 @@ class TorqueStarter:
         self._begun: dict[str, None] = {}  # jobs with a run before, and arrays whose subjobs came back
         self._job_query = jobs
         self._lost_jobs = lost_jobs
+        self._state_slot_limit = state_slot_limit
         self._node_query = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
         self._waiting: dict[int, Run] = {}
         self._latest_view: _NodeView | None = None
@@ -191,6 +196,8 @@ class TorqueStarter:
         try:
             await connection.request(request)
         except ServerRefusedError as error:
+            if stated := _SLOT_LIMIT.search(error.text):
+                self._state_slot_limit(array_id(run.job_id), int(stated[1]))
             before = _walltime(job)
             if run.walltime is not None and before > 0 and run.walltime != before:
                 await self._restore_walltime(connection, run.job_id, before)

@@ -98,6 +98,7 @@ class TorqueServer(ComposedServer):
                 self._starting_links,
                 query,
                 lambda: self._reader.lost_jobs,
+                self._reader.state_slot_limit,
                 asynchronous=settings.run.asynchronous,
             ),
             job_writer=self.job_writer,

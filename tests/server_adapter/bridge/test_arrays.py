@@ -1,6 +1,7 @@
 """Slot limits of arrays, derived from held subjobs."""
 
 from server_adapter.batch.status_objects import DescribedObject
+from server_adapter.bridge.slot_limits import SlotLimits
 from server_adapter.bridge.state import ServerState, StateBuilder
 from server_adapter.servers.torque.facts import FACT_PARSERS
 
@@ -62,6 +63,27 @@ def test_a_raised_limit_is_noticed() -> None:
     server = ArrayServer()
     server.read("RRHHHH")
     assert limits(server.read("RRQHHH")) == {3}
+
+
+def test_a_stated_limit_counts_for_ten_minutes_whoever_released_subjobs() -> None:
+    server, clock = ArrayServer(), [0.0]
+    server.builder.slot_limits = SlotLimits(lambda: clock[0])
+    assert limits(server.read("RRHHHH")) == {2}
+    assert limits(server.read("RRQQHH")) == {4}  # two were released by hand, and the limit is still 2
+    server.builder.slot_limits.state("9[].srv", 2)
+    clock[0] = 599.0
+    assert limits(server.read("RRQQHH")) == {2}
+    clock[0] = 600.0
+    assert limits(server.read("RRQQHH")) == {4}
+
+
+def test_a_stated_limit_of_an_array_without_a_derived_one_is_forgotten() -> None:
+    server, clock = ArrayServer(), [0.0]
+    server.builder.slot_limits = SlotLimits(lambda: clock[0])
+    server.builder.slot_limits.state("9[].srv", 0)
+    assert limits(server.read("QQQ")) == {0}
+    clock[0] = 600.0
+    assert limits(server.read("QQQ")) == {None}
 
 
 def test_an_array_that_is_gone_is_forgotten() -> None:

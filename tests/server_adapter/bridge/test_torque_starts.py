@@ -11,6 +11,7 @@ from server_adapter.batch.sockets import Address
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.bridge.state import ServerState
 from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.emulator.lifecycle import settle
 from server_adapter.servers.torque.link import PERMITTED, TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
 from server_adapter.servers.torque.runs import TorqueStarter
@@ -36,7 +37,9 @@ async def starting(
         for _ in range(4)
     ]
     try:
-        yield TorqueStarter(links, job_query(), lambda: lost_jobs, asynchronous=True), TorqueReader(links[0])
+        reader = TorqueReader(links[0])
+        said = reader.state_slot_limit
+        yield TorqueStarter(links, job_query(), lambda: lost_jobs, said, asynchronous=True), reader
     finally:
         for link in links:
             await link.close()
@@ -77,7 +80,7 @@ async def test_decisions_are_carried_out_beside_each_other(server: EmulatedServe
 async def test_pending_runs_count_against_their_node(server: EmulatedServer) -> None:
     outcomes = await run_together(server, *["node1"] * 7)
     assert sum(one.accepted for one in outcomes) == 4
-    assert all(one.busy and not one.code for one in outcomes if not one.accepted)
+    assert [one for one in outcomes if not one.accepted and (one.code or not one.busy)] == []
 
 
 async def test_a_job_ends_by_the_walltime_that_its_decision_sets(server: EmulatedServer) -> None:
@@ -123,3 +126,21 @@ async def test_a_job_that_came_back_is_started_synchronously_and_so_are_its_fell
         for job in (one, other):
             outcome = await starter.run(run_of(state, job, "node1"), lambda: None)
             assert (outcome.accepted, outcome.code) == (False, TorqueErrorCode.MOMREJECT)
+
+
+async def test_a_refusal_states_the_slot_limit_of_an_array_whose_subjobs_were_released(
+    server: EmulatedServer,
+) -> None:
+    async with starting(server) as (starter, reader):
+        server.submit(resources={"nodes": "1"}, runtime=600.0, array="0-3%1")
+        jobs = sorted((await reader.read()).jobs)
+        server.job(jobs[1]).holds.clear()
+        settle(server.cluster, server.job(jobs[1]))
+        state = await reader.read()
+        assert {job.slot_limit for job in state.jobs.values()} == {2}
+        for job in (jobs[0], jobs[1]):
+            assert (await starter.run(run_of(state, job, "node1"), lambda: None)).accepted
+        server.skip(10)  # the second one came back
+        outcome = await starter.run(run_of(await reader.read(), jobs[1], "node1"), lambda: None)
+        assert outcome.code == TorqueErrorCode.IVALREQ
+        assert {job.slot_limit for job in (await reader.read()).jobs.values()} == {1}
