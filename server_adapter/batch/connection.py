@@ -61,9 +61,12 @@ class BatchConnection(ABC):
     def peer_owner(self) -> int | None:
         """Return the user id of the server's process if it runs on this host, else None.
 
-        It is known after the first reply.
+        It is known after the first reply. Raises `ServerUnreachableError` if the process has gone already.
         """
         own, peer = (self._writer.get_extra_info(name) for name in ("sockname", "peername"))
+        if not own or not peer:
+            self._break("the server closed it")
+            raise ServerUnreachableError("the connection to pbs_server broke: closed by the server")
         return peer_owner_id(own[:2], peer[:2])
 
     @abstractmethod

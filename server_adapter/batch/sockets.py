@@ -13,10 +13,16 @@ PRIVILEGED_PORTS = range(512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a pbs_server."""
+    """Address of a pbs_server, or of its client."""
 
     host: str = "127.0.0.1"
     port: int = 15001
+
+
+def peer_address(writer: asyncio.StreamWriter) -> Address | None:
+    """Return the address of the other end; None if it has gone already."""
+    found = writer.get_extra_info("peername")
+    return Address(*found[:2]) if found else None
 
 
 async def connect_privileged(address: Address) -> socket.socket:

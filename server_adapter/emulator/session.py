@@ -8,6 +8,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.frames import RequestFrame, UnknownRequestError
 from server_adapter.batch.replies import Reply
 from server_adapter.batch.requests import RunRequest
+from server_adapter.batch.sockets import peer_address
 from server_adapter.dis import DisError, DisIncompleteError
 from server_adapter.emulator.client_context import OK, ClientContext, error_reply, in_protocol_version
 from server_adapter.emulator.decoding import ClientDecoder
@@ -47,7 +48,8 @@ class TorqueSession:
         self._handlers = handlers
         self._reader = reader
         self._writer = writer
-        self._port: int = writer.get_extra_info("peername")[1]
+        peer = peer_address(writer)
+        self._port = 0xFFFF if peer is None else peer.port  # who has gone already gets no rights
         self._begun = time.monotonic()
         self._context = ClientContext(make_principal(server.cluster, "", privileged=False))
 

@@ -21,6 +21,7 @@ from server_adapter.batch.errors import TakenError
 from server_adapter.batch.frames import UnknownRequestError
 from server_adapter.batch.replies import JobId, Reply, ReplyChoice, Text
 from server_adapter.batch.requests import JobScriptRequest, QueueJobRequest
+from server_adapter.batch.sockets import peer_address
 from server_adapter.batch.supervision import TaskSet
 from server_adapter.dis import Attribute, DisError
 from server_adapter.openpbs.codes import OpenPBSErrorCode
@@ -127,9 +128,10 @@ class Receiver:
         return port
 
     def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, port = writer.get_extra_info("peername")[:2]
-        if not (self._any_port or port < 1024):
-            _log.warning("a job from %s port %s was not believed", host, port)
+        peer = peer_address(writer)
+        if peer is None or not (self._any_port or peer.port < 1024):
+            if peer is not None:
+                _log.warning("a job from %s port %s was not believed", peer.host, peer.port)
             writer.close()
             return
         self._talks.spawn(self._talk(reader, writer))

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from server_adapter.batch.errors import TakenError
+from server_adapter.batch.sockets import peer_address
 from server_adapter.batch.supervision import TaskSet
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.connection import TorqueConnection
@@ -91,8 +92,11 @@ class CommandListener:
         self._server = None
 
     def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, port = writer.get_extra_info("peername")[:2]
-        host = host.removeprefix("::ffff:")  # IPv4 through a socket of both families
+        peer = peer_address(writer)
+        if peer is None:
+            writer.close()
+            return
+        host, port = peer.host.removeprefix("::ffff:"), peer.port  # IPv4 through a socket of both families
         if host not in self._peers or not (self._any_port or port < 1024):
             self.rejected += 1
             _log.warning("scheduler command from %s port %s was not believed", host, port)

@@ -3,12 +3,14 @@ senders.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.requests import StatusRequest
 from server_adapter.emulator import EmulatedServer, NodeSpec
+from server_adapter.openpbs.job_receiver import Receiver
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.listener import CommandListener, PortTakenError, SchedulerCall
 from tests.waits import WAIT_S
@@ -80,6 +82,26 @@ async def test_less_than_a_command_is_rejected(raw: bytes) -> None:
             await asyncio.sleep(0.01)
     assert heard == []
     await listener.close()
+
+
+async def test_a_caller_that_has_gone_before_it_was_accepted_is_ignored() -> None:
+    class Gone:
+        closed = False
+
+        def get_extra_info(self, name: str) -> None:
+            assert name == "peername"
+
+        def close(self) -> None:
+            self.closed = True
+
+    writer: Any = Gone()
+    listener = CommandListener(lambda _: None, any_port=True)
+    listener._welcome(asyncio.StreamReader(), writer)
+    assert writer.closed
+    receiver = Receiver("127.0.0.1", 0, any_port=True, most=1)
+    writer.closed = False
+    receiver._welcome(asyncio.StreamReader(), writer)
+    assert writer.closed
 
 
 async def test_an_ordinary_source_port_or_a_strange_address_is_not_believed() -> None:

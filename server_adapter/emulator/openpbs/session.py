@@ -9,6 +9,7 @@ from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.frames import RequestFrame, UnknownRequestError
 from server_adapter.batch.request_layout import BatchRequest
 from server_adapter.batch.requests import MoveRequest, RunRequest
+from server_adapter.batch.sockets import peer_address
 from server_adapter.dis import DisError
 from server_adapter.emulator.errors import RefusalError
 from server_adapter.emulator.openpbs.handlers import OK, OpenPBSHandlers, PendingSubmission, refusal_body
@@ -68,7 +69,8 @@ class OpenPBSSession:
     ) -> None:
         self._server = server
         self._reader, self._writer = reader, writer
-        self._port: int = writer.get_extra_info("peername")[1]
+        peer = peer_address(writer)
+        self._port = 0xFFFF if peer is None else peer.port  # who has gone already gets no rights
         self._begun = time.monotonic()
         self._pending = PendingSubmission()
         self._is_server = False
