@@ -1,6 +1,7 @@
 """Versions of results, and the pages that the present sources did not make."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from research import stale, versions
 from research.experiments.cells import Cell
 from research.experiments.named import EXPERIMENTS
+from research.studies import trials
 from research.studies.command import STUDIES
 from research.studies.trials import digest
 from research.versions import sources_of, version_of
@@ -174,3 +176,12 @@ def test_a_study_whose_quick_run_gives_the_same_figures_is_not_stale(
     rows.pop()
     assert stale.run(command) == 0
     assert page.read_text() == same[:-1] + " **Stale: the sources changed since that run.**\n"
+
+
+def test_a_trial_ignores_every_time_that_a_study_measures() -> None:
+    """Names of figures with a unit of processor time, in the results of all studies."""
+    measured = re.compile(r'"(\w*(?:cpu|planner)_\w+|\w+_ms|us_per_\w+)":')
+    texts = [path.read_text() for path in Path("research/results").glob("*.json")]
+    studies = [text for text in texts if '"sources"' in text and '"cells"' not in text]
+    assert studies
+    assert {name for text in studies for name in measured.findall(text)} <= set(trials.TIMES)
