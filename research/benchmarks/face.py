@@ -88,6 +88,7 @@ def bench_face(load: Load, tell: Callable[[str], None] = lambda _: None) -> Face
     with bench_daemon(load.database, load.keep) as daemon:
         with told(load, daemon, tell) as (site, storm, _):
             storm.settle()
+            storm.refill()
         with closing(daemon.client()) as client:
             last = last_planned(client, daemon)
             words = {

@@ -114,6 +114,12 @@ class Site:
                 found: Event = getattr(self, "_" + kind)(name, now)
                 return self._count(kind, found)
 
+    def arrivals(self, now: int) -> list[Event]:
+        """New jobs in place of those that are not queued any more."""
+        missing = self._target - len(self._queued)
+        arrived = [JobQueued(id=self._id(), time=now, job=self._arrive(now)) for _ in range(missing)]
+        return [self._count("arrive", one) for one in arrived]
+
     def carry_out(self, decisions: Iterable[Decision], now: int) -> list[Event]:
         """What becomes of run decisions; those of jobs that are not as they were are refused."""
         events: list[Event] = []

@@ -103,6 +103,14 @@ class Storm:
                 raise DaemonFailed("jobs are started again and again")
             time.sleep(0.02)
 
+    def refill(self) -> None:
+        """Submit jobs in place of started ones, until as many wait as there were. Raises DaemonFailed."""
+        while arrived := self._site.arrivals(_now()):
+            for first in range(0, len(arrived), _MOST):
+                begun = time.monotonic()
+                self._send([(begun, one) for one in arrived[first : first + _MOST]])
+            self.settle()
+
     def _arriving(self) -> bool:
         """Whether the planner has not taken in all jobs of the snapshot."""
         return bool(self._post.ask("GET", self._daemon.cluster)["arriving"])

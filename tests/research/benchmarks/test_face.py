@@ -24,7 +24,7 @@ def test_pages_and_commands_are_measured(
     monkeypatch.setattr(face, "_TIMES", 1)
     monkeypatch.setattr(face, "paints", lambda *_: None)  # the real one is that of tests/dashboard
     path = tmp_path / "face.json"
-    assert run(["face", "--nodes", "12", "--jobs", "40", "--seed", "7", "--json", str(path)]) == 0
+    assert run(["face", "--nodes", "40", "--jobs", "12", "--seed", "7", "--json", str(path)]) == 0
     found = json.loads(path.read_text())
     assert {one["name"].partition("?")[0].partition("/jobs")[0] for one in found["pages"]} >= {
         "/plan",
