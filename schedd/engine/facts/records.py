@@ -298,6 +298,18 @@ class JobRecord:
     else:
         id = property(attrgetter("facts.id"))  # no Python function: each job needs it some fifty times
 
+    def run_end(self, now: int) -> int:
+        """Return until when a running job holds its resources by its walltime, also by an ordered one.
+
+        Suspended seconds until ``now`` do not count.
+        """
+        walltime = max(self.understood.walltime, self.run.ordered_walltime)
+        return self.run.started + walltime + self.run.seconds_suspended(now)
+
+    def end_from(self, start: int, now: int) -> int:
+        """Return the end of a job by its walltime: of its run, or of a planned run from ``start`` on."""
+        return self.run_end(now) if self.phase is Phase.RUNNING else start + self.understood.walltime
+
     @property
     def run_waited_since(self) -> int:
         """Begin of the wait for the present run. After a requeue it is the time of the requeue, though the

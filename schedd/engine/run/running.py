@@ -68,9 +68,7 @@ def start_running(
         record, Step.STARTED, facts=facts, understood=understood, run=_current_run(state, started, letter)
     )
     record = state.store_record(_with_slot(state, record))
-    beyond = walltime_end(record, state.now) - state.plan.end(
-        record.slot
-    )  # seconds not covered by its placement
+    beyond = record.run_end(state.now) - state.plan.end(record.slot)  # seconds not covered by its placement
     if as_planned and planned <= started and beyond <= min(_PROMPT_S, state.settings.end_allowance):
         _fix_and_watch(state, record, state.plan.end(record.slot))
         _hold_amount(state, record)
@@ -171,19 +169,10 @@ def _same_nodes(a: Iterable[ShareFacts], b: Iterable[ShareFacts]) -> bool:
     return sorted((s.node, s.cpus) for s in a) == sorted((s.node, s.cpus) for s in b)
 
 
-def walltime_end(record: JobRecord, now: int) -> int:
-    """Return until when a running job holds its resources by its walltime; see ``_past_end`` for longer.
-
-    Suspended seconds until ``now`` do not count.
-    """
-    walltime = max(record.understood.walltime, record.run.ordered_walltime)
-    return record.run.started + walltime + record.run.seconds_suspended(now)
-
-
 def fix_shares(state: EngineState, record: JobRecord) -> None:
     """Fix a running job on its shares, whatever the plan says about them."""
     slot = record.slot
-    end = max(walltime_end(record, state.now), state.now + 1)
+    end = max(record.run_end(state.now), state.now + 1)
     start = min(record.run.started, end - 1)
     state.queue.pop(slot, None)
     state.plan.remove(slot, state.now)
@@ -290,7 +279,7 @@ def _overrun(state: EngineState, record: JobRecord, event: str) -> tuple[Cause, 
     """Extend a job past its planned end: it started late, uses its end allowance, or overruns."""
     settings = state.settings
     words = f"job {record.id} runs past its walltime"
-    end = walltime_end(record, state.now)
+    end = record.run_end(state.now)
     left = end - state.now
     if left > 0:
         _extend(state, record, left)

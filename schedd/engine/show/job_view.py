@@ -295,7 +295,7 @@ def render_job(
         started=record.run.started if record.run.started >= 0 else None,
         planned_start=start if start >= 0 else None,
         displayed_start=displayed if displayed >= 0 else None,
-        planned_end=start + walltime if start >= 0 else None,
+        planned_end=record.end_from(start, published.as_of) if start >= 0 else None,
         planned_nodes=shares if wants("planned_nodes") else (),
         node_sets=sets,
         expected_start=expected.start,

@@ -22,7 +22,7 @@ from schedd.engine.place.placement import displace_for
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.rank.promises import record_plan_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
-from schedd.engine.run.running import fix_shares, walltime_end
+from schedd.engine.run.running import fix_shares
 from schedd.features.walltime_extensions.settings import WalltimeExtensionSettings
 from schedd.features.walltime_extensions.state import RunExtension, extensions_state
 from schedd.model import FOREVER
@@ -75,7 +75,7 @@ def note_run(state: EngineState, before: JobRecord | None, record: JobRecord) ->
     if not _may_be_extended(state, record, one):
         part.due.pop(record.id, None)
         return
-    begin = walltime_end(record, state.now) - extension_settings(state).before
+    begin = record.run_end(state.now) - extension_settings(state).before
     part.due[record.id] = moment = max(begin, one.again if one is not None else 0)
     part.first = min(part.first, moment)
 
@@ -120,11 +120,7 @@ def extend_due_runs(state: EngineState, event: str) -> None:
     ready = state.mode == "scheduler" and not (state.halted or state.arriving or state.to_reevaluate)
     for job in [job for job, moment in part.due.items() if moment <= state.now]:
         record = state.records.get(job)
-        if (
-            record is None
-            or record.phase is not Phase.RUNNING
-            or walltime_end(record, state.now) <= state.now
-        ):
+        if record is None or record.phase is not Phase.RUNNING or record.run_end(state.now) <= state.now:
             del part.due[job]
             continue
         part.due[job] = state.now + _AGAIN_S
@@ -168,7 +164,11 @@ def _lengthen_in_plan(state: EngineState, record: JobRecord) -> tuple[int, Moves
     """Let a run keep its resources for as much of the step as is possible. Return the seconds, 0 for none,
     and the moves of planned jobs.
     """
-    settings, slot, end = extension_settings(state), record.slot, walltime_end(record, state.now)
+    settings, slot, end = (
+        extension_settings(state),
+        record.slot,
+        record.run_end(state.now),
+    )
     lengthen = partial(
         _lengthen,
         slot=slot,
@@ -193,7 +193,7 @@ def _order_walltime(state: EngineState, record: JobRecord, walltime: int) -> Job
 
 def _find_obstacle(state: EngineState, record: JobRecord) -> str:
     """Return why a run cannot be extended, whatever is planned after it; empty: it may be possible."""
-    if walltime_end(record, state.now) - state.plan.end(record.slot) > _TOLERANCE_S:
+    if record.run_end(state.now) - state.plan.end(record.slot) > _TOLERANCE_S:
         return "it will be preempted before its end"
     longer = replace(record.understood, walltime=record.understood.walltime + extension_settings(state).step)
     if state.pools_for(record.facts, longer) != state.pools_for(record.facts, record.understood):

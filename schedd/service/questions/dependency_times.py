@@ -64,4 +64,4 @@ def _find_time(published: PlanSnapshot, until: Until, job: JobRecord, now: int) 
         start = job.run.started
     if until is Until.STARTED:
         return start
-    return max(start + job.understood.walltime, now + 1)
+    return max(job.end_from(start, now), now + 1)

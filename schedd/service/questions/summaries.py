@@ -69,7 +69,7 @@ def summarise_users(published: PlanSnapshot) -> tuple[UserSummary, ...]:
             else:
                 one.without_start += 1
         if start >= 0:
-            one.last_end = max(one.last_end or 0, start + record.understood.walltime)
+            one.last_end = max(one.last_end or 0, record.end_from(start, published.as_of))
     return tuple(found[name] for name in sorted(found))
 
 

@@ -38,8 +38,8 @@ _COLUMNS: Final[Mapping[str, _Of]] = {
         displayed if (displayed := job_displayed_start(published, job, start)) >= 0 else None
         for job, start in zip(jobs, starts, strict=True)
     ],
-    "planned_end": lambda _, jobs, starts: [
-        start + job.understood.walltime if start >= 0 else None
+    "planned_end": lambda published, jobs, starts: [
+        job.end_from(start, published.as_of) if start >= 0 else None
         for job, start in zip(jobs, starts, strict=True)
     ],
     "expected_start": lambda published, jobs, _: [job_expected_start(published, job).start for job in jobs],

@@ -13,6 +13,9 @@ from schedd.features.walltime_extensions.metrics import collect_metrics
 from schedd.features.walltime_extensions.state import extensions_state
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
+from schedd.service.questions.summaries import summarise_users
+from schedd.service.read.job_columns import columns
+from schedd.service.read.plan_lists import job_listing
 from schedd.wire import (
     ClockSet,
     Event,
@@ -106,6 +109,10 @@ def test_the_plan_has_the_longer_run_before_the_server_answers() -> None:
     cluster.submit("1", walltime=1_000, runtime=1_300)
     cluster.at(900)
     assert cluster.end("1") == 1_400
+    assert cluster.view("1").planned_end == T + 1_400
+    published = publish_snapshot(cluster.engine.state)
+    assert columns(published, job_listing(published), {"planned_end"}) == {"planned_end": [T + 1_400]}
+    assert summarise_users(published)[0].last_end == T + 1_400
     cluster.submit("2", walltime=100)
     assert cluster.start("2") == 1_400
     assert "the server is asked to extend its walltime by 400 s" in cluster.notes("1")
