@@ -51,6 +51,18 @@ def test_nodes_that_are_down_are_one_alert_unless_an_administrator_holds_them() 
         assert loop.alerts.current == ()
 
 
+def test_a_node_that_the_server_has_removed_is_not_down() -> None:
+    with planner() as loop:
+        nodes = [node(f"n{number}") for number in range(1, 9)]
+        loop.submit(nodes).result(WAIT_S)
+        kept = tuple(one.node for one in nodes[:-1])
+        whole = Snapshot(id=event_id(), time=T, jobs=(), nodes=kept)
+        loop.submit([whole]).result(WAIT_S)
+        loop.alerts.update()
+        assert loop.published.nodes["n8"].state == "down"
+        assert loop.alerts.current == ()
+
+
 def test_followers_are_woken_only_by_alert_changes() -> None:
     with planner() as loop:
         loop.submit([node("n1"), job("1")]).result(WAIT_S)

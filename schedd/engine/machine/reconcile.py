@@ -145,6 +145,11 @@ def _absent(facts: NodeFacts) -> NodeFacts:
     return replace(facts, state="down", cpus=0, gpus=0, resources={}, properties=())
 
 
+def is_absent(facts: NodeFacts) -> bool:
+    """Return whether the server has removed this node, which the engine keeps for the jobs that ran there."""
+    return facts == _absent(facts)
+
+
 def is_removal(change: Event, snapshot: Snapshot) -> bool:
     """Return whether the server has removed a node, which only a snapshot can report."""
     return isinstance(change, NodeChanged) and all(change.node.name != one.name for one in snapshot.nodes)

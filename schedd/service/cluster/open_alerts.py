@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from schedd.engine import OpenAlert, PlanSnapshot
+from schedd.engine import OpenAlert, PlanSnapshot, is_absent
 from schedd.name_list import shorten_list
 from schedd.supervision import PeriodicWork, Supervisor
 
@@ -96,14 +96,17 @@ _NAMED: Final = 5
 
 
 def describe_down_nodes(published: PlanSnapshot) -> str:
-    """Return `2 nodes are down: n1, n7`; empty if no node is. Nodes that an administrator holds, or that are
-    switched off to save power, do not count.
+    """Return `2 nodes are down: n1, n7`; empty if no node is. Nodes that an administrator holds, that are
+    switched off to save power, or that the server has removed, do not count.
     """
     held, details = published.held_nodes, published.node_details
     down = [
         name
         for name, node in published.nodes.items()
-        if node.state == "down" and name not in held and details.get(name, {}).get("power", "on") == "on"
+        if node.state == "down"
+        and name not in held
+        and not is_absent(node)
+        and details.get(name, {}).get("power", "on") == "on"
     ]
     if not down:
         return ""
