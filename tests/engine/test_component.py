@@ -140,6 +140,11 @@ def test_idle_hooks_are_found_again_after_changes() -> None:
     assert state.idle_hooks is not None
     assert waits not in state.idle_hooks
     assert publish_snapshot(state).idle_hooks == state.idle_hooks
+    again = Cluster()
+    again.submit("1")
+    again.send(AccountSet(id="a", time=0, name="x", amount=1))
+    again.submit("2")
+    assert again.engine.state.idle_hooks is state.idle_hooks, "equal sets are compared member by member"
 
 
 def test_batch_without_work_calls_few_functions() -> None:
