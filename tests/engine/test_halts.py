@@ -206,6 +206,21 @@ def test_a_late_job_yields_to_a_reservation_and_planned_jobs_yield_to_it() -> No
     assert [cluster.runs(job) for job in ("1.s", "2.s", "3.s")] == [[90], [40], [40]]
 
 
+@pytest.mark.parametrize(("reserved", "first"), [("n1", 2000), ("n2", 40)])
+def test_a_slightly_late_job_does_not_run_into_a_reservation_that_its_planned_end_touches(
+    reserved: str, first: int
+) -> None:
+    cluster = ResourceCounted(nodes=2)
+    cluster.reserve("r", reserved, start=1000, end=2000)
+    cluster.engine.pause("maintenance")
+    cluster.submit("0.s", "1:ppn=8:n2", walltime=5000)
+    cluster.submit("1.s", "1:ppn=8:n1", walltime=1000)
+    cluster.at(40)
+    cluster.resume()
+    cluster.at(2100)
+    assert cluster.runs("1.s") == [first]
+
+
 def live(cluster: ResourceCounted, random: Random, rounds: int) -> None:
     """Halts of every kind and length, and jobs of every walltime, one after the other."""
     number = 0

@@ -177,6 +177,28 @@ def test_late_job_holds_its_nodes_for_its_whole_walltime(late: int, told: int) -
     assert (cluster.start("2"), cluster.runs("2")) == (1000 + late, [])
 
 
+@pytest.mark.parametrize(("walltime", "moved"), [(1000, 1000), (400, 400), (390, 430)])
+def test_jobs_behind_a_slightly_late_start_move_only_when_its_planned_end_has_passed(
+    walltime: int, moved: int
+) -> None:
+    cluster = Cluster(end_allowance=120)
+    cluster.obeys = False
+    cluster.engine.pause("maintenance")
+    cluster.submit("1", walltime=walltime)
+    cluster.submit("2")
+    cluster.at(40)
+    cluster.engine.resume()
+    cluster.send()
+    cluster.at(45)
+    run = cluster.decisions[-1]
+    cluster.send(*cluster.server.run(run))  # type: ignore[arg-type]
+    assert (cluster.runs("1"), cluster.start("2")) == ([40], moved)
+    cluster.at(walltime + 44)
+    assert (cluster.runs("2"), cluster.start("2")) == ([], walltime + 45)
+    cluster.at(walltime + 45)
+    assert (cluster.runs("2"), cluster.alerts("no_room")) == ([walltime + 45], [])
+
+
 def test_the_first_letter_of_a_job_unknown_so_far_may_be_an_alteration() -> None:
     cluster = Cluster()
     cluster.submit("1")

@@ -78,6 +78,17 @@ def test_queues_with_a_prefix_are_closed_and_no_job_runs_across_a_change() -> No
     assert cluster.view("1").limited_by[0].startswith("at most 0 jobs in queues np_* at once from ")
 
 
+def test_a_slightly_late_job_does_not_run_across_a_change() -> None:
+    edge = quota(0, 2 * HOUR - 1, 2 * HOUR, what="jobs", who="all")
+    cluster = Cluster(nodes=2, site=edge, end_allowance=120)
+    cluster.engine.pause("maintenance")
+    cluster.submit("1", walltime=2 * HOUR - 1)
+    cluster.at(40)
+    cluster.engine.resume()
+    cluster.send()
+    assert (cluster.runs("1"), cluster.start("1")) == ([], 2 * HOUR)
+
+
 def test_the_horizon_moves_on_with_time() -> None:
     cluster = Cluster(nodes=2, site=quota(4, 0, HOUR))
     for day in range(0, 200, 20):

@@ -55,6 +55,7 @@ its placement for this many seconds.
 _LIMITED_WITHIN = 10
 """A due job that the server holds for its slot limit keeps its placement for this many seconds."""
 _NO_ROOM_AGAIN = 5  # seconds after which a due job is tried again if its nodes are busy contrary to the plan
+_LATE_PART = 10  # a job that is late by at most this part of its walltime keeps its planned end
 _ROUNDS = 4
 _REMEMBERED_S = 6 * 3600  # a start of an earlier decision may be in an event that comes this late
 
@@ -196,12 +197,13 @@ def _has_room(
     """Return whether a due job has room now, for its whole walltime.
 
     A late job takes its nodes from now on: planned jobs in conflict with it are ``displaced``, and so is the
-    job itself where a job that stays, or a reservation, conflicts with it. Where the nodes are busy contrary
-    to the plan, the job keeps its placement and waits.
+    job itself where a job that stays, or a reservation, conflicts with it. If it is only a little late, it
+    keeps its planned end until that has passed. Where the nodes are busy contrary to the plan, the job keeps
+    its placement and waits.
     """
     plan, slot, now = state.plan, record.slot, state.now
     planned = plan.start(slot)
-    if planned < now:
+    if planned < now and (confined is not None or not _may_keep_end(state, slot)):
         if confined is not None:
             move_to(state, slot, now)
             confined.start_late(state)
@@ -212,10 +214,7 @@ def _has_room(
             return False
         words = f"it was started {now - planned} s later than planned"
         record_move(state, event, Cause.OUTAGE, words, slot, planned, now)
-    # These hold resources only from their start to their end: reservations and the like, and suspended jobs
-    # that go on later.
-    timed = component_slots(state) + deferred_slots(state)
-    crowded = plan.overcommitted_now(slot, now, timed, _unresolved(state, record.id))
+    crowded = plan.overcommitted_now(slot, now, _timed_slots(state), _unresolved(state, record.id))
     if not crowded:
         return True
     plan.set_ready(slot, now + _NO_ROOM_AGAIN)
@@ -226,6 +225,32 @@ def _has_room(
         )
         state.alert(event, "no_room", words, crowded)
     return False
+
+
+def _timed_slots(state: EngineState) -> list[int]:
+    """Return the slots that hold resources only from their start to their end: those of reservations and the
+    like, and of suspended jobs that go on later.
+    """
+    return component_slots(state) + deferred_slots(state)
+
+
+def _may_keep_end(state: EngineState, slot: int) -> bool:
+    """Return whether a late job may keep its planned end, so that no job behind it moves at its dispatch.
+
+    Most jobs end before their walltime. A job that does not is extended at its planned end, before another
+    starts there: see ``extend_overruns``. Neither a reservation nor a window of a limit may begin in the
+    seconds after that end, because these do not move.
+    """
+    plan = state.plan
+    duration, end = int(plan.jobs.durations[slot]), plan.end(slot)
+    late = state.now - plan.start(slot)
+    if late > min(state.settings.end_allowance, duration // _LATE_PART):
+        return False
+    limits = map(state.limits.pools.get, plan.pool_amounts(slot))
+    if any(limit is not None and limit.during for limit in limits):
+        return False
+    near = [one for one in _timed_slots(state) if end - duration < plan.start(one) < end + late]
+    return not near or not np.isin(plan.held(np.array(near)).rows, plan.held(np.array([slot])).rows).any()
 
 
 def _unresolved(state: EngineState, job: str) -> list[Take]:

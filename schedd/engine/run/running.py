@@ -48,6 +48,7 @@ def start_running(
     by = known.by if by is None else by
     facts = quick_replace(known, state=letter, shares=shares, started=started, starts=starts, by=by)
     ours = record.phase is Phase.DISPATCHED
+    decided = record.attempt.decided
     state.refused_jobs.pop(record.id, None)
     if ours and not record.attempt.accepted:
         end_start_outage(state)  # its start may be reported before its acceptance, or without it
@@ -68,8 +69,14 @@ def start_running(
         record, Step.STARTED, facts=facts, understood=understood, run=_current_run(state, started, letter)
     )
     record = state.store_record(_with_slot(state, record))
-    beyond = record.run_end(state.now) - state.plan.end(record.slot)  # seconds not covered by its placement
-    if as_planned and planned <= started and beyond <= min(_PROMPT_S, state.settings.end_allowance):
+    # Seconds not covered by its placement, and those that were known at its dispatch.
+    beyond = record.run_end(state.now) - state.plan.end(record.slot)
+    known_late = max(0, decided - planned)
+    if (
+        as_planned
+        and planned <= started
+        and beyond - known_late <= min(_PROMPT_S, state.settings.end_allowance)
+    ):
         _fix_and_watch(state, record, state.plan.end(record.slot))
         _hold_amount(state, record)
         return

@@ -34,7 +34,7 @@ from schedd.wire import ExtendRun, ExtensionDone, JobDeleted, JobEnded
 _AGAIN_S: Final = 60  # a run that could not be extended is examined again after this time
 _MOST_DISPLACED: Final = 100  # planned jobs that one extension may move
 _SHARES: Final = (1, 2, 4)  # divisors of the step that are tried
-_TOLERANCE_S: Final = 60  # the plan has a run end earlier than its walltime by more: it will be preempted
+_TOLERANCE_S: Final = 60  # the plan has a run shorter than its walltime by more: it will be preempted
 
 
 def extension_settings(state: EngineState) -> WalltimeExtensionSettings:
@@ -193,7 +193,8 @@ def _order_walltime(state: EngineState, record: JobRecord, walltime: int) -> Job
 
 def _find_obstacle(state: EngineState, record: JobRecord) -> str:
     """Return why a run cannot be extended, whatever is planned after it; empty: it may be possible."""
-    if record.run_end(state.now) - state.plan.end(record.slot) > _TOLERANCE_S:
+    planned = state.plan.end(record.slot) - state.plan.start(record.slot)
+    if record.run_end(state.now) - record.run.started - planned > _TOLERANCE_S:
         return "it will be preempted before its end"
     longer = replace(record.understood, walltime=record.understood.walltime + extension_settings(state).step)
     if state.pools_for(record.facts, longer) != state.pools_for(record.facts, record.understood):
