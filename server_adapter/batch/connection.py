@@ -58,6 +58,11 @@ class BatchConnection(ABC):
         """Whether the connection is not known to be closed."""
         return self._broken is None and not self._writer.is_closing() and not self._reader.at_eof()
 
+    @property
+    def closed_by_server(self) -> bool:
+        """Whether the server closed the connection, and no error of an exchange was the reason."""
+        return self._broken is None and (self._writer.is_closing() or self._reader.at_eof())
+
     def peer_owner(self) -> int | None:
         """Return the user id of the server's process if it runs on this host, else None.
 

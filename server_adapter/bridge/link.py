@@ -26,6 +26,11 @@ class LinkedConnection(Protocol):
         """Whether the connection is not known to be closed."""
         ...
 
+    @property
+    def closed_by_server(self) -> bool:
+        """Whether the server closed it, and no error of an exchange was the reason."""
+        ...
+
     def peer_owner(self) -> int | None:
         """Return the user id of the server's process if it runs on this host."""
         ...
@@ -89,7 +94,8 @@ class ServerLink(Generic[C]):
                 self._was_away = self._was_away or not lives
                 raise
             else:
-                self._was_away = self._was_away or not connection.usable
+                if not connection.usable and connection.closed_by_server:
+                    self._was_away = True
             finally:
                 if not connection.usable:
                     await self._drop()

@@ -25,6 +25,15 @@ from schedd.plan.kernels.rows import locate
 
 
 @kernel
+def _contains(slots: Ints, slot: int) -> bool:
+    """Return whether a slot is among others. With NumPy's ``any`` each start would load SciPy."""
+    for one in slots:
+        if one == slot:
+            return True
+    return False
+
+
+@kernel
 def overcommitted_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, amounts: Table) -> int:
     """Return the first row on which a placed job does not fit now next to the fixed jobs; -1: it fits.
 
@@ -57,7 +66,7 @@ def overcommitted_row(tb: Tables, slot: int, now: int, timed: Ints, rows: Ints, 
         if other == slot or state not in (FIXED, PLANNED):
             continue
         active = tb.jobs[START, other] <= now < tb.jobs[START, other] + tb.jobs[DUR, other]
-        if not active and (state == PLANNED or (timed == other).any()):
+        if not active and (state == PLANNED or _contains(timed, other)):
             continue
         for i in range(tb.jobs[ALLOC, other], tb.jobs[ALLOC, other] + tb.jobs[ALLOCS, other]):
             k = number[tb.alloc[i, A_ROW]] - 1
