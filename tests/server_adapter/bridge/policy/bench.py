@@ -45,6 +45,7 @@ def site(now: datetime) -> str:
     return f"""
         slack = {SLACK}
         priority_every = 1
+        end_allowance = "0s"  # else the plan begins earlier than the first job ends, if that starts late
         [clusters.main.site.priority]
         wish = 1.0
         short = 1.0
