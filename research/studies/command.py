@@ -72,7 +72,7 @@ _REPEATED: Final = (
 )
 """Of these, those that repeat their runs with other jobs, in several processes."""
 _TIMED: Final = (experiment_front.NAME,)
-"""Those that compare what is found within a time: no run gives the figures of another."""
+"""Studies of what searches find within some seconds: two runs never give the same figures."""
 _PARTS: Final = ("whole", "first third", "rest", "busiest")
 
 

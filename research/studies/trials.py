@@ -36,6 +36,6 @@ def digest(figures: Mapping[str, Any]) -> str:
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_times(one) for key, one in value.items() if key not in TIMES}
-    if isinstance(value, list):  # rows are in the order in which processes ended
+    if isinstance(value, list):  # several processes add the rows, in any order
         return sorted((_without_times(one) for one in value), key=json.dumps)
     return value

@@ -15,7 +15,7 @@ _TASK_LISTS: Final = ("trl", "x.trl")
 _LEAST: Final = ("min_walltime", "minwclimit", "x.minwclimit")
 _NAMES: Final = frozenset({*_TASK_LISTS, *_LEAST})
 MOLDABLE_NAMES: Final = _NAMES | {"max_walltime"}
-"""Resources by which a request may leave a choice, or get its walltime from the scheduler."""
+"""Resources of moldable jobs, and of jobs whose walltime the scheduler sets."""
 _PART: Final = re.compile(r"([1-9][0-9]{0,8})@([1-9][0-9]{0,8})")
 _GEOMETRY: Final = frozenset(
     {"nodes", "procs", "ncpus", "nodect", "neednodes", "tasks", "walltime", *_TASK_LISTS}

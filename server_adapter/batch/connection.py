@@ -56,7 +56,7 @@ class BatchConnection(ABC):
     @property
     def usable(self) -> bool:
         """Whether the connection is not known to be closed."""
-        return self._broken is None and not self._writer.is_closing() and not self._reader.at_eof()
+        return self._broken is None and not self.closed_by_server
 
     @property
     def closed_by_server(self) -> bool:

@@ -108,7 +108,7 @@ class Dispatcher:
                 self._requested_at = time.monotonic()
             if error_text and requested:
                 return await self._verify_outcome(run, error_text)
-            if error_text:  # nothing was requested: the server may have been restarted while nobody asked it
+            if error_text:  # nothing was requested: the connection may have ended in a restart of the server
                 if self._clock() + self._rules.busy_wait >= run.expires:
                     return _not_reached(error_text)
                 await self._sleep(self._rules.busy_wait)

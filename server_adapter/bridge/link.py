@@ -94,8 +94,7 @@ class ServerLink(Generic[C]):
                 self._was_away = self._was_away or not lives
                 raise
             else:
-                if not connection.usable and connection.closed_by_server:
-                    self._was_away = True
+                self._was_away = self._was_away or connection.closed_by_server
             finally:
                 if not connection.usable:
                     await self._drop()

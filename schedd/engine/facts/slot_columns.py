@@ -68,8 +68,8 @@ class SlotColumns:
         self.note_new_slot(slot, generation, change)
 
     def note_new_slot(self, slot: int, generation: int, change: int) -> None:
-        """Note the generation and the change set in which a slot was given to a job or became vacant; its
-        other columns have their initial values then.
+        """Note the present generation and change set for a slot that a job gets or leaves. Its other columns
+        have their initial values then.
         """
         self.changed[slot] = generation
         self.first_change[slot] = change

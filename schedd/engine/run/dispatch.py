@@ -228,8 +228,8 @@ def _has_room(
 
 
 def _timed_slots(state: EngineState) -> list[int]:
-    """Return the slots that hold resources only from their start to their end: those of reservations and the
-    like, and of suspended jobs that go on later.
+    """Return the slots of reservations and other components, and of suspended jobs that go on later. They
+    hold resources only from their start to their end.
     """
     return component_slots(state) + deferred_slots(state)
 

@@ -273,7 +273,7 @@ def _note_given(state: EngineState, job: str, stated: int, walltime: int) -> Non
 
 
 def note_ordered_walltime(state: EngineState, _: JobRecord | None, record: JobRecord) -> None:
-    """Note the longer walltime that a run gets: if the job is requeued, it is not the one that it states."""
+    """Note the longer walltime ordered for a run. After a requeue it is not taken for the stated walltime."""
     given, ordered = walltime_state(state).given.get(record.id), record.run.ordered_walltime
     if given is not None and ordered and given[-1] != ordered:
         _note_given(state, record.id, given[0], ordered)

@@ -57,7 +57,7 @@ class WalltimeExtensions:
 
 @dataclass(frozen=True, slots=True)
 class PublishedExtensions:
-    """Extended runs, and those that could not be, by job; and the number of extensions and refusals."""
+    """Extensions and refusals: the present runs by job, and how many there were."""
 
     runs: Mapping[str, RunExtension] = field(default_factory=dict)
     extended: int = 0

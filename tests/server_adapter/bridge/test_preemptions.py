@@ -301,7 +301,14 @@ def test_pool_lends_a_second_connection_only_while_the_first_is_in_use() -> None
     opened: list[Any] = []
 
     async def connect() -> Any:
-        opened.append(SimpleNamespace(usable=True, peer_owner=lambda: None, close=lambda: asyncio.sleep(0)))
+        opened.append(
+            SimpleNamespace(
+                usable=True,
+                closed_by_server=False,
+                peer_owner=lambda: None,
+                close=lambda: asyncio.sleep(0),
+            )
+        )
         return opened[-1]
 
     async def work() -> None:
