@@ -30,7 +30,7 @@ RIGHTS: Final[dict[str, tuple[str, str]]] = {
 """Why another job goes first, of one job and of several."""
 
 TimeFormat = Callable[[int], str]
-Certainty = Literal["likely", "any time", "planned", "latest", "now", "due", "running", "unknown"]
+Certainty = Literal["likely", "any time", "planned", "latest", "now", "due", "stopped", "running", "unknown"]
 
 
 class StartFacts(NamedTuple):
@@ -45,6 +45,7 @@ class StartFacts(NamedTuple):
     promised: int | None = None
     at_risk: bool = False
     predicted: bool = True  # whether starts are predicted for its queue
+    stopped: bool = False  # whether the cluster starts no jobs at present, although schedd is its scheduler
 
 
 class _Prediction(Protocol):
@@ -76,6 +77,8 @@ class _JobStart(_Prediction, Protocol):
     def displayed_start(self) -> int | None: ...
     @property
     def at_risk(self) -> object | None: ...
+    @property
+    def starts_stopped(self) -> bool: ...
 
 
 def hypothetical_start_facts(result: _HypotheticalStart) -> StartFacts:
@@ -119,6 +122,7 @@ def job_start_facts(job: _JobStart) -> StartFacts:
         promised=job.promised_start,
         at_risk=job.at_risk is not None,
         predicted=job.predicted,
+        stopped=job.starts_stopped,
     )
 
 
@@ -146,6 +150,7 @@ class StartSentence(NamedTuple):
             "latest": "",
             "now": "Starts now",
             "due": f"Due since {likely}",
+            "stopped": "Starts when jobs are started again",
             "running": f"Running since {likely}" if likely else "Running",
             "unknown": "Start not known",
         }[self.certainty]
@@ -165,7 +170,8 @@ def describe_start(facts: StartFacts, now: int) -> StartSentence:
     """Return the sentence for a job at ``now``.
 
     No forecast in the past is shown: after its P50 the job may start *any time now*, and after its P90 there
-    is no forecast. A P90 that is no earlier than the promise says nothing and is left out.
+    is no forecast. A P90 that is no earlier than the promise says nothing and is left out. While no jobs are
+    started, no job starts *now* or *any time now*.
     """
     if facts.state == "running":
         return StartSentence("running", facts.started)
@@ -173,16 +179,19 @@ def describe_start(facts: StartFacts, now: int) -> StartSentence:
         return StartSentence("now")
     latest = facts.promised if facts.promised is not None and facts.promised > now else None
     risk = facts.at_risk and latest is not None
+    resumed = StartSentence("stopped", None, None, latest, risk)
     planned = facts.planned
     if planned is not None and planned <= now:
         if planned > now - _DUE_S:
-            return StartSentence("now")
+            return resumed if facts.stopped else StartSentence("now")
         return StartSentence("due", planned, None, latest, risk)
     expected, by = facts.expected, facts.expected_by
     fresh = expected is not None and is_forecast_fresh(expected, by, facts.expected_as_of, now)
     if expected is not None and fresh:
         if latest is not None and expected >= latest:
             return StartSentence("latest", latest=latest, at_risk=risk)
+        if facts.stopped and expected <= now:
+            return resumed
         if by is not None and (by - max(expected, now) < _SAME_S or (latest is not None and by >= latest)):
             by = None
         certainty: Certainty = "likely" if expected > now else "any time"

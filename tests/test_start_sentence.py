@@ -67,6 +67,13 @@ def sentence(**changes: Any) -> str:
         ({"promised": NOW - 60}, "Likely today 21:00 (90 % by Sat 11:00)"),
         ({"planned": NOW - 59}, "Starts now"),
         ({"planned": NOW - 60}, "Due since today 08:59, at the latest Sun 22:00"),
+        # While no jobs are started, none starts now.
+        (
+            {"planned": NOW - 59, "stopped": True},
+            "Starts when jobs are started again, at the latest Sun 22:00",
+        ),
+        ({"expected": NOW, "stopped": True}, "Starts when jobs are started again, at the latest Sun 22:00"),
+        ({"stopped": True}, "Likely today 21:00 (90 % by Sat 11:00), at the latest Sun 22:00"),
         ({"state": "starting"}, "Starts now"),
         ({"state": "running", "started": NOW - HOUR}, "Running since today 08:00"),
         ({"state": "waiting", "planned": None, "expected": None}, "Start not known, at the latest Sun 22:00"),
@@ -95,9 +102,11 @@ def test_no_sentence_has_a_time_in_the_past_or_a_90_percent_time_at_the_promise(
             expected_as_of=NOW - dice.choice([0, 60, 1_000, 90_000]),
             promised=promised,
             predicted=dice.random() < 0.8,
+            stopped=dice.random() < 0.3,
         )
         found = describe_start(facts, NOW)
         seen.add(found.certainty)
+        assert not (facts.stopped and found.certainty in ("now", "any time"))
         ahead = (found.by, found.latest, found.likely if found.certainty != "due" else None)
         assert all(time is None or time > NOW for time in ahead)
         assert found.by is None or found.latest is None or found.by < found.latest
@@ -111,7 +120,7 @@ def test_no_sentence_has_a_time_in_the_past_or_a_90_percent_time_at_the_promise(
         assert text[:1].isupper()
         assert ("forecast" in text) is found.no_forecast
         assert re.fullmatch(r"[^.]*", text)
-    assert seen == {"likely", "any time", "planned", "latest", "now", "due", "unknown"}
+    assert seen == {"likely", "any time", "planned", "latest", "now", "due", "stopped", "unknown"}
 
 
 def test_a_forecast_stays_fresh_for_15_minutes_or_a_quarter_of_its_wait() -> None:

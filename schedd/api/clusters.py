@@ -12,7 +12,6 @@ from schedd.api.request_bodies import PauseRequest
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import ClustersView, ClusterView, DispatchState
-from schedd.engine import is_absent
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.current_faults import job_start_state
 from schedd.service.read.plan_lists import count_jobs
@@ -78,7 +77,7 @@ def cluster_view(loop: PlanLoop) -> ClusterView:
         stale=published.stale,
         trouble=loop.failure or loop.trouble or loop.failing,
         jobs=count_jobs(published),
-        nodes=sum(not is_absent(node) for node in published.nodes.values()),
+        nodes=len(published.present_nodes),
         cpus=sum(node.cpus for node in published.nodes.values()),
         events_waiting=loop.pending,
         arriving=published.arriving,

@@ -33,6 +33,7 @@ JOB: Final[dict[str, Any]] = {
     "expected_as_of": 1_700_000_000,
     "predicted": True,
     "promised_start": 1_700_004_620,
+    "starts_stopped": False,
     "headline": "Likely 2023-11-14 22:43:20 UTC (90 % by 2023-11-14 23:11:40 UTC), at the latest "
     "2023-11-14 23:30:20 UTC",
     "labels": {"qos": "normal"},

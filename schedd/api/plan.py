@@ -50,7 +50,7 @@ def list_nodes(
     behind = cursor or ""
     names = sorted(
         name
-        for name, facts in published.nodes.items()
+        for name, facts in published.present_nodes.items()
         if name > behind and (state is None or facts.state == state)
     )
     page = frozenset(names[:limit])

@@ -100,7 +100,7 @@ async def render_admin_page(
         holds=fold_holds(published.holds),
         most_holds=MAX_ROWS,
         drained=sum(one.kind == "node" for one in published.holds),
-        names=[*sorted(published.nodes, key=natural_key), *sorted(published.queues)],
+        names=[*sorted(published.present_nodes, key=natural_key), *sorted(published.queues)],
         hold_error=hold_error,
         release_error=release_error,
         hold_names=hold_names,

@@ -80,8 +80,9 @@ def plan_columns(
     ``base``; unknown times, and never, are None.
     """
     looked = looked or PlanViewport(count=100_000)
-    names = match_nodes(published.nodes, looked.only)
-    rows, groups = build_rows(names, published.nodes, looked.group, looked.opened, published.node_sets)
+    present = published.present_nodes
+    names = match_nodes(present, looked.only)
+    rows, groups = build_rows(names, present, looked.group, looked.opened, published.node_sets)
     scene = _PlanRows(published, visibility, rows, groups, names)
     count = max(1, min(looked.count, 100_000))
     first = _first_row(scene, looked, count)
@@ -120,7 +121,7 @@ def plan_columns(
         "generation": published.generation,
         "base": base,
         "horizon": horizon,
-        "all_nodes": len(published.nodes),
+        "all_nodes": len(present),
         "matching": len(names),
         "rows": len(rows),
         "first": first,

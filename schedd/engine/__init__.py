@@ -30,7 +30,6 @@ from schedd.engine.facts.records import (
 )
 from schedd.engine.facts.state import HORIZON, EngineState
 from schedd.engine.log import Incident, LoggedBatch
-from schedd.engine.machine.reconcile import is_absent
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
@@ -110,7 +109,6 @@ __all__ = [
     "find_allocation",
     "first_estimates",
     "improvement_event",
-    "is_absent",
     "job_delay_risk",
     "job_details",
     "job_displayed_start",

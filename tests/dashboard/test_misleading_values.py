@@ -8,9 +8,9 @@ import pytest
 from schedd.dashboard.filters import format_time, pluralise
 from schedd.engine import EngineSettings
 from schedd.features.prediction.background import ExpectedStartWorker
-from schedd.wire import ExpectedFacts, JobDeleted, PlanningHeld, StartsExpected
+from schedd.wire import ExpectedFacts, JobDeleted, PlanningHeld, Snapshot, StartsExpected
 from tests.dashboard.conftest import DashboardSite, token
-from tests.service.planner_harness import T, event_id
+from tests.service.planner_harness import T, event_id, node
 
 
 @pytest.fixture
@@ -101,3 +101,28 @@ def test_passed_and_old_forecasts_are_not_shown_and_tables_show_their_time(
 def test_singular_counts_are_singular() -> None:
     assert [pluralise(n, "job") for n in (0, 1, 2)] == ["jobs", "job", "jobs"]
     assert [pluralise(n, "waits", "wait") for n in (1, 2)] == ["waits", "wait"]
+
+
+def test_no_list_shows_a_node_that_the_server_has_removed(site: DashboardSite, client: httpx2.Client) -> None:
+    kept = tuple(site.loop.published.nodes[name] for name in ("n1", "n2"))
+    jobs = tuple(record.facts for record in site.loop.published.records if record is not None)
+    site.submit(Snapshot(id=event_id(), time=T, jobs=jobs, nodes=kept))
+    assert set(site.loop.published.nodes) == {"n1", "n2", "n3"}
+    assert site.get_json("")["nodes"] == 2
+    assert [one["name"] for one in site.get_json("/nodes")["nodes"]] == ["n1", "n2"]
+    assert "n3" not in client.get("/nodes").text
+    assert client.get("/nodes/n3").status_code == 404
+    metrics = httpx2.get(f"{site.url}/metrics", headers={"Authorization": f"Bearer {token('admin')}"}).text
+    assert 'schedd_nodes{cluster="main",state="up"} 2.0' in metrics
+    assert 'schedd_nodes{cluster="main",state="down"}' not in metrics
+
+
+def test_no_job_starts_now_while_no_jobs_are_started(site: DashboardSite, client: httpx2.Client) -> None:
+    site.post_json("/pause", {"reason": "cooling fault"})
+    site.submit(node("n3"))
+    (view,) = (one for one in site.get_json("/jobs?state=planned")["jobs"] if one["displayed_start"] == T)
+    assert view["starts_stopped"]
+    assert view["headline"].startswith("Starts when jobs are started again")
+    owner = view["owner"].partition("@")[0]
+    assert "Starts when jobs are started again" in client.get(f"/my-jobs?user={owner}").text
+    assert "Due since" in client.get(f"/jobs/{view['id']}").text

@@ -52,6 +52,7 @@ class _QueueRow(NamedTuple):
     expected_by: int | None
     expected_as_of: int | None
     predicted: bool
+    starts_stopped: bool
     promised_start: int | None
     deadline: int | None
     deadline_state: str
@@ -73,6 +74,7 @@ class _QueueRow(NamedTuple):
             expected_as_of=self.expected_as_of,
             promised=self.promised_start,
             predicted=self.predicted,
+            stopped=self.starts_stopped,
         )
         return describe_start(facts, now)
 

@@ -91,7 +91,7 @@ def show_nodes(
     """The matching nodes as a map, by rack if nodes have one, and as a table. A map of many has groups."""
     published = cluster.published
     views = {view.name: view for view in node_views(published, sees=visibility.shows)}
-    matching = [views[name] for name in match_nodes(published.nodes, q)]
+    matching = [views[name] for name in match_nodes(published.present_nodes, q)]
     found = [view for view in matching if state in ("", view.state)]
     by = _choose_grouping(keys := _grouping_keys(views.values()), by)
     folded = len(found) > _MAX_MAP_NODES
@@ -126,7 +126,7 @@ async def show_node(
 ) -> Response:
     """A node: running and planned jobs, jobs that ended there in the last day, history of its states."""
     published = cluster.published
-    if name not in published.nodes:
+    if name not in published.present_nodes:
         raise ProblemError("unknown-path", f"cluster {cluster.name} has no node {name[:80]}")
     (view,) = node_views(published, lambda other: other == name, sees=visibility.shows)
     here, hidden = await run_in_threadpool(_jobs_on, cluster, visibility, name)

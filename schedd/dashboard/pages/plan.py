@@ -31,7 +31,7 @@ def show_plan(request: Request, cluster: Cluster, viewer: Reader, visibility: Vi
     """The page; its chart asks for its columns."""
     published = cluster.published
     soon = list_jobs(published, visibility, JobFilter(state="planned", most=_MAX_NEXT_STARTS))
-    groups = list_groupings(published.nodes.values(), published.node_sets)
+    groups = list_groupings(published.present_nodes.values(), published.node_sets)
     return render_page(
         request, "plan", viewer, cluster, load=measure_load(published), soon=soon, groups=groups
     )

@@ -136,7 +136,7 @@ def _node_changes(state: EngineState, snapshot: Snapshot) -> list[Event]:
         if known.get(node.name) != with_known_memory(known.get(node.name), node)
     ]
     # Adjacent, so that they are taken over together.
-    gone = [_absent(facts) for name, facts in known.items() if name not in there and facts != _absent(facts)]
+    gone = [_absent(facts) for name, facts in known.items() if name not in there and not is_absent(facts)]
     return [NodeChanged(id=snapshot.id, time=snapshot.time, node=node) for node in now + gone]
 
 
@@ -147,7 +147,7 @@ def _absent(facts: NodeFacts) -> NodeFacts:
 
 def is_absent(facts: NodeFacts) -> bool:
     """Return whether the server has removed this node, which the engine keeps for the jobs that ran there."""
-    return facts == _absent(facts)
+    return facts.state == "down" and not (facts.cpus or facts.gpus or facts.resources or facts.properties)
 
 
 def is_removal(change: Event, snapshot: Snapshot) -> bool:

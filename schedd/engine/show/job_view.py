@@ -113,6 +113,8 @@ class JobView:
     promised_start: int | None
     """The job starts at the latest then, barring the causes listed in the documentation; null when nothing is
     promised."""
+    starts_stopped: bool
+    """Whether the cluster starts no jobs at present, although this scheduler is to start them."""
     headline: str
     """Its start in one sentence, with times in UTC. Empty for a job that can never run."""
     limited_by: tuple[str, ...]
@@ -269,6 +271,7 @@ def render_job(
             promised=promised,
             at_risk=record.risk is not None,
             predicted=predicted,
+            stopped=published.starts_stopped,
         )
         moment = published.as_of if now is None else max(now, published.as_of)
         headline = describe_start(known, moment).text(format_utc)
@@ -303,6 +306,7 @@ def render_job(
         expected_as_of=expected.as_of,
         predicted=predicted,
         promised_start=promised,
+        starts_stopped=published.starts_stopped,
         headline=headline,
         limited_by=limits,
         conditional=tuple(f"{link.kind}:{link.job}" for link in record.behind),

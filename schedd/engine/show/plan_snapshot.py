@@ -25,6 +25,7 @@ from schedd.engine.facts.job_numbers import JobNumbers
 from schedd.engine.facts.job_requests import queue_stop_reason
 from schedd.engine.facts.records import ChangeSet, JobRecord
 from schedd.engine.facts.state import EngineState
+from schedd.engine.machine.reconcile import is_absent
 from schedd.engine.place.missing_starts import describe_closed_node
 from schedd.model import NodeSets
 from schedd.plan.columns import HeldEntries, HeldEntry, Ints, PlanReadView
@@ -125,6 +126,11 @@ class PlanSnapshot:
         return self._use.get(row, (nothing, nothing))
 
     @property
+    def present_nodes(self) -> dict[str, NodeFacts]:
+        """The nodes that the server has; `nodes` also has removed ones, for the jobs that ran there."""
+        return {name: facts for name, facts in self.nodes.items() if not is_absent(facts)}
+
+    @property
     def held_nodes(self) -> dict[str, str]:
         """Nodes under an admin's planning hold, with the reasons."""
         return {one.name: one.reason for one in self.holds if one.kind == "node"}
@@ -137,6 +143,11 @@ class PlanSnapshot:
         """Why the queue starts nothing; empty where it does."""
         hold = next((one for one in self.holds if (one.kind, one.name) == ("queue", queue)), None)
         return queue_stop_reason(self.queues.get(queue), hold)
+
+    @property
+    def starts_stopped(self) -> bool:
+        """Whether no jobs are started at present, although this scheduler is to start them."""
+        return self.mode == "scheduler" and bool(self.halted)
 
     @property
     def starts(self) -> Ints:

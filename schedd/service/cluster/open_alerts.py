@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from schedd.engine import OpenAlert, PlanSnapshot, is_absent
+from schedd.engine import OpenAlert, PlanSnapshot
 from schedd.name_list import shorten_list
 from schedd.supervision import PeriodicWork, Supervisor
 
@@ -102,11 +102,8 @@ def describe_down_nodes(published: PlanSnapshot) -> str:
     held, details = published.held_nodes, published.node_details
     down = [
         name
-        for name, node in published.nodes.items()
-        if node.state == "down"
-        and name not in held
-        and not is_absent(node)
-        and details.get(name, {}).get("power", "on") == "on"
+        for name, node in published.present_nodes.items()
+        if node.state == "down" and name not in held and details.get(name, {}).get("power", "on") == "on"
     ]
     if not down:
         return ""

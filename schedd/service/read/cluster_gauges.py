@@ -64,7 +64,7 @@ class ClusterGauges(Collector):
             name, published = [loop.name], loop.published
             for state, count in asdict(count_jobs(published)).items():
                 jobs.add_metric([*name, state], count)
-            for state, count in Counter(node.state for node in published.nodes.values()).items():
+            for state, count in Counter(node.state for node in published.present_nodes.values()).items():
                 nodes.add_metric([*name, state], count)
             placed = published.starts >= 0
             last = int((published.starts[placed] + published.durations[placed]).max(initial=0))
@@ -79,7 +79,7 @@ class ClusterGauges(Collector):
                 clock.add_metric(name, apart if apart is not None else math.nan)
             busy.add_metric(name, loop.busy_for)
             paused.add_metric(name, bool(published.paused))
-            halted.add_metric(name, bool(published.halted) and published.mode == "scheduler")
+            halted.add_metric(name, published.starts_stopped)
             stale.add_metric(name, bool(published.stale))
             failing.add_metric(name, bool(loop.failure or loop.trouble or loop.failing))
             opened = Counter(alert.kind for alert in loop.alerts.current)

@@ -255,7 +255,7 @@ def node_views(
     now = published.as_of
     starts, durations = published.starts[slots], published.durations[slots]
     slots = slots[(starts <= now) & (starts + durations > now)]
-    names = sorted(filter(accept, published.nodes))
+    names = sorted(filter(accept, published.present_nodes))
     used, here = _in_use(published, slots, frozenset(names), sees)
     held = published.held_nodes
     failing = node_failure_rates(published)
