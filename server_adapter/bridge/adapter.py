@@ -49,6 +49,7 @@ from server_adapter.bridge.power_switcher import PowerSwitcher
 from server_adapter.bridge.preemptions import PreemptionExecutor
 from server_adapter.bridge.queue_drainer import QueueDrainer
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.reported_ends import ReportedEnds
 from server_adapter.bridge.reservations import ReservationConfirmer
 from server_adapter.bridge.run_executor import RunExecutor
 from server_adapter.bridge.run_extensions import RunExtender
@@ -129,6 +130,7 @@ class Adapter:
         self._scope: ReadScope | None = None  # requested since the start of the last reading
         self._read_whole_at = float("-inf")
         self._snapshots = SnapshotSchedule(settings.poll.snapshot, clock)
+        self._reported_ends = ReportedEnds()
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.requested, clock())
         self._runs = RunExecutor(
@@ -384,7 +386,9 @@ class Adapter:
                     await self.delivery.enqueue(event)
                 if count % _SLICE == 0:
                     await asyncio.sleep(0)
-        if restarted:
+        if not restarted:
+            self._reported_ends.note(events, state.ended)
+        else:
             # A restarted server may have lost jobs. The daemon can doubt a snapshot but not a single event,
             # so only the snapshot is sent.
             self._request_snapshot()
@@ -434,7 +438,8 @@ class Adapter:
 
     async def _send_snapshot(self, state: ServerState, read_at: int, now: int) -> None:
         # Jobs that ended during an outage must not look like a loss.
-        for count, end in enumerate(endings(state, ids=self.delivery.ids, now=now), start=1):
+        unreported = self._reported_ends.pop_unreported(state.ended)
+        for count, end in enumerate(endings(unreported, ids=self.delivery.ids, now=now), start=1):
             await self.delivery.enqueue(end)
             if count % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -472,6 +477,7 @@ class Adapter:
         return self.state is not None and self.cycles > 1 and self.delivery.away
 
     def _request_snapshot(self) -> None:
+        self._reported_ends.forget()
         self._snapshots.request()
         self.request_reading()
 

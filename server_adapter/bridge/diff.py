@@ -1,6 +1,6 @@
 """Events between two states of the server: ends, then changes, then arrivals."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -69,9 +69,9 @@ def with_steady_starts(old: ServerState, new: ServerState) -> ServerState:
     return replace(new, jobs={**new.jobs, **moved}) if moved else new
 
 
-def endings(state: ServerState, *, ids: Ids, now: int) -> Iterator[JobEnded]:
-    """Yield the ends of all listed complete jobs, for a daemon that may have missed them."""
-    for name, end in state.ended.items():
+def endings(ended: Mapping[str, Ending], *, ids: Ids, now: int) -> Iterator[JobEnded]:
+    """Yield these ends of complete jobs, for a daemon that may have missed them."""
+    for name, end in ended.items():
         moment = now if end.completed is None else end.completed
         status = end.exit_status or 0
         yield JobEnded(id=next(ids), time=moment, job_id=name, exit_status=status, used=end.used)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from schedd.wire import Run, RunAccepted, Snapshot
+from schedd.wire import JobAltered, JobFacts, JobQueued, Run, RunAccepted, ShareFacts, Snapshot
 from tests.engine.cluster import Cluster, T
 
 
@@ -33,6 +33,33 @@ def test_a_snapshot_wins_and_its_differences_are_reported() -> None:
     assert cluster.runs("3") == cluster.runs("4") == [0]
     said = "the server's state differed: 1 x job altered, 1 x job ended, 1 x job queued, 1 x node changed"
     assert cluster.alerts("snapshot") == [said]
+
+
+@pytest.mark.parametrize("first", ["queued", "altered", "snapshot"])
+def test_a_run_that_was_there_before_counts_as_one_start(first: str) -> None:
+    cluster = Cluster()
+    if first == "altered":
+        cluster.submit("1", holds="u", state="H")
+    server = cluster.server
+    run = JobFacts(
+        id="1",
+        owner="ann@login",
+        queue="batch",
+        submitted=T,
+        state="R",
+        started=T,
+        starts=1,
+        resources={"nodes": "1:ppn=4", "walltime": "100"},
+        shares=(ShareFacts("n1", 4),),
+        version="2",
+    )
+    server.jobs["1"], server.runtime["1"] = run, 10_000
+    kind = {"queued": JobQueued, "altered": JobAltered}.get(first)
+    cluster.send(server.snapshot() if kind is None else kind(id="e:1", time=T, job=run))
+    assert cluster.engine.state.records["1"].facts == run
+    known = cluster.alerts("snapshot")
+    cluster.send(server.snapshot())
+    assert cluster.alerts("snapshot") == known
 
 
 def test_a_removed_node_which_only_a_snapshot_can_report_raises_no_alert() -> None:

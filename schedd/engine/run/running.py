@@ -8,6 +8,7 @@ from schedd.dialect import format_walltime
 from schedd.engine.component.job_hooks import report_about_job
 from schedd.engine.component.placement_hooks import walltime_at_start
 from schedd.engine.facts.bookkeeping import Bookkeeping
+from schedd.engine.facts.job_requests import holds_resources
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, CurrentRun, JobRecord, Phase
 from schedd.engine.facts.shares import held_shares, planned_shares, takes_for_shares
@@ -44,7 +45,8 @@ def start_running(
     if record.phase is Phase.RUNNING and (record.run.started, known.shares) == (started, shares):
         return
     letter = known.state if known.state in ("R", "E", "S") else "R"
-    starts = known.starts + (record.phase is not Phase.RUNNING)
+    # The server's description of a run counts its start already.
+    starts = known.starts + (record.phase is not Phase.RUNNING and not holds_resources(known))
     by = known.by if by is None else by
     facts = quick_replace(known, state=letter, shares=shares, started=started, starts=starts, by=by)
     ours = record.phase is Phase.DISPATCHED

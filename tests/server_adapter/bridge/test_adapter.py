@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from schedd.wire import JobEnded, RunAccepted, ShareFacts, Snapshot
+from schedd.wire import Event, JobEnded, RunAccepted, ShareFacts, Snapshot
 from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.server import ReadScope
 from server_adapter.bridge.state import ServerState
@@ -207,6 +207,31 @@ async def test_a_daemon_that_doubts_a_snapshot_gets_more_snapshots(
     await house.until(lambda: snapshots() == 1)
     house.daemon.alert("snapshot", "a snapshot was not believed")
     await house.until(lambda: snapshots() >= 3)
+
+
+async def test_the_end_of_a_listed_job_is_sent_once_until_the_daemon_requests_a_snapshot(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server with a long `keep_completed` lists thousands of ended jobs at each reading."""
+    monkeypatch.setattr("server_adapter.bridge.snapshot_schedule._INSISTING", 0.2)
+    house = await build(plan=False)
+    job = house.server.submit(resources={"nodes": "1"}, runtime=0.2)
+
+    def count(kind: type[Event]) -> int:
+        return sum(isinstance(event, kind) for event in house.daemon.events)
+
+    await house.start()
+    await house.until(lambda: len(house.daemon.state.jobs) == 1)
+    house.daemon.decide(job, [ShareFacts("node1", 1)])
+    await house.until(lambda: count(JobEnded) == 1)
+    before = count(Snapshot)
+    house.daemon.alert("snapshot", "a snapshot was not believed")
+    await house.until(lambda: count(Snapshot) >= before + 3)
+    assert house.states() == {"C": 1}
+    assert count(JobEnded) == 1
+    assert house.adapter is not None
+    house.adapter._request_snapshot()
+    await house.until(lambda: count(JobEnded) == 2)
 
 
 async def test_after_a_restart_an_old_alert_is_no_news(

@@ -244,7 +244,7 @@ def test_a_job_end_without_time_is_dated_now() -> None:
         return Ending(exit_status=3, completed=completed, started=50, starts=1, shares=())
 
     state = replace(EMPTY_STATE, ended={"1": ending(90), "2": ending(None)})
-    found = endings(state, ids=iter(["e:1", "e:2"]), now=100)
+    found = endings(state.ended, ids=iter(["e:1", "e:2"]), now=100)
     assert [(one.job_id, one.time, one.used, one.exit_status) for one in found] == [
         ("1", 90, 40, 3),
         ("2", 100, None, 3),
