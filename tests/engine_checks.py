@@ -10,13 +10,16 @@ from tests.property_examples import examples
 __all__ = ["check_fewer_batches"]
 
 _FEW: Final = 6
+_FIRST: Final = 40
 _EACH: Final = 5
 
 
 def check_fewer_batches() -> None:
-    """In the short run, check the state of an engine with more than six jobs after every fifth batch.
+    """In the short run, check after every fifth batch the state of an engine that has more than six jobs or
+    has handled 40 batches.
 
-    A check takes two thirds of the time of such a test, and most faults last. The long run checks each batch.
+    A check takes up to two thirds of the time of such a test, and most faults last. The long run checks each
+    batch.
     """
     engine = sys.modules.get("schedd.engine.engine")
     if engine is not None and examples(_EACH) < _EACH:
@@ -24,5 +27,6 @@ def check_fewer_batches() -> None:
 
 
 def _check_some_batches(state: EngineState) -> None:
-    if len(state.records) <= _FEW or state.generation % _EACH == 0:
+    short = len(state.records) <= _FEW and state.generation <= _FIRST
+    if short or state.generation % _EACH == 0:
         check(state)

@@ -19,7 +19,7 @@ import pytest
 from research.federations.wires import EngineWire
 from schedd.client import Unreachable
 from schedd.dialect import request_family
-from schedd.engine.show.plan_snapshot import publish_snapshot
+from schedd.engine.show.plan_snapshot import PlanSnapshot, publish_snapshot
 from schedd.features.bookings.state import booking_table
 from schedd.features.transfers.api import transfer_view
 from schedd.features.transfers.state import PublishedTransfers
@@ -77,6 +77,7 @@ class SimulatedCluster(Cluster):
         self.handed: dict[str, str] = {}
         self.began: dict[str, int] = {}
         self.starts: Counter[str] = Counter()
+        self._published: PlanSnapshot | None = None
         self._fork: PlanFork | None = None
         super().__init__(nodes, site={"bookings": {"most": 20}})
 
@@ -164,13 +165,19 @@ class SimulatedCluster(Cluster):
 
     def fork(self) -> PlanFork:
         """Return what questions are answered from; like a daemon's, it is made once for each generation."""
-        state = self.engine.state
-        if self._fork is None or self._fork.generation != state.generation:
-            self._fork = fork_plan(state, publish_snapshot(state))
+        published = self._publish()
+        if self._fork is None or self._fork.published is not published:
+            self._fork = fork_plan(self.engine.state, published)
         return self._fork
 
+    def _publish(self) -> PlanSnapshot:
+        state = self.engine.state
+        if self._published is None or self._published.generation != state.generation:
+            self._published = publish_snapshot(state)
+        return self._published
+
     def report(self) -> ClusterPollResult:
-        published = self.fork().published
+        published = self._publish()
         found = {}
         for name, record in published.part(PublishedTransfers).transfers.items():
             seen = transfer_view(published, record)
