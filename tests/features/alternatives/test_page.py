@@ -87,6 +87,9 @@ def test_outdated_plans_and_invalid_weights_are_refused(open_window: Open, site:
     site.post_json("/alternatives", {"evaluations": 40, "seconds": 20})
     page.get_by_role("button", name="Apply plan 1").click()
     expect(page.get_by_role("alert")).to_contain_text("set 1 is not kept; the latest is 2")
+    with page.expect_response(lambda answer: "/alternatives" in answer.url) as refreshed:
+        site.submit(job("30.server"))
+    assert refreshed.value.status == 200
     form = {"seconds": "1", "w_wait": "0"}
     cookies = {one["name"]: one["value"] for one in window.context.cookies()}
     csrf = page.locator("#search-form input[name=csrf]").get_attribute("value") or ""
