@@ -303,6 +303,19 @@ class Plan(PlanContents, WorkLimits):
         if search_again:
             self._repairs.mark_for_search(slot)
 
+    def move(self, slot: int, start: int, now: int) -> None:
+        """Move a planned job to ``start`` on its nodes and pools, whether they are free or not. The freed
+        interval is logged for repair.
+        """
+        if self.state(slot) != at.PLANNED:
+            raise ValueError(f"slot {slot} is not a planned job")
+        old, duration = self.start(slot), int(self.slabs.tb.jobs[at.DUR, slot])
+        self._occupy(slot, old, old + duration, 1)
+        self._occupy(slot, start, start + duration, -1)
+        self.slabs.tb.jobs[at.START, slot] = start
+        self._repairs.note_freed_entries(*self._entries(slot), max(now, old), old + duration)
+        self._repairs.discard_partial_search(slot)
+
     def _occupy(self, slot: int, start: int, end: int, sign: int) -> None:
         self.slabs.grow_until_done(lambda tb: occupy(tb, slot, start, end, sign))
 

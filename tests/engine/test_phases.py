@@ -256,6 +256,12 @@ def _fails() -> None:
     passed(cluster, jobs=("1",))
 
 
+def _is_described_differently() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.alter_request("1", walltime="200")
+
+
 _STORIES = {
     _refused: {Step.REFUSED},
     _not_answered: {Step.VOID, Step.PUT_OFF},
@@ -264,6 +270,7 @@ _STORIES = {
     _waits_for_something_else: {Step.ANSWERED},
     _runs_too_long: {Step.OVERRAN, Step.BROKEN},
     _is_extended: {Step.EXTENDED},
+    _is_described_differently: {Step.RUN_AGAIN},
     _altered_on_a_lost_node: {Step.BLAMED},
     _comes_back: {Step.CAME_BACK},
     _fails: {Step.SET_ASIDE},

@@ -136,6 +136,16 @@ class Operations(RuleBasedStateMachine):
 
     @precondition(lambda self: self.has(at.PLANNED))
     @rule(data=st.data(), later=st.integers(0, 50))
+    def move(self, data: st.DataObject, later: int) -> None:
+        slot = self.any_slot(data, at.PLANNED)
+        start, takes = self.plan.start(slot) + later, self.plan.takes(slot)
+        self.plan.move(slot, start, self.now)
+        assert (self.plan.state(slot), self.plan.start(slot)) == (at.PLANNED, start)
+        assert self.plan.takes(slot) == takes
+        self.settle_over_commitment()
+
+    @precondition(lambda self: self.has(at.PLANNED))
+    @rule(data=st.data(), later=st.integers(0, 50))
     def put_back(self, data: st.DataObject, later: int) -> None:
         """Remove a planned job and place it later on the same nodes; repair may then move it forward
         again.

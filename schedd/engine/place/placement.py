@@ -21,6 +21,7 @@ from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import are_many, count_units, queue_if_many, queue_reevaluation
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import dependencies
+from schedd.engine.place.conflicts import conflicting_jobs, delay_conflicting, jobs_on_same_rows
 from schedd.engine.place.costs import place_affordably
 from schedd.engine.place.missing_starts import explain_missing_start
 from schedd.engine.place.placement_policy import place_by_site_policy
@@ -30,11 +31,9 @@ from schedd.engine.rank.ranking import advance_job, correct_last_rank
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
 
-_MANY_ROWS = 16
 _MOST_FOLLOWERS = 200
 """Maximum number of jobs that are replanned behind a displaced job,"""
 _MOST_FOLLOWER_UNITS = 10_000  # and their maximum number of units together
-_MOST_UNCHECKED = 20  # up to this number of jobs, the check for many jobs is skipped
 
 
 def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
@@ -304,27 +303,19 @@ def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool
     return gone, starts[gone]
 
 
-def jobs_on_same_rows(state: EngineState, of: Sequence[int]) -> Ints:
-    """Return the planned jobs on the nodes and pools of these, without them, latest start first."""
-    plan = state.plan
-    rows = {take.row for slot in of for take in plan.takes(slot)}
-    if len(rows) > _MANY_ROWS:
-        slots = plan.planned()
-    else:
-        pools = {pool for slot in of for pool in plan.pool_amounts(slot) if plan.is_scarce(pool)}
-        slots = plan.jobs_on_rows([*rows, *(plan.pools[pool] for pool in pools)])
-    return np.ascontiguousarray(slots[~np.isin(slots, of)][::-1])
-
-
 def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cause, words: str) -> None:
     """Displace planned jobs that over-commit a node of the slots ``stay``, which stay.
 
-    The latest to start is removed first. The jobs planned behind it on these nodes are replanned after it, so
-    that it need not go behind all of them. Many conflicting jobs are processed in slices, next start first.
+    Where the conflict lasts for an hour at most, these and the jobs behind them are delayed as they are.
+    Else the latest to start is removed first, and the jobs planned behind it on these nodes are replanned
+    after it, so that it need not go behind all of them. Many conflicting jobs are processed in slices, next
+    start first.
     """
     plan = state.plan
     slots = jobs_on_same_rows(state, stay)
-    crowd = _conflicting(state, stay, slots) if slots.shape[0] > _MOST_UNCHECKED else slots
+    crowd = conflicting_jobs(state, stay, slots) if slots.shape[0] else slots
+    if crowd.shape[0] and delay_conflicting(state, stay, crowd, event, cause, words):
+        return
     if queue_if_many(state, crowd, event, words, cause):
         return
     old = plan.jobs.starts.copy()
@@ -356,18 +347,6 @@ def _limit_units(state: EngineState, slots: list[int]) -> Ints:
     """Return the first of these slots, fewer if the jobs are wide."""
     units = list(accumulate(count_units(record) if (record := state.by_slot[s]) else 0 for s in slots))
     return np.array(slots[: bisect_right(units, _MOST_FOLLOWER_UNITS)], np.int64)
-
-
-def _conflicting(state: EngineState, stay: Sequence[int], slots: Ints) -> Ints:
-    """Return the jobs among ``slots`` that hold part of an over-committed row of the jobs ``stay``."""
-    plan = state.plan
-    begin, end = min(map(plan.start, stay)), max(map(plan.end, stay))
-    rows = plan.overcommitted_rows(np.unique(plan.held(np.array(stay, np.int64)).rows), begin, end)
-    starts = plan.starts(slots)
-    slots = slots[(starts < end) & (starts + plan.jobs.durations[slots] > begin)]
-    held = plan.held(slots)
-    found: Ints = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
-    return found
 
 
 def replan_overcommitted(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:

@@ -25,11 +25,11 @@ from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
+from schedd.engine.place.conflicts import jobs_on_same_rows, start_later
 from schedd.engine.place.costs import over_limit
 from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.place.placement import (
     DisplacedJobs,
-    jobs_on_same_rows,
     move_and_displace,
     move_to,
     place_job,
@@ -208,8 +208,10 @@ def _has_room(
             move_to(state, slot, now)
             confined.start_late(state)
         stays = confined is not None and confined.keeps_place
-        gone, old = move_and_displace(state, slot, now, itself=not stays)
-        displaced.add(gone, old, f"job {record.id} starts later than planned")
+        displaces = f"job {record.id} starts later than planned"
+        if stays or not start_later(state, slot, now, event, Cause.OUTAGE, displaces):
+            gone, old = move_and_displace(state, slot, now, itself=not stays)
+            displaced.add(gone, old, displaces)
         if plan.state(slot) != PLANNED:
             return False
         words = f"it was started {now - planned} s later than planned"
