@@ -346,10 +346,10 @@ class SimulatedFederation:
                 self.federation.apply_report(name, provider.report())
 
     def go(self, seconds: int, step: int = 1) -> None:
-        """Time passes; the federation does its rounds."""
+        """Time passes; the federation does its rounds: each minute while nothing is open."""
         end = self.now + seconds
         while self.now < end:
-            pause = min(1 if self._starts_soon() else step, end - self.now)
+            pause = min(1 if self._starts_soon() else step if self._has_work() else 60, end - self.now)
             for provider in self.clusters.values():
                 provider.at(provider.server.now - T + pause)
             try:
@@ -371,6 +371,10 @@ class SimulatedFederation:
         while self.now < end:
             step = 15 if self.federation.coallocations.open or self.federation.bags.open else 60
             self.go(min(step, end - self.now), step)
+
+    def _has_work(self) -> bool:
+        one = self.federation
+        return bool(one.jobs.open or one.coallocations.open or one.bags.open or one.bookings.open)
 
     def _starts_soon(self) -> bool:
         """Whether a group is about to start: then the federation's rounds are a second apart at most."""
