@@ -473,3 +473,41 @@ def test_a_start_after_a_week_has_its_date(days: int, text: str) -> None:
 )
 def test_durations_are_written_shortly(seconds: int, text: str) -> None:
     assert format_span(seconds) == text
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        (("--nodes", "1000", "--jobs", "800"), 900),  # at the pace that the demo chooses
+        (("--nodes", "100", "--jobs", "120", "--speed", "20"), 900),
+        (("--speed", "60"), 600),
+    ],
+)
+def test_forecasts_of_a_running_demo_come_true(
+    options: tuple[str, ...], seconds: int, tmp_path: Path
+) -> None:
+    """Of the forecasts at submission about half start by P50 and nine tenths by P90; no promise is broken."""
+    text = tmp_path / "output"
+    with text.open("w") as output:
+        words = ("schedd.cli.main", "demo", "--port", "0", *options)
+        process = start_program(*words, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        wait_until(lambda: "  admin " in text.read_text() or process.poll() is not None)
+        said = text.read_text()
+        url, token = re.search(r"http://[\d.:]+", said), re.search(r"^  admin +(\S+)$", said, re.MULTILINE)
+        assert url is not None
+        assert token is not None
+        time.sleep(seconds)
+        bearer = {"Authorization": f"Bearer {token[1]}"}
+        found = httpx2.get(f"{url[0]}/v1/clusters/demo/accuracy", headers=bearer, timeout=WAIT_S).json()
+        cluster = httpx2.get(f"{url[0]}/v1/clusters/demo", headers=bearer, timeout=WAIT_S).json()
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(WAIT_S)
+    figures = next(one["figures"] for one in found["expected"] if one["lead"] is None)
+    assert figures["count"] >= 100
+    assert 0.35 <= figures["p50_coverage"] <= 0.65, figures
+    assert 0.85 <= figures["p90_coverage"] <= 0.99, figures
+    assert (cluster["breaches"], cluster["alerts"]) == (0, 0)
