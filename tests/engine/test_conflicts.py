@@ -8,7 +8,7 @@ from tests.engine.cluster import Cluster
 
 
 def test_a_wide_job_keeps_its_place_behind_a_run_that_lasts_longer() -> None:
-    """If it alone were placed again, it would go behind the long job on its other node."""
+    """A new place for the wide job only would be behind the long job on its other node."""
     cluster = Cluster(nodes=2, slack="900")
     cluster.submit("1")
     cluster.submit("2")

@@ -113,7 +113,7 @@ def _delay_in_order(state: EngineState, first: Iterable[int], delay: int, old: d
             if other not in old:
                 heapq.heappush(waiting, (plan.start(other), other))
     if not old:
-        return False  # not a job's start, but that of a reservation begins the conflict
+        return False  # the conflict begins at the start of a reservation, not of a job
     rows = _rows_of(state, list(old))
     last = max(map(plan.end, old))
     return not plan.overcommitted_rows(rows, min(old.values()) + delay, last).shape[0]

@@ -277,13 +277,6 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
 # ---- making room, filling it --------------------------------------------------------------------
 
 
-def move_to(state: EngineState, slot: int, start: int) -> None:
-    """Move a placed job to ``start`` on its present nodes, whether they are free or not."""
-    takes = state.plan.takes(slot)
-    state.plan.remove(slot, state.now)
-    state.plan.place_at(slot, start, takes, search_again=False)
-
-
 def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool = True) -> tuple[Ints, Ints]:
     """Move a placed job to ``start`` on its present nodes, and remove the planned jobs that conflict with it.
 
@@ -292,7 +285,7 @@ def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool
     their previous starts; place them again with ``replan_displaced``.
     """
     before = state.plan.starts(np.array([slot], np.int64))
-    move_to(state, slot, start)
+    state.plan.move(slot, start, state.now)
     others = jobs_on_same_rows(state, [slot])
     starts = state.plan.jobs.starts.copy()
     starts[slot] = before[0]
@@ -306,7 +299,7 @@ def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool
 def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cause, words: str) -> None:
     """Displace planned jobs that over-commit a node of the slots ``stay``, which stay.
 
-    Where the conflict lasts for an hour at most, these and the jobs behind them are delayed as they are.
+    If the conflict lasts for at most an hour, these jobs and the jobs behind them are delayed on their nodes.
     Else the latest to start is removed first, and the jobs planned behind it on these nodes are replanned
     after it, so that it need not go behind all of them. Many conflicting jobs are processed in slices, next
     start first.

@@ -31,7 +31,6 @@ from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.place.placement import (
     DisplacedJobs,
     move_and_displace,
-    move_to,
     place_job,
     remove_followers,
     replan,
@@ -205,7 +204,7 @@ def _has_room(
     planned = plan.start(slot)
     if planned < now and (confined is not None or not _may_keep_end(state, slot)):
         if confined is not None:
-            move_to(state, slot, now)
+            plan.move(slot, now, now)
             confined.start_late(state)
         stays = confined is not None and confined.keeps_place
         displaces = f"job {record.id} starts later than planned"
@@ -349,7 +348,7 @@ def move_late_jobs(state: EngineState, event: str) -> None:
     for slot in late.tolist():
         if plan.state(slot) != PLANNED:
             continue
-        move_to(state, slot, now)
+        plan.move(slot, now, now)
         kept.append(slot)
         others = jobs_on_same_rows(state, [slot])
         others = others[~np.isin(others, kept)]
