@@ -76,8 +76,10 @@ class Dispatcher:
         """Execute one decision; never raises for errors of the server or the network."""
         if _name(run) in self._journal.requested_before:
             return await self._verify_outcome(run, "it was asked for before the adapter was restarted")
-        attempt = 0
+        attempt, error_text = 0, ""
         while True:
+            if error_text and self._clock() >= run.expires:
+                return _not_reached(error_text)
             barred = self._barred()
             if barred:
                 return RunOutcome(False, 0, barred, outage=True)
@@ -109,9 +111,7 @@ class Dispatcher:
             if error_text and requested:
                 return await self._verify_outcome(run, error_text)
             if error_text:  # nothing was requested: the connection may have ended in a restart of the server
-                if self._clock() + self._rules.busy_wait >= run.expires:
-                    return _not_reached(error_text)
-                await self._sleep(self._rules.busy_wait)
+                await self._sleep(min(self._rules.busy_wait, max(0.0, run.expires - self._clock())))
                 continue
             if not tried.busy or attempt == self._rules.busy_retries:
                 return tried

@@ -2,12 +2,19 @@
 
 import asyncio
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from schedd.wire import JobQueued, ShareFacts
+from schedd.wire import JobQueued, Run, ShareFacts
 from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.errors import ServerUnreachableError
+from server_adapter.bridge.dispatch import Dispatcher, RunRules
+from server_adapter.bridge.journal import Journal
+from server_adapter.bridge.run_checks import RunCheck
+from server_adapter.bridge.server import RunOutcome, Server
 from server_adapter.emulator.handlers import TorqueHandlers
 from server_adapter.torque.errors import TorqueErrorCode
 from tests.server_adapter.bridge.house import AdapterHarness, Build
@@ -54,19 +61,45 @@ async def test_a_start_refused_because_the_adapter_may_not_start_jobs_is_an_outa
     assert house.server.cluster.runs == {}
 
 
+@pytest.mark.parametrize("requested", [False, True], ids=["not sent", "sent"])
 async def test_a_start_that_the_server_did_not_answer_in_time_is_an_outage(
-    build: Build, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, requested: bool
 ) -> None:
-    monkeypatch.setattr("server_adapter.bridge.dispatch._SETTLING", 0.05)
-    house = await build(plan=False)
-    job = house.server.submit(resources={"nodes": "1"}, runtime=1.0)
-    await house.start()
-    await house.until(lambda: job in house.daemon.state.jobs)
-    await house.server.close()
-    house.daemon.decide(job, [ShareFacts("node1", 1)], expires=int(house.daemon.clock()) + 2)
-    await house.until(lambda: bool(house.daemon.refused))
-    assert "not reached again in time" in house.daemon.refused[0].text
-    assert house.daemon.refused[0].outage
+    """The pauses take longer than asked for, as on a loaded machine."""
+    now = 1000.0
+
+    class SilentServer:
+        async def run(self, _: Run, on_request: Callable[[], None]) -> RunOutcome:
+            if requested:
+                on_request()
+            raise ServerUnreachableError("no answer")
+
+        async def verify_run(self, _: Run) -> RunCheck:
+            raise ServerUnreachableError("no answer")
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds + 7.0
+
+    journal = Journal(tmp_path)
+    server = cast("Server", SilentServer())
+    dispatcher = Dispatcher(server, journal, lambda: "", RunRules(), clock=lambda: now, sleep=sleep)
+    outcome = await dispatcher.run(
+        Run(
+            id="run-1",
+            cause="",
+            time=1000,
+            job_id="1.host",
+            shares=(ShareFacts("node1", 1),),
+            version="",
+            expires=1020,
+            term=1,
+        )
+    )
+    journal.close()
+    assert outcome.outage
+    assert outcome.text == "no answer; not reached again in time"
+    assert now >= 1020
 
 
 @pytest.mark.parametrize("what", ["hold", "offline", "down", "alter", "delete", "scheduling"])
