@@ -171,7 +171,14 @@ def test_a_start_that_passes_while_a_node_is_down_is_not_written_as_a_planned_st
     cluster.at(50)
     written = cluster.attribute_writes("2")[-1]
     assert written.planned_start is None
-    assert written.text == "due to start; it waits for n1, which cannot be used at present"
+    words = "it waits for n1, which cannot be used at present, and is planned elsewhere if that lasts 5 min"
+    assert written.text == f"due to start; {words}"
+    view = cluster.view("2")
+    assert words in view.notes
+    assert words in view.why
+    cluster.node("n1", state="up")
+    cluster.at(60)
+    assert not any("cannot be used" in note for note in cluster.view("2").notes)
 
 
 def test_message_of_a_rejecting_hook_is_shown_with_the_next_start() -> None:

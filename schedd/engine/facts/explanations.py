@@ -52,6 +52,14 @@ def job_notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[s
     return found
 
 
+def explain_node_wait(names: Sequence[str], grace: int) -> str:
+    """Return what a due job waits for whose nodes ``names`` went down; ``grace``: `node_grace` in seconds."""
+    return (
+        f"it waits for {shorten_list(names, _NAMED)}, which cannot be used at present, and is planned "
+        f"elsewhere if that lasts {format_length(grace)}"
+    )
+
+
 def server_refusal(record: JobRecord) -> str:
     """What the server said when it refused the last start for a reason that does not pass by itself, such as
     the message of a hook; empty where it did not.

@@ -14,7 +14,12 @@ from schedd.engine.facts.displayed_start import (
     next_update,
     remains_published,
 )
-from schedd.engine.facts.explanations import explain_job, request_notes, server_refusal
+from schedd.engine.facts.explanations import (
+    explain_job,
+    explain_node_wait,
+    request_notes,
+    server_refusal,
+)
 from schedd.engine.facts.pools import binding
 from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import planned_shares
@@ -300,7 +305,7 @@ def _overdue_text(state: EngineState, record: JobRecord) -> str:
     names = [share.node for share in planned_shares(state.plan, record.slot)]
     down = [name for name in names if state.node_facts[name].state != "up"]
     if down:
-        return f"{_DUE}; it waits for {' and '.join(down[:3])}, which cannot be used at present"
+        return f"{_DUE}; {explain_node_wait(down, state.settings.node_grace)}"
     return _DUE
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from schedd.engine.component.job_hooks import component_notes, job_details, job_labels, present_wait
 from schedd.engine.facts.displayed_start import displayed_start
-from schedd.engine.facts.explanations import explain_job, format_moment, job_notes
+from schedd.engine.facts.explanations import explain_job, explain_node_wait, format_moment, job_notes
 from schedd.engine.facts.pools import binding, free_amounts
 from schedd.engine.facts.records import Breach, Cause, ChangeSet, JobRecord, Phase, Risk
 from schedd.engine.facts.shares import merge_shares
@@ -255,6 +255,11 @@ def render_job(
     if needs_sets and together is not None and shares:
         sets = find_node_sets(together, published.nodes, [share.node for share in shares])
     further = component_notes(published, record) if wants("notes") or wants("why") else []
+    if standing == "planned" and 0 <= start <= published.as_of and (wants("notes") or wants("why")):
+        names = [share.node for share in shares or job_shares(published, record)]
+        down = [name for name in names if published.nodes[name].state != "up"]
+        if down:
+            further = [explain_node_wait(down, published.settings.node_grace), *further]
     waiting = record
     if wants("why") and isinstance(record.answer, WaitingFor):
         waiting = replace(record, answer=present_wait(published, record) or record.answer)
