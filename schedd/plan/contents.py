@@ -13,7 +13,7 @@ from schedd.plan.kernels.current_use import overcommitted_row
 from schedd.plan.kernels.due_jobs import due_jobs, next_start, waiting_before
 from schedd.plan.kernels.free_amounts import is_on_first_row, least_free
 from schedd.plan.kernels.layout import Ints, Tables
-from schedd.plan.kernels.place import first_startable, jobs_on_rows, misplaced
+from schedd.plan.kernels.place import first_startable, jobs_in_conflict, jobs_on_rows, misplaced
 from schedd.plan.machine import Machine
 from schedd.plan.records import ChunkNeeds, Take, Timeline
 from schedd.plan.repairs import Repairs
@@ -293,6 +293,13 @@ class PlanContents:
         slots = jobs_on_rows(tb, np.flatnonzero(tb.jobs[at.STATE] == at.PLANNED), np.array([*rows], np.int64))
         by_start: Ints = slots[np.argsort(tb.jobs[at.START, slots], kind="stable")]
         return by_start
+
+    def jobs_in_conflict(self, slot: int, since: int, end: int, others: Ints) -> Ints:
+        """Return the jobs of ``others`` that hold part of a row of the placed job ``slot`` that is
+        over-committed at some time in ``[since, end)``.
+        """
+        hit: Ints = jobs_in_conflict(self.slabs.tb, slot, since, end, others)
+        return hit
 
     def overcommitted_rows(self, rows: Ints, start: int, end: int) -> Ints:
         """Return the rows, of these, that are over-committed at some time in ``[start, end)``."""

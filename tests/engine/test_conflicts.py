@@ -47,6 +47,29 @@ def test_jobs_behind_a_late_start_are_delayed_as_they_are() -> None:
     assert not any(cluster.at_risk(job) for job in "34")
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_pause_delays_no_planned_job_by_more_than_its_length(seed: int) -> None:
+    """Short jobs end while no jobs are started: jobs behind them, and behind those, come too late."""
+    dice = Random(seed)
+    cluster = Cluster(nodes=5, slack="1h", end_allowance="0s")
+    jobs = [str(number) for number in range(40)]
+    for job in jobs:
+        nodes = f"{dice.choice([1, 1, 1, 2, 3, 5])}:ppn={dice.choice([1, 2, 4, 4])}"
+        cluster.submit(job, nodes, walltime=dice.randrange(1, 40) * 60)
+    before = {job: start for job in jobs if not cluster.runs(job) and (start := cluster.start(job)) is not None}
+    cluster.engine.pause("an outage")
+    pause = dice.randrange(300, 3_000)
+    for moment in range(10, pause, 45):
+        cluster.at(moment)
+    cluster.engine.resume()
+    cluster.at(pause)
+    for job, start in before.items():
+        now = cluster.start(job)
+        assert now is not None
+        assert now <= start + pause
+        assert not cluster.at_risk(job)
+
+
 def test_a_delay_ends_at_a_reservation() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1")

@@ -240,6 +240,20 @@ class Operations(RuleBasedStateMachine):
         usable = [one for one in held if not self.plan.unusable_nodes(one)]
         assert self.plan.on_usable_nodes(slots).tolist() == usable
 
+    @precondition(lambda self: self.plan.planned().size)
+    @rule(data=st.data())
+    def list_jobs_in_conflict(self, data: st.DataObject) -> None:
+        slots = self.plan.planned()
+        slot = data.draw(st.sampled_from(slots.tolist()))
+        start, later = self.plan.start(slot), data.draw(st.integers(0, 40))
+        self.plan.move(slot, start + later, self.now)
+        since, end = sorted(data.draw(st.tuples(st.integers(start, start + 60), st.integers(start, start + 60))))
+        rows = self.plan.overcommitted_rows(np.unique(self.plan.held(np.array([slot])).rows), since, end)
+        expected = set(self.plan.jobs_on_rows(rows.tolist()).tolist())
+        found = self.plan.jobs_in_conflict(slot, since, end, slots).tolist()
+        assert found == [one for one in slots.tolist() if one in expected]
+        self.plan.move(slot, start, self.now)
+
     @rule(name=st.sampled_from("ab"), size=st.integers(0, 4))
     def set_pool(self, name: str, size: int) -> None:
         self.plan.set_pool(name, size, self.now)

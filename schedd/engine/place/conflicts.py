@@ -11,11 +11,13 @@ from schedd.engine.facts.records import Cause
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.dependencies import ready_after
 from schedd.engine.rank.promises import record_moves
+from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.plan import Plan
 
 _MANY_ROWS: Final = 16
 _LONGEST_DELAY_S: Final = 3_600
-_MOST_DELAYED: Final = 5_000  # jobs
+_MOST_DELAYED: Final = 20_000  # jobs
 
 
 def jobs_on_same_rows(state: EngineState, of: Sequence[int]) -> Ints:
@@ -78,11 +80,64 @@ def delay_conflicting(
     delay = max(map(plan.end, stay)) - since
     if since < 0 or delay > _LONGEST_DELAY_S:
         return False
+    starting = _StartOrder(plan)
+    first = {one for slot in stay for one in starting.in_conflict(slot, since, plan.end(slot))}
+    return _delay_all(state, starting, first - {*stay}, delay, event, cause, words)
+
+
+def delay_late_jobs(state: EngineState, late: Ints, event: str, words: str) -> bool:
+    """Move due jobs that could not be started in time to now, and delay the jobs in conflict with them by the
+    time by which the latest of them is late, as `delay_conflicting` does.
+
+    A job that has no room now, since another late job goes first, is delayed by that time, too.
+    """
+    plan, now = state.plan, state.now
+    delay = now - int(plan.starts(late).min())
+    return _delay_all(state, _StartOrder(plan), late.tolist(), delay, event, Cause.OUTAGE, words, now)
+
+
+class _StartOrder:
+    """The planned jobs by their starts of this moment."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._slots = plan.planned()
+        self._starts = plan.starts(self._slots)
+
+    def in_conflict(self, slot: int, since: int, end: int) -> list[int]:
+        """Return the jobs that started at ``since`` or later, but before ``end``, and hold part of a row of
+        ``slot`` that is over-committed then.
+        """
+        part = slice(*np.searchsorted(self._starts, (since, end)))
+        found: list[int] = self._plan.jobs_in_conflict(slot, since, end, self._slots[part]).tolist()
+        return found
+
+
+def _delay_all(
+    state: EngineState,
+    starting: _StartOrder,
+    first: Iterable[int],
+    delay: int,
+    event: str,
+    cause: Cause,
+    words: str,
+    earliest: int = FOREVER,
+) -> bool:
+    """Delay the jobs ``first`` and those behind them, and record it. Those that were to start before
+    ``earliest`` start then where they have room. Return False, with nothing changed, if a conflict remains.
+    """
+    plan = state.plan
     old: dict[int, int] = {}
-    if not _delay_in_order(state, _starting_in_conflict(state, stay, since), delay, old):
+    if not _delay_in_order(state, starting, first, delay, old):
         for slot, start in old.items():
             plan.move(slot, start, state.now)
         return False
+    for slot, start in old.items():
+        if start < earliest < plan.start(slot):
+            later, rows = plan.start(slot), _rows_of(state, [slot])
+            plan.move(slot, earliest, state.now)
+            if plan.overcommitted_rows(rows, earliest, later).shape[0]:
+                plan.move(slot, later, state.now)
     for slot in old:
         record = state.by_slot[slot]
         if record is not None and record.behind:
@@ -93,7 +148,9 @@ def delay_conflicting(
     return True
 
 
-def _delay_in_order(state: EngineState, first: Iterable[int], delay: int, old: dict[int, int]) -> bool:
+def _delay_in_order(
+    state: EngineState, starting: _StartOrder, first: Iterable[int], delay: int, old: dict[int, int]
+) -> bool:
     """Delay the jobs ``first`` and then the jobs in conflict with them, next start first, and note their
     ``old`` starts. Return whether no conflict remains; if one does, the caller moves the jobs back.
     """
@@ -109,7 +166,7 @@ def _delay_in_order(state: EngineState, first: Iterable[int], delay: int, old: d
         end = plan.end(slot)
         plan.move(slot, start + delay, state.now)
         old[slot] = start
-        for other in _starting_in_conflict(state, [slot], end):
+        for other in starting.in_conflict(slot, end, end + delay):
             if other not in old:
                 heapq.heappush(waiting, (plan.start(other), other))
     if not old:
@@ -117,20 +174,6 @@ def _delay_in_order(state: EngineState, first: Iterable[int], delay: int, old: d
     rows = _rows_of(state, list(old))
     last = max(map(plan.end, old))
     return not plan.overcommitted_rows(rows, min(old.values()) + delay, last).shape[0]
-
-
-def _starting_in_conflict(state: EngineState, stay: Sequence[int], since: int) -> list[int]:
-    """Return the planned jobs that start at ``since`` or later on rows of ``stay`` that are over-committed
-    from then on while ``stay`` hold them.
-    """
-    plan, end = state.plan, max(map(state.plan.end, stay))
-    rows = plan.overcommitted_rows(_rows_of(state, stay), since, end)
-    if not rows.shape[0]:
-        return []
-    slots = plan.jobs_on_rows(rows.tolist())
-    starts = plan.starts(slots)
-    found: list[int] = slots[(starts >= since) & (starts < end) & ~np.isin(slots, stay)].tolist()
-    return found
 
 
 def start_later(state: EngineState, slot: int, start: int, event: str, cause: Cause, words: str) -> bool:

@@ -25,7 +25,7 @@ from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.conflicts import jobs_on_same_rows, start_later
+from schedd.engine.place.conflicts import delay_late_jobs, jobs_on_same_rows, start_later
 from schedd.engine.place.costs import over_limit
 from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.place.placement import (
@@ -335,13 +335,17 @@ def _find_startable_sibling(state: EngineState, held: JobRecord) -> JobRecord | 
 def move_late_jobs(state: EngineState, event: str) -> None:
     """Move due jobs that could not be started for long to now, in their order.
 
-    If one job is that late, all late jobs move: others would overtake it. Each late job in turn takes its
-    nodes from now on. Planned jobs in conflict with it are replanned afterwards, in the order of their
-    previous starts; so is the job itself where it conflicts with a job that stays.
+    If one job is that late, all late jobs move: others would overtake it. Those behind are delayed. Where
+    that is not possible, each late job in turn takes its nodes from now on. Planned jobs in conflict with it
+    are replanned afterwards, in the order of their previous starts; so is the job itself where it conflicts
+    with a job that stays.
     """
     plan, now = state.plan, state.now
     state.next_due = None
     late = plan.due_jobs(now - 1)
+    words = f"it was not started in time: {state.halted or 'the scheduler was not there'}"
+    if delay_late_jobs(state, late, event, words):
+        return
     old = plan.jobs.starts.copy()
     kept: list[int] = []
     gone: list[Ints] = []
@@ -359,7 +363,6 @@ def move_late_jobs(state: EngineState, event: str) -> None:
         if plan.state(slot) != PLANNED:
             kept.pop()
     slots = np.array(kept, np.int64)
-    words = f"it was not started in time: {state.halted or 'the scheduler was not there'}"
     record_moves(state, event, Cause.OUTAGE, words, slots, old[slots], np.full(slots.shape[0], now))
     lost = np.concatenate(gone)
     replan_displaced(state, lost, old[lost], event, Cause.OUTAGE, words)

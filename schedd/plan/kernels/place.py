@@ -31,6 +31,7 @@ from schedd.plan.kernels.layout import (
     LEN,
     NEED,
     NODE,
+    OFF,
     PLANNED,
     POOL,
     POOLS,
@@ -48,7 +49,7 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.rows import amend, change, floor, make_room
+from schedd.plan.kernels.rows import amend, change, floor, locate, make_room
 
 
 @inlined
@@ -436,6 +437,37 @@ def jobs_on_rows(tb: Tables, slots: Ints, rows: Ints) -> Ints:
         for i in range(at, at + tb.jobs[ALLOCS, slot]):
             if sought[tb.alloc[i, A_ROW]]:
                 hit[m] = slot
+                m += 1
+                break
+    return hit[:m]
+
+
+@kernel
+def jobs_in_conflict(tb: Tables, slot: int, since: int, end: int, others: Ints) -> Ints:
+    """Return the jobs of ``others`` that hold part of a row that the placed job ``slot`` holds and that is
+    over-committed at some time in ``[since, end)``.
+    """
+    over = np.zeros(tb.rows.shape[0], np.bool_)
+    found = False
+    at = tb.jobs[ALLOC, slot]
+    for i in range(at, at + tb.jobs[ALLOCS, slot]):
+        row = tb.alloc[i, A_ROW]
+        first = tb.rows[row, OFF]
+        last = first + tb.rows[row, LEN]
+        columns = tb.F.shape[0] if tb.rows[row, KIND] == NODE else 1
+        for k in range(locate(tb.T, first, last, since), last):
+            if tb.T[k] >= end:
+                break
+            for r in range(columns):
+                over[row] = over[row] or tb.F[r, k] < 0
+        found = found or over[row]
+    hit = np.empty(others.shape[0] if found else 0, np.int64)
+    m = 0
+    for j in range(hit.shape[0]):
+        at = tb.jobs[ALLOC, others[j]]
+        for i in range(at, at + tb.jobs[ALLOCS, others[j]]):
+            if over[tb.alloc[i, A_ROW]]:
+                hit[m] = others[j]
                 m += 1
                 break
     return hit[:m]
