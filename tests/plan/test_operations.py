@@ -247,7 +247,7 @@ class Operations(RuleBasedStateMachine):
         slot = data.draw(st.sampled_from(slots.tolist()))
         start, later = self.plan.start(slot), data.draw(st.integers(0, 40))
         self.plan.move(slot, start + later, self.now)
-        since, end = sorted(data.draw(st.tuples(st.integers(start, start + 60), st.integers(start, start + 60))))
+        since, end = sorted(start + data.draw(st.integers(0, 60)) for _ in range(2))
         rows = self.plan.overcommitted_rows(np.unique(self.plan.held(np.array([slot])).rows), since, end)
         expected = set(self.plan.jobs_on_rows(rows.tolist()).tolist())
         found = self.plan.jobs_in_conflict(slot, since, end, slots).tolist()
