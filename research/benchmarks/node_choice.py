@@ -16,6 +16,7 @@ from time import process_time
 from typing import Any, Final
 
 import numpy as np
+from typing_extensions import override
 
 from schedd.engine import EngineSettings, EngineState
 from schedd.engine.facts.shares import planned_shares
@@ -38,7 +39,8 @@ _MOST_PERCENT: Final = 98
 class _SelectSite(ReplaySite):
     """A machine of which each job asks by its `select`, gpus among it."""
 
-    def ask(self, job: TraceJob) -> TraceRequest:
+    @override
+    def request(self, job: TraceJob) -> TraceRequest:
         return TraceRequest("openpbs", {"select": job.select_spec or f"1:ncpus={job.procs}"})
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, cast
 
 import uvloop
+from typing_extensions import override
 
 from research.benchmarks.wait import Wait
 
@@ -75,6 +76,7 @@ class _Connection(asyncio.Protocol):
         self._due = 0.0
         self._transport: asyncio.Transport | None = None
 
+    @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         self._reader.idle.append(self)
@@ -84,6 +86,7 @@ class _Connection(asyncio.Protocol):
         self._due = due
         self._transport.write(request)
 
+    @override
     def data_received(self, data: bytes) -> None:
         self._data += data
         head, found, body = self._data.partition(b"\r\n\r\n")
@@ -95,6 +98,7 @@ class _Connection(asyncio.Protocol):
             self._data = b""
             self._reader.done(self, int(lines[0].split()[1]), self._due)
 
+    @override
     def connection_lost(self, exc: Exception | None) -> None:
         self._reader.lost(exc)
 

@@ -22,6 +22,8 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from server_adapter.batch.requests import RunRequest, StatusRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.diff import diff
@@ -96,6 +98,7 @@ class TimedSelector(selectors.DefaultSelector):
         self.longest = self.longest_cpu = 0.0
         self._left = None
 
+    @override
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self._left is not None:
             self.longest = max(self.longest, time.perf_counter() - self._left[0])

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final
 
+from typing_extensions import override
+
 from schedd.engine import EngineSettings
 from schedd.policy.economy import Draw
 from schedd.replay.driver import simulated_settings
@@ -194,9 +196,11 @@ class PoweredSimulation(Simulation):
         self.power = NodePowerSimulation(boards, self.state.node_facts, begin)
         self.state.first_snapshot = begin  # as after a snapshot: running jobs are known
 
+    @override
     def _next_node_event(self) -> int | None:
         return self.power.next()
 
+    @override
     def _node_events(self, t: int) -> list[Event]:
         """Return node events for the server's view; with an idle timeout the server shows all nodes up."""
         events: list[Event] = []
@@ -207,12 +211,15 @@ class PoweredSimulation(Simulation):
                 events.append(NodeChanged(id=f"p{name}:{t}", time=t, node=now_is))
         return events
 
+    @override
     def _switch(self, decision: Switch, t: int) -> Event:
         return self.power.order(decision, t)
 
+    @override
     def _start_delay(self, shares: Sequence[ShareFacts], t: int) -> int:
         return self.power.start_job(shares, t)
 
+    @override
     def _end_run(self, shares: Sequence[ShareFacts], ran: int, t: int) -> None:
         self.power.left(shares, ran, t)
 

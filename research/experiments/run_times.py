@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import override
 
 from research.experiments.boosted import Boosted, is_installed
 from schedd.predict import JobFeatures, Learner
@@ -66,10 +67,12 @@ class _LastTwo(_Walltime):
     def __init__(self) -> None:
         self._runs: dict[str, deque[int]] = defaultdict(lambda: deque(maxlen=2))
 
+    @override
     def queued(self, _i: int, job: TraceJob, _now: int) -> tuple[float, float | None]:
         runs = self._runs[job.user]
         return min(sum(runs) / len(runs), job.estimate) if runs else job.estimate, None
 
+    @override
     def ended(self, _i: int, job: TraceJob, _now: int) -> None:
         self._runs[job.user].append(job.run)
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import structlog
 import uvicorn
+from typing_extensions import override
 
 from research.benchmarks.daemon import DaemonFailed
 from research.benchmarks.workload import BenchJob
@@ -101,6 +102,7 @@ class _Counted(HttpConnection):
         self._traffic = traffic
         super().__init__(endpoint, _TIMEOUT_S)
 
+    @override
     def _new(self) -> HTTPConnection:
         parts = urlsplit(self._endpoint.url)
         return _Http(str(parts.hostname), parts.port or 80, self._traffic)
@@ -112,10 +114,12 @@ class _Http(HTTPConnection):
         self._traffic = traffic
         self._kind, self._size = "", 0
 
+    @override
     def send(self, data: Any) -> None:
         self._size += len(data)
         super().send(data)
 
+    @override
     def request(
         self,
         method: str,
@@ -128,6 +132,7 @@ class _Http(HTTPConnection):
         self._kind, self._size = kind_of(method, urlsplit(url).path), 0
         super().request(method, url, body, headers or {}, encode_chunked=encode_chunked)
 
+    @override
     def getresponse(self) -> HTTPResponse:
         answer = super().getresponse()
         head = sum(len(name) + len(value) + 4 for name, value in answer.getheaders())

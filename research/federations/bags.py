@@ -8,6 +8,8 @@ from heapq import merge
 from itertools import islice
 from typing import Any, Final, Literal
 
+from typing_extensions import override
+
 from research.federations.field import ClusterSpec, Field, FieldJob, Ran
 from schedd.federation.bags.offers import ClusterOffer, SharingRule, split_tasks
 from schedd.policy.slack import NONE, Slack
@@ -46,6 +48,7 @@ class _Bags(Field):
         self._sharing = sharing
         self._known = known
 
+    @override
     def _facts(self, number: int, t: int) -> JobFacts:
         facts, job = super()._facts(number, t), self._jobs[number]
         # Who takes free slots does not tell the cluster the deadline.
@@ -55,6 +58,7 @@ class _Bags(Field):
             facts = replace(facts, resources=resources)
         return facts if self._known else replace(facts, array="")
 
+    @override
     def share(self, numbers: range, t: int) -> Sequence[str]:
         job, tasks = self._jobs[numbers[0]], len(numbers)
         if not job.array:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from typing_extensions import override
 
 from research.benchmarks.workload import BenchJob, Profile, cluster, jobs
 from research.federations.apart import Apart
@@ -45,6 +46,7 @@ class _TimedLog(FederationLog):
         self.chosen: dict[str, float] = {}
         self.out: dict[str, float] = {}
 
+    @override
     def append(self, events: Iterable[LoggedEvent]) -> None:
         kept = list(events)
         super().append(kept)

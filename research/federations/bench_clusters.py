@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from fastapi import FastAPI
+from typing_extensions import override
 
 from research.benchmarks.workload import BenchJob
 from research.federations.inside import Inside, Traffic
@@ -75,6 +76,7 @@ class _Server(threading.Thread):
         self._number = 0
         self._jobs: dict[str, JobFacts] = {}
 
+    @override
     def run(self) -> None:
         heard = 0.0
         while not self._stopping.wait(_ROUND_S):

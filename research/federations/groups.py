@@ -9,6 +9,8 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import Any, Final, Literal, TypeVar, cast
 
+from typing_extensions import override
+
 from research.federations.field import ClusterSpec, Field, FieldJob, Place, Ran
 from research.federations.wires import EngineWire
 from schedd.client import Client
@@ -88,18 +90,23 @@ class _Kept(FederationLog):
         self.count = 0
         self.supervisor = Supervisor()
 
+    @override
     def read(self) -> Sequence[LoggedEvent]:
         return ()
 
+    @override
     def append(self, events: Iterable[LoggedEvent]) -> None:
         self.count += len(list(events))
 
+    @override
     def replace_leases(self, leases: Iterable[LicenceLeased]) -> None:
         pass
 
-    def forget(self, jobs: Sequence[str]) -> None:
+    @override
+    def delete_events(self, jobs: Sequence[str]) -> None:
         pass
 
+    @override
     def close(self) -> None:
         pass
 
@@ -109,9 +116,11 @@ class _Tender(CoAllocationWorker):
 
     wires: Mapping[str, EngineWire]
 
+    @override
     def _client(self, cluster: str) -> Client:
         return cast("Client", self.wires[cluster])
 
+    @override
     def _query_clusters(self, query: Callable[[_One], _Answer], of: Sequence[_One]) -> list[_Answer]:
         return [query(one) for one in of]
 
@@ -122,6 +131,7 @@ class _Wire(EngineWire):
     _known: dict[str, Any]
     _generation = -1
 
+    @override
     def what_if(self, **asked: Any) -> Any:
         if self._generation != self._engine.state.generation:
             self._known, self._generation = {}, self._engine.state.generation
@@ -192,11 +202,13 @@ class _Groups(Field):
 
     # ---- time -------------------------------------------------------------------------------------
 
+    @override
     def _over(self) -> bool:
         ran = self._came == len(self._specs) and not self._federation.coallocations.open
         busy = any(place.ends for place in self._places.values())
         return ran and not busy and self._arrived == self._coming and min(self._start[: self._local]) >= 0
 
+    @override
     def _moments(self) -> list[int]:
         moments = super()._moments()
         if self._came < len(self._specs):
@@ -205,6 +217,7 @@ class _Groups(Field):
             moments.append(self._wakes[0][0])
         return moments
 
+    @override
     def _second(self, t: int) -> None:
         self._now = t
         super()._second(t)
@@ -322,6 +335,7 @@ class _Groups(Field):
 
     # ---- clusters ---------------------------------------------------------------------------------
 
+    @override
     def _ended(self, place: Place, t: int) -> list[Event]:
         found = super()._ended(place, t)
         for event in found:
@@ -333,6 +347,7 @@ class _Groups(Field):
                 self._stirred[self._group_of[number]] = None
         return found
 
+    @override
     def _carry_out(self, place: Place, decision: Decision, t: int) -> list[Event]:
         if isinstance(decision, TransferDecision):
             return self._step(place, decision, t)

@@ -11,6 +11,7 @@ from typing import Self, cast
 from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Message
+from typing_extensions import override
 
 from schedd.client import Client, Endpoint
 from schedd.client.http import HttpConnection
@@ -81,6 +82,7 @@ class _Connection(HttpConnection):
         self._inside = inside
         super().__init__(place, 60.0)
 
+    @override
     def _new(self) -> HTTPConnection:
         return cast("HTTPConnection", _Http(self._inside))
 

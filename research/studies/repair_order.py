@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 from rich.console import Console
+from typing_extensions import override
 
 from research.experiments.cells import prepared_workload
 from research.experiments.named import WINDOWS
@@ -40,6 +41,7 @@ class _WithBags(Prepared):
 
     arrays: tuple[str, ...] = ()
 
+    @override
     def facts(self, i: int) -> JobFacts:
         """Return job number ``i`` as a server would describe it on arrival."""
         return replace(Prepared.facts(self, i), array=self.arrays[i])

@@ -47,6 +47,25 @@ def test_jobs_behind_a_late_start_are_delayed_as_they_are() -> None:
     assert not any(cluster.at_risk(job) for job in "34")
 
 
+def test_a_reservation_behind_one_late_job_does_not_prevent_the_delay_of_others() -> None:
+    cluster = Cluster(nodes=3, slack="900", end_allowance="0s")
+    for job in "125":
+        cluster.submit(job)
+    cluster.submit("wide", "2:ppn=4", walltime=1_000)
+    cluster.submit("6")
+    cluster.submit("3", walltime=10_000)
+    cluster.submit("4", walltime=10_000)
+    cluster.reserve("r", "n3", start=250, end=300)
+    assert [cluster.start(job) for job in ("wide", "6", "3", "4")] == [100, 100, 300, 1_100]
+    cluster.engine.pause("an outage")
+    cluster.at(170)
+    assert [cluster.start(job) for job in ("wide", "4")] == [161, 1_161]
+    cluster.engine.resume()
+    cluster.at(171)
+    assert cluster.runs("wide") == [171]
+    assert not any(cluster.at_risk(job) for job in ("wide", "3", "4"))
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_pause_delays_no_planned_job_by_more_than_its_length(seed: int) -> None:
     """Short jobs end while no jobs are started: jobs behind them, and behind those, come too late."""

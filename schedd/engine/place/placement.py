@@ -1,9 +1,7 @@
 """Placing, removing, moving, displacing and replanning jobs: the operations that all events share."""
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 
 import numpy as np
 
@@ -18,10 +16,15 @@ from schedd.engine.component.promise_hooks import promise_ends
 from schedd.engine.facts.job_requests import find_uncounted, first_waiting_reason, is_eligible
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
-from schedd.engine.facts.reevaluation_queue import are_many, count_units, queue_if_many, queue_reevaluation
+from schedd.engine.facts.reevaluation_queue import are_many, queue_if_many, queue_reevaluation
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import dependencies
-from schedd.engine.place.conflicts import conflicting_jobs, delay_conflicting, jobs_on_same_rows
+from schedd.engine.place.conflicts import (
+    conflicting_jobs,
+    delay_conflicting,
+    jobs_on_same_rows,
+    remove_followers,
+)
 from schedd.engine.place.costs import place_affordably
 from schedd.engine.place.missing_starts import explain_missing_start
 from schedd.engine.place.placement_policy import place_by_site_policy
@@ -30,10 +33,6 @@ from schedd.engine.rank.quarantine import JobErrorGuard, block_job, mark_for_upd
 from schedd.engine.rank.ranking import advance_job, correct_last_rank
 from schedd.model import Never, WaitingFor
 from schedd.plan.columns import PLANNED, Ints
-
-_MOST_FOLLOWERS = 200
-"""Maximum number of jobs that are replanned behind a displaced job,"""
-_MOST_FOLLOWER_UNITS = 10_000  # and their maximum number of units together
 
 
 def plan_job(state: EngineState, record: JobRecord, event: str, cause: Cause, words: str) -> None:
@@ -307,7 +306,9 @@ def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cau
     plan = state.plan
     slots = jobs_on_same_rows(state, stay)
     crowd = conflicting_jobs(state, stay, slots) if slots.shape[0] else slots
-    if crowd.shape[0] and delay_conflicting(state, stay, crowd, event, cause, words):
+    lost = delay_conflicting(state, stay, crowd, event, cause, words) if crowd.shape[0] else None
+    if lost is not None:
+        replan_displaced(state, *lost, event, cause, words)
         return
     if queue_if_many(state, crowd, event, words, cause):
         return
@@ -318,28 +319,6 @@ def displace_for(state: EngineState, stay: Sequence[int], event: str, cause: Cau
     behind = remove_followers(state, slots[::-1], int(old[gone].min()), old)
     moved = np.concatenate([gone, behind])
     replan_displaced(state, moved, old[moved], event, cause, words)
-
-
-def remove_followers(state: EngineState, slots: Ints, since: int, starts: Ints) -> Ints:
-    """Remove the planned jobs among ``slots`` (earliest first) with ``starts`` (by slot) of at least
-    ``since``. Return them.
-
-    They are placed again behind a displaced job. At most some hundred jobs are removed, fewer if they are
-    wide.
-    """
-    plan = state.plan
-    behind = slots[(starts[slots] >= since) & (plan.jobs.states[slots] == PLANNED)]
-    # Jobs on a node that is down leave it after its grace.
-    behind = _limit_units(state, plan.on_usable_nodes(behind[:_MOST_FOLLOWERS]).tolist())
-    for follower in behind.tolist():
-        plan.remove(follower, state.now)
-    return behind
-
-
-def _limit_units(state: EngineState, slots: list[int]) -> Ints:
-    """Return the first of these slots, fewer if the jobs are wide."""
-    units = list(accumulate(count_units(record) if (record := state.by_slot[s]) else 0 for s in slots))
-    return np.array(slots[: bisect_right(units, _MOST_FOLLOWER_UNITS)], np.int64)
 
 
 def replan_overcommitted(state: EngineState, slots: Ints, event: str, cause: Cause, words: str) -> int:

@@ -25,14 +25,13 @@ from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.conflicts import delay_late_jobs, jobs_on_same_rows, start_later
+from schedd.engine.place.conflicts import delay_late_jobs, start_later
 from schedd.engine.place.costs import over_limit
 from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.place.placement import (
     DisplacedJobs,
     move_and_displace,
     place_job,
-    remove_followers,
     replan,
     replan_displaced,
 )
@@ -42,7 +41,7 @@ from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.reevaluation import reevaluate
 from schedd.engine.run.running import fix_until
 from schedd.engine.run.start_outages import is_refused_by_server, next_start_attempt
-from schedd.plan.columns import PLANNED, Ints
+from schedd.plan.columns import PLANNED
 from schedd.plan.records import Take
 from schedd.wire import Run
 
@@ -208,9 +207,8 @@ def _has_room(
             confined.start_late(state)
         stays = confined is not None and confined.keeps_place
         displaces = f"job {record.id} starts later than planned"
-        if stays or not start_later(state, slot, now, event, Cause.OUTAGE, displaces):
-            gone, old = move_and_displace(state, slot, now, itself=not stays)
-            displaced.add(gone, old, displaces)
+        gone = None if stays else start_later(state, slot, now, event, Cause.OUTAGE, displaces)
+        displaced.add(*(gone or move_and_displace(state, slot, now, itself=not stays)), displaces)
         if plan.state(slot) != PLANNED:
             return False
         words = f"it was started {now - planned} s later than planned"
@@ -333,36 +331,11 @@ def _find_startable_sibling(state: EngineState, held: JobRecord) -> JobRecord | 
 
 
 def move_late_jobs(state: EngineState, event: str) -> None:
-    """Move due jobs that could not be started for long to now, in their order.
+    """Move due jobs that could not be started for long to now, and delay those behind them.
 
-    If one job is that late, all late jobs move: others would overtake it. Those behind are delayed. Where
-    that is not possible, each late job in turn takes its nodes from now on. Planned jobs in conflict with it
-    are replanned afterwards, in the order of their previous starts; so is the job itself where it conflicts
-    with a job that stays.
+    If one job is that late, all late jobs move: others would overtake it.
     """
-    plan, now = state.plan, state.now
     state.next_due = None
-    late = plan.due_jobs(now - 1)
     words = f"it was not started in time: {state.halted or 'the scheduler was not there'}"
-    if delay_late_jobs(state, late, event, words):
-        return
-    old = plan.jobs.starts.copy()
-    kept: list[int] = []
-    gone: list[Ints] = []
-    for slot in late.tolist():
-        if plan.state(slot) != PLANNED:
-            continue
-        plan.move(slot, now, now)
-        kept.append(slot)
-        others = jobs_on_same_rows(state, [slot])
-        others = others[~np.isin(others, kept)]
-        lost = plan.remove_overcommitted(np.append(others, slot))
-        gone.append(lost)
-        if lost.shape[0]:
-            gone.append(remove_followers(state, others[::-1], int(old[lost].min()), old))
-        if plan.state(slot) != PLANNED:
-            kept.pop()
-    slots = np.array(kept, np.int64)
-    record_moves(state, event, Cause.OUTAGE, words, slots, old[slots], np.full(slots.shape[0], now))
-    lost = np.concatenate(gone)
-    replan_displaced(state, lost, old[lost], event, Cause.OUTAGE, words)
+    gone = delay_late_jobs(state, state.plan.due_jobs(state.now - 1), event, words)
+    replan_displaced(state, *gone, event, Cause.OUTAGE, words)
