@@ -31,7 +31,7 @@ def _chunk(rng: Random, count: int) -> Chunk:
     return Chunk(count, rng.randint(1, 4), mem=rng.choice([0, 0, 3]), features=features)
 
 
-def _full(rng: Random) -> Plan:
+def full_plan(rng: Random, *, pools: bool = True) -> Plan:
     """A plan of some nodes with many jobs, some of them fixed, some in a pool."""
     nodes = [
         Node(f"n{i}", rng.choice([2, 4, 8]), mem=6, features=frozenset({"big"} if i % 2 else ()))
@@ -40,9 +40,9 @@ def _full(rng: Random) -> Plan:
     plan = Plan(nodes, 0)
     plan.set_pool("licence", 2, 0)
     for _ in range(rng.randint(5, 50)):
-        pools = {"licence": 1} if rng.random() < 0.2 else {}
+        amounts = {"licence": 1} if pools and rng.random() < 0.2 else {}
         ready = rng.choice([0, 0, rng.randint(0, 60)])
-        slot = plan.add_job(_request(rng), rng.choice([3, 10, 30, 100]), ready, pools)
+        slot = plan.add_job(_request(rng), rng.choice([3, 10, 30, 100]), ready, amounts)
         if plan.place(slot, rng.choice([0, NOW])) < 0:
             plan.drop_job(slot, 0)
         elif plan.start(slot) == 0:
@@ -60,7 +60,7 @@ def _timelines(plan: Plan) -> list[object]:
     return [*([tb.T[part].tolist(), tb.F[:, part].tolist()] for part in parts), versions]
 
 
-def _one_unit(plan: Plan, slot: int) -> bool:
+def is_of_one_unit(plan: Plan, slot: int) -> bool:
     (*chunks,) = plan.shapes.requests[int(plan.tables.jobs[at.SHAPE, slot])].chunks
     return len(chunks) == 1 and chunks[0].count == 1
 
@@ -70,7 +70,7 @@ def _attempts(plan: Plan, rng: Random) -> list[tuple[np.ndarray, np.ndarray, int
     tb = plan.tables
     planned = plan.planned().tolist()
     found = []
-    for slot in filter(lambda one: _one_unit(plan, one), planned):
+    for slot in filter(lambda one: is_of_one_unit(plan, one), planned):
         chunk = int(tb.shapes[tb.jobs[at.SHAPE, slot], at.CHUNK])
         first, n = int(tb.chunks[chunk, at.SET]), int(tb.chunks[chunk, at.SET_LEN])
         for row in tb.sets[first : first + n].tolist():
@@ -85,7 +85,7 @@ def _attempts(plan: Plan, rng: Random) -> list[tuple[np.ndarray, np.ndarray, int
 def _said(seed: int) -> list[tuple[bool, int]]:
     """Return predictions and results of attempts in one plan."""
     rng = Random(seed)
-    plan = _full(rng)
+    plan = full_plan(rng)
     said = []
     for jobs, latest, row in _attempts(plan, rng)[:40]:
         fork = plan.fork()

@@ -46,6 +46,7 @@ from schedd.plan.kernels.undo import OLD_FIELDS, commit, make_undo_log
 
 _ROWS_REMEMBERED: Final = 512
 _BLOCK: Final = 256  # number of jobs that are scanned together first
+_BLOCK_OF_ROW: Final = 64  # the same where many may be on one row
 
 
 class DisplacementBuffers(NamedTuple):
@@ -175,18 +176,25 @@ def _best_row(
     Few jobs start before all earlier slots, so that comes first.
     """
     best = -1
-    first = FAR
+    first = tb.jobs[START, slot] + tb.jobs[DUR, slot]  # candidates start before
     starts = tb.jobs[START]
-    for s in range(starts.shape[0]):
-        if (
-            starts[s] < first
-            and _is_candidate(tb, s, slot, rank, promise, breaks)
-            and starts[s] + tb.jobs[DUR, s] > earliest
-        ):
-            row = _useful_row(tb, bf, s, False)
-            if row >= 0:
-                best = row
-                first = starts[s]
+    for begin in range(0, starts.shape[0], _BLOCK):
+        until = min(begin + _BLOCK, starts.shape[0])
+        earlier = 0
+        for s in range(begin, until):
+            earlier += int(starts[s] < first)
+        if earlier == 0:
+            continue
+        for s in range(begin, until):
+            if (
+                starts[s] < first
+                and _is_candidate(tb, s, slot, rank, promise, breaks)
+                and starts[s] + tb.jobs[DUR, s] > earliest
+            ):
+                row = _useful_row(tb, bf, s, False)
+                if row >= 0:
+                    best = row
+                    first = starts[s]
     return best
 
 
@@ -217,14 +225,27 @@ def _select_first(
     most = bf.selected.shape[0]
     n = 0
     held = tb.jobs[HELD]
+    starts = tb.jobs[START]
     bit = held_bit(row)
-    for s in range(held.shape[0]):
-        if held[s] & bit == 0 or not _is_candidate(tb, s, slot, rank, promise, breaks):
+    before = tb.jobs[START, slot] + tb.jobs[DUR, slot]  # once all are selected: the last one's start
+    for begin in range(0, held.shape[0], _BLOCK_OF_ROW):
+        until = min(begin + _BLOCK_OF_ROW, held.shape[0])
+        likely = 0
+        for s in range(begin, until):
+            likely += int(held[s] & bit != 0) & int(starts[s] < before)
+        if likely == 0:
             continue
-        if n == most and tb.jobs[START, s] >= tb.jobs[START, bf.selected[n - 1]]:
-            continue
-        if holds_row(tb, s, row) and tb.jobs[START, s] + tb.jobs[DUR, s] > earliest:
-            n = _insert_by_start(tb, bf, min(n, most - 1), s)
+        for s in range(begin, until):
+            if (
+                held[s] & bit != 0
+                and starts[s] < before
+                and _is_candidate(tb, s, slot, rank, promise, breaks)
+                and holds_row(tb, s, row)
+                and starts[s] + tb.jobs[DUR, s] > earliest
+            ):
+                n = _insert_by_start(tb, bf, min(n, most - 1), s)
+                if n == most:
+                    before = tb.jobs[START, bf.selected[n - 1]]
     return n
 
 
