@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from time import thread_time_ns
 from types import FrameType
@@ -103,8 +103,8 @@ class EngineCosts:
 
     @property
     def ratio(self) -> float:
-        """Cost of an arrival with all features by the cost without a policy, each in ``machine_us``."""
-        bare, full = (one.arrival_us_least / one.machine_us for one in self.costs)
+        """Median cost of an arrival with all features by the median without a policy."""
+        bare, full = (one.arrival_us_p50 for one in self.costs)
         return full / bare
 
 
@@ -116,20 +116,27 @@ def bench_engine(
     arrivals: int = 300,
     tell: Callable[[str], None] = lambda _: None,
 ) -> EngineCosts:
-    """Queue ``n_jobs``, then let ``arrivals`` jobs arrive one by one. Raises ValueError."""
+    """Queue ``n_jobs``, then let ``arrivals`` jobs arrive one by one, each at both engines in turn: so other
+    load of the machine changes their ratio little. The same jobs arrive for every ``n_jobs``. Raises
+    ValueError.
+    """
     if n_jobs < 1:
         raise ValueError(f"{n_jobs} jobs: at least 1 is needed")
-    drawn = list(islice(jobs(profile, 1 << 40, seed), n_jobs + _WARM_UP + arrivals + _COUNTED))
+    queued = list(islice(jobs(profile, 1 << 40, seed), n_jobs))
+    arriving = list(islice(jobs(profile, 1 << 40, seed + 1), _WARM_UP + arrivals + _COUNTED))
     plain = EngineSettings()
     full = plain.with_changes(site=site_policy(_ALL_FEATURES), slack=str(SITE_SLACK), predict=True)
     found = []
     for name, settings in (("without a policy", plain), ("all features", full)):
         tell(f"{n_jobs} jobs, {name}")
         site = _EngineAtSite(cluster(profile, nodes), settings, users=settings is full)
-        site.queue(drawn[:n_jobs])
-        found.append(_measure(site, name, drawn[n_jobs:], arrivals))
+        site.queue(queued)
+        found.append(_Samples(name, site))
+    tell("arrivals")
+    machine = _measure(found, arriving, arrivals)
     tell("a replay")
-    return EngineCosts(profile, nodes, n_jobs, seed, tuple(found), _count_replay_calls())
+    costs = tuple(one.cost(machine) for one in found)
+    return EngineCosts(profile, nodes, n_jobs, seed, costs, _count_replay_calls())
 
 
 def _count_replay_calls() -> int:
@@ -142,50 +149,70 @@ def _count_replay_calls() -> int:
     return round(counts[-1] / len(prepared.jobs))
 
 
-def _measure(site: "_EngineAtSite", name: str, arriving: Sequence[BenchJob], arrivals: int) -> EngineCost:
+@dataclass(slots=True)
+class _Samples:
+    """An engine, and what its arrivals and the batches after them took, in microseconds and calls."""
+
+    policy: str
+    site: "_EngineAtSite"
+    took: list[float] = field(default_factory=list)
+    idle: list[float] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+    idle_calls: list[int] = field(default_factory=list)
+
+    def count(self, job: BenchJob) -> None:
+        event = self.site.queued(job)
+        with _counting(self.calls):
+            self.site.handle([event])
+        self.site.rest()
+        with _counting(self.idle_calls):
+            self.site.handle([])
+
+    def time(self, job: BenchJob) -> None:
+        event = self.site.queued(job)
+        before = thread_time_ns()
+        self.site.handle([event])
+        between = thread_time_ns()
+        self.site.rest()
+        begun = thread_time_ns()
+        self.site.handle([])
+        ended = thread_time_ns()
+        self.took.append((between - before) / 1e3)
+        self.idle.append((ended - begun) / 1e3)
+
+    def cost(self, machine_us: float) -> EngineCost:
+        took, idle = self.took[_WARM_UP:], self.idle[_WARM_UP:]
+        return EngineCost(
+            policy=self.policy,
+            machine_us=machine_us,
+            arrival_us_least=round(float(np.percentile(took, 10)), 1),
+            arrival_us_p50=round(float(np.median(took)), 1),
+            arrival_us_p99=round(float(np.percentile(took, 99)), 1),
+            idle_us_least=round(float(np.percentile(idle, 10)), 1),
+            idle_us_p50=round(float(np.median(idle)), 1),
+            arrival_calls=int(np.median(self.calls)),
+            idle_calls=int(np.median(self.idle_calls)),
+        )
+
+
+def _measure(engines: Sequence[_Samples], arriving: Sequence[BenchJob], arrivals: int) -> float:
+    """Let these jobs arrive at each of the engines. Return ``machine_us``."""
     # As the daemon does after a snapshot: no garbage collection goes through all the records.
     gc.collect()
     gc.freeze()
-    took: list[float] = []
-    idle: list[float] = []
-    calls: list[int] = []
-    idle_calls: list[int] = []
     machine: list[float] = []
     try:
         for number, job in enumerate(arriving):
-            event = site.queued(job)
-            if number >= _WARM_UP + arrivals:
-                with _counting(calls):
-                    site.handle([event])
-                site.rest()
-                with _counting(idle_calls):
-                    site.handle([])
-                continue
-            before = thread_time_ns()
-            site.handle([event])
-            between = thread_time_ns()
-            site.rest()
-            begun = thread_time_ns()
-            site.handle([])
-            ended = thread_time_ns()
-            if number >= _WARM_UP:
-                took.append((between - before) / 1e3)
-                idle.append((ended - begun) / 1e3)
+            for one in engines if number % 2 else reversed(engines):
+                if number < _WARM_UP + arrivals:
+                    one.time(job)
+                else:
+                    one.count(job)
             if number % _TIMED_EVERY == 0:
                 machine.append(time_machine())
     finally:
         gc.unfreeze()
-    return EngineCost(
-        policy=name,
-        machine_us=round(float(np.percentile(machine, 10)), 1),
-        arrival_us_least=round(float(np.percentile(took, 10)), 1),
-        arrival_us_p50=round(float(np.median(took)), 1),
-        arrival_us_p99=round(float(np.percentile(took, 99)), 1),
-        idle_us_least=round(float(np.percentile(idle, 10)), 1),
-        idle_us_p50=round(float(np.median(idle)), 1),
-        arrival_calls=int(np.median(calls)),
-        idle_calls=int(np.median(idle_calls)),
-    )
+    return round(float(np.percentile(machine, 10)), 1)
 
 
 @contextmanager
