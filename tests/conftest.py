@@ -9,17 +9,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import httpx2
 import pytest
 from hypothesis import settings
 
 from tests.engine_checks import check_fewer_batches
-from tests.property_examples import examples
+from tests.property_examples import examples, find_covered_tests
 from tests.store.table_creation_cache import reuse_table_statements
 from tests.waits import WAIT_S, stop_unrequested_searches, widen_product_limits
 from tests.workers import COMMON_FOLDER, ForkedWorkers
+
+if TYPE_CHECKING:
+    from tests.dashboard.running_browser import RunningBrowser
 
 # No deadline: the first example may compile a kernel, and the machine may be busy. The same examples each
 # time, so that results depend only on the change; HYPOTHESIS_PROFILE=explore looks for new ones.
@@ -69,8 +72,24 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if not done.exists():
             warm_up()
             done.touch()
-    if session.config.getoption("workers") > 1 and (used := sys.modules.get("tests.store.forked_processes")):
-        used.shared_launcher()  # one for all workers; it gets ready while the first tests run
+    if session.config.getoption("workers") > 1:
+        if used := sys.modules.get("tests.store.forked_processes"):
+            used.shared_launcher()  # one for all workers; it gets ready while the first tests run
+        warm_up()  # the workers are forks: what is loaded now, none of them loads
+        _build_application()
+
+
+def _build_application() -> None:
+    """Build what all applications and pages have in common: models of requests and replies, charts."""
+    from schedd.api.app import create_app  # noqa: PLC0415
+    from schedd.dashboard import add_dashboard  # noqa: PLC0415
+    from schedd.service.access.tokens import Tokens  # noqa: PLC0415
+    from schedd.service.clusters import Clusters  # noqa: PLC0415
+    from tests.service.planner_harness import StillClock  # noqa: PLC0415
+
+    app = create_app(Clusters({}, StillClock()), Tokens(()))
+    add_dashboard(app)
+    app.openapi()
 
 
 _LONGEST = (
@@ -106,8 +125,11 @@ _LONGEST = (
 _LONG = ("features/", "federation/", "cli/", "server_adapter/bridge/", "store/", "replay/", "dashboard/")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run the longest files first, then the files with tests that wait for processes."""
+    covered = set(find_covered_tests(items))
+    config.hook.pytest_deselected(items=list(covered))
+    items[:] = [item for item in items if item not in covered]
     ranks = {f"tests/{name}": rank for rank, name in enumerate(_LONGEST)}
     long = tuple(f"tests/{name}" for name in _LONG)
 
@@ -177,6 +199,15 @@ def _end_process_after(item: pytest.Item, seconds: float) -> None:
 def anyio_backend() -> str:
     """All tests in coroutines run on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def running_browser() -> Iterator["RunningBrowser"]:
+    """One Chromium for all modules of a worker: a start takes a second of processor time."""
+    from tests.dashboard.running_browser import run_browser  # noqa: PLC0415  (other tests need no browser)
+
+    with run_browser() as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

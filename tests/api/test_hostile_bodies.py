@@ -80,6 +80,7 @@ def test_an_event_with_anything_in_any_place_is_answered(
     refused(client, loop, "events", json.dumps({"events": [changed]}).encode())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("depth", DEEP)
 @pytest.mark.parametrize(
     ("before", "opening", "inside", "closing", "after"),
@@ -171,6 +172,7 @@ BODIES: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("raw", [False, True], ids=["escaped", "raw"])
 @pytest.mark.parametrize(("method", "path", "body"), BODIES, ids=[f"{m} {p}" for m, p, _ in BODIES])
 def test_unpaired_surrogates_are_refused_everywhere(

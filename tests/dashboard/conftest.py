@@ -1,7 +1,7 @@
 """A daemon on a port of loopback with a little cluster, and a real Chromium that looks at its dashboard."""
 
+import asyncio
 import hashlib
-import os
 import socket
 import threading
 import time
@@ -20,7 +20,6 @@ from playwright.sync_api import (
     Page,
     Request,
     expect,
-    sync_playwright,
 )
 
 from schedd.api.app import create_app
@@ -34,7 +33,7 @@ from schedd.service.clusters import Clusters
 from schedd.service.settings.file import AuthSettings
 from schedd.service.warmup import warm_up
 from schedd.wire import Event
-from tests.dashboard.browser import HOW, chromium
+from tests.dashboard.running_browser import RunningBrowser
 from tests.service.planner_harness import StillClock, T, job, node
 from tests.waits import WAIT_S
 
@@ -127,17 +126,13 @@ class UserWindow:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = chromium()
-    if path is None:
-        pytest.fail(HOW)
-    arguments = ["--disable-gpu", "--disable-background-networking", "--no-first-run", "--disable-sync"]
-    if os.geteuid() == 0:
-        arguments.append("--no-sandbox")  # Chromium has none for root
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=arguments)
-        yield found
-        found.close()
+def browser(running_browser: RunningBrowser) -> Iterator[Browser]:
+    """The Chromium. Its library's event loop counts as running only within modules that use it: the tests of
+    other modules run loops of their own.
+    """
+    asyncio._set_running_loop(running_browser.loop)
+    yield running_browser.browser
+    asyncio._set_running_loop(None)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from schedd.service.clusters import Clusters
 from schedd.wire import JobDeleted
 from tests.dashboard.conftest import DashboardSite, UserWindow, token
 from tests.dashboard.test_pages import OF_ONE, PAGES, wait_until_drawn
+from tests.property_examples import alternate
 from tests.service.planner_harness import T, event_id, job, node
 
 Open = Callable[..., UserWindow]
@@ -59,7 +60,7 @@ def test_the_tab_order_is_complete_and_focus_is_visible(
 ) -> None:
     size = {"width": 390, "height": 844} if phone else {"width": 1360, "height": 900}
     window = open_window("operator", viewport=size)
-    for path in [*PAGES, *OF_ONE]:
+    for path in alternate([*PAGES, *OF_ONE], odd=phone):
         page = window.open_page(path)
         if path == "plan":
             wait_until_drawn(page)

@@ -134,6 +134,7 @@ _HALTS: dict[str, tuple[Callable[[ResourceCounted], object], Callable[[ResourceC
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     "kind", ["a pause", "another mode", "no scheduling", "a hang", "a restart", "no dispatch"]
 )

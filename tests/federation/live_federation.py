@@ -168,7 +168,7 @@ class LiveFederation:
             [store]
             url = "sqlite:///{self.directory}/federation.sqlite"
             [routing]
-            poll = 0.3
+            poll = 0.6
             patience = 3
             {self._routing}
             """

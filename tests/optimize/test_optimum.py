@@ -64,6 +64,7 @@ def waits(small: SmallPlan, plan: Plan) -> list[int]:
     return [plan.start(slot) - int(small.columns.release[slot]) for slot in small.waiting]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("slack", [None, 25])
 @pytest.mark.parametrize("guarded", [False, True], ids=["wait", "wait-and-longest"])
 def test_no_search_beats_the_optimum_and_most_gain_is_reached(guarded: bool, slack: int | None) -> None:

@@ -14,6 +14,7 @@ from schedd.replay.searches import SearchSchedule
 from schedd.replay.site import equal_node_site, single_node_site
 from schedd.replay.start_estimates import StartEstimateFigures
 from schedd.replay.workload import Trace, TraceJob, select
+from tests.property_examples import some
 
 
 def busy(n: int = 160, seed: int = 1, nodes: int = 0) -> Prepared:
@@ -31,7 +32,7 @@ def busy(n: int = 160, seed: int = 1, nodes: int = 0) -> Prepared:
     return prepare(chosen, equal_node_site(nodes, 8 // nodes) if nodes else single_node_site(8))
 
 
-@pytest.mark.parametrize("policy", ["conservative", "easy", "sjf"])
+@pytest.mark.parametrize("policy", some(["conservative", "easy", "sjf"]))
 def test_start_estimates_beat_walltime_estimates(policy: str) -> None:
     accuracy = replay(busy(), policy, slack=Slack(3600, 0.5), expected_starts=True).accuracy
     assert accuracy is not None

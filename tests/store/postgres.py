@@ -151,7 +151,8 @@ class PostgresServer:
 
     def create(self, database: str, template: str = "template0") -> str:
         """Create a database and return its URL."""
-        self._execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}"')
+        # Without fsync a copy of files takes half the time of a copy of pages through the log.
+        self._execute(f'CREATE DATABASE "{database}" TEMPLATE "{template}" STRATEGY file_copy')
         return self.url(database)
 
     def drop(self, database: str) -> None:

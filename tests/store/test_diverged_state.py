@@ -131,6 +131,7 @@ def test_standby_adopts_the_state_after_a_leader_error(store: Store, monkeypatch
         assert_equal_state(standby.engine, live_engine(loop))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("ahead", [False, True])
 def test_standby_recovers_from_its_own_error(
     store: Store, monkeypatch: pytest.MonkeyPatch, ahead: bool

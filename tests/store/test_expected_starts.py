@@ -87,6 +87,7 @@ def test_old_estimates_are_purged(store: Store) -> None:
     assert [one.time for one in recorded_estimates(store)] == [2010]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("now", [1900, 2400])
 def test_missed_p90_counts_at_once_and_deleted_jobs_do_not_count(store: Store, now: int) -> None:
     append_events(store, *(queued(i) for i in range(1, 5)))

@@ -71,6 +71,7 @@ def requeued(number: int, job: str, time: int) -> JobQueued:
     return JobQueued(id=f"epoch:{number}", time=time, job=facts(job, starts=1, queue="other"))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("at_once", [True, False])
 def test_job_history_covers_arrival_to_end(store: Store, at_once: bool) -> None:
     events = (

@@ -110,6 +110,7 @@ def test_log_is_replayed_under_its_recorded_settings(store: Store) -> None:
     assert_equal_state(found.engine, life.engine)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("settings", [OLD, NEW])
 def test_takeover_applies_own_settings_and_records_them(store: Store, settings: EngineSettings) -> None:
     life = leader_with_history(store)
@@ -126,6 +127,7 @@ def test_takeover_applies_own_settings_and_records_them(store: Store, settings: 
     assert_equal_state(again.engine, found.engine)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kept", ["", "before", "after"])
 def test_standby_follows_its_leaders_settings_changes(store: Store, kept: str) -> None:
     life = leader_with_history(store)

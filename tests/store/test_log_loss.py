@@ -188,6 +188,7 @@ def metrics(daemon: DaemonProcess) -> str:
         return connection.getresponse().read().decode()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("harm", HARM.values(), ids=HARM)
 def test_missing_database_parts_are_detected_and_repaired(
     launcher: DaemonLauncher, tmp_path: Path, url: str, harm: Callable[[str], None]

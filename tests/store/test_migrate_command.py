@@ -49,6 +49,7 @@ def test_environment_can_name_the_database(url: str) -> None:
     assert "as before" in migrate("--database", url)[1]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -82,6 +83,7 @@ def test_database_is_named_by_the_settings_file(url: str, tmp_path: Path) -> Non
     assert (code, "keeps nothing" in output) == (2, True)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("args", [(), ("downgrade", "--to", "0001")])
 def test_migration_refuses_a_database_in_use(
     url: str, args: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

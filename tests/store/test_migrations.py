@@ -102,25 +102,33 @@ def installed(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     return folder / "installed"
 
 
+MIGRATE_REPEATEDLY = """
+import sys
+from schedd.cli.main import main
+from schedd.store import schema_version
+
+url, first = sys.argv[1:]
+print(schema_version.scripts())
+for words in ([], ["downgrade", "--to", first], []):
+    assert main(["migrate", *words, "--database", url]) == 0
+"""
+
+
 def test_a_wheel_brings_its_migrations_and_goes_up_and_down_with_them(
     url: str, installed: Path, tmp_path: Path
 ) -> None:
-    def run_command(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(installed)},
-            check=True,
-            capture_output=True,
-            text=True,
-        )
-        return done.stdout.strip()
-
-    def migrated(*words: str) -> str:
-        return run_command("-m", "schedd.cli.main", "migrate", *words, "--database", url).partition(": ")[2]
-
-    where = run_command("-c", "from schedd.store import schema_version; print(schema_version.scripts())")
+    done = subprocess.run(
+        [sys.executable, "-c", MIGRATE_REPEATEDLY, url, FIRST],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    where, *changes = done.stdout.splitlines()
     assert where == str(installed / "schedd" / "store" / "migrations")
-    assert migrated() == f"from version none to {NEXT}"
-    assert migrated("downgrade", "--to", FIRST) == f"from version {NEXT} to {FIRST}"
-    assert migrated() == f"from version {FIRST} to {NEXT}"
+    assert [line.partition(": ")[2] for line in changes] == [
+        f"from version none to {NEXT}",
+        f"from version {NEXT} to {FIRST}",
+        f"from version {FIRST} to {NEXT}",
+    ]

@@ -296,6 +296,7 @@ def test_errors_during_renewal_do_not_end_the_lease(
         wait_until(lambda: one.loop.is_leader)
         while time.monotonic() < ends:  # longer than the lease lasts by itself
             one.submit(node(f"n{event_id()}"))
+            time.sleep(0.05)
         assert one.durable.lead.term == term
 
 

@@ -181,6 +181,7 @@ def checkpoint_rows(store: Store) -> list[tuple[str, int, int]]:
         return [(row.job, row.time, row.promised) for row in found]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("lose", [replace_format, damage_checkpoints])
 @pytest.mark.parametrize("facts", [True, False])
 @pytest.mark.parametrize("checkpoint", [True, False])
@@ -330,6 +331,7 @@ def test_promise_missed_through_an_outage_is_recorded_as_broken(store: Store) ->
 # ---- the two latest versions of the tables --------------------------------------------------------
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("readable", [True, False])
 def test_database_can_be_downgraded_and_upgraded_again(
     url: str, readable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -358,6 +360,7 @@ def test_database_can_be_downgraded_and_upgraded_again(
         after.stop()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("new", "new_format", "words"),
     [

@@ -85,6 +85,7 @@ class TorqueStarter:
         self._idle_links = list(links)
         self._free = asyncio.Semaphore(len(links))
         self._looking = asyncio.Lock()
+        self._requests = 0
         self._requested = 0  # runs without a reply yet
         self._answered = asyncio.Event()
         self._answered.set()
@@ -152,6 +153,7 @@ class TorqueStarter:
         request = run_request(run, job.resources if job else {}, asynchronous=asynchronous)
         _log.debug("asks to run %s on %s (%s)", run.job_id, request.destination, run.id)
         view.spend(run)
+        self._requests += 1
         self._requested += 1
         self._answered.clear()
         try:
@@ -219,9 +221,13 @@ class TorqueStarter:
             view = self._latest_view
             if view is not None and view.covers(run, time.monotonic()):
                 return view, True
-            while self._requested:  # a view may or may not include this run
-                await self._answered.wait()
-            return await self._make_view(connection, run), False
+            while True:
+                while self._requested:  # a view may or may not include this run
+                    await self._answered.wait()
+                before = self._requests
+                view = await self._make_view(connection, run)
+                if self._requests == before:  # else it may lack a run that was checked with the former view
+                    return view, False
 
     async def _make_view(self, connection: TorqueConnection, run: Run) -> _NodeView:
         began = time.monotonic()

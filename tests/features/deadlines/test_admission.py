@@ -240,6 +240,7 @@ class Watched(Cluster):
         return super().send(*events)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("failures", [False, True])
 @pytest.mark.parametrize("slack", [0, 2_000, 50_000])
 def test_an_accepted_job_never_misses_its_deadline_without_a_cause_of_the_closed_list(

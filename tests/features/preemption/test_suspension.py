@@ -21,6 +21,7 @@ from tests.features.preemption.test_preemption import (
     last_move,
     random_events,
 )
+from tests.property_examples import some
 
 MEM = 1 << 20
 """1 GiB in KiB."""
@@ -293,7 +294,7 @@ def test_whole_node_job_does_not_use_a_node_on_which_a_suspended_job_keeps_memor
     assert cluster.start("whole") == cluster.end("long")
 
 
-@pytest.mark.parametrize("seed", [0, 2, 3, 5])
+@pytest.mark.parametrize("seed", some([0, 2, 3, 5]))
 def test_random_events_break_no_invariant_and_no_promise_by_a_suspension(seed: int) -> None:
     draw = random.Random(seed)
     methods = draw.choice((["suspend"], ["suspend", "requeue"]))

@@ -49,6 +49,7 @@ async def submit_continuously(house: AdapterHarness, seconds: float) -> list[str
     return jobs
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("renew", [30.0, 0.3], ids=["refused", "renewed before"])
 @pytest.mark.parametrize("version", FAMILIES)
 async def test_jobs_start_and_estimates_are_written_long_after_the_credential_expired(

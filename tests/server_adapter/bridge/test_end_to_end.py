@@ -154,6 +154,9 @@ async def test_a_single_resume_suffices_after_a_foreign_start(house: ProcessHarn
     while not (halted := (await house.request(""))["halted"]).startswith("stopped until somebody resumes"):
         await asyncio.sleep(0.1)
     assert f"job {theirs} was started by somebody else" in halted
+    alert = f"the daemon alerts: foreign: job {theirs} was started by somebody else: another scheduler"
+    while alert not in house.adapter.log.read_text():
+        await asyncio.sleep(0.1)
     house.adapter.kill()
     house.adapter.start()
     await asyncio.sleep(1.0)
@@ -162,8 +165,6 @@ async def test_a_single_resume_suffices_after_a_foreign_start(house: ProcessHarn
     while server.job(ours).state is not JobState.RUNNING:
         await asyncio.sleep(0.1)
     assert (await house.request(""))["halted"] == ""
-    log = house.adapter.log.read_text()
-    assert f"the daemon alerts: foreign: job {theirs} was started by somebody else: another scheduler" in log
 
 
 @pytest.mark.parametrize("halt", ["a pause", "a killed daemon"])

@@ -68,6 +68,7 @@ async def test_a_site_check_changes_no_mode_and_does_not_disturb_a_running_adapt
     await starts_a_job(house)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("mode", ["shadow", "adviser"])
 async def test_a_second_adapter_is_refused_with_the_reason(house: ProcessHarness, mode: str) -> None:
     second = start_adapter(house, "second", mode=mode)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -81,6 +82,27 @@ async def test_pending_runs_count_against_their_node(server: EmulatedServer) -> 
     outcomes = await run_together(server, *["node1"] * 7)
     assert sum(one.accepted for one in outcomes) == 4
     assert [one for one in outcomes if not one.accepted and (one.code or not one.busy)] == []
+
+
+async def test_runs_requested_while_nodes_are_read_count(
+    server: EmulatedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each was checked with the former view, and was missing in the new one."""
+    read_nodes, read_job = TorqueStarter._nodes, TorqueStarter._job
+
+    async def read_nodes_slowly(*of: Any) -> Any:
+        found = await read_nodes(*of)
+        await asyncio.sleep(0.05)
+        return found
+
+    async def read_job_later(*of: Any) -> Any:
+        await asyncio.sleep(0.02)
+        return await read_job(*of)
+
+    monkeypatch.setattr(TorqueStarter, "_nodes", read_nodes_slowly)
+    monkeypatch.setattr(TorqueStarter, "_job", read_job_later)
+    monkeypatch.setattr("server_adapter.servers.torque.runs.view_expiry", lambda _, ended: ended)
+    await test_pending_runs_count_against_their_node(server)
 
 
 async def test_a_job_ends_by_the_walltime_that_its_decision_sets(server: EmulatedServer) -> None:
