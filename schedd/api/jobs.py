@@ -166,7 +166,7 @@ def find_past_job(daemon: Clusters, cluster: PlanLoop, job: str, visibility: Job
         past = past_job(daemon, cluster, job, visibility)
     if past is not None:
         return past
-    none = "neither queued nor in the history" if daemon.durable is not None else _NO_HISTORY
+    none = "not reported by its server yet, nor in the history" if daemon.durable is not None else _NO_HISTORY
     raise _unknown_job(cluster.name, cluster.published, visibility, job, none)
 
 

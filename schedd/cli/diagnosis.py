@@ -65,7 +65,7 @@ def check_host(config: Path | None) -> Iterator[CheckResult]:
         parts = load_resources(settings)
     except SettingsError as error:
         for line in str(error).splitlines():
-            yield CheckResult("settings", "bad", line, "fix it; `schedd config check` checks it again")
+            yield CheckResult("settings", "bad", line, f"fix it; schedd config check --config {path}")
         return
     yield CheckResult("settings", "good", f"{path} can be used")
     for line in settings_advice(settings):

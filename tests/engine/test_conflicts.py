@@ -90,6 +90,16 @@ def test_a_pause_delays_no_planned_job_by_more_than_its_length(seed: int) -> Non
         assert not cluster.at_risk(job)
 
 
+def test_a_promise_broken_in_a_pause_names_the_order_of_the_admin() -> None:
+    cluster = Cluster(slack="60", end_allowance="0s")
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.engine.pause("cooling fault")
+    cluster.at(400)
+    assert set(cluster.breaches("2")) == {"an admin's order"}
+    assert "paused: cooling fault" in str(cluster.view("2").last_change)
+
+
 def test_a_delay_ends_at_a_reservation() -> None:
     cluster = Cluster(nodes=1)
     cluster.submit("1")

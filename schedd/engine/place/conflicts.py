@@ -93,7 +93,7 @@ def delay_conflicting(
     return _delay_all(state, starting, first, delay, event, cause, words) if first else None
 
 
-def delay_late_jobs(state: EngineState, late: Ints, event: str, words: str) -> Removed:
+def delay_late_jobs(state: EngineState, late: Ints, event: str, cause: Cause, words: str) -> Removed:
     """Move due jobs that could not be started in time to now, and delay the jobs in conflict with them by the
     time by which the latest of them is late, as `delay_conflicting` does.
 
@@ -102,7 +102,7 @@ def delay_late_jobs(state: EngineState, late: Ints, event: str, words: str) -> R
     """
     plan, now = state.plan, state.now
     delay = now - int(plan.starts(late).min())
-    return _delay_all(state, _StartOrder(plan), late.tolist(), delay, event, Cause.OUTAGE, words, now)
+    return _delay_all(state, _StartOrder(plan), late.tolist(), delay, event, cause, words, now)
 
 
 class _StartOrder:

@@ -116,7 +116,7 @@ def _judge(
         return
     cause, bound = record.lost or changes.cause, int(state.bound[slot])
     if cause not in MAY_BREAK and (bound < state.now or 0 <= before < state.now):
-        cause = Cause.OUTAGE  # its moment went by before this: it was not started in time
+        cause = halt_cause(state)  # its moment went by before this: it was not started in time
     if state.settings.validate_ and cause not in MAY_BREAK and (planned > bound or planned < 0):
         raise AssertionError(f"{record.id}: {cause} ({changes.event}) took it past {bound} to {planned}")
     if planned > bound:
@@ -214,7 +214,12 @@ def _delay_cause(state: EngineState, record: JobRecord) -> Cause:
             return Cause.NODE_LOST
     if slot_limited(record.facts):
         return Cause.QUEUE
-    return Cause.REFUSED if record.back_off.refusal else Cause.OUTAGE
+    return Cause.REFUSED if record.back_off.refusal else halt_cause(state)
+
+
+def halt_cause(state: EngineState) -> Cause:
+    """Return why jobs are not started in time: an admin's pause, or an outage."""
+    return Cause.ADMIN if state.paused else Cause.OUTAGE
 
 
 def make_promise(state: EngineState, record: JobRecord, start: int) -> None:

@@ -35,7 +35,7 @@ from schedd.engine.place.placement import (
     replan,
     replan_displaced,
 )
-from schedd.engine.rank.promises import record_move, record_moves
+from schedd.engine.rank.promises import halt_cause, record_move, record_moves
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.engine.run.queueing import start_by_policy
 from schedd.engine.run.reevaluation import reevaluate
@@ -337,5 +337,6 @@ def move_late_jobs(state: EngineState, event: str) -> None:
     """
     state.next_due = None
     words = f"it was not started in time: {state.halted or 'the scheduler was not there'}"
-    gone = delay_late_jobs(state, state.plan.due_jobs(state.now - 1), event, words)
-    replan_displaced(state, *gone, event, Cause.OUTAGE, words)
+    cause = halt_cause(state)
+    gone = delay_late_jobs(state, state.plan.due_jobs(state.now - 1), event, cause, words)
+    replan_displaced(state, *gone, event, cause, words)
