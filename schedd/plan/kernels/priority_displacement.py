@@ -101,11 +101,32 @@ def _flag_useful_rows(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[
 
 
 @inner
+def _has_candidates(
+    tb: Tables, begin: int, until: int, before: int, slot: int, rank: Ints, promise: Ints, breaks: bool
+) -> bool:
+    """Return whether ``slot`` may displace one of these slots that starts before ``before``.
+
+    The conditions are evaluated without branches, so that they are vectorised.
+    """
+    own = rank[slot]
+    starts = tb.jobs[START]
+    states = tb.jobs[STATE]
+    least = -FAR if breaks else 0
+    n = 0
+    for s in range(begin, until):
+        n += (
+            int(promise[s] - starts[s] > least)
+            & int(rank[s] < own)
+            & int(states[s] == PLANNED)
+            & int(starts[s] < before)
+        )
+    return n > 0
+
+
+@inner
 def _find_candidates(tb: Tables, candidates: Ints, slot: int, rank: Ints, promise: Ints, breaks: bool) -> int:
     """Collect the jobs that a planned ``slot`` may displace, by slot: planned jobs of lower rank that may
     start later and hold something before its end. Return their number.
-
-    The conditions are evaluated without branches, so that blocks without candidates are vectorised.
     """
     own = rank[slot]
     end = tb.jobs[START, slot] + tb.jobs[DUR, slot]
@@ -115,10 +136,7 @@ def _find_candidates(tb: Tables, candidates: Ints, slot: int, rank: Ints, promis
     n = 0
     for begin in range(0, starts.shape[0], _BLOCK):
         until = min(begin + _BLOCK, starts.shape[0])
-        movable = 0
-        for s in range(begin, until):
-            movable += int(promise[s] - starts[s] > least) & int(rank[s] < own) & int(states[s] == PLANNED)
-        if movable == 0:
+        if not _has_candidates(tb, begin, until, end, slot, rank, promise, breaks):
             continue
         for s in range(begin, until):
             start = starts[s]
@@ -183,7 +201,7 @@ def _best_row(
         earlier = 0
         for s in range(begin, until):
             earlier += int(starts[s] < first)
-        if earlier == 0:
+        if earlier == 0 or not _has_candidates(tb, begin, until, first, slot, rank, promise, breaks):
             continue
         for s in range(begin, until):
             if (
