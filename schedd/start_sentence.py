@@ -262,9 +262,9 @@ def describe_wish(
         return "not met, no start is known"
     if late == 0:
         return "met as planned"
-    planned = f"planned {length(late)} later"
+    planned = f"planned {length(late)} after it"
     if sure is not None and sure <= by:
-        return f"very likely met (90 %), though {planned}"
+        return f"met with a probability of 90 % or more, though {planned}"
     if likely is not None and likely <= by:
-        return f"likely met (50 %), though {planned}"
+        return f"met with a probability of 50 % or more, though {planned}"
     return f"not met: {planned}"

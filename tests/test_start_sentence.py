@@ -10,6 +10,7 @@ import pytest
 from schedd.start_sentence import (
     StartFacts,
     describe_start,
+    describe_wish,
     format_day_time,
     format_near_time,
     format_utc,
@@ -148,3 +149,20 @@ def test_a_forecast_stays_fresh_for_15_minutes_or_a_quarter_of_its_wait() -> Non
 def test_times_name_the_day_only_as_far_as_needed(moment: int, near: str, day: str) -> None:
     assert format_near_time(moment, NOW, UTC) == near
     assert format_day_time(moment, NOW, UTC) == day
+
+
+@pytest.mark.parametrize(
+    ("late", "likely", "sure", "words"),
+    [
+        (None, None, None, "not met, no start is known"),
+        (0, None, None, "met as planned"),
+        (60, 80, 100, "met with a probability of 90 % or more, though planned 60 s after it"),
+        (60, 80, 101, "met with a probability of 50 % or more, though planned 60 s after it"),
+        (60, 101, 200, "not met: planned 60 s after it"),
+        (60, None, None, "not met: planned 60 s after it"),
+    ],
+)
+def test_a_wished_start_is_met_by_plan_or_by_forecast(
+    late: int | None, likely: int | None, sure: int | None, words: str
+) -> None:
+    assert describe_wish(100, late, likely, sure, lambda seconds: f"{seconds} s") == words

@@ -359,7 +359,7 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
                 yield "", f"it ends by then with a probability of {format_probability(share)}, by a forecast"
         yield "on", format_nodes(found.planned_nodes)
         if found.promised_start is not None and not at_once:
-            yield "promise", "is made when the job is submitted"
+            yield "promise", "the latest start is promised at submission"
         if found.cost is not None:
             over = ", more than its limit" if found.over else ""
             yield "cost", f"{found.cost:,.2f} {found.currency}{over}"

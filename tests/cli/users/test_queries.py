@@ -100,7 +100,7 @@ def test_showstart_answers_for_a_hypothetical_job(run: Run) -> None:
         "planned     Tue 14 Nov 23:30:00  in 01:16:40\n"
         "end         Tue 14 Nov 23:40:00  in 01:26:40\n"
         "on          n1, n2\n"
-        "promise     is made when the job is submitted\n"
+        "promise     the latest start is promised at submission\n"
         "may start   Tue 14 Nov 23:30:00  at any later time\n"
         "at once if  1 node (asked: 2)\n"
     )
