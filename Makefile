@@ -44,13 +44,13 @@ check: $(STAMP) ## for daily work: lint, then the tests within one process
 	$(VENV)/bin/pytest --workers 2 $(IN_PROCESS) --ignore tests/server_adapter/bridge; \
 	tested=$$?; wait $$linted && exit $$tested
 
-# On two cores each step runs beside another: the kernels are compiled, then with the checks of indices that a
-# test needs, while the libraries of the tests are installed; lint runs beside the collection and the first tests.
+# On two cores each step runs beside another: the kernels are compiled while the libraries of the tests are
+# installed; lint runs beside the collection and the first tests.
 # A compilation may fail, as its libraries may be replaced meanwhile: the tests compile what is missing.
 # Most of the libraries' bytecode is never used: what is imported is compiled then.
 test: PIP_OPTIONS := --no-compile
 test: $(PROGRAM) ## lint, all tests but the long ones
-	@{ $(WARM_UP); NUMBA_BOUNDSCHECK=1 NUMBA_OPT=0 $(WARM_UP); } 2>$(VENV)/.warm-up.log & compiled=$$!; \
+	@$(WARM_UP) 2>$(VENV)/.warm-up.log & compiled=$$!; \
 	{ export PYTHONPATH=.; $(VENV)/bin/python tests/service/promtool.py; $(VENV)/bin/python tests/dashboard/browser.py; } & \
 	browser=$$!; \
 	$(MAKE) --no-print-directory $(STAMP) || { wait; exit 1; }; \

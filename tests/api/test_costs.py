@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,6 +61,8 @@ def test_work_is_charged_to_the_request_that_caused_it() -> None:
 def test_user_over_the_cpu_budget_is_refused_temporarily_without_affecting_others(
     app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # While a request waits for a processor the budget would grow.
+    monkeypatch.setattr("schedd.service.access.callers.time", SimpleNamespace(monotonic=lambda: 1_000.0))
     users = {"ann": "a-token-of-ann", "bob": "a-token-of-bob"}
     entries = [(Bearer(n, "user"), hashlib.sha256(one.encode()).digest()) for n, one in users.items()]
     known = Tokens([*entries, (Bearer("pbs", "adapter"), hashlib.sha256(b"a-token-of-pbs").digest())])

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import schemathesis
@@ -28,9 +28,11 @@ from schedd.engine import EngineSettings
 from schedd.engine.show.job_view import JobView
 from schedd.service.clusters import Clusters
 from tests.api.conftest import EVENTS, token
+from tests.property_examples import examples
 from tests.service.planner_harness import StillClock
 from tests.waits import WAIT_S
 
+_EXAMPLES: Final = max(2, examples(20))
 CHECKS = (
     not_a_server_error,
     status_code_conformance,
@@ -162,21 +164,21 @@ def test_invalid_requests_get_documented_errors(api: Any, path: str, method: str
 
 @pytest.mark.soak
 def test_many_random_requests_cause_no_server_error(api: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    examples = int(os.environ.get("SCHEDD_EXAMPLES", "1000"))
+    many = int(os.environ.get("SCHEDD_EXAMPLES", "1000"))
     right = sum(
-        _try(api[p][m], GenerationMode.POSITIVE, CHECKS, examples) for p, m in OPERATIONS + SIMPLE + NAMED
+        _try(api[p][m], GenerationMode.POSITIVE, CHECKS, many) for p, m in OPERATIONS + SIMPLE + NAMED
     )
     refusing = (*CHECKS, negative_data_rejection)
-    wrong = sum(_try(api[p][m], GenerationMode.NEGATIVE, refusing, examples) for p, m in OPERATIONS + NAMED)
+    wrong = sum(_try(api[p][m], GenerationMode.NEGATIVE, refusing, many) for p, m in OPERATIONS + NAMED)
     with capsys.disabled():
         print(f"\n{right} requests as described, {wrong} not as described")  # noqa: T201  (counts for the page)
 
 
-def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], examples: int = 4) -> int:
+def _try(operation: Any, mode: GenerationMode, checks: Sequence[Any], most: int = _EXAMPLES) -> int:
     """Send up to this number of requests; returns the number sent."""
     count = 0
 
-    @settings(max_examples=examples, suppress_health_check=list(HealthCheck), database=None, deadline=None)
+    @settings(max_examples=most, suppress_health_check=list(HealthCheck), database=None, deadline=None)
     @given(operation.as_strategy(generation_mode=mode), st.booleans())
     def tried(case: Any, here: bool) -> None:
         nonlocal count

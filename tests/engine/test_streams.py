@@ -4,6 +4,7 @@ In the first stream of each kind an engine is restored at each call.
 """
 
 from random import Random
+from typing import Final
 
 import pytest
 
@@ -13,24 +14,27 @@ from schedd.service.settings.site import SiteSettings
 from tests.engine.chaos.features import FEATURE_KINDS, random_site
 from tests.engine.chaos.streams import KINDS, QUEUE_KINDS, encoded, stream
 from tests.engine.chaos.values import NODES
+from tests.property_examples import examples
 
+_STEPS: Final = max(20, examples(100))
+_STEPS_WITH_FEATURES: Final = max(9, examples(50))
 _KINDS = [*KINDS, *QUEUE_KINDS, *FEATURE_KINDS]
 
 
 @pytest.mark.parametrize("seed", range(len(KINDS)))
 def test_a_restored_engine_decides_the_same_in_a_random_stream(seed: int) -> None:
-    stream(KINDS[seed](Random(seed), every_call=seed == 0), 40)
+    stream(KINDS[seed](Random(seed), every_call=seed == 0), _STEPS)
 
 
 @pytest.mark.parametrize("seed", range(len(QUEUE_KINDS)))
 def test_a_restored_engine_decides_the_same_under_a_queue_policy(seed: int) -> None:
-    stream(QUEUE_KINDS[seed](Random(seed), every_call=seed == 0), 40)
+    stream(QUEUE_KINDS[seed](Random(seed), every_call=seed == 0), _STEPS)
 
 
 @pytest.mark.parametrize("seed", range(len(FEATURE_KINDS)))
 def test_a_restored_engine_decides_the_same_with_all_features(seed: int) -> None:
     """The policy changes at run time and at restarts, too."""
-    stream(FEATURE_KINDS[seed](Random(seed), every_call=seed == 0), 14)
+    stream(FEATURE_KINDS[seed](Random(seed), every_call=seed == 0), _STEPS_WITH_FEATURES)
 
 
 @pytest.mark.parametrize("seed", range(len(FEATURE_KINDS)))
@@ -45,7 +49,7 @@ def test_components_without_work_change_nothing_if_called(seed: int, monkeypatch
         monkeypatch.setattr(registry, "find_idle_hooks", idle_hooks)
         registry._selection.cache_clear()
         world = FEATURE_KINDS[seed](Random(seed), every_call=False)
-        stream(world, 10)
+        stream(world, _STEPS_WITH_FEATURES)
         states.append(encoded(world.compared.engine))
     registry._selection.cache_clear()
     assert states[0] == states[1]

@@ -282,6 +282,7 @@ async def test_an_edited_coallocation_starts_with_its_new_components(tmp_path: P
         assert (len(starts), max(starts) - min(starts) <= 2) == (2, True)
 
 
+@pytest.mark.soak
 async def test_components_start_together_despite_kills(tmp_path: Path) -> None:
     async with LiveFederation(tmp_path, "ab", f"recheck = 1\n{GROUPS}", openpbs="b") as live:
         two = [{"clusters": ["a"]}, {"clusters": ["b"]}]

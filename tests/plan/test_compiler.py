@@ -270,7 +270,8 @@ def test_writers_with_the_same_process_number_do_not_mix_their_files(tmp_path: P
     assert [file.name for file in tmp_path.iterdir()] == ["some.kernels"]
 
 
-@pytest.mark.timeout(900)  # with an empty cache all kernels are compiled first, with checks
+@pytest.mark.soak
+@pytest.mark.timeout(0)  # with an empty cache all kernels are compiled first, with checks
 def test_no_kernel_reads_or_writes_beyond_an_array() -> None:
     """Property tests of the plan and random lives of an engine, by kernels that check each index.
 

@@ -65,6 +65,7 @@ print(json.dumps([sorted(loaded_libraries()), [list(map(int, one)) for one in pr
 """
 
 
+@pytest.mark.soak
 def test_library_computes_what_numba_computes(libraries: Path) -> None:
     (loaded, predicted), (none, expected) = run_python(LEARN, libraries), run_python(LEARN, "compile")
     assert (loaded, none) == ([GROUP], [])
@@ -94,6 +95,7 @@ print(json.dumps([type(learn_end).__name__, errors]))
 """
 
 
+@pytest.mark.soak
 def test_library_refuses_arguments_of_other_types(libraries: Path) -> None:
     kind, errors = run_python(WRONG, libraries)
     assert kind == "builtin_function_or_method"
@@ -102,6 +104,7 @@ def test_library_refuses_arguments_of_other_types(libraries: Path) -> None:
     assert errors[2:] == [f"learn_end: argument {n} has another type than declared" for n in numbers]
 
 
+@pytest.mark.soak
 def test_library_of_another_source_is_not_used(libraries: Path, tmp_path: Path) -> None:
     (built,) = libraries.rglob("*.so")
     digest = built.name.partition("-")[2].partition(".")[0]

@@ -42,7 +42,7 @@ class AdapterHarness:
             "server.host": host,
             "server.port": port,
             "server.auth": "none",
-            "server.timeout": 5.0,
+            "server.timeout": WAIT_S,
             "listen.port": 0,
             "listen.any_port": True,
             "daemon.url": "http://daemon",

@@ -44,7 +44,7 @@ class TorqueTransferClient:
                 "server.host": host,
                 "server.port": port,
                 "server.auth": "none",
-                "server.timeout": 1.0,
+                "server.timeout": WAIT_S,
                 "listen.port": 0,
                 "drain.queues": ["grid", "batch", "nowhere"],
                 "drain.federation": "http://fed.example",

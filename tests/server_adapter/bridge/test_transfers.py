@@ -50,7 +50,7 @@ class TorqueTransferHarness:
             "server.host": host,
             "server.port": port,
             "server.auth": "none",
-            "server.timeout": 1.0,
+            "server.timeout": WAIT_S,
             "listen.port": 0,
         }
         self.settings = load_settings(None, values | options)

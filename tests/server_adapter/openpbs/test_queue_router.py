@@ -18,6 +18,7 @@ from server_adapter.families import connector
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.settings import load_settings
 from tests.server_adapter.bridge.federation import Federation
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 SCRIPT = "#!/bin/sh\necho äöü\n"
@@ -51,7 +52,7 @@ class DrainHarness:
             "server.host": host,
             "server.port": port,
             "server.auth": "none",
-            "server.timeout": 2.0,
+            "server.timeout": WAIT_S,
             "drain.queues": ["grid", "workq", "nowhere"],
             "drain.federation": "http://fed.example",
             "drain.realm": "org",

@@ -21,6 +21,7 @@ from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.servers.openpbs.transfers import submission_attributes
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import run
+from tests.waits import WAIT_S
 
 pytestmark = pytest.mark.anyio
 JOB = SubmissionFacts(
@@ -47,7 +48,7 @@ class OpenPBSTransferHarness:
             "server.host": host,
             "server.port": port,
             "server.auth": "none",
-            "server.timeout": 5.0,
+            "server.timeout": WAIT_S,
             **options,
         }
         self.told: list[TransferStepDone] = []
