@@ -377,7 +377,7 @@ def test_a_pause_stops_starts_at_once_and_resume_goes_on() -> None:
     cluster.at(150)
     assert cluster.runs("2") == []
     cluster.at(300)
-    assert cluster.breaches("2")[0] == "server, adapter or daemon outage"
+    assert cluster.breaches("2")[0] == "an admin's order"
     change = cluster.view("2").last_change
     assert change is not None
     assert change.words == "it was not started in time: paused: upgrade"
