@@ -10,11 +10,11 @@ __all__ = ["alternate", "examples", "find_covered_tests", "some"]
 
 _T = TypeVar("_T")
 
-_SHARE_OF_SHORT_RUN: Final = 0.1
+_SHARE_OF_SHORT_RUN: Final = 0.2
 
 
 def examples(full: int) -> int:
-    """Return ``full``, or a tenth of it in the short run, which has no HYPOTHESIS_PROFILE."""
+    """Return ``full``, or a fifth of it in the short run, which has no HYPOTHESIS_PROFILE."""
     if os.environ.get("HYPOTHESIS_PROFILE", "schedd") != "schedd":
         return full
     return max(1, round(_SHARE_OF_SHORT_RUN * full))
