@@ -31,10 +31,10 @@ def alternate(cases: Sequence[_T], *, odd: bool) -> Sequence[_T]:
 
 
 def find_covered_tests(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests that the short run leaves out: those marked ``covering`` whose parameters each have
-    values that other tests of the same function have.
+    """Return the tests that the short run leaves out. They are marked ``covering``, and other tests of the
+    same function have each value of their parameters.
 
-    The tests with the most values that no earlier test has are kept first.
+    The test with the most values that no kept test has is kept next.
     """
     if examples(3) == 3:
         return []
@@ -46,7 +46,7 @@ def find_covered_tests(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 
 
 def _find_covered(left: list[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests of one function that add no value to those of the others."""
+    """Return the tests of one function whose values of parameters the other ones have."""
     values = {item: set(enumerate(item.callspec._idlist)) for item in left}  # type: ignore[attr-defined]
     covered: set[tuple[int, str]] = set()
     while left and values[best := max(left, key=lambda item: len(values[item] - covered))] - covered:

@@ -53,7 +53,7 @@ def job_notes(record: JobRecord, start: int, sets: Sequence[str] = ()) -> list[s
 
 
 def explain_node_wait(names: Sequence[str], grace: int) -> str:
-    """Return what a due job waits for whose nodes ``names`` went down; ``grace``: `node_grace` in seconds."""
+    """Return why a due job waits: its nodes ``names`` went down. ``grace`` is `node_grace` in seconds."""
     return (
         f"it waits for {shorten_list(names, _NAMED)}, which cannot be used at present, and is planned "
         f"elsewhere if that lasts {format_length(grace)}"

@@ -78,7 +78,7 @@ def delay_conflicting(
 
     No job starts later by more than that, and repairs move a job forward where there is a gap. If these jobs
     were placed again one after the other, a wide job would lose its place to jobs before it. Return the few
-    that are to be placed again: see `_delay_all`. None, with nothing changed, if ``stay`` has a slot without
+    jobs to place again: see `_delay_all`. Return None, with nothing changed, if ``stay`` has a slot without
     a job, or the conflict is long or begins with no planned job.
     """
     plan = state.plan
@@ -94,11 +94,10 @@ def delay_conflicting(
 
 
 def delay_late_jobs(state: EngineState, late: Ints, event: str, cause: Cause, words: str) -> Removed:
-    """Move due jobs that could not be started in time to now, and delay the jobs in conflict with them by the
-    time by which the latest of them is late, as `delay_conflicting` does.
+    """Move due jobs that could not be started in time to now, and delay the jobs in conflict with them.
 
-    A job that has no room now, since another late job goes first, is delayed by that time, too. Return the
-    jobs that are to be placed again.
+    The delay is the time since the earliest planned start among them. A late job that has no room now, since
+    another one goes first, is delayed by that time, too. Return the jobs to place again: see `_delay_all`.
     """
     plan, now = state.plan, state.now
     delay = now - int(plan.starts(late).min())
@@ -132,11 +131,11 @@ def _delay_all(
     words: str,
     earliest: int = FOREVER,
 ) -> Removed:
-    """Delay the jobs ``first`` and those behind them, and record it. Those that were to start before
-    ``earliest`` start then where they have room.
+    """Delay the jobs ``first`` and the jobs behind them, and record it. A job with a start before
+    ``earliest`` starts then if it has room.
 
-    Jobs that may not be delayed, those that a reservation, a window of a limit or a running job prevents, and
-    jobs behind these are removed from the plan and returned with their starts, to be placed again.
+    A job is removed from the plan instead if it may not be delayed, or if a reservation, a window of a limit
+    or a running job is in its way; jobs behind it are removed, too. Return the removed jobs.
     """
     plan = state.plan
     old, gone = _delay_in_order(state, starting, first, delay)
@@ -163,7 +162,7 @@ def _delay_in_order(
     state: EngineState, starting: _StartOrder, first: Iterable[int], delay: int
 ) -> tuple[dict[int, int], dict[int, int]]:
     """Delay the jobs ``first`` and then the jobs in conflict with them, next start first. Return the previous
-    starts of these jobs, and of those that are removed.
+    starts of the delayed jobs and of the removed ones.
     """
     plan = state.plan
     old: dict[int, int] = {}

@@ -104,7 +104,7 @@ def _flag_useful_rows(tb: Tables, slot: int, earliest: int, useful: npt.NDArray[
 def _has_candidates(
     tb: Tables, begin: int, until: int, before: int, slot: int, rank: Ints, promise: Ints, breaks: bool
 ) -> bool:
-    """Return whether ``slot`` may displace one of these slots that starts before ``before``.
+    """Return whether ``slot`` may displace a job that has one of these slots and a start before ``before``.
 
     The conditions are evaluated without branches, so that they are vectorised.
     """

@@ -17,7 +17,7 @@ def settings_advice(settings: Settings) -> Iterator[str]:
     if auth.anonymous != "none" and not server.local:
         yield f"auth.anonymous: everybody who reaches {server.host} may read all jobs"
     if not (auth.token_file or auth.tokens or server.socket or auth.munge) and auth.anonymous == "none":
-        yield "auth: the settings name no tokens: only those that `schedd token create` made let anybody in"
+        yield "auth: the settings name no tokens; nobody has access without `schedd token create`"
     if server.tls_key is not None and _others_may_read(server.tls_key):
         yield f"server.tls_key: others may read {server.tls_key}; chmod 0600 {server.tls_key}"
     if auth.munge and "root" in auth.admins:
