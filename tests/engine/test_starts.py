@@ -708,13 +708,16 @@ def test_a_hook_that_refuses_all_starts_is_an_outage_in_which_one_start_is_tried
     assert len([one for one in cluster.server.jobs.values() if one.state == "R"]) == 8
 
 
-def test_jobs_behind_many_unanswered_starts_are_placed_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_behind_many_unanswered_starts_are_delayed_by_as_much_and_not_placed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cluster = Cluster(cpus=16, decision_expiry=60, answer_grace=30)
     cluster.obeys = False
     for number in range(16):
         cluster.submit(f"s{number}", "1:ppn=1", walltime=40)
-    for number in range(40):
-        cluster.submit(f"w{number}", "1:ppn=4", walltime=200 + number)
+    waiting = [f"w{number}" for number in range(40)]
+    for number, job in enumerate(waiting):
+        cluster.submit(job, "1:ppn=4", walltime=200 + number)
     placed: Counter[str] = Counter()
     place = placement.place_job
 
@@ -723,9 +726,37 @@ def test_jobs_behind_many_unanswered_starts_are_placed_again_once(monkeypatch: p
         place(state, record, event, **options)
 
     monkeypatch.setattr(placement, "place_job", place_job)
+    before = {job: cluster.start(job) for job in waiting}
     cluster.at(90)
     placed.clear()
     cluster.at(91)
     assert [cluster.runs(f"s{number}")[-1] for number in range(16)] == [91] * 16
-    assert len(placed) >= 40
-    assert set(placed.values()) == {1}
+    assert not placed
+    for job, start in before.items():
+        now = cluster.start(job)
+        assert start is not None
+        assert now is not None
+        assert now <= start + 91
+    assert {one.words for one in cluster.engine.state.changes if one.time == T + 91} >= {
+        "run decisions were not answered"
+    }
+
+
+def test_jobs_behind_a_refused_start_whose_placement_has_ended_are_delayed_as_they_are() -> None:
+    """A new place for the wide job only would be behind the long job on its other node."""
+    cluster = Cluster(nodes=2, slack="900", busy_wait=20, decision_expiry=120)
+    cluster.submit("2")
+    cluster.obeys = False
+    cluster.submit("1", walltime=90)
+    cluster.submit("wide", "2:ppn=4", walltime=1_000)
+    cluster.submit("3", walltime=10_000)
+    cluster.submit("4", walltime=10_000)
+    before = {job: cluster.start(job) for job in ("wide", "3", "4")}
+    cluster.at(85)
+    _refuse(cluster, "1", 15046)
+    for job, start in before.items():
+        now = cluster.start(job)
+        assert start is not None
+        assert now is not None
+        assert now <= start + 95
+        assert not cluster.at_risk(job)

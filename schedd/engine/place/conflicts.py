@@ -57,15 +57,16 @@ def _rows_of(state: EngineState, slots: Sequence[int]) -> Ints:
 
 
 def _first_conflict(state: EngineState, stay: Sequence[int], crowd: Ints) -> int:
-    """Return when the nodes of ``stay`` begin to be over-committed, at the start of a job of ``crowd``; -1 if
-    they are so before.
+    """Return the start of the first job of ``crowd`` by which the nodes of ``stay`` are over-committed, which
+    may be before they start; -1 if they are so without it.
     """
     plan, rows = state.plan, _rows_of(state, stay)
     begin = min(map(plan.start, stay))
     for start in np.unique(plan.starts(crowd)).tolist():
-        if plan.overcommitted_rows(rows, begin, max(begin, start)).shape[0]:
+        since = max(begin, start)
+        if plan.overcommitted_rows(rows, begin, since).shape[0]:
             break
-        if plan.overcommitted_rows(rows, start, start + 1).shape[0]:
+        if plan.overcommitted_rows(rows, since, since + 1).shape[0]:
             return int(start)
     return -1
 
@@ -174,7 +175,7 @@ def _delay_in_order(
         start, slot = heapq.heappop(waiting)
         if slot in old or slot in gone:
             continue
-        if len(old) == _MOST_DELAYED or not _may_be_delayed(state, slot):
+        if len(old) == _MOST_DELAYED or not may_be_delayed(state, slot):
             rows.update(_rows_of(state, [slot]).tolist())
             gone[slot] = start
             plan.remove(slot, state.now)
@@ -243,7 +244,7 @@ def start_later(
     return gone if gone is not None else _as_arrays({})
 
 
-def _may_be_delayed(state: EngineState, slot: int) -> bool:
+def may_be_delayed(state: EngineState, slot: int) -> bool:
     """Return whether only free capacity decides when this job can start."""
     record = state.by_slot[slot]
     return (

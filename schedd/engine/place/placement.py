@@ -20,10 +20,12 @@ from schedd.engine.facts.reevaluation_queue import are_many, queue_if_many, queu
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import dependencies
 from schedd.engine.place.conflicts import (
+    Removed,
     conflicting_jobs,
     delay_conflicting,
     jobs_on_same_rows,
     remove_followers,
+    start_later,
 )
 from schedd.engine.place.costs import place_affordably
 from schedd.engine.place.missing_starts import explain_missing_start
@@ -276,13 +278,22 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
 # ---- making room, filling it --------------------------------------------------------------------
 
 
-def move_and_displace(state: EngineState, slot: int, start: int, *, itself: bool = True) -> tuple[Ints, Ints]:
-    """Move a placed job to ``start`` on its present nodes, and remove the planned jobs that conflict with it.
+def move_later(
+    state: EngineState, slot: int, start: int, event: str, cause: Cause, words: str, *, itself: bool = True
+) -> Removed:
+    """Move a placed job to a later ``start`` on its present nodes, and delay the planned jobs in conflict
+    with it and those behind: see `delay_conflicting`.
 
-    Planned jobs behind those are removed as well: see ``remove_followers``. A fixed job or reservation stays;
-    if it conflicts, the moved job itself is removed, unless ``itself`` is False. Return the removed slots and
-    their previous starts; place them again with ``replan_displaced``.
+    If that cannot be done, or the job has to keep its place (``itself`` False), the jobs in conflict and
+    those behind them are removed instead. If a fixed job or a reservation is in conflict, the job itself is
+    removed, unless it keeps its place. Return the removed slots and their previous starts; place them again
+    with `replan_displaced`.
     """
+    gone = start_later(state, slot, start, event, cause, words) if itself else None
+    return gone if gone is not None else _move_and_displace(state, slot, start, itself)
+
+
+def _move_and_displace(state: EngineState, slot: int, start: int, itself: bool) -> Removed:
     before = state.plan.starts(np.array([slot], np.int64))
     state.plan.move(slot, start, state.now)
     others = jobs_on_same_rows(state, [slot])

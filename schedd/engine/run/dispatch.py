@@ -25,12 +25,12 @@ from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase, StartAttempt
 from schedd.engine.facts.shares import planned_shares, takes_for_shares
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.conflicts import delay_late_jobs, start_later
+from schedd.engine.place.conflicts import delay_late_jobs
 from schedd.engine.place.costs import over_limit
 from schedd.engine.place.node_preferences import move_to_better_nodes
 from schedd.engine.place.placement import (
     DisplacedJobs,
-    move_and_displace,
+    move_later,
     place_job,
     replan,
     replan_displaced,
@@ -207,8 +207,8 @@ def _has_room(
             confined.start_late(state)
         stays = confined is not None and confined.keeps_place
         displaces = f"job {record.id} starts later than planned"
-        gone = None if stays else start_later(state, slot, now, event, Cause.OUTAGE, displaces)
-        displaced.add(*(gone or move_and_displace(state, slot, now, itself=not stays)), displaces)
+        gone = move_later(state, slot, now, event, Cause.OUTAGE, displaces, itself=not stays)
+        displaced.add(*gone, displaces)
         if plan.state(slot) != PLANNED:
             return False
         words = f"it was started {now - planned} s later than planned"

@@ -14,9 +14,9 @@ from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.failing_nodes import note_failure
 from schedd.engine.place.avoided_nodes import failed_on
+from schedd.engine.place.conflicts import delay_late_jobs, may_be_delayed
 from schedd.engine.place.placement import (
-    DisplacedJobs,
-    move_and_displace,
+    move_later,
     replan_displaced,
     replan_jobs,
     replan_overcommitted,
@@ -60,6 +60,7 @@ from schedd.wire import (
 
 _PROMPT = 10  # a daemon that ran all the time voids a decision at most this many seconds after its expiry
 _SILENCE = "its run decision was not answered"
+_SILENCES = "run decisions were not answered"
 
 
 _OF_OTHERS = (
@@ -183,7 +184,7 @@ def void_unanswered(state: EngineState, event: str) -> None:
 
     On those nodes they do no harm if the server carried out the decision after all.
     """
-    silent, displaced = 0, DisplacedJobs()
+    silent, kept = 0, list[int]()
     for job_id in list(state.dispatched):
         record = state.records.get(job_id)
         if record is None or record.phase is not Phase.DISPATCHED:
@@ -197,10 +198,13 @@ def void_unanswered(state: EngineState, event: str) -> None:
             _undo_dispatch(state, record)
             if is_unchanged(state, record):
                 record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=0))
-                _retry_in_place(state, record, event, Cause.OUTAGE, _SILENCE, displaced)
+                _retry_in_place(state, record, event, Cause.OUTAGE, _SILENCE, kept)
             else:
                 replan_with_facts(state, event, record, record.facts, Cause.OUTAGE, _SILENCE)
-    displaced.place_again(state, event, Cause.OUTAGE)
+    late = [slot for slot in kept if state.plan.state(slot) == PLANNED and state.plan.start(slot) < state.now]
+    if late:
+        gone, old = delay_late_jobs(state, np.array(late, np.int64), event, Cause.OUTAGE, _SILENCES)
+        replan_displaced(state, gone, old, event, Cause.OUTAGE, _SILENCES)
     if silent:
         count = "1 start was" if silent == 1 else f"{silent} starts were"
         state.alert(event, "unanswered", f"{count} sent to the adapter and not answered in time")
@@ -229,20 +233,15 @@ def _undo_dispatch(state: EngineState, record: JobRecord) -> None:
 
 
 def _retry_in_place(
-    state: EngineState,
-    record: JobRecord,
-    event: str,
-    cause: Cause,
-    words: str,
-    displaced: DisplacedJobs | None = None,
+    state: EngineState, record: JobRecord, event: str, cause: Cause, words: str, kept: list[int] | None = None
 ) -> None:
     """Keep a job's placement, to start it there when it is due and its backoff is over. Under a queue policy,
     where no job keeps a placement, it returns to the queue.
 
     A placement that was lost while the decision was pending (to another job or a reservation, or by a change
     of the node) cannot be kept: then the job is replanned. A placement that ends before the job may start
-    again moves to that time, and displaces planned jobs there. They are added to ``displaced``, or else
-    placed again at once.
+    again moves to that time, and the jobs in conflict are delayed. If many jobs retry, those that may be
+    delayed are added to ``kept`` instead, to be moved together.
     """
     if state.policy is not None:
         replan_with_facts(state, event, record, record.facts, cause, words)
@@ -250,25 +249,25 @@ def _retry_in_place(
     plan, slot = state.plan, record.slot
     plan.set_ready(slot, record.back_off.until)
     state.store_record(record)
-    again_at = max(state.now, record.back_off.until)
-    if plan.end(slot) <= again_at:
-        before = plan.start(slot)
-        gone, old = move_and_displace(state, slot, again_at)
-        if plan.state(slot) == PLANNED:
-            record_move(state, event, cause, words, slot, before, again_at)
-        if displaced is not None:
-            displaced.add(gone, old, words)
-        else:
-            replan_displaced(state, gone, old, event, cause, words)
-        if plan.state(slot) != PLANNED or plan.start(slot) != again_at:
-            return
     here = np.array([slot], np.int64)
     if slot in plan.misplaced() or not all(
         _may_stay(state, plan.node_names[t.row]) for t in plan.takes(slot)
     ):
         replan_jobs(state, here, event, cause, words)
-    else:
-        replan_overcommitted(state, here, event, cause, words)
+        return
+    if kept is not None and may_be_delayed(state, slot):
+        kept.append(slot)
+        return
+    again_at = max(state.now, record.back_off.until)
+    if plan.end(slot) <= again_at:
+        before, others = plan.start(slot), f"the start of job {record.id} is tried again later"
+        gone, old = move_later(state, slot, again_at, event, cause, others)
+        if plan.state(slot) == PLANNED:
+            record_move(state, event, cause, words, slot, before, again_at)
+        replan_displaced(state, gone, old, event, cause, others)
+        if plan.state(slot) != PLANNED or plan.start(slot) != again_at:
+            return
+    replan_overcommitted(state, here, event, cause, words)
 
 
 def _may_stay(state: EngineState, node: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Final
 
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.placement import displace_for, move_and_displace, replan, replan_displaced
+from schedd.engine.place.placement import displace_for, move_later, replan, replan_displaced
 from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.features.preemption.candidates import (
@@ -169,8 +169,8 @@ def _postpone(state: EngineState, record: JobRecord, one: PlannedPreemption, eve
     for run in runs:
         plan.set_duration(run.slot, start - plan.start(run.slot), state.now)
     state.bound[slot] = max(int(state.promise[slot]), start)
-    gone, old = move_and_displace(state, slot, start)
     words = "jobs that are preempted have not ended yet"
+    gone, old = move_later(state, slot, start, event, Cause.OUTAGE, words)
     if plan.state(slot) == PLANNED:
         plan.set_ready(slot, start)
         blocks = block_rest(plan, slot, runs, state.new_slot)
