@@ -102,7 +102,14 @@ WHAT_IF: Final[dict[str, Any]] = {
     "notes": [],
     "windows": [{"first": 1_700_007_320, "last": 1_700_093_720}],
     "changes": [
-        {"change": "walltime", "asked": "01:00:00", "enough": "00:42:00", "value": 2520, "risk": 0.08}
+        {
+            "change": "walltime",
+            "asked": "01:00:00",
+            "enough": "00:42:00",
+            "value": 2520,
+            "planned_start": 1_700_000_000,
+            "risk": 0.08,
+        }
     ],
     "cheapest": {"start": 1_700_028_000, "cost": 3.2, "nodes": ["n1"]},
     "variants": [],

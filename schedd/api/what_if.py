@@ -36,9 +36,9 @@ from schedd.service.questions.expectations import (
     hypothetical_promise,
 )
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
+from schedd.service.questions.published_start import PublishedStart, current_start
 from schedd.service.questions.smaller_requests import SmallerRequest
 from schedd.service.questions.submission_checks import QueuedJobs
-from schedd.service.questions.tighter_walltimes import current_start
 from schedd.wire import JobFacts, ResourceTypes
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
@@ -142,6 +142,7 @@ def answer_what_if(
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
     published = copy.published
+    own = PublishedStart.from_job(published, job, now) if job is not None and not without_slots else None
     queued = QueuedJobs(lambda: all_jobs(published), ResourceTypes(published.server.resources))
 
     def evaluate(
@@ -204,6 +205,9 @@ def answer_what_if(
         if job is not None and unaltered and not without_slots:
             current = current_start(copy.published, job)
         promise = hypothetical_promise(copy, outcome, request_facts.queue)
+        keeps = own is not None and current is None and copy.keeps_promise(request_facts, own.record)
+        if own is not None and keeps:
+            promise = min(promise, own.promise)
         expected = UNKNOWN
         if current is not None:
             outcome = replace(outcome, answer=current)
@@ -214,6 +218,9 @@ def answer_what_if(
                 promise,
                 instead_of=instead_of,
             )
+        own_forecast = ""
+        if own is not None and keeps:
+            expected, own_forecast = own.bound(expected, outcome)
         if dependency.wait is not None and isinstance(outcome.answer, StartKnown):
             outcome = replace(outcome, answer=dependency.wait, **_NO_START)
             expected, promise = UNKNOWN, FOREVER
@@ -225,6 +232,7 @@ def answer_what_if(
         }
         notes = (
             *outcome.notes,
+            *filter(None, (own_forecast,)),
             *without_units(changed_resources),
             *admission.notes,
             *dependency.notes,

@@ -33,6 +33,7 @@ from schedd.engine.log import Incident, LoggedBatch
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
+from schedd.engine.run.altered_requests import promise_end_reason
 from schedd.engine.search_schedule import (
     MOST_MOVED,
     DueSearch,
@@ -127,6 +128,7 @@ __all__ = [
     "movable_slots",
     "next_search",
     "place_facts",
+    "promise_end_reason",
     "publish_snapshot",
     "published_record",
     "rank_in_what_if",

@@ -293,7 +293,8 @@ def test_smallest_changes_for_a_start_in_time_or_sooner_are_found(
     assert (met["start_late_by"], met["changes"]) == (0, [])
     queued_job = ask(user, job="102", sooner=True)
     assert queued_job["planned_start"] == T + 4 * HOUR
-    assert [(one["change"], one["value"]) for one in queued_job["sooner_changes"]] == [("cpus", 2)]
+    (cpus,) = queued_job["sooner_changes"]
+    assert (cpus["change"], cpus["value"], cpus["planned_start"]) == ("cpus", 2, T)
     both = ask(user, request=request, start_by=T + HOUR, changes=True, sooner=True)
     assert (both["changes"], both["sooner_changes"]) == (late["changes"], sooner["sooner_changes"])
     assert both["halted"] == ""

@@ -93,19 +93,21 @@ def test_smaller_requests_are_maximal(
 ) -> None:
     request = Request((Chunk(count, cpus=cpus, mem=mem * 1024),), Place.SCATTER)
 
-    def fits(asked: Request, seconds: int) -> bool:
+    def start(asked: Request, seconds: int) -> int:
         chunk = asked.chunks[0]
         wanted = (seconds, chunk.cpus, chunk.mem // 1024, chunk.count)
-        return all(n <= limit for n, limit in zip(wanted, most, strict=True))
+        return sum(wanted) if all(n <= limit for n, limit in zip(wanted, most, strict=True)) else -1
 
-    found: dict[str, int | None] = {
-        one.change: one.value for one in smaller_requests(request, walltime, fits)
-    }
+    changes = smaller_requests(request, walltime, start)
+    found: dict[str, int | None] = {one.change: one.value for one in changes}
     asked = (walltime, cpus, mem, count)
     for i, (change, unit) in enumerate([("walltime", 1), ("cpus", 1), ("mem", 1024), ("nodes", 1)]):
         others = all(n <= limit for k, (n, limit) in enumerate(zip(asked, most, strict=True)) if k != i)
         nearest = min(asked[i] - 1, most[i])
         assert found.get(change) == (nearest * unit if others and nearest > 0 else None), change
+    for one, start_then in ((one, sum(asked)) for one in changes):
+        i = ["walltime", "cpus", "mem", "nodes"].index(one.change)
+        assert one.planned_start == start_then - asked[i] + (one.value or 0) // (1024 if i == 2 else 1)
 
 
 def test_hypothetical_change_replaces_the_queued_job() -> None:

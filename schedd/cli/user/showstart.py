@@ -446,25 +446,28 @@ def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     if not found.changes and by is not None and start is not None and start > by:
         sooner = "" if wish or found.sooner_by is not None else "; --sooner seeks an earlier start"
         yield name, _NOTHING_SMALLER + sooner
-    yield from _smaller_request_rows(name, found.changes)
+    yield from _smaller_request_rows(name, found.changes, now)
     by = found.sooner_by
     if by is not None and by != found.changes_by and start is not None and start > by:
         name = f"by {format_near_time(by, now)} if"
         if not found.sooner_changes:
             yield name, _NOTHING_SMALLER
-        yield from _smaller_request_rows(name, found.sooner_changes)
+        yield from _smaller_request_rows(name, found.sooner_changes, now)
 
 
-def _smaller_request_rows(name: str, changes: Sequence[SmallerRequest]) -> Iterator[tuple[str, str]]:
+def _smaller_request_rows(
+    name: str, changes: Sequence[SmallerRequest], now: int
+) -> Iterator[tuple[str, str]]:
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
     singular = {"cpus": "cpu a node", "nodes": "node"}
     for one in changes:
+        then = f": planned {format_near_time(one.planned_start, now)}" if one.planned_start > now + 1 else ""
         if one.change == "feature":
-            yield name, f"without the feature {one.asked}"
+            yield name, f"without the feature {one.asked}{then}"
         elif one.change in ("walltime", "mem"):
             risk = f"; {100 * one.risk:.0f} % of such jobs run longer" if one.risk is not None else ""
-            yield name, f"{nouns[one.change]} {one.enough} (asked: {one.asked}){risk}"
+            yield name, f"{nouns[one.change]} {one.enough} (asked: {one.asked}){then}{risk}"
         else:
             noun = (singular if one.value == 1 else nouns)[one.change]
-            yield name, f"{one.enough} {noun} (asked: {one.asked})"
+            yield name, f"{one.enough} {noun} (asked: {one.asked}){then}"
         name = "or if"

@@ -1,16 +1,6 @@
 """Altered jobs: the server's new facts of a known job, and what they change in its plan."""
 
-from schedd.dialect.advres import read_advres
-from schedd.dialect.cost_limit import read_cost_limit
-from schedd.dialect.shared import shared_amounts
-from schedd.engine.component.job_hooks import (
-    job_scopes,
-)
-from schedd.engine.facts.job_requests import (
-    ParsedRequest,
-    holds_resources,
-    is_eligible,
-)
+from schedd.engine.facts.job_requests import holds_resources, is_eligible
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
@@ -24,6 +14,7 @@ from schedd.engine.place.placement import (
 from schedd.engine.place.slot_requests import slot_for
 from schedd.engine.rank.promises import end_promise, record_move
 from schedd.engine.rank.ranking import advance_job, set_rank
+from schedd.engine.run.altered_requests import limit_keys, promise_end_reason
 from schedd.engine.run.running import (
     check_for_foreign_start,
     on_running_job_altered,
@@ -85,14 +76,9 @@ def _bears_on_plan(state: EngineState, known: JobRecord, facts: JobFacts) -> boo
         or (old.state, old.holds, old.queue, old.not_before)
         != (facts.state, facts.holds, facts.queue, facts.not_before)
         or (old.resources, old.depend) != (facts.resources, facts.depend)
-        or _limit_keys(old) != _limit_keys(facts)
+        or limit_keys(old) != limit_keys(facts)
         or old.slot_limit != facts.slot_limit
     )
-
-
-def _limit_keys(facts: JobFacts) -> tuple[str, ...]:
-    """Return the keys of the limits that count the job."""
-    return facts.owner, facts.group, facts.account, facts.project, facts.array
 
 
 def replan_with_facts(
@@ -105,21 +91,11 @@ def replan_with_facts(
     """
     before = record.facts
     understood = state.read_request(facts)
-    more = not _asks_no_more(understood, record.understood) or _asks_more_of_the_cluster(state, facts, before)
-    if record.slot >= 0 and more:
-        record = end_promise(state, record, event, "its request was enlarged")
-    elif facts.queue != before.queue:
-        record = end_promise(state, record, event, f"it was moved to queue {facts.queue}")
-    elif state.site.hard_limits and _is_cost_limit_lowered(facts, before):
-        record = end_promise(state, record, event, "its cost limit was lowered")
-    elif read_advres(facts.resources) != read_advres(before.resources):
-        record = end_promise(state, record, event, "its booking was changed")
-    elif _limit_keys(facts) != _limit_keys(before):
-        record = end_promise(state, record, event, "its owner, group, account or project was changed")
-    elif job_scopes(state, facts) != job_scopes(state, before):
-        record = end_promise(state, record, event, "its labels, such as its QOS, were changed")
-    elif not is_eligible(facts, state.now):
-        record = end_promise(state, record, event, words)
+    reason = promise_end_reason(state, state.limits, state.site, record, facts, understood)
+    if not reason and not is_eligible(facts, state.now):
+        reason = words
+    if reason:
+        record = end_promise(state, record, event, reason)
     if facts.slot_limit != before.slot_limit:
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     if _on_lost_node(state, record):
@@ -155,46 +131,6 @@ def _on_lost_node(state: EngineState, record: JobRecord) -> bool:
         return False
     names = [state.plan.node_names[take.row] for take in state.plan.takes(slot)]
     return any(state.plan.nodes[name].state is not NodeState.UP for name in names)
-
-
-def _asks_no_more(after: ParsedRequest, before: ParsedRequest) -> bool:
-    """Return whether a request needs nothing that the previous one did not. Both are as the job states them:
-    the nodes to which components restrict the job do not count.
-    """
-    request, old = after.request, before.request
-    if request is None or old is None or after.walltime > before.walltime:
-        return False
-    if len(request.chunks) != len(old.chunks):
-        return False
-    if (request.place, request.exclusive) != (old.place, old.exclusive):
-        return False
-    if request.together not in (None, old.together):
-        return False
-    return all(
-        a.count <= b.count
-        and a.cpus <= b.cpus
-        and a.mem <= b.mem
-        and a.vmem <= b.vmem
-        and a.gpus <= b.gpus
-        and a.resources == b.resources
-        and a.features == b.features
-        for b, a in zip(old.chunks, request.chunks, strict=True)
-    )
-
-
-def _asks_more_of_the_cluster(state: EngineState, after: JobFacts, before: JobFacts) -> bool:
-    """Return whether a job asks for more of a resource of the whole cluster than before."""
-    shared, types = state.limits.shared, state.limits.types
-    if not shared:
-        return False
-    old = shared_amounts(before.resources, shared, types)
-    new = shared_amounts(after.resources, shared, types)
-    return any(amount > old.get(name, 0) for name, amount in new.items())
-
-
-def _is_cost_limit_lowered(after: JobFacts, before: JobFacts) -> bool:
-    new, old = read_cost_limit(after.resources), read_cost_limit(before.resources)
-    return new is not None and (old is None or new < old)
 
 
 def _fit_slot(state: EngineState, record: JobRecord) -> JobRecord:

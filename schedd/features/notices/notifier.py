@@ -31,10 +31,10 @@ from schedd.features.notices.notice_sender import NoticeSender
 from schedd.plan.work_limits import WorkSpent
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.expectations import StartForecast
+from schedd.service.questions.published_start import current_start
 from schedd.service.questions.tighter_walltimes import (
     MOST_JOBS,
     TighterWalltime,
-    current_start,
     find_tighter_walltimes,
 )
 from schedd.service.read.plan_lists import matches_owner

@@ -12,7 +12,14 @@ from schedd.dialect import canonical
 from schedd.dialect.cost_limit import read_cost_limit
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.walltime_scale import SCALE, WalltimeScale
-from schedd.engine import EngineState, PlanSnapshot, last_starts, published_record
+from schedd.engine import (
+    EngineState,
+    JobRecord,
+    PlanSnapshot,
+    last_starts,
+    promise_end_reason,
+    published_record,
+)
 from schedd.engine.component.job_hooks import job_refusal, job_scopes
 from schedd.engine.component.placement_hooks import job_restriction, node_order
 from schedd.engine.component.registry import components
@@ -184,14 +191,14 @@ class PlanFork:
                 in_time = isinstance(answer, StartKnown) and by is not None and answer.placement.start <= by
                 if by is None or not later or in_time:
                     return ()
-                return smaller_requests(
-                    request,
-                    understood.walltime if scale is None else scale.stated,
-                    lambda smaller, lasts: any(
-                        one.fits(smaller, lasts if scale is None else scale.planned(lasts), by)
-                        for one in others
-                    ),
-                )
+
+                def earliest_start(smaller: Request, lasts: int) -> int:
+                    seconds = lasts if scale is None else scale.planned(lasts)
+                    starts = (one.start_in_time(smaller, seconds, by) for one in others)
+                    return min((start for start in starts if start >= 0), default=-1)
+
+                stated = understood.walltime if scale is None else scale.stated
+                return smaller_requests(request, stated, earliest_start)
 
             by = max(asking.ready, start_by if start_by is not None else 0) if changes else None
             sooner_by = None
@@ -296,6 +303,17 @@ class PlanFork:
                 if not others:
                     raise
                 return self._read(first)[1]
+
+    def keeps_promise(self, facts: JobFacts, job: JobRecord) -> bool:
+        """Return whether a queued job would keep its promise, and so could keep its place, if it was altered
+        to ``facts``; not if these cannot be parsed.
+        """
+        site = self.published.settings.site
+        try:
+            understood = self.understand(facts)
+        except NotUnderstood:
+            return False
+        return not promise_end_reason(self.published, self._limits, site, job, facts, understood)
 
     def is_understood_as(self, facts: JobFacts, known: ParsedRequest) -> bool:
         """Return whether the request of a job, or one of its alternatives, means the same as another; not if

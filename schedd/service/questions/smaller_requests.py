@@ -8,7 +8,7 @@ from typing import Literal
 from schedd.dialect.units import format_size, format_walltime
 from schedd.model import Chunk, Place, Request
 
-Fits = Callable[[Request, int], bool]  # whether a request would start in time with this walltime
+StartInTime = Callable[[Request, int], int]  # the start of a request with this walltime; -1: not in time
 
 _MIB = 1024
 
@@ -24,46 +24,45 @@ class SmallerRequest:
     """In the syntax of `qsub -l`; empty for a feature to leave out."""
     value: int | None
     """The same as a number: seconds, cpus, KiB or nodes."""
+    planned_start: int
+    """The planned start with this change; often well before the time that was sought."""
     risk: float | None = None
     """Of a walltime: the share of such jobs that run longer and would be killed; null: not predicted."""
 
 
-def smaller_requests(request: Request, walltime: int, fits: Fits) -> tuple[SmallerRequest, ...]:
+def smaller_requests(request: Request, walltime: int, start: StartInTime) -> tuple[SmallerRequest, ...]:
     """Return the sufficient changes for a request that cannot start in time, in no particular order.
 
     Walltime has a precision of a second, memory of a MiB.
     """
-    return tuple(
-        found
-        for found in (
-            _walltime(request, walltime, fits),
-            _cpus(request, walltime, fits),
-            _mem(request, walltime, fits),
-            _nodes(request, walltime, fits),
-            *_features(request, walltime, fits),
-        )
-        if found is not None
+    found = (
+        _walltime(request, walltime, start),
+        _cpus(request, walltime, start),
+        _mem(request, walltime, start),
+        _nodes(request, walltime, start),
+        *_features(request, walltime, start),
     )
+    return tuple(one for one in found if one is not None)
 
 
-def _walltime(request: Request, walltime: int, fits: Fits) -> SmallerRequest | None:
-    most = _largest_fitting(1, walltime - 1, lambda seconds: fits(request, seconds))
-    if most is None:
+def _walltime(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
+    found = _largest_in_time(1, walltime - 1, lambda seconds: start(request, seconds))
+    if found is None:
         return None
-    return SmallerRequest("walltime", format_walltime(walltime), format_walltime(most), most)
+    return SmallerRequest("walltime", format_walltime(walltime), format_walltime(found[0]), *found)
 
 
-def _cpus(request: Request, walltime: int, fits: Fits) -> SmallerRequest | None:
+def _cpus(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
     asked = max(chunk.cpus for chunk in request.chunks)
 
     def with_at_most(cpus: int) -> Request:
         return _change_chunks(request, lambda chunk: replace(chunk, cpus=min(chunk.cpus, cpus)))
 
-    most = _largest_fitting(1, asked - 1, lambda cpus: fits(with_at_most(cpus), walltime))
-    return None if most is None else SmallerRequest("cpus", str(asked), str(most), most)
+    found = _largest_in_time(1, asked - 1, lambda cpus: start(with_at_most(cpus), walltime))
+    return None if found is None else SmallerRequest("cpus", str(asked), str(found[0]), *found)
 
 
-def _mem(request: Request, walltime: int, fits: Fits) -> SmallerRequest | None:
+def _mem(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
     asked = max(max(chunk.mem, chunk.vmem) for chunk in request.chunks)
 
     def with_at_most(mem: int) -> Request:
@@ -71,23 +70,26 @@ def _mem(request: Request, walltime: int, fits: Fits) -> SmallerRequest | None:
             request, lambda chunk: replace(chunk, mem=min(chunk.mem, mem), vmem=min(chunk.vmem, mem))
         )
 
-    most = _largest_fitting(1, -(-asked // _MIB) - 1, lambda mib: fits(with_at_most(mib * _MIB), walltime))
-    if most is None:
+    found = _largest_in_time(1, -(-asked // _MIB) - 1, lambda mib: start(with_at_most(mib * _MIB), walltime))
+    if found is None:
         return None
-    return SmallerRequest("mem", format_size(asked), format_size(most * _MIB), most * _MIB)
+    size = found[0] * _MIB
+    return SmallerRequest("mem", format_size(asked), format_size(size), size, found[1])
 
 
-def _nodes(request: Request, walltime: int, fits: Fits) -> SmallerRequest | None:
+def _nodes(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
     if request.place is Place.PACK:
         return None  # they are on one node already
-    most = _largest_fitting(1, request.units - 1, lambda units: fits(_first_units(request, units), walltime))
-    return None if most is None else SmallerRequest("nodes", str(request.units), str(most), most)
+    units = request.units
+    found = _largest_in_time(1, units - 1, lambda fewer: start(_first_units(request, fewer), walltime))
+    return None if found is None else SmallerRequest("nodes", str(units), str(found[0]), *found)
 
 
-def _features(request: Request, walltime: int, fits: Fits) -> Iterator[SmallerRequest]:
+def _features(request: Request, walltime: int, start: StartInTime) -> Iterator[SmallerRequest]:
     for wanted in dict.fromkeys(clause for chunk in request.chunks for clause in chunk.features):
-        if fits(_change_chunks(request, partial(_without_feature, wanted)), walltime):
-            yield SmallerRequest("feature", "|".join(sorted(wanted)), "", None)
+        planned = start(_change_chunks(request, partial(_without_feature, wanted)), walltime)
+        if planned >= 0:
+            yield SmallerRequest("feature", "|".join(sorted(wanted)), "", None, planned)
 
 
 def _without_feature(wanted: frozenset[str], chunk: Chunk) -> Chunk:
@@ -109,15 +111,18 @@ def _first_units(request: Request, units: int) -> Request:
     return replace(request, chunks=tuple(chunks))
 
 
-def _largest_fitting(least: int, most: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the largest number in ``[least, most]`` that fits, by bisection (all smaller ones fit, too)."""
-    if most < least or not fits(least):
+def _largest_in_time(least: int, most: int, start: Callable[[int], int]) -> tuple[int, int] | None:
+    """Return the largest number in ``[least, most]`` that starts in time, and its start, by bisection (all
+    smaller ones start in time, too).
+    """
+    if most < least or (found := start(least)) < 0:
         return None
     low, high = least, most + 1
     while low + 1 < high:
         middle = (low + high) // 2
-        if fits(middle):
-            low = middle
+        planned = start(middle)
+        if planned >= 0:
+            low, found = middle, planned
         else:
             high = middle
-    return low
+    return low, found

@@ -6,10 +6,11 @@ from typing import Final
 
 from schedd.dialect import format_walltime
 from schedd.dialect.partition import replace_resource
-from schedd.engine import JobRecord, PlanSnapshot, job_shares, job_status
-from schedd.model import Placement, Share, StartKnown
+from schedd.engine import JobRecord
+from schedd.model import StartKnown
 from schedd.service.questions.expectations import StartForecast
 from schedd.service.questions.plan_fork import PlanFork
+from schedd.service.questions.published_start import current_start
 
 MOST_JOBS: Final = 5  # latest waiting jobs of a user that are examined
 _LEAST_GAIN_S: Final = 300
@@ -31,15 +32,6 @@ class TighterWalltime:
     """With the tighter walltime."""
     risk: float
     """Share of such jobs that run longer than that and would be killed."""
-
-
-def current_start(published: PlanSnapshot, job: JobRecord) -> StartKnown | None:
-    """Return the place of a queued job in the plan; None if it has none."""
-    start = int(published.starts[job.slot]) if job.slot >= 0 else -1
-    if job_status(job, start) != "planned":
-        return None
-    shares = tuple(Share(s.node, s.cpus, s.mem, s.gpus) for s in job_shares(published, job))
-    return StartKnown(Placement(start, start + job.understood.walltime, shares))
 
 
 def find_tighter_walltimes(

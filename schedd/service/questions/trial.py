@@ -196,10 +196,10 @@ class Trial:
         found = choose_placement(self.plan, slot, columns, self.now, bound, self.weights)
         return found.start if found is not None else -1
 
-    def fits(self, request: Request, walltime: int, by: int) -> bool:
-        """Whether the job starts by then."""
+    def start_in_time(self, request: Request, walltime: int, by: int) -> int:
+        """Return the earliest start of the job, if it is no later than ``by``; -1 otherwise."""
         with self._slot(request, walltime) as slot:
-            return not isinstance(slot, WaitingFor) and self.plan.probe(slot, self.now, by + 1) >= 0
+            return -1 if isinstance(slot, WaitingFor) else self.plan.probe(slot, self.now, by + 1)
 
     def cheapest(
         self, request: Request, walltime: int, by: int, published: PlanSnapshot

@@ -17,14 +17,15 @@ from schedd.features.prediction.run_times import PastError, past_error
 from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
+from schedd.service.questions.published_start import OWN_FORECAST
 from schedd.service.settings.file import StoreSettings
 from schedd.store.records import JobHistory
-from schedd.wire import NodeChanged, NodeFacts
+from schedd.wire import ExpectedFacts, NodeChanged, NodeFacts, StartsExpected
 from tests.api.conftest import EVENTS, token
 from tests.api.served_app import serving
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import StillClock, T
-from tests.waits import wait_until
+from tests.waits import WAIT_S, wait_until
 
 RATES = {"x.work_units": "12000", "x.work_rate": "epyc/10+old/2"}
 SITE: dict[str, Any] = {"throughput": {"emo": {"epyc": 8.0}}}
@@ -224,3 +225,19 @@ def test_checkjob_shows_the_gain_of_a_tighter_walltime(
     shown = command("checkjob 3", job_behind_a_wide_one(units))
     assert ("tighter" in shown, gain in shown) == (bool(gain), True), shown
     assert ("10 % of such jobs run longer" in shown) == bool(gain)
+
+
+def test_a_smaller_request_is_expected_no_later_than_the_job_was_published(site: TestClient) -> None:
+    """The published forecast is older than those of altered requests, and earlier here."""
+    loop = site.app.state.clusters["main"]  # type: ignore[attr-defined]
+    told = ExpectedFacts("5.server", T + 600, T + 900, T + 7_200, "submission")
+    loop.submit([StartsExpected(id="x", time=T, jobs=(told,))]).result(WAIT_S)
+    variants = [{"request": f"walltime={seconds}"} for seconds in ("00:59:59", "02:00:00")]
+    found = site.post(f"{MAIN}/what-if", json={"job": "5", "variants": variants, "sooner": True}).json()
+    smaller, larger = found["variants"]
+    promised = get(site, "/jobs/5")["promised_start"]
+    assert (found["expected_start"], found["expected_by"]) == (T + 600, T + 900)
+    assert (smaller["expected_start"], smaller["expected_by"]) == (T + 600, T + 900)
+    assert (smaller["promised_start"], smaller["notes"]) == (promised, [OWN_FORECAST])
+    assert larger["expected_start"] > T + 600
+    assert OWN_FORECAST not in larger["notes"]
