@@ -5,11 +5,11 @@ import logging
 import multiprocessing
 import socket
 import time
-from collections.abc import Mapping, Sequence
-from http.client import HTTPConnection, HTTPResponse
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from multiprocessing.connection import Connection as Pipe
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 import structlog
@@ -22,6 +22,7 @@ from research.federations.bench_clusters import answering, fill, planners
 from research.federations.inside import Traffic, kind_of
 from schedd.client import Client, Endpoint
 from schedd.client.http import HttpConnection
+from schedd.client.http_stream import HttpResponse, HttpStream, connect_tcp, parse_url
 from schedd.model import Node
 from schedd.service.warmup import warm_up
 
@@ -103,39 +104,33 @@ class _Counted(HttpConnection):
         super().__init__(endpoint, _TIMEOUT_S)
 
     @override
-    def _new(self) -> HTTPConnection:
-        parts = urlsplit(self._endpoint.url)
-        return _Http(str(parts.hostname), parts.port or 80, self._traffic)
+    def _new(self) -> HttpStream:
+        found = parse_url(self._endpoint.url)
+        assert found is not None
+        connect = partial(connect_tcp, found.host, found.port, _TIMEOUT_S)
+        return _Http(found.authority, connect, self._traffic)
 
 
-class _Http(HTTPConnection):
-    def __init__(self, host: str, port: int, traffic: Traffic) -> None:
-        super().__init__(host, port, timeout=_TIMEOUT_S)
+class _Http(HttpStream):
+    def __init__(self, authority: str, connect: Callable[[], socket.socket], traffic: Traffic) -> None:
+        super().__init__(authority, connect)
         self._traffic = traffic
-        self._kind, self._size = "", 0
+        self._size = 0
 
     @override
-    def send(self, data: Any) -> None:
-        self._size += len(data)
-        super().send(data)
+    def encode_request(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> bytes:
+        data = super().encode_request(method, target, body, headers)
+        self._size = len(data)
+        return data
 
     @override
     def request(
-        self,
-        method: str,
-        url: str,
-        body: Any = None,
-        headers: Mapping[str, Any] | None = None,
-        *,
-        encode_chunked: bool = False,
-    ) -> None:
-        self._kind, self._size = kind_of(method, urlsplit(url).path), 0
-        super().request(method, url, body, headers or {}, encode_chunked=encode_chunked)
-
-    @override
-    def getresponse(self) -> HTTPResponse:
-        answer = super().getresponse()
-        head = sum(len(name) + len(value) + 4 for name, value in answer.getheaders())
-        body = answer.length or 0
-        self._traffic.note(self._kind, self._size, len("HTTP/1.1 200 OK\r\n\r\n") + head + body)
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> HttpResponse:
+        answer = super().request(method, target, body, headers)
+        head = sum(len(name) + len(value) + 4 for name, value in answer.headers.items())
+        size = len("HTTP/1.1 200 OK\r\n\r\n") + head + int(answer.headers.get("content-length", 0))
+        self._traffic.note(kind_of(method, urlsplit(target).path), self._size, size)
         return answer

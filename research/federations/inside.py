@@ -4,8 +4,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future
-from http.client import HTTPConnection
 from types import TracebackType
 from typing import Self, cast
 from urllib.parse import unquote, urlsplit
@@ -15,6 +13,7 @@ from typing_extensions import override
 
 from schedd.client import Client, Endpoint
 from schedd.client.http import HttpConnection
+from schedd.client.http_stream import HttpStream
 
 _LINE = len("HTTP/1.1 200 OK\r\n\r\n")
 
@@ -83,8 +82,8 @@ class _Connection(HttpConnection):
         super().__init__(place, 60.0)
 
     @override
-    def _new(self) -> HTTPConnection:
-        return cast("HTTPConnection", _Http(self._inside))
+    def _new(self) -> HttpStream:
+        return cast("HttpStream", _Http(self._inside))
 
 
 class _Answer:
@@ -98,20 +97,15 @@ class _Answer:
 
 
 class _Http:
-    """What ``http.client`` is for a connection, as far as the client needs it."""
+    """What a stream to the daemon is for a connection, as far as the client needs it."""
 
     def __init__(self, inside: Inside) -> None:
         self._inside = inside
-        self._coming: Future[_Answer] | None = None
-        self.sock: object = None
+        self.socket: object = None
 
-    def request(self, method: str, target: str, data: str | None, headers: Mapping[str, str]) -> None:
-        asked = _asked(self._inside, method, target, (data or "").encode(), headers)
-        self._coming = asyncio.run_coroutine_threadsafe(asked, self._inside.loop)
-
-    def getresponse(self) -> _Answer:
-        assert self._coming is not None
-        return self._coming.result()
+    def request(self, method: str, target: str, data: bytes | None, headers: Mapping[str, str]) -> _Answer:
+        asked = _asked(self._inside, method, target, data or b"", headers)
+        return asyncio.run_coroutine_threadsafe(asked, self._inside.loop).result()
 
     def close(self) -> None:
         pass

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, cast
-from urllib.parse import quote
 
 from schedd.client.answers import (
     AccountsView,
@@ -26,6 +25,7 @@ from schedd.client.answers import (
     TransferResult,
     TransferView,
 )
+from schedd.client.http_stream import quote_segment
 from schedd.client.read_client import ReadClient
 
 
@@ -138,17 +138,17 @@ class Client(ReadClient):
 
     def reserve(self, name: str, **what: Unpack[Reserved]) -> ReservationResult:
         """Make a reservation, or put another in its place."""
-        path = self._path(f"/reservations/{quote(name, safe='')}")
+        path = self._path(f"/reservations/{quote_segment(name)}")
         return cast("ReservationResult", self._http.request("PUT", path, body=_reservation(what)))
 
     def preview_reservation(self, name: str, **what: Unpack[Reserved]) -> PreviewView:
         """What would follow if it was made."""
-        path = self._path(f"/reservations/{quote(name, safe='')}/preview")
+        path = self._path(f"/reservations/{quote_segment(name)}/preview")
         return cast("PreviewView", self._http.request("POST", path, body=_reservation(what)))
 
     def unreserve(self, name: str) -> ReservationResult:
         """Lift a reservation."""
-        path = self._path(f"/reservations/{quote(name, safe='')}")
+        path = self._path(f"/reservations/{quote_segment(name)}")
         return cast("ReservationResult", self._http.request("DELETE", path))
 
     # ---- bookings --------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Client(ReadClient):
         return self._booking("DELETE", name, "")
 
     def _booking(self, method: str, name: str, what: str, body: object = None) -> BookingView:
-        path = self._path(f"/bookings/{quote(name, safe='')}{what}")
+        path = self._path(f"/bookings/{quote_segment(name)}{what}")
         found: BookingResult = self._http.request(method, path, body=body)
         return found.booking
 
@@ -200,13 +200,13 @@ class Client(ReadClient):
 
     def lend(self, licence: str, copies: int, number: int) -> LicenceLeaseView:
         """Lease copies of a licence, replacing leases with a lower ``number``."""
-        path = self._path(f"/licences/{quote(licence, safe='')}")
+        path = self._path(f"/licences/{quote_segment(licence)}")
         return cast(
             "LicenceLeaseView", self._http.request("PUT", path, body={"copies": copies, "number": number})
         )
 
     def _transfer(self, method: str, name: str, what: str, body: object = None) -> TransferView:
-        path = self._path(f"/transfers/{quote(name, safe='')}{what}")
+        path = self._path(f"/transfers/{quote_segment(name)}{what}")
         found: TransferResult = self._http.request(method, path, body=body)
         return found.transfer
 
@@ -233,7 +233,7 @@ class Client(ReadClient):
 
     def set_power(self, node: str, wish: Literal["on", "off", "hold", "auto"], reason: str = "") -> PowerView:
         """Set the mode of a node: on, off, hold or auto; returns the power state afterwards."""
-        path = self._path(f"/power/{quote(node, safe='')}")
+        path = self._path(f"/power/{quote_segment(node)}")
         return cast("PowerView", self._http.request("PUT", path, body={"wish": wish, "reason": reason}))
 
     def record_power(self, watts: Mapping[str, float]) -> PowerView:
@@ -247,7 +247,7 @@ class Client(ReadClient):
         """Create or change an account; returns all accounts. ``what``: ``amount``, ``unit``, ``period``,
         ``overdraft``, ``users``, ``closed``, ``reason``.
         """
-        path = self._path(f"/accounts/{quote(account, safe='')}")
+        path = self._path(f"/accounts/{quote_segment(account)}")
         return cast("AccountsView", self._http.request("PUT", path, body=dict(what)))
 
     def transfer_amount(self, source: str, target: str, amount: float, reason: str = "") -> AccountsView:
@@ -259,18 +259,18 @@ class Client(ReadClient):
 
     def hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> Sequence[HoldView]:
         """Hold the planning of a node or queue; all that are held then."""
-        path = self._path(f"/holds/{kind}/{quote(name, safe='')}")
+        path = self._path(f"/holds/{kind}/{quote_segment(name)}")
         found: HoldsView = self._http.request("PUT", path, body={"reason": reason})
         return found.holds
 
     def preview_hold(self, kind: Literal["node", "queue"], name: str, reason: str) -> PreviewView:
         """What would follow if it was held."""
-        path = self._path(f"/holds/{kind}/{quote(name, safe='')}/preview")
+        path = self._path(f"/holds/{kind}/{quote_segment(name)}/preview")
         return cast("PreviewView", self._http.request("POST", path, body={"reason": reason}))
 
     def release(self, kind: Literal["node", "queue"], name: str) -> Sequence[HoldView]:
         """Plan for a node or queue again; all that are held still."""
-        found: HoldsView = self._http.request("DELETE", self._path(f"/holds/{kind}/{quote(name, safe='')}"))
+        found: HoldsView = self._http.request("DELETE", self._path(f"/holds/{kind}/{quote_segment(name)}"))
         return found.holds
 
 

@@ -13,7 +13,6 @@ For each setting, the first of these sources counts:
 import os
 import stat
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from schedd.client.errors import ClientError
@@ -42,28 +41,38 @@ class Endpoint(NamedTuple):
 
 
 def find_endpoint(
-    environment: Mapping[str, str] | None = None, host_files: Path = Path("/etc/schedd")
+    environment: Mapping[str, str] | None = None, host_files: str | os.PathLike[str] = "/etc/schedd"
 ) -> Endpoint:
     """The endpoint by environment and files. Raises ConfigError."""
     found = os.environ if environment is None else environment
-    config = found.get("XDG_CONFIG_HOME") or str(Path(found.get("HOME") or "~").expanduser() / ".config")
-    folder = Path(config) / "schedd"
-    users, hosts = _read(folder / "client.toml"), _read(host_files / "client.toml")
+    home = os.path.expanduser(found.get("HOME") or "~")
+    folder = os.path.join(found.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"), "schedd")
+    users = _read(os.path.join(folder, "client.toml"))
+    hosts = _read(os.path.join(host_files, "client.toml"))
     both = {**hosts, **users}
     token = found.get("SCHEDD_TOKEN", "")
     if not token:
         named = both.get("token_file")
-        token = _token(Path(named).expanduser(), must=True) if named else _token(folder / "token", must=False)
+        file = os.path.expanduser(named) if named else os.path.join(folder, "token")
+        token = _token(file, must=named is not None)
     url = found.get("SCHEDD_URL") or both.get("url") or ""
     if not url:
-        url = f"unix:{DEFAULT_SOCKET}" if Path(DEFAULT_SOCKET).is_socket() else DEFAULT_URL
+        url = f"unix:{DEFAULT_SOCKET}" if _is_socket(DEFAULT_SOCKET) else DEFAULT_URL
     cluster = found.get("SCHEDD_CLUSTER") or both.get("cluster", "")
     return Endpoint(url, token, cluster, both.get("munge", ""), both.get("ca_file", ""))
 
 
-def _read(path: Path) -> dict[str, str]:
+def _is_socket(path: str) -> bool:
     try:
-        data = path.read_bytes()
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _read(path: str) -> dict[str, str]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -82,9 +91,9 @@ def _read(path: Path) -> dict[str, str]:
     return settings
 
 
-def _token(path: Path, *, must: bool) -> str:
+def _token(path: str, *, must: bool) -> str:
     try:
-        with path.open(encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             if mode & 0o077:
                 raise ConfigError(f"{path}: others may read it (mode {mode:04o}); chmod 0600 {path}")

@@ -1,30 +1,26 @@
 """One HTTP connection to the daemon: over TCP, TLS or a UNIX socket. JSON in, JSON out."""
 
 import json
-import socket
 from collections.abc import Generator, Mapping
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from functools import partial
 from typing import Any
-from urllib.parse import urlencode, urlsplit
 
 from schedd.client.endpoint import ConfigError, Endpoint
 from schedd.client.errors import Refused, Unreachable
+from schedd.client.http_stream import (
+    HttpResponse,
+    HttpStream,
+    ProtocolError,
+    connect_tcp,
+    connect_unix,
+    parse_url,
+    quote_segment,
+)
 from schedd.client.json_object import JsonObject, parse_json
 
 Query = Mapping[str, str | int | None]
 _MUNGE_S = 10.0
 _TYPE = "urn:schedd:problem:"
-
-
-class _UnixConnection(HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
 
 
 class HttpConnection:
@@ -36,25 +32,23 @@ class HttpConnection:
         self._root = ""
         self._http = self._new()
 
-    def _new(self) -> HTTPConnection:
+    def _new(self) -> HttpStream:
         url = self._endpoint.url
-        parts = urlsplit(url)
-        try:
-            if parts.scheme == "unix" and parts.path.startswith("/"):
-                return _UnixConnection(parts.path, self._timeout)
-            if parts.scheme in ("http", "https") and parts.hostname:
-                self._root = parts.path.rstrip("/")
-                if parts.scheme == "http":
-                    return HTTPConnection(parts.hostname, parts.port, timeout=self._timeout)
-                trusted = _trusted(self._endpoint.ca_file) if self._endpoint.ca_file else None
-                return HTTPSConnection(parts.hostname, parts.port, timeout=self._timeout, context=trusted)
-        except ValueError:
-            pass
-        raise ConfigError(f"{url!r} is no place of a daemon: http://HOST:PORT, https://HOST or unix:/PATH")
+        if url.startswith("unix:/"):
+            path = "/" + url.removeprefix("unix:").lstrip("/")
+            return HttpStream("localhost", partial(connect_unix, path, self._timeout))
+        found = parse_url(url)
+        if found is None:
+            raise ConfigError(
+                f"{url!r} is no place of a daemon: http://HOST:PORT, https://HOST or unix:/PATH"
+            )
+        self._root = found.root
+        tls = _tls_context(self._endpoint.ca_file) if found.scheme == "https" else None
+        return HttpStream(found.authority, partial(connect_tcp, found.host, found.port, self._timeout, tls))
 
     def request(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:
         """The answer to one request. Raises Unreachable and Refused."""
-        data = json.dumps(body) if body is not None else None
+        data = json.dumps(body).encode() if body is not None else None
         answer = self._send(method, path, query, data, {"Accept": "application/json"})
         return self._json(answer, self._read(answer))
 
@@ -68,8 +62,8 @@ class HttpConnection:
             self._json(answer, self._read(answer))
         fields: dict[str, str] = {}
         try:
-            for line in answer:
-                text = line.decode().rstrip("\r\n")
+            for line in answer.lines():
+                text = line.decode().rstrip("\r")
                 if text:
                     name, _, value = text.partition(":")
                     fields[name] = value.removeprefix(" ")
@@ -80,10 +74,9 @@ class HttpConnection:
                         parse_json(fields["data"]),
                     )
                     fields = {}
-        except (OSError, HTTPException) as error:
+        except (OSError, ProtocolError) as error:
             raise Unreachable(f"the connection to the daemon was lost: {_error_text(error)}") from None
         finally:
-            answer.close()
             self._http.close()
 
     def close(self) -> None:
@@ -91,10 +84,11 @@ class HttpConnection:
         self._http.close()
 
     def _send(
-        self, method: str, path: str, query: Query | None, data: str | None, more: Mapping[str, str]
-    ) -> HTTPResponse:
-        asked = {name: value for name, value in (query or {}).items() if value is not None}
-        target = self._root + path + (f"?{urlencode(asked)}" if asked else "")
+        self, method: str, path: str, query: Query | None, data: bytes | None, more: Mapping[str, str]
+    ) -> HttpResponse:
+        items = [(name, str(value)) for name, value in (query or {}).items() if value is not None]
+        asked = "&".join(f"{quote_segment(name)}={quote_segment(value)}" for name, value in items)
+        target = self._root + path + (f"?{asked}" if asked else "")
         headers = dict(more)
         if self._endpoint.token:
             headers["Authorization"] = f"Bearer {self._endpoint.token}"
@@ -106,11 +100,10 @@ class HttpConnection:
         for again in (True, False):
             if program:  # a credential counts once
                 headers["Authorization"] = f"Munge {_credential(program)}"
-            fresh = self._http.sock is None
+            fresh = self._http.socket is None
             try:
-                self._http.request(method, target, data, headers)
-                return self._http.getresponse()
-            except (OSError, HTTPException) as error:
+                return self._http.request(method, target, data, headers)
+            except (OSError, ProtocolError) as error:
                 self._http.close()
                 # A connection that was kept may have been closed by the daemon meanwhile.
                 if fresh or not again:
@@ -119,14 +112,14 @@ class HttpConnection:
                     ) from None
         raise AssertionError
 
-    def _read(self, answer: HTTPResponse) -> bytes:
+    def _read(self, answer: HttpResponse) -> bytes:
         try:
             return answer.read()
-        except (OSError, HTTPException) as error:
+        except (OSError, ProtocolError) as error:
             self._http.close()
             raise Unreachable(f"the connection to the daemon was lost: {_error_text(error)}") from None
 
-    def _json(self, answer: HTTPResponse, body: bytes) -> Any:
+    def _json(self, answer: HttpResponse, body: bytes) -> Any:
         try:
             found = parse_json(body) if body else JsonObject()
         except ValueError:
@@ -170,11 +163,11 @@ def _error_text(error: Exception) -> str:
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
-def _trusted(path: str) -> Any:
-    """An SSL context that accepts only these certificates. Raises ConfigError."""
-    import ssl  # noqa: PLC0415 (needed only for such a file)
+def _tls_context(ca_file: str) -> Any:
+    """An SSL context that accepts only these certificates, or those of the host. Raises ConfigError."""
+    import ssl  # noqa: PLC0415 (needed only with TLS)
 
     try:
-        return ssl.create_default_context(cafile=path)
+        return ssl.create_default_context(cafile=ca_file or None)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"ca_file: {path}: the certificates cannot be read: {error}") from None
+        raise ConfigError(f"ca_file: {ca_file}: the certificates cannot be read: {error}") from None

@@ -3,7 +3,6 @@
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, cast
-from urllib.parse import quote
 
 from schedd.client.answers import (
     AccountReport,
@@ -68,6 +67,7 @@ from schedd.client.answers import (
 from schedd.client.endpoint import Endpoint, find_endpoint
 from schedd.client.errors import ClientError
 from schedd.client.http import HttpConnection, Query
+from schedd.client.http_stream import quote_segment
 
 _PAGE = 10_000
 _SEARCHES = 100
@@ -129,7 +129,7 @@ class ReadClient:
     def _path(self, rest: str) -> str:
         if not self._cluster:
             self.cluster()
-        return f"/v1/clusters/{quote(self._cluster, safe='')}{rest}"
+        return f"/v1/clusters/{quote_segment(self._cluster)}{rest}"
 
     def _get(self, path: str, query: Query | None = None) -> Any:
         return self._http.request("GET", self._path(path), query)
@@ -182,15 +182,15 @@ class ReadClient:
 
     def job(self, job_id: str) -> JobView:
         """One job; `123` is enough where no other job has this number."""
-        return cast("JobView", self._get(f"/jobs/{quote(job_id, safe='')}"))
+        return cast("JobView", self._get(f"/jobs/{quote_segment(job_id)}"))
 
     def explain(self, job_id: str) -> Explanation:
         """Why a job does not start sooner."""
-        return cast("Explanation", self._get(f"/jobs/{quote(job_id, safe='')}/explain"))
+        return cast("Explanation", self._get(f"/jobs/{quote_segment(job_id)}/explain"))
 
     def history(self, job_id: str, *, limit: int = 100) -> StartHistory:
         """How a job's planned start moved, the newest change first."""
-        return cast("StartHistory", self._get(f"/jobs/{quote(job_id, safe='')}/history", {"limit": limit}))
+        return cast("StartHistory", self._get(f"/jobs/{quote_segment(job_id)}/history", {"limit": limit}))
 
     def jobs(
         self,
@@ -230,13 +230,13 @@ class ReadClient:
 
     def cost(self, job_id: str) -> JobCostView:
         """What a job costs and draws as it runs or is planned."""
-        return cast("JobCostView", self._get(f"/jobs/{quote(job_id, safe='')}/cost"))
+        return cast("JobCostView", self._get(f"/jobs/{quote_segment(job_id)}/cost"))
 
     # ---- priorities ------------------------------------------------------------------------------
 
     def priority(self, job_id: str) -> PriorityView:
         """A job's priority now, term by term."""
-        return cast("PriorityView", self._get(f"/jobs/{quote(job_id, safe='')}/priority"))
+        return cast("PriorityView", self._get(f"/jobs/{quote_segment(job_id)}/priority"))
 
     def fair_share(self) -> FairShareView:
         """Target and received shares of the site's tree."""
@@ -365,7 +365,7 @@ class ReadClient:
 
     def job_transfer(self, name: str) -> TransferView:
         """One transfer."""
-        found: TransferResult = self._get(f"/transfers/{quote(name, safe='')}")
+        found: TransferResult = self._get(f"/transfers/{quote_segment(name)}")
         return found.transfer
 
     def what_if(
@@ -424,16 +424,16 @@ class ReadClient:
 
     def run_time(self, job: str) -> RunTimeView:
         """A job's predicted run time, its source, and the accuracy of such predictions."""
-        return cast("RunTimeView", self._get(f"/jobs/{quote(job, safe='')}/run-time"))
+        return cast("RunTimeView", self._get(f"/jobs/{quote_segment(job)}/run-time"))
 
     def tighter_walltime(self, job: str) -> TighterWalltime | None:
         """How much sooner a waiting job would start with a tighter walltime, and the risk; None: not."""
-        path = f"/jobs/{quote(job, safe='')}/tighter-walltime"
+        path = f"/jobs/{quote_segment(job)}/tighter-walltime"
         return cast("TighterWalltimeAnswer", self._get(path)).gain
 
     def array(self, array: str) -> ArrayView:
         """A job array as a whole: `123[].server`, or `123`."""
-        return cast("ArrayView", self._get(f"/arrays/{quote(array, safe='')}"))
+        return cast("ArrayView", self._get(f"/arrays/{quote_segment(array)}"))
 
     # ---- what the plan is worth ------------------------------------------------------------------
 

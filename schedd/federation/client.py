@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
-from urllib.parse import quote
 
 from schedd.client.answers import (
     BagOfferView,
@@ -17,6 +16,7 @@ from schedd.client.answers import (
 )
 from schedd.client.endpoint import Endpoint
 from schedd.client.http import HttpConnection
+from schedd.client.http_stream import quote_segment
 
 
 class FederationClient:
@@ -162,7 +162,7 @@ class FederationClient:
         return self._booking("DELETE", name, "")
 
     def _booking(self, method: str, name: str, what: str, body: object = None) -> FederatedBookingView:
-        path = f"/v1/federation/bookings/{quote(name, safe='')}{what}"
+        path = f"/v1/federation/bookings/{quote_segment(name)}{what}"
         return cast("FederatedBookingView", self._http.request(method, path, body=body))
 
     def what_if(

@@ -150,8 +150,8 @@ def test_errors_have_kind_and_location(client: Client) -> None:
 def test_closed_connection_is_reopened(client: Client) -> None:
     client.cluster()
     connection = client._http._http
-    assert connection.sock is not None
-    connection.sock.shutdown(2)
+    assert connection.socket is not None
+    connection.socket.shutdown(2)
     assert client.job("1").id == "1.srv"
 
 

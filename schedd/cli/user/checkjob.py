@@ -4,14 +4,19 @@ import argparse
 from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.array_text import show_array
-from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.command_session import (
+    Session,
+    add_federation_option,
+    make_command_parser,
+    run_command,
+    show_json,
+)
 from schedd.cli.user.ended_job import show_ended_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time, wrap_indented
 from schedd.cli.user.job_text import describe_blocker, describe_change, format_time_and_distance
 from schedd.cli.user.showstart import job_title, start_rows
 from schedd.client import Client, Refused
 from schedd.client.answers import Explanation, JobView, PriorityView, StartHistory
-from schedd.federation.commands.jobs import add_federation_option, show_job
 
 _LETTERS = {
     "Q": "queued",
@@ -42,6 +47,8 @@ def make_parser(name: str = "checkjob") -> argparse.ArgumentParser:
 def run(argv: Sequence[str], name: str = "checkjob") -> int:
     found = make_parser(name)
     if "--federation" in argv:
+        from schedd.federation.commands.jobs import show_job  # noqa: PLC0415 (needed only with a federation)
+
         return show_job(found, argv, briefly=False)
     return run_command(found, _show_job, argv)
 

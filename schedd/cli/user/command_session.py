@@ -89,6 +89,15 @@ def make_described_parser(
     )
 
 
+def add_federation_option(found: argparse.ArgumentParser, what: str) -> None:
+    """The option that asks the federation instead of a cluster."""
+    found.add_argument(
+        "--federation",
+        action="store_true",
+        help=f"{what} of the federation at SCHEDD_FEDERATION or --url",
+    )
+
+
 def run_command(
     found: argparse.ArgumentParser,
     command: Command,

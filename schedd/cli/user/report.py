@@ -5,13 +5,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from schedd.cli.user.command_session import EXIT_CODES, make_described_parser, run_with_exit_code, show_json
+from schedd.cli.user.command_session import (
+    EXIT_CODES,
+    add_federation_option,
+    make_described_parser,
+    run_with_exit_code,
+    show_json,
+)
 from schedd.cli.user.formatting import format_duration, format_table, format_time
 from schedd.cli.user.time_arguments import parse_time
 from schedd.client import Client, ClientError, find_endpoint
 from schedd.client.answers import BalanceView, ClusterReports
 from schedd.client.json_object import json_members
-from schedd.federation.commands.jobs import add_federation_option, connect_federation
+from schedd.federation.commands.jobs import connect_federation
 
 _DAY: Final = 86_400
 _HEADS: Final = ("CLUSTER", "WORK", "OPTIMAL", "CPUS", "USED", "LICENCES", "ENDED", "LATE", "SLOWDOWN")

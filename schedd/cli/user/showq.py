@@ -5,7 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from schedd.array_ids import array_id
-from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.command_session import (
+    Session,
+    add_federation_option,
+    make_command_parser,
+    run_command,
+    show_json,
+)
 from schedd.cli.user.formatting import (
     format_duration,
     format_remaining,
@@ -15,7 +21,6 @@ from schedd.cli.user.formatting import (
 )
 from schedd.client import State
 from schedd.deadline_sentence import format_probability
-from schedd.federation.commands.jobs import add_federation_option, show_queue
 from schedd.start_sentence import StartFacts, StartSentence, describe_start, format_near_time
 
 _RUNNING = ("running", "starting")
@@ -111,7 +116,11 @@ def make_parser(name: str = "showq") -> argparse.ArgumentParser:
 
 def run(argv: Sequence[str], name: str = "showq") -> int:
     found = make_parser(name)
-    return show_queue(found, argv) if "--federation" in argv else run_command(found, _show, argv)
+    if "--federation" in argv:
+        from schedd.federation.commands.jobs import show_queue  # noqa: PLC0415 (needed only with a federation)
+
+        return show_queue(found, argv)
+    return run_command(found, _show, argv)
 
 
 def _show(session: Session, args: argparse.Namespace) -> bool:

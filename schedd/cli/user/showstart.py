@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
 from schedd.cli.user.array_text import show_array
-from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.command_session import (
+    Session,
+    add_federation_option,
+    make_command_parser,
+    run_command,
+    show_json,
+)
 from schedd.cli.user.ended_job import show_ended_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time
 from schedd.cli.user.job_text import (
@@ -33,7 +39,6 @@ from schedd.client.answers import (
     WhatIfVariantResult,
 )
 from schedd.deadline_sentence import format_probability
-from schedd.federation.commands.jobs import add_federation_option, show_job
 from schedd.name_list import shorten_list
 from schedd.start_sentence import describe_start, describe_wish, destination_start_facts, format_near_time
 from schedd.time_words import WISH_TIMES
@@ -122,6 +127,8 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
 def run(argv: Sequence[str], name: str = "showstart") -> int:
     found = make_parser(name)
     if "--federation" in argv:
+        from schedd.federation.commands.jobs import show_job  # noqa: PLC0415 (needed only with a federation)
+
         return show_job(found, argv, briefly=True)
     return run_command(found, _show, argv)
 

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from schedd.cli.user.command_session import (
     Session,
+    add_federation_option,
     make_command_parser,
     run_command,
     run_with_exit_code,
@@ -20,7 +21,6 @@ from schedd.cli.user.time_arguments import parse_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BookingOptionView, BookingView
 from schedd.federation.commands import bookings as federation_bookings
-from schedd.federation.commands.jobs import add_federation_option
 from schedd.name_list import shorten_list
 
 _SPAN = re.compile(r"(?:(\d+):)?(\d+):(\d\d):(\d\d)|(\d+)([smhd])")

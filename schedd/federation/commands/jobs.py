@@ -14,15 +14,6 @@ from schedd.federation.federated_start import PHASE_NAMES, current_attempt, desc
 from schedd.start_sentence import StartSentence, describe_start, format_near_time
 
 
-def add_federation_option(found: argparse.ArgumentParser, what: str) -> None:
-    """The option that asks the federation instead of a cluster."""
-    found.add_argument(
-        "--federation",
-        action="store_true",
-        help=f"{what} of the federation at SCHEDD_FEDERATION or --url",
-    )
-
-
 def connect_federation(url: str | None) -> FederationClient:
     """A client for the federation at ``url``, or at SCHEDD_FEDERATION. Raises ClientError."""
     endpoint = find_endpoint()

@@ -1,0 +1,152 @@
+"""HTTP/1.1 over a socket, against responses written byte by byte."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from schedd.client.endpoint import ConfigError
+from schedd.client.http_stream import Address, HttpStream, ProtocolError, parse_url, quote_segment
+from tests.waits import WAIT_S
+
+Answer = Callable[[bytes], HttpStream]
+
+
+@pytest.fixture
+def answer() -> Iterator[Answer]:
+    """Makes a stream whose server has sent these bytes and closed its side."""
+    sockets: list[socket.socket] = []
+
+    def make(sent: bytes) -> HttpStream:
+        client, server = socket.socketpair()
+        sockets.extend((client, server))
+        client.settimeout(WAIT_S)
+        server.sendall(sent)
+        server.shutdown(socket.SHUT_WR)
+        return HttpStream("host:8080", lambda: client)
+
+    yield make
+    for one in sockets:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "body", "kept"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", True),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nConnection: close\r\n\r\nhello", 200, b"hello", False),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhello", 200, b"hello", False),
+        (b"HTTP/1.1 200 OK\n\nuntil the end", 200, b"until the end", False),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nhel\r\n2\r\nlo\r\n0\r\nA:\r\n\r\n",
+            200,
+            b"hello",
+            True,
+        ),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", 204, b"", True),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404\r\nContent-Length: 1\r\n\r\n{", 404, b"{", True),
+    ],
+)
+def test_bodies_are_read(answer: Answer, sent: bytes, status: int, body: bytes, kept: bool) -> None:
+    stream = answer(sent)
+    found = stream.request("GET", "/", None, {})
+    assert (found.status, found.read()) == (status, body)
+    assert (stream.socket is not None) == kept
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/2 200\r\n\r\n",
+        b"HTTP/1.1 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nA: " + b"b" * 70_000 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-3\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    ],
+)
+def test_what_is_no_response_is_an_error(answer: Answer, sent: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        answer(sent).request("GET", "/", None, {}).read()
+
+
+def test_requests_are_sent_over_one_connection_and_lines_come_as_they_arrive() -> None:
+    client, server = socket.socketpair()
+    with client, server:
+        stream = HttpStream("host:8080", lambda: client)
+        server.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+        assert stream.request("POST", "/a?b=1", b"[1]", {"Accept": "x"}).read() == b"{}"
+        sent = server.recv(4096)
+        assert sent == (
+            b"POST /a?b=1 HTTP/1.1\r\nHost: host:8080\r\nAccept: x\r\nContent-Length: 3\r\n\r\n[1]"
+        )
+        server.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\na\nb\n\r\n")
+        lines = stream.request("GET", "/", None, {}).lines()
+        assert b"Content-Length" not in server.recv(4096)
+        assert [next(lines), next(lines)] == [b"a", b"b"]
+        server.sendall(b"1\r\nc\r\n")
+        server.sendall(b"3\r\nd\ne\r\n0\r\n\r\n")
+        assert list(lines) == [b"cd", b"e"]
+
+
+def test_silent_server_is_a_timeout() -> None:
+    client, server = socket.socketpair()
+    with server:
+        client.settimeout(0.01)
+        with pytest.raises(TimeoutError):
+            HttpStream("host", lambda: client).request("GET", "/", None, {})
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "headers"),
+    [("/a b", {}), ("/a\r\nX: y", {}), ("/", {"Authorization": "Bearer a\nX: y"}), ("/ä", {})],
+)
+def test_no_request_has_a_character_that_splits_it(target: str, headers: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="not allowed"):
+        HttpStream("host", lambda: pytest.fail("connected")).request("GET", target, None, headers)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://h", Address("http", "h", "h", 80, "")),
+        ("HTTPS://h/", Address("https", "h", "h", 443, "")),
+        ("https://me@h:8443/a/b/", Address("https", "h:8443", "h", 8443, "/a/b")),
+        ("http://[::1]:80/a", Address("http", "[::1]:80", "::1", 80, "/a")),
+        ("http://h:65536", None),
+        ("http://h:-1", None),
+        ("http://h/a?b", None),
+        ("http://:80", None),
+        ("h:80", None),
+    ],
+)
+def test_urls_are_parsed(url: str, address: Address | None) -> None:
+    assert parse_url(url) == address
+
+
+def test_segments_are_quoted() -> None:
+    assert quote_segment("1[2].srv/ä~") == "1%5B2%5D.srv%2F%C3%A4~"
+
+
+@pytest.mark.parametrize("command", ["showq", "showstart", "checkjob"])
+def test_commands_of_users_load_little(command: str) -> None:
+    code = f"import sys, schedd.cli.main, schedd.cli.user.{command}; print(*sys.modules)"
+    loaded = set(_output_words(code)) - set(_output_words("import sys; print(*sys.modules)"))
+    slow = {"email", "http.client", "ssl", "pathlib", "urllib.parse", "dataclasses", "inspect", "subprocess"}
+    assert not loaded & slow
+    assert not {name for name in loaded if name.startswith("schedd.federation.")}
+
+
+def _output_words(code: str) -> list[str]:
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return run.stdout.split()
