@@ -87,10 +87,15 @@ def next_search(state: EngineState, seen: SearchHistory) -> float | None:
 
 
 def _coming(state: EngineState, seen: SearchHistory) -> list[tuple[float, DueSearch]]:
-    """Return the future searches if nothing changes, with their times, in order of precedence."""
+    """Return the future searches if nothing changes, with their times, in order of precedence.
+
+    None while jobs of a large snapshot arrive: each would copy a plan that is soon out of date.
+    """
     settings = state.settings
+    if settings.search_every == 0 or state.arriving:
+        return []
     slots = _movable(state)
-    if settings.search_every == 0 or slots.shape[0] < 2:
+    if slots.shape[0] < 2:
         return []
     coming: list[tuple[float, DueSearch]] = []
     every = settings.search_every

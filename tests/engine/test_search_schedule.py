@@ -1,9 +1,12 @@
 """Times of searches, from the plan's changes and a clock."""
 
+from dataclasses import replace
+
 import pytest
 
 from schedd.engine.plan_improvements import movable_slots
 from schedd.engine.search_schedule import DueSearch, SearchHistory, due_search, next_search, requested_search
+from schedd.wire import JobQueued
 from tests.engine.cluster import Cluster
 
 NOW = 1_000.0
@@ -42,6 +45,17 @@ def test_no_search_is_due_for_an_unchanged_plan(cluster: Cluster) -> None:
     seen = searched(cluster)
     assert reasons(cluster, seen) == []
     assert next_search(cluster.engine.state, seen) is None
+
+
+def test_no_search_is_due_while_jobs_of_a_snapshot_arrive(cluster: Cluster) -> None:
+    seen = searched(cluster)
+    cluster.submit("4", walltime=60)
+    state = cluster.engine.state
+    assert due_search(state, seen, NOW + 300) is not None
+    facts = cluster.record("4").facts
+    state.arriving = {"5": JobQueued(id="e:5", time=state.now, job=replace(facts, id="5"))}
+    assert due_search(state, seen, NOW + 300) is None
+    assert next_search(state, seen) is None
 
 
 def test_new_job_is_tried_soon_and_the_full_search_follows_after_the_period(cluster: Cluster) -> None:

@@ -144,6 +144,10 @@ class ExpectedStartWorker:
         published = loop.published
         if loop.on_standby or not published.settings.predict:
             return ""
+        if (
+            published.arriving
+        ):  # the round would take longer than the rest of a large snapshot, and be outdated
+            return ""
         if not (_has_queued_jobs(published) or _is_any_forecast_needed(published)):
             return ""
         moment, new = loop.now(), _has_new_jobs(published, self._generation) or _is_urgent(published)

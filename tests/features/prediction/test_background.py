@@ -4,7 +4,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -117,6 +118,18 @@ def test_prediction_rounds_take_at_most_a_tenth() -> None:
         worker._all.took, worker._all.ended = 30.0, 1000.0
         assert not worker._next_round_kind(1299.0)
         assert worker._next_round_kind(1301.0) == "all"
+
+
+def test_no_round_begins_while_jobs_of_a_snapshot_arrive() -> None:
+    with planner(predict=True) as loop:
+        fill(loop)
+        worker = ExpectedStartWorker(loop)
+        arriving = SimpleNamespace(
+            published=replace(loop.published, arriving=1), on_standby=False, now=loop.now
+        )
+        assert worker._next_round_kind(time.monotonic()) == "all"
+        worker._loop = cast("PlanLoop", arriving)
+        assert worker._next_round_kind(time.monotonic()) == ""
 
 
 def test_running_prediction_round_ends_with_the_daemon() -> None:
