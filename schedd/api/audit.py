@@ -62,8 +62,11 @@ async def audit_act(cluster: PlanLoop, who: str, act: str, detail: str = "") -> 
 
 
 def _note_outcome(cluster: PlanLoop, act: str, noted: AuditEntry, outcome: "Future[Any]") -> None:
-    error = outcome.exception()
-    cluster.audit(noted.who, act, _describe_refusal(noted.detail, str(error)) if error else noted.detail)
+    if outcome.cancelled():
+        why = "the planner stopped before it was done"
+    else:
+        why = str(error) if (error := outcome.exception()) else ""
+    cluster.audit(noted.who, act, _describe_refusal(noted.detail, why) if why else noted.detail)
 
 
 def _describe_refusal(detail: str, why: str) -> str:

@@ -1,9 +1,11 @@
 """The audit names actions with their author, including refused ones."""
 
 import ast
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,9 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.api.audit import audit_act
 from schedd.api.planner_calls import TIMEOUTS
+from schedd.api.problems import ProblemError
 from schedd.engine import EngineSettings
 from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
@@ -177,6 +181,24 @@ def test_an_action_that_the_planner_still_has_to_do_is_audited_with_its_outcome(
     continues.set()
     await_entry(clusters, ("pause", "lunch"))
     assert client.get(MAIN).json()["paused"] == "lunch"
+
+
+def test_an_action_whose_outcome_is_cancelled_is_audited_as_refused(
+    client: TestClient, clusters: Clusters
+) -> None:
+    outcome: Future[None] = Future()
+
+    async def act() -> None:
+        async with audit_act(clusters["main"], "ann", "pause", "lunch"):
+            error = ProblemError("not-ready", "the planner is busy")
+            error.pending = outcome
+            raise error
+
+    with pytest.raises(ProblemError):
+        asyncio.run(act())
+    assert audit_entries(clusters) == []
+    outcome.cancel()
+    await_entry(clusters, ("pause", "refused: lunch: the planner stopped before it was done"))
 
 
 def await_entry(clusters: Clusters, entry: tuple[str, str]) -> None:
