@@ -61,6 +61,8 @@ class _Prediction(Protocol):
     def promised_start(self) -> int | None: ...
     @property
     def predicted(self) -> bool: ...
+    @property
+    def starts_stopped(self) -> bool: ...
 
 
 class _HypotheticalStart(_Prediction, Protocol):
@@ -77,8 +79,6 @@ class _JobStart(_Prediction, Protocol):
     def displayed_start(self) -> int | None: ...
     @property
     def at_risk(self) -> object | None: ...
-    @property
-    def starts_stopped(self) -> bool: ...
 
 
 def hypothetical_start_facts(result: _HypotheticalStart) -> StartFacts:
@@ -89,6 +89,7 @@ def hypothetical_start_facts(result: _HypotheticalStart) -> StartFacts:
         expected_as_of=result.expected_as_of,
         promised=result.promised_start,
         predicted=result.predicted,
+        stopped=result.starts_stopped,
     )
 
 
@@ -103,10 +104,14 @@ class _DestinationStart(Protocol):
     def expected_by(self) -> int | None: ...
 
 
-def destination_start_facts(one: _DestinationStart) -> StartFacts:
+def destination_start_facts(one: _DestinationStart, *, stopped: bool) -> StartFacts:
     """Return the facts of a destination, which has no promise and names no missing forecast."""
     return StartFacts(
-        planned=one.planned_start, expected=one.expected_start, expected_by=one.expected_by, predicted=False
+        planned=one.planned_start,
+        expected=one.expected_start,
+        expected_by=one.expected_by,
+        predicted=False,
+        stopped=stopped,
     )
 
 
@@ -135,6 +140,7 @@ class StartSentence(NamedTuple):
     latest: int | None = None  # the promised start
     at_risk: bool = False
     no_forecast: bool = False  # starts are predicted, but no forecast of this one is fresh
+    stopped: bool = False  # no jobs are started at present, so nothing but the promise is sure
 
     def text(self, time: TimeFormat) -> str:
         """Return the sentence, without a full stop; ``time`` writes one time."""
@@ -157,6 +163,11 @@ class StartSentence(NamedTuple):
         if self.no_forecast:
             first = f"No current forecast; {first[:1].lower()}{first[1:]}" if first else "No current forecast"
         rest = f" (90 % by {time(self.by)})" if self.by is not None else ""
+        if self.stopped and self.certainty == "due":
+            rest = "; no jobs are started at present"
+        elif self.stopped and self.certainty in ("likely", "planned", "latest"):
+            rest = f"; if that is in time, {first[:1].lower()}{first[1:]}" if first else ""
+            first = "Not before jobs are started again"
         if self.latest is not None:
             risk = " (at risk)" if self.at_risk else ""
             latest = f"t the latest {time(self.latest)}{risk}"
@@ -171,27 +182,34 @@ def describe_start(facts: StartFacts, now: int) -> StartSentence:
 
     No forecast in the past is shown: after its P50 the job may start *any time now*, and after its P90 there
     is no forecast. A P90 that is no earlier than the promise says nothing and is left out. While no jobs are
-    started, no job starts *now* or *any time now*.
+    started, no job starts *now* or *any time now*, no P90 is shown, and the sentence begins with the halt.
     """
+    found = _describe_running_cluster(facts, now)
+    if not facts.stopped or facts.state in ("running", "starting"):
+        return found._replace(latest=None, at_risk=False) if found.certainty == "now" else found
+    if found.certainty in ("now", "any time"):
+        return found._replace(certainty="stopped", by=None)
+    return found._replace(stopped=True, by=None, no_forecast=False)
+
+
+def _describe_running_cluster(facts: StartFacts, now: int) -> StartSentence:
+    """Return the sentence for a job of a cluster that starts jobs."""
     if facts.state == "running":
         return StartSentence("running", facts.started)
     if facts.state == "starting":
         return StartSentence("now")
     latest = facts.promised if facts.promised is not None and facts.promised > now else None
     risk = facts.at_risk and latest is not None
-    resumed = StartSentence("stopped", None, None, latest, risk)
     planned = facts.planned
     if planned is not None and planned <= now:
         if planned > now - _DUE_S:
-            return resumed if facts.stopped else StartSentence("now")
+            return StartSentence("now", None, None, latest, risk)
         return StartSentence("due", planned, None, latest, risk)
     expected, by = facts.expected, facts.expected_by
     fresh = expected is not None and is_forecast_fresh(expected, by, facts.expected_as_of, now)
     if expected is not None and fresh:
         if latest is not None and expected >= latest:
             return StartSentence("latest", latest=latest, at_risk=risk)
-        if facts.stopped and expected <= now:
-            return resumed
         if by is not None and (by - max(expected, now) < _SAME_S or (latest is not None and by >= latest)):
             by = None
         certainty: Certainty = "likely" if expected > now else "any time"

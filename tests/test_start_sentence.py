@@ -20,6 +20,7 @@ from schedd.start_sentence import (
 NOW = 1_795_770_000
 """Fri 27 Nov 2026 09:00 UTC."""
 HOUR = 3600
+HALT = "Not before jobs are started again"
 FACTS = StartFacts(
     planned=NOW + 40 * HOUR,
     expected=NOW + 12 * HOUR,
@@ -74,7 +75,22 @@ def sentence(**changes: Any) -> str:
             "Starts when jobs are started again, at the latest Sun 22:00",
         ),
         ({"expected": NOW, "stopped": True}, "Starts when jobs are started again, at the latest Sun 22:00"),
-        ({"stopped": True}, "Likely today 21:00 (90 % by Sat 11:00), at the latest Sun 22:00"),
+        (
+            {"stopped": True},
+            f"{HALT}; if that is in time, likely today 21:00, at the latest Sun 22:00",
+        ),
+        (
+            {"expected": None, "stopped": True},
+            f"{HALT}; if that is in time, planned Sun 01:00, at the latest Sun 22:00",
+        ),
+        (
+            {"expected": NOW + 61 * HOUR, "stopped": True},
+            f"{HALT}, at the latest Sun 22:00",
+        ),
+        (
+            {"planned": NOW - 60, "stopped": True},
+            "Due since today 08:59; no jobs are started at present, at the latest Sun 22:00",
+        ),
         ({"state": "starting"}, "Starts now"),
         ({"state": "running", "started": NOW - HOUR}, "Running since today 08:00"),
         ({"state": "waiting", "planned": None, "expected": None}, "Start not known, at the latest Sun 22:00"),
@@ -107,7 +123,8 @@ def test_no_sentence_has_a_time_in_the_past_or_a_90_percent_time_at_the_promise(
         )
         found = describe_start(facts, NOW)
         seen.add(found.certainty)
-        assert not (facts.stopped and found.certainty in ("now", "any time"))
+        assert not (facts.stopped and (found.certainty in ("now", "any time") or found.by))
+        assert not facts.stopped or found.certainty == "unknown" or "started" in found.text(format_utc)
         ahead = (found.by, found.latest, found.likely if found.certainty != "due" else None)
         assert all(time is None or time > NOW for time in ahead)
         assert found.by is None or found.latest is None or found.by < found.latest

@@ -78,6 +78,7 @@ WHAT_IF: Final[dict[str, Any]] = {
     "expected_by": 1_700_006_400,
     "expected_as_of": 1_700_000_000,
     "predicted": True,
+    "starts_stopped": False,
     "promised_start": 1_700_008_220,
     "headline": "Likely 2023-11-14 23:05:00 UTC (90 % by 2023-11-15 00:00:00 UTC), at the latest "
     "2023-11-15 00:30:20 UTC",

@@ -176,6 +176,10 @@ class WhatIfVariantResult:
         int | None, Field(description="When the plan with predicted run times was made.")
     ]
     predicted: Annotated[bool, Field(description="Whether starts of its queue are predicted.")]
+    starts_stopped: Annotated[
+        bool,
+        Field(description="Whether no jobs are started at present, although this scheduler is to."),
+    ]
     promised_start: Annotated[
         int | None,
         Field(description="It would be promised to start then at the latest; null: nothing would be."),

@@ -53,7 +53,8 @@ def render_fields(
     predicted = copy.published.settings.predicts(facts.queue)
     details = {**_WITHOUT_DETAILS, **_component_fields(copy, facts, outcome, promise, expected)}
     promise = details.pop("promised_start", promise)
-    common = _common_fields(outcome, expected, promise, predicted=predicted)
+    stopped = copy.published.starts_stopped
+    common = _common_fields(outcome, expected, promise, predicted=predicted, stopped=stopped)
     if current is not None:
         job, start = current
         common |= _published_fields(copy.published, job, now)
@@ -100,7 +101,7 @@ def stopped_queue_notes(published: PlanSnapshot, queue: str, outcome: WhatIfAnsw
 
 
 def _common_fields(
-    outcome: WhatIfAnswer, expected: Expectation, promise: int, *, predicted: bool
+    outcome: WhatIfAnswer, expected: Expectation, promise: int, *, predicted: bool, stopped: bool
 ) -> dict[str, Any]:
     start = end = None
     nodes: tuple[ShareFacts, ...] = ()
@@ -124,6 +125,7 @@ def _common_fields(
         expected_as_of=_known_or_none(expected.as_of),
         promised=promised,
         predicted=predicted,
+        stopped=stopped,
     )
     headline = "" if answer == "never" else describe_start(known, outcome.now).text(format_utc)
     return {
@@ -136,6 +138,7 @@ def _common_fields(
         "expected_by": _known_or_none(expected.by),
         "expected_as_of": _known_or_none(expected.as_of),
         "predicted": predicted,
+        "starts_stopped": stopped,
         "promised_start": promised,
         "headline": headline,
         "predicted_run_time": _known_or_none(expected.run_time),

@@ -374,12 +374,13 @@ def _start_facts(published: PlanSnapshot, record: JobRecord, start: int, promise
         expected_by=expected.by,
         expected_as_of=expected.as_of,
         promised=promised,
+        stopped=published.starts_stopped,
     )
 
 
 def _likely_start(sentence: StartSentence, now: int) -> int | None:
     """The likely start of a job; ``now`` where it may start at any time, None without a fresh forecast."""
-    if sentence.certainty == "any time":
+    if sentence.certainty in ("any time", "stopped"):
         return now
     return sentence.likely if sentence.certainty == "likely" else None
 

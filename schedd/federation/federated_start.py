@@ -51,6 +51,7 @@ def start_facts(job: "FederatedJobView") -> StartFacts | None:
         promised=one.promised_start,
         at_risk=one.at_risk,
         predicted=one.predicted,
+        stopped=one.starts_stopped,
     )
 
 
@@ -63,4 +64,5 @@ def offered_start_facts(answer: "ClusterWhatIf") -> StartFacts:
         expected_as_of=answer.expected_as_of,
         promised=answer.promised_start,
         predicted=answer.predicted,
+        stopped=answer.starts_stopped,
     )

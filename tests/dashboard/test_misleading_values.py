@@ -126,3 +126,7 @@ def test_no_job_starts_now_while_no_jobs_are_started(site: DashboardSite, client
     owner = view["owner"].partition("@")[0]
     assert "Starts when jobs are started again" in client.get(f"/my-jobs?user={owner}").text
     assert "Due since" in client.get(f"/jobs/{view['id']}").text
+    (later, *_) = (one for one in site.get_json("/jobs?state=planned")["jobs"] if one["planned_start"] > T)
+    assert later["headline"].startswith("Not before jobs are started again; if that is in time, ")
+    for page in (f"/jobs/{later['id']}", f"/what-if?job={later['id']}", "/queue"):
+        assert "<b>Not before jobs are started again</b>" in client.get(page).text, page

@@ -233,12 +233,13 @@ def _planned(jobs: list[_QueueRow], now: int) -> str:
     head = ["PLANNED", "USER", _queue_head(jobs), "CPUS", "WALLTIME"]
     firsts = [(*_identity_cells(job), format_duration(job.walltime)) for job in jobs]
     starts: list[tuple[str, ...]] = [_start_cells(job, now) for job in jobs]
-    if any(job.predicted for job in jobs):
+    stopped = any(job.starts_stopped for job in jobs)
+    if any(job.predicted for job in jobs) and not stopped:
         head += ["LIKELY", "90 % BY", "AT THE LATEST"]
         right = "34567"
     else:
         starts = [(start, latest) for start, _, latest in starts]
-        head += ["START", "AT THE LATEST"]
+        head += ["IF STARTED AGAIN" if stopped else "START", "AT THE LATEST"]
         right = "3456"
     lines = [(*first, *start) for first, start in zip(firsts, starts, strict=True)]
     if any(job.deadline is not None for job in jobs):
@@ -264,6 +265,8 @@ def _start_cells(job: _QueueRow, now: int) -> tuple[str, str, str]:
         likely = "overdue"
     elif found.certainty == "any time":
         likely = "any time"
+    elif found.certainty == "stopped":
+        likely = "at once"
     else:
         likely = f"{'plan ' * found.no_forecast}{_cell_time(found.likely, now)}"
     return likely, _cell_time(found.by, now), _cell_time(found.latest, now)

@@ -349,13 +349,14 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
             yield "why", found.requirement or found.why
     else:
         sentence = describe_what_if_start(found, now)
-        at_once = start <= now + 1
+        at_once = start <= now + 1 and not found.starts_stopped
         if at_once:
             yield "start", format_time_and_distance(start, now)
         else:
             condition = PLANNED_CONDITION * (sentence.certainty in _FORECAST)
             yield "start", format_start(sentence, now)
-            yield "planned", format_time_and_distance(start, now) + condition
+            if sentence.certainty != "stopped":
+                yield "planned", format_time_and_distance(start, now) + condition
         yield "end", format_time_and_distance(end, now)
         if found.deadline is not None:
             late = found.late_by
@@ -411,7 +412,7 @@ def _destination_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]
         if one.refusals:
             yield name, f"{one.queue}: refused, {'; '.join(one.refusals)}"
         else:
-            start = describe_start(destination_start_facts(one), now)
+            start = describe_start(destination_start_facts(one, stopped=found.starts_stopped), now)
             mark = (
                 " (chosen: the first that accepts it)" if one.chosen and len(found.destinations) > 1 else ""
             )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -168,7 +169,7 @@ async def show_what_if(
         compared=compared,
         compared_facts=hypothetical_start_facts(compared) if compared is not None else None,
         steps=[(step, one, hypothetical_start_facts(one)) for step, one in steps],
-        destination_facts=destination_start_facts,
+        destination_facts=partial(destination_start_facts, stopped=cluster.published.starts_stopped),
         later="" if asked.steps else f"?{request.url.query}&steps=1",
         wrong=wrong,
         **answer_values(answer, job),

@@ -55,6 +55,7 @@ _JOB_FIELDS: Final = frozenset(
         "expected_by",
         "expected_as_of",
         "predicted",
+        "starts_stopped",
         "at_risk",
         "deadline_state",
         "earliest_deadline",
@@ -224,6 +225,8 @@ class TransferView:
     """When the expected start was calculated."""
     predicted: bool
     """Whether starts are predicted for its queue."""
+    starts_stopped: bool
+    """Whether the cluster starts no jobs at present, although its scheduler is to start them."""
     at_risk: bool
     """The promise cannot be kept as planned now."""
     deadline_state: Literal["", "accepted", "wished", "at_risk", "missed"]
@@ -440,6 +443,7 @@ def _job_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, An
             "promised_end": None,
             "state": "",
             "predicted": False,
+            "starts_stopped": False,
             "at_risk": False,
             "deadline_state": "",
             "tasks": None,
@@ -479,6 +483,7 @@ def _array_fields(published: PlanSnapshot, record: TransferRecord) -> dict[str, 
         else None,
         "promised_end": last if all_known and 0 < last < FOREVER else None,
         "predicted": False,
+        "starts_stopped": published.starts_stopped,
         "at_risk": bool((starts > promises)[waits].any()),
         "deadline_state": "",
         "tasks": ArrayTaskCounts(

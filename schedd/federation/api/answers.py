@@ -173,8 +173,9 @@ class TransferAttemptView:
 
     The planned, expected and promised times are null if the cluster does not disclose its plan.
     ``expected_start`` is the P50, ``expected_by`` the P90, ``expected_as_of`` the time of the forecast.
-    ``predicted`` is whether starts are predicted for the job's queue, ``at_risk`` whether its promise cannot
-    be kept as planned now. ``dashboard`` is the address of the job's page at the cluster.
+    ``predicted`` is whether starts are predicted for the job's queue, ``starts_stopped`` whether the cluster
+    starts no jobs at present, ``at_risk`` whether its promise cannot be kept as planned now. ``dashboard`` is
+    the address of the job's page at the cluster.
     """
 
     number: int
@@ -198,6 +199,7 @@ class TransferAttemptView:
     expected_by: int | None
     expected_as_of: int | None
     predicted: bool
+    starts_stopped: bool
     at_risk: bool
     dashboard: str
 
@@ -279,6 +281,7 @@ class ClusterWhatIf:
     expected_as_of: int | None = None
     promised_start: int | None = None
     predicted: bool = False
+    starts_stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

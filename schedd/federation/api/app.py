@@ -247,6 +247,7 @@ def job_row(federation: FederationState, job: FederationJob) -> FederatedJobView
                 expected_by=seen.expected_by if shown and seen else None,
                 expected_as_of=seen.expected_as_of if shown and seen else None,
                 predicted=shown and seen is not None and seen.predicted,
+                starts_stopped=shown and seen is not None and seen.starts_stopped,
                 at_risk=shown and seen is not None and seen.at_risk,
                 dashboard=chosen.job_page(one.server_job) if chosen is not None and one.server_job else "",
             )
@@ -460,6 +461,7 @@ def query_clusters(
             expected_as_of=answer.expected_as_of,
             promised_start=answer.promised_start,
             predicted=answer.predicted,
+            starts_stopped=answer.starts_stopped,
         )
 
     rows = call_in_parallel(query_cluster, names, _MAX_THREADS)

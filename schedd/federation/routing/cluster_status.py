@@ -29,6 +29,7 @@ class TransferStatus:
     expected_by: int | None = None
     expected_as_of: int | None = None
     predicted: bool = False
+    starts_stopped: bool = False
     at_risk: bool = False
     deadline_state: Literal["", "accepted", "wished", "at_risk", "missed"] = ""
     earliest_deadline: int | None = None

@@ -155,7 +155,20 @@ def test_every_command_reports_that_no_jobs_are_started(
     run: Run, loop: PlanLoop, args: tuple[str, ...]
 ) -> None:
     loop.pause("the cooling failed").result(WAIT_S)
-    assert run(*args)[2] == f"schedd {args[0]}: no jobs are started: paused: the cooling failed\n"
+    _, out, err = run(*args)
+    assert err == f"schedd {args[0]}: no jobs are started: paused: the cooling failed\n"
+    if args[0] == "showq":
+        assert "IF STARTED AGAIN" in out
+    elif args[0] != "showbf":
+        assert "Not before jobs are started again; if that is in time, planned " in " ".join(out.split())
+
+
+def test_a_what_if_during_a_pause_starts_nothing_now(run: Run, loop: PlanLoop) -> None:
+    assert "start       Starts when" not in run("showstart", "1@1@60")[1]
+    loop.pause("the cooling failed").result(WAIT_S)
+    _, out, _ = run("showstart", "1@1@60")
+    assert "  now\n" not in out.partition("may start")[0]
+    assert "start       Starts when jobs are started again" in out
 
 
 def test_past_times_are_overdue_and_never_negative(
