@@ -37,8 +37,8 @@ class PlanContents:
 
     # ---- copies ---------------------------------------------------------------------------------
 
-    def _copied(self, kind: type[_C]) -> _C:
-        slabs = self.slabs.fork()
+    def _copied(self, kind: type[_C], slabs: Slabs) -> _C:
+        """Return a copy of the plan with ``slabs``, a copy of its own."""
         shapes, repairs = fork_part(self.shapes, _slabs=slabs), fork_part(self._repairs, _slabs=slabs)
         machine = fork_part(self._machine, _slabs=slabs, _shapes=shapes, _repairs=repairs)
         new = object.__new__(kind)

@@ -6,6 +6,7 @@ operation gets ``now``.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
@@ -33,7 +34,7 @@ from schedd.plan.records import Moves, Take, no_moves
 from schedd.plan.repairs import WHOLE_PASS, Repairs
 from schedd.plan.schema import copy_fields
 from schedd.plan.shapes import Shapes
-from schedd.plan.slabs import Slabs
+from schedd.plan.slabs import PackedSlabs, Slabs
 from schedd.plan.work_limits import WorkLimits
 
 NOT_BOUND = FOREVER  # no upper bound on a start
@@ -50,7 +51,16 @@ class Plan(PlanContents, WorkLimits):
 
     def fork(self) -> "Plan":
         """Return an independent copy for what-if requests and searches; slots name the same jobs."""
-        return self._copied(Plan)
+        return self.with_slabs(self.slabs.fork())
+
+    def pack(self) -> "PackedPlan":
+        """Return a copy in less memory, from which ``unpack`` makes an equal ``fork``."""
+        slabs = self.slabs.pack()
+        return PackedPlan(slabs, self.with_slabs(slabs.rest))
+
+    def with_slabs(self, slabs: Slabs) -> "Plan":
+        """Return a copy of this plan around ``slabs``, a copy of its own."""
+        return self._copied(Plan, slabs)
 
     def make_reset(self, to: "Plan") -> Callable[[], None]:
         """Return a function that resets this new fork of the plan ``to``, which must not change meanwhile, if
@@ -500,6 +510,18 @@ class Plan(PlanContents, WorkLimits):
     def forget_past(self, now: int) -> None:
         """Drop what ended by ``now`` from the timelines; starts and placements stay."""
         forget_past(self.slabs.tb, now)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedPlan:
+    """Copy of a plan in less memory: a third at 10,000 nodes."""
+
+    _slabs: PackedSlabs
+    _rest: Plan  # without arrays
+
+    def unpack(self) -> Plan:
+        """Return a fork of the packed plan."""
+        return self._rest.with_slabs(self._slabs.unpack())
 
 
 def _check_duration(duration: int) -> None:

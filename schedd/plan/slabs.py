@@ -15,6 +15,7 @@ from schedd.plan.kernels.freed import MOST_FREED, FreedLog
 from schedd.plan.kernels.layout import Ints, Tables
 from schedd.plan.kernels.memory import SPARE, repack_rows
 from schedd.plan.kernels.place import note_all_held
+from schedd.plan.packed_array import PackedArray, pack_array
 from schedd.plan.schema import MOMENT, NUMBER, NUMBERS, Arrays, declared, fork_part, load_part, save_part
 
 MOST_WORK = 100_000_000  # default limit of visited segments per search: one or two seconds
@@ -211,6 +212,17 @@ class Slabs:
                 new[name][part] = array[part]
         new["ctl"][at.STOP] = 0
         return new
+
+    def pack(self) -> "PackedSlabs":
+        """Return a copy in less memory, from which ``unpack`` makes an equal ``fork``."""
+        used, arrays = self._used, self._arrays
+        parts = {
+            name: pack_array(arrays[name][table.used(used)])
+            for name, table in _TABLES.items()
+            if not table.temporary
+        }
+        shapes = {name: array.shape for name, array in arrays.items()}
+        return PackedSlabs(fork_part(self, tb=None, freed=None), shapes, parts)
 
     def save(self) -> Generator[bytes, None, tuple[dict[str, Any], Arrays]]:
         """As ``save_part``: the used part of every array, the allocations in the order of their jobs."""
@@ -524,6 +536,29 @@ def _bundled(arrays: Mapping[str, Ints]) -> tuple[Tables, FreedLog]:
         Tables(**{name: arrays[name] for name in Tables._fields}),
         FreedLog(**{name: arrays[f"freed.{name}"] for name in FreedLog._fields}),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedSlabs:
+    """Copy of slabs, of which each column has the smallest type of integers that holds its values."""
+
+    rest: Slabs  # without arrays
+    _shapes: Mapping[str, tuple[int, ...]]
+    _parts: Mapping[str, PackedArray]
+
+    @property
+    def size(self) -> int:
+        """Memory of the arrays, in bytes."""
+        return sum(part.size for part in self._parts.values())
+
+    def unpack(self) -> Slabs:
+        """Return slabs equal to a fork of the packed ones."""
+        arrays = {name: _TABLES[name].make(*shape) for name, shape in self._shapes.items()}
+        for name, part in self._parts.items():
+            part.unpack_into(arrays[name])
+        arrays["ctl"][at.STOP] = 0
+        tb, freed = _bundled(arrays)
+        return fork_part(self.rest, tb=tb, freed=freed)
 
 
 def reserve_zeros(*shape: int) -> Ints:

@@ -11,11 +11,12 @@ import pytest
 
 import schedd.plan.contents as contents_module
 import schedd.plan.plan as plan_module
-from schedd.model import Chunk, Node, NodeSets, Place, Request
+from schedd.model import FOREVER, Chunk, Node, NodeSets, Place, Request
 from schedd.plan import repairs
 from schedd.plan.compaction import Compaction
 from schedd.plan.kernels import layout as at
 from schedd.plan.machine import Machine
+from schedd.plan.packed_array import pack_array
 from schedd.plan.plan import Plan
 from schedd.plan.schema import MOMENT, NAMES, NUMBERS, Arrays, declared
 from tests.property_examples import examples
@@ -212,6 +213,34 @@ def test_reset_fork_is_like_a_new_one(seed: int) -> None:
         reset()
         assert fork.slabs.tb.alloc is arrays.alloc, "in the memory of the fork"
         assert _all_of(fork) == before == _all_of(plan)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_packed_plan_becomes_an_equal_fork(seed: int) -> None:
+    plan = _plan(seed)
+    before, shape = _all_of(plan), plan.slabs.tb.F.shape
+    packed = plan.pack()
+    plan.remove(int(plan.planned()[0]), 5)
+    assert _all_of(plan) != before
+    first, second = packed.unpack(), packed.unpack()
+    assert _all_of(first) == before
+    assert first.slabs.tb.F.shape == shape, "room to grow decides the progress of repair"
+    first.remove(int(first.planned()[0]), 5)
+    assert _all_of(second) == before, "independent of other copies"
+
+
+@pytest.mark.parametrize("largest", [0, 127, 128, -129, 1 << 31, FOREVER, -(1 << 63)])
+@pytest.mark.parametrize("shape", [(7,), (3, 50), (50, 3), (0, 4), (4, 0), (0,)])
+def test_packed_array_has_the_same_values_in_less_memory(shape: tuple[int, ...], largest: int) -> None:
+    array = np.zeros(shape, np.int64)
+    array[..., -1:] = largest
+    packed, found = pack_array(array), np.zeros(tuple(2 * n for n in shape), np.int64)
+    packed.unpack_into(found)
+    assert (found[tuple(map(slice, shape))] == array).all()
+    assert found.sum() == array.sum()
+    assert packed.size <= array.nbytes
+    if largest in {0, 127}:
+        assert 8 * packed.size == array.nbytes
 
 
 @pytest.mark.parametrize("seed", range(3))

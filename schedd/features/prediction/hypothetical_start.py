@@ -45,8 +45,7 @@ def expectation_source(
     fork: PlanFork, found: ExpectedStarts, predict: Callable[[JobFeatures], Prediction | None]
 ) -> "ExpectationSource":
     """Return the source for questions about further jobs; ``fork`` has the plan of ``found.scene``."""
-    after = tuple(fork.with_plan(one.plan) for one in found.drawn)
-    return ExpectationSource(fork, found, predict, after, fork.with_plan(found.plan))
+    return ExpectationSource(fork, found, predict, fork.with_plan(found.plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,6 @@ class ExpectationSource:
     found: ExpectedStarts
     predict: Callable[[JobFeatures], Prediction | None]
     """Predicts a job's run time; None if that takes too long."""
-    after: tuple[PlanFork, ...]  # for each draw of run times, the plan at its end
     medians: PlanFork  # with the plan by median predicted run times
 
     @property
@@ -156,15 +154,16 @@ class ExpectationSource:
             facts, now, partial(_run_on, scene, expected, promise, rank), instead_of=instead_of
         )
         if starts is None:
-            return np.full((len(self.after), 1), -1, np.int64)
+            return np.full((len(self.found.drawn), 1), -1, np.int64)
         lasts = np.full(starts.shape[0], walltime, np.int64)
         if prediction is not None:
             levels = draw_levels([facts.id], starts.shape[0])
             lasts = sample_run_times([prediction], np.zeros(1, np.int64), levels)[0] + scene.turnaround
             lasts = np.minimum(lasts, walltime)
         for k in np.flatnonzero(starts < 0).tolist():  # it starts after the simulated interval of the draw
-            moment = max(now, self.found.drawn[k].now)
-            start = self.after[k].earliest_start(facts, moment, int(lasts[k]), instead_of=instead_of)
+            drawn = self.found.drawn[k]
+            at_end, moment = self.fork.with_plan(drawn.plan.unpack()), max(now, drawn.now)
+            start = at_end.earliest_start(facts, moment, int(lasts[k]), instead_of=instead_of)
             starts[k] = start if start is not None else -1
         return starts.reshape(-1, 1)
 

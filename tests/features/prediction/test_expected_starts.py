@@ -160,6 +160,28 @@ def test_the_same_state_draws_the_same() -> None:
     assert (rounds[0] == rounds[1]).all()
 
 
+@pytest.mark.parametrize("work", [0, 15_000_000])
+def test_sampled_plans_are_those_of_forks_of_their_own(monkeypatch: pytest.MonkeyPatch, work: int) -> None:
+    monkeypatch.setattr("schedd.predict.start_sampler._WORK_SEGMENTS", work)
+    cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
+    given = expected_starts_input(cluster.engine.state)
+    assert given is not None
+    scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
+    drawn = scene.sample_plans()
+    for k, one in enumerate(drawn):
+        fork, plan = scene.plan.fork(), one.plan.unpack()
+        now, starts = scene._draw(k, (), fork)
+        assert (now, starts.tolist()) == (one.now, one.starts.tolist())
+        assert plan.jobs.starts.tolist() == fork.jobs.starts.tolist()
+        for row in range(fork.tables.rows.shape[0]):
+            mine, own = plan.timeline(row), fork.timeline(row)
+            assert mine.times.tolist() == own.times.tolist()
+            assert mine.free.tolist() == own.free.tolist()
+    near = scene.decode_near(scene.order.tolist())
+    assert (near[:, scene.order] >= scene.now).all()
+    assert work or (near[:, scene.order] == np.stack([one.starts for one in drawn])[:, scene.order]).all()
+
+
 def test_partial_question_agrees_with_the_full_round() -> None:
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = expected_starts_input(cluster.engine.state)
