@@ -13,6 +13,7 @@ from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.replies import reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import HealthView, ReadinessView
+from schedd.service.cluster.adapter_contact import NO_ADAPTER_YET
 from schedd.service.cluster.errors import PlannerStopped, StandingBy
 from schedd.service.read.cluster_gauges import ClusterGauges, FilteredCollector
 
@@ -30,7 +31,9 @@ async def get_readiness(request: Request) -> Response:
     """Whether every planner works and has its server's state. Needs no token; reasons are shown only with
     one.
 
-    A proxy should ask `/leadz`: an adapter must reach a daemon that misses it.
+    A daemon to which no adapter has come yet is ready, and says so, until `adapter_silence` has passed: what
+    starts after it waits for this. A proxy should ask `/leadz`: an adapter must reach a daemon that misses
+    it.
     """
     failures = get_daemon(request).failures
     if failures:
@@ -39,6 +42,7 @@ async def get_readiness(request: Request) -> Response:
     remarks = [
         words
         for words, applies in (
+            (NO_ADAPTER_YET, any(loop.adapter_contact.absence and not loop.on_standby for loop in clusters)),
             ("clocks differ", any(loop.clock_problem for loop in clusters)),
             ("a server does not call its scheduler", any(loop.scheduler_not_called for loop in clusters)),
         )

@@ -40,11 +40,13 @@ async def get_plan_fork(cluster: PlanLoop) -> PlanFork:
     """
     older = cluster.last_fork
     try:
-        return await await_planner(cluster, cluster.fork(), TIMEOUTS.fork, "ask again in a moment")
+        found = await await_planner(cluster, cluster.fork(), TIMEOUTS.fork, "ask again in a moment")
     except ProblemError:
         if older is None:
             raise
-        return older
+        found = older
+    found.note_halt(cluster.published)
+    return found
 
 
 async def await_planner(cluster: PlanLoop, future: "Future[_T]", seconds: float, hint: str) -> _T:

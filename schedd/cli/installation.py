@@ -90,13 +90,15 @@ def preserving_owner(url: str) -> Iterator[bool]:
 
 
 def database_url(config: Path | None, named: str = "") -> str:
-    """The URL of the database: the one ``named``, else the settings'. Raises SettingsError and StoreError."""
+    """The URL of the database: the one ``named``, else the settings', of which only ``[store]``
+    must be valid. Raises SettingsError and StoreError.
+    """
     if named:
         return named
-    from schedd.service.settings.file import SettingsError  # noqa: PLC0415
+    from schedd.service.settings.file import SettingsError, read_store_settings  # noqa: PLC0415
     from schedd.store.default_location import default_url  # noqa: PLC0415
 
-    url = load_daemon_settings(config).store.url
+    url = read_store_settings(find_config_file(config)).url
     if url == "memory":
         raise SettingsError('store.url is "memory": this daemon keeps nothing beyond its process')
     return url or default_url()

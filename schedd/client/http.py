@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Generator, Mapping
-from functools import partial
 from typing import Any
 
 from schedd.client.endpoint import ConfigError, Endpoint
@@ -36,7 +35,7 @@ class HttpConnection:
         url = self._endpoint.url
         if url.startswith("unix:/"):
             path = "/" + url.removeprefix("unix:").lstrip("/")
-            return HttpStream("localhost", partial(connect_unix, path, self._timeout))
+            return HttpStream("localhost", lambda: connect_unix(path, self._timeout))
         found = parse_url(url)
         if found is None:
             raise ConfigError(
@@ -44,7 +43,14 @@ class HttpConnection:
             )
         self._root = found.root
         tls = _tls_context(self._endpoint.ca_file) if found.scheme == "https" else None
-        return HttpStream(found.authority, partial(connect_tcp, found.host, found.port, self._timeout, tls))
+        host, port = found.host, found.port
+        return HttpStream(found.authority, lambda: connect_tcp(host, port, self._timeout, tls))
+
+    def set_timeout(self, seconds: float) -> None:
+        """Wait this long for the data of each later response."""
+        self._timeout = seconds
+        if self._http.socket is not None:
+            self._http.socket.settimeout(seconds)
 
     def request(self, method: str, path: str, query: Query | None = None, body: object = None) -> Any:
         """The answer to one request. Raises Unreachable and Refused."""
@@ -75,7 +81,7 @@ class HttpConnection:
                     )
                     fields = {}
         except (OSError, ProtocolError) as error:
-            raise Unreachable(f"the connection to the daemon was lost: {_error_text(error)}") from None
+            raise Unreachable(f"the connection to the daemon was lost: {self._describe(error)}") from None
         finally:
             self._http.close()
 
@@ -108,16 +114,21 @@ class HttpConnection:
                 # A connection that was kept may have been closed by the daemon meanwhile.
                 if fresh or not again:
                     raise Unreachable(
-                        f"no daemon answers at {self._endpoint.url}: {_error_text(error)}"
+                        f"no daemon answers at {self._endpoint.url}: {self._describe(error)}"
                     ) from None
         raise AssertionError
+
+    def _describe(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            return f"nothing came within {self._timeout:g} s: it hangs, is overloaded, or its host is away"
+        return _error_text(error)
 
     def _read(self, answer: HttpResponse) -> bytes:
         try:
             return answer.read()
         except (OSError, ProtocolError) as error:
             self._http.close()
-            raise Unreachable(f"the connection to the daemon was lost: {_error_text(error)}") from None
+            raise Unreachable(f"the connection to the daemon was lost: {self._describe(error)}") from None
 
     def _json(self, answer: HttpResponse, body: bytes) -> Any:
         try:
@@ -158,8 +169,6 @@ def _credential(program: str) -> str:
 
 
 def _error_text(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "it does not answer in time"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 

@@ -98,6 +98,10 @@ class ReadClient:
     ) -> None:
         self.close()
 
+    def set_timeout(self, seconds: float) -> None:
+        """Wait this long for the data of each later response."""
+        self._http.set_timeout(seconds)
+
     def close(self) -> None:
         """Let go of the connection."""
         self._http.close()

@@ -54,11 +54,9 @@ def _check_adapter(loop: PlanLoop) -> ComponentHealth:
         return ComponentHealth("Adapter", "bad", why + waiting)
     if loop.on_standby:
         return ComponentHealth("Adapter", "good", "connected to the leader")
-    heard = (
-        f"last contact {format_duration(loop.adapter_contact.age_s)} ago"
-        if loop.adapter_contact.at
-        else "no contact yet"
-    )
+    if absence := loop.adapter_contact.absence:
+        return ComponentHealth("Adapter", "warn", absence + waiting)
+    heard = f"last contact {format_duration(loop.adapter_contact.age_s)} ago"
     age = max(0, loop.now() - published.as_of)
     return ComponentHealth("Adapter", "good", f"{heard}; the plan is {format_duration(age)} old{waiting}")
 

@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 
 from schedd import __version__
 from schedd.api.app import create_app
+from schedd.cli.diagnosis import check_clock
 from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.policy.site import site_policy
@@ -164,6 +165,23 @@ def test_adapter_clock_and_version_are_checked(doctor: Doctor, app: FastAPI, loo
     )
 
 
+@pytest.mark.parametrize(
+    ("now", "speed", "state", "words"),
+    [
+        (1_000, 1.0, "good", "within 2 s"),
+        (1_004, 1.0, "good", "within 2 s"),  # the response took four seconds
+        (1_009, 1.0, "warn", "is +5 s from"),
+        (994, 1.0, "warn", "is -5 s from"),
+        (90_000, 60.0, "good", "runs 60 times as fast"),
+    ],
+)
+def test_a_slow_response_and_an_accelerated_clock_are_no_clock_fault(
+    now: int, speed: float, state: str, words: str
+) -> None:
+    found = check_clock("main", now, (1_000.0, 1_004.0), lambda: speed)
+    assert (found.state, words in found.message) == (state, True), found.message
+
+
 def test_server_limits_and_job_visibility_are_reported(doctor: Doctor, loop: PlanLoop) -> None:
     server = ServerFacts(version="6.1.3", open=False, defaults={"walltime": "1"}, limits={"max_running": "9"})
     loop.submit([ServerChanged(id=event_id(), time=T, server=server)]).result(WAIT_S)
@@ -218,6 +236,14 @@ def test_unusable_settings_database_and_token_are_reported(
     code, found = doctor()
     assert code == 2
     assert "did you mean start_rate" in found["settings"][0][1]
+    assert {"port", "database", "disk", "kernels", "daemon", "starts"} - set(found) == {"daemon"}
+    assert main(["audit", "--config", str(config)]) == 0, "it needs only the database"
+    config.write_text(right + "[server\n")
+    assert "Cannot declare" in doctor()[1]["settings"][0][1]
+    assert main(["audit", "--config", str(config)]) == 2
+    assert "starts" in doctor()[1], "the daemon itself is asked all the same"
+    config.write_text(right.replace("[server]\nport = ", "[server]\nport = 0 #"))
+    assert doctor()[1]["port"] == [("good", "the daemon chooses a free one (server.port = 0)", "")]
     config.write_text(right.replace("schedd.sqlite", "other.sqlite"))
     assert "other.sqlite does not exist" in doctor()[1]["database"][0][1]
     config.write_text(right)

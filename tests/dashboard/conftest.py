@@ -166,6 +166,7 @@ def site(server: tuple[str, FastAPI], request: pytest.FixtureRequest) -> Iterato
     app.state.clusters = clusters
     app.state.callers = Callers(tokens(), AuthSettings(others="none"))
     found = DashboardSite(url, app, clock)
+    found.loop.record_adapter_request()
     found.submit(
         node("n1"),
         node("n2"),

@@ -34,6 +34,7 @@ def app() -> Iterator[FastAPI]:
     clusters = Clusters({name: EngineSettings() for name in ("alpha", "beta", "gamma")}, StillClock())
     clusters.start(warm=False)
     for loop in clusters:
+        loop.record_adapter_request()
         loop.submit((node("n1"), node("n2"), *(job(f"{i}.server") for i in range(1, 4)))).result(WAIT_S)
     app = create_app(clusters, Callers(tokens(), AuthSettings(others="none")))
     add_dashboard(app)

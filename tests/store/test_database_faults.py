@@ -219,7 +219,7 @@ def test_idle_leader_reports_that_its_database_is_gone(launcher: DaemonLauncher,
             daemon.get("/readyz")
         server.start()
         wait_for_status("01")
-        assert daemon.get("/readyz") == {"status": "ready"}
+        assert daemon.get("/readyz")["status"].startswith("ready")
         said = [json.loads(one)["event"] for one in daemon.log.read_text().splitlines()]
         assert said.count("database unavailable; retrying") == said.count("database available again") == 1
     finally:

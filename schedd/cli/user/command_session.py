@@ -38,7 +38,9 @@ _CODE_BY_KIND: Final = {
     "too-often": _NOT_ALLOWED,
 }
 _TOKEN_HINT: Final = "put a token into SCHEDD_TOKEN or ~/.config/schedd/token"
-_TIMEOUT_S: Final = 60.0
+_FIRST_TIMEOUT_S: Final = 8.0
+"""For the first response, which a daemon that works has at hand: a frozen one is noticed soon."""
+_TIMEOUT_S: Final = 60.0  # for later ones: a search takes most of it
 
 
 class Session:
@@ -46,7 +48,9 @@ class Session:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        client.set_timeout(_FIRST_TIMEOUT_S)
         self.cluster: ClusterView = client.cluster()
+        client.set_timeout(_TIMEOUT_S)
 
     @property
     def now(self) -> int:

@@ -357,7 +357,8 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
             yield "start", format_start(sentence, now)
             if sentence.certainty != "stopped":
                 yield "planned", format_time_and_distance(start, now) + condition
-        yield "end", format_time_and_distance(end, now)
+        if sentence.certainty != "stopped":
+            yield "end", format_time_and_distance(end, now)
         if found.deadline is not None:
             late = found.late_by
             met = f"cannot be met: it would have to be {format_duration(late)} later" if late else "is met"

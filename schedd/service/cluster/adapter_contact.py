@@ -11,6 +11,7 @@ from schedd.wire import Event, JobQueued
 _LOOKS: Final = 3
 _JOBS: Final = 20
 _LONG_PAUSE_S: Final = 20.0
+NO_ADAPTER_YET: Final = "no adapter has come yet"
 
 
 class AdapterContact:
@@ -105,6 +106,11 @@ class AdapterContact:
     def age_s(self) -> float:
         """Real seconds since its last request, or since the first one was expected."""
         return time.monotonic() - self.last
+
+    @property
+    def absence(self) -> str:
+        """A sentence while no adapter has come yet, before its silence counts as a fault; else empty."""
+        return "" if self.at else NO_ADAPTER_YET
 
     def is_silent(self, most: float) -> bool:
         """Return whether the adapter itself has been silent for more than ``most`` seconds."""

@@ -116,6 +116,14 @@ class PlanFork:
     def as_of(self) -> int:
         return self.published.as_of
 
+    def note_halt(self, present: PlanSnapshot) -> None:
+        """Take over whether jobs are started from a later snapshot: a pause or a silence makes no new fork.
+        Any thread may call it.
+        """
+        known = self.published
+        if (known.stale, known.halted) != (present.stale, present.halted):
+            self.published = replace(known, stale=present.stale, halted=present.halted)
+
     def copy(self) -> Plan:
         """Return a copy of the plan, limited to the work of one question."""
         with self._lock:

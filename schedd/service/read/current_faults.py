@@ -121,6 +121,9 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
         return _stopped(loop, "stopped, the server does not answer", loop.server_silence, "server")
     if loop.silence:
         return _stopped(loop, "stopped, adapter silent", loop.silence, "adapter")
+    if not loop.on_standby and (absence := loop.adapter_contact.absence):
+        remedy = fill_in_remedy(REMEDIES["adapter"], "", loop.name)
+        return JobStartState("warn", f"not yet: {absence}", absence, remedy)
     if published.paused:
         remedy = f"schedd resume {loop.name}"
         return JobStartState("warn", f"paused: {published.paused}", published.halted, remedy)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -45,13 +45,18 @@ __all__ = [
     "StoreSettings",
     "TokenSettings",
     "WebhookSettings",
+    "read_server_settings",
     "read_settings_file",
+    "read_store_settings",
 ]
 
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SECRET = (("sha256",), ("url",))
 """Settings that may contain a token or password; errors do not show their values."""
+
+
+_S = TypeVar("_S", bound=BaseSettings)
 
 
 class SettingsError(Exception):
@@ -62,12 +67,28 @@ def _default_clusters() -> dict[str, ClusterSettings]:
     return {"main": ClusterSettings()}
 
 
-class Settings(BaseSettings):
-    """All settings of the daemon."""
+class _FileSettings(BaseSettings):
+    """Settings of a TOML file and the environment."""
 
     model_config = SettingsConfigDict(
         env_prefix="SCHEDD_", env_nested_delimiter="__", extra="forbid", frozen=True
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (pydantic names them)
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources by precedence: arguments, environment, file."""
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+class Settings(_FileSettings):
+    """All settings of the daemon."""
 
     server: ServerSettings = Field(default_factory=ServerSettings)
     auth: AuthSettings = Field(default_factory=AuthSettings)
@@ -133,32 +154,44 @@ class Settings(BaseSettings):
             )
         return self
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (pydantic names them)
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources by precedence: arguments, environment, file."""
-        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
-
 
 def read_settings_file(path: Path | None, **overrides: Any) -> Settings:
     """Return the settings of the file ``path`` (None: defaults), overridden by environment and ``overrides``.
 
     Raises SettingsError, with one line per problem.
     """
-    if path is not None and (why := toml_error(path)):
-        raise SettingsError(f"{path}: {why}")
 
     class Of(Settings):
         model_config = SettingsConfigDict(toml_file=path)
 
+    return _read_file(Of, path, **overrides)
+
+
+def read_store_settings(path: Path | None) -> StoreSettings:
+    """Return only ``[store]`` of the file, whatever the rest of it is like. Raises SettingsError."""
+
+    class Of(_FileSettings):
+        model_config = SettingsConfigDict(toml_file=path, extra="ignore")
+        store: StoreSettings = Field(default_factory=StoreSettings)
+
+    return _read_file(Of, path).store
+
+
+def read_server_settings(path: Path | None) -> ServerSettings:
+    """Return only ``[server]`` of the file, whatever the rest of it is like. Raises SettingsError."""
+
+    class Of(_FileSettings):
+        model_config = SettingsConfigDict(toml_file=path, extra="ignore")
+        server: ServerSettings = Field(default_factory=ServerSettings)
+
+    return _read_file(Of, path).server
+
+
+def _read_file(kind: type[_S], path: Path | None, **overrides: Any) -> _S:
+    if path is not None and (why := toml_error(path)):
+        raise SettingsError(f"{path}: {why}")
     try:
-        return Of(**overrides)
+        return kind(**overrides)
     except ValidationError as error:
         raise SettingsError("\n".join(_located_lines(error, path))) from None
     except ValueError as error:  # a variable of the environment is no JSON where a table is wanted

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.cli.main import BARE_COMMANDS, main
+from schedd.cli.user import command_session
 from schedd.cli.user.formatting import (
     format_duration,
     format_rows,
@@ -164,11 +166,11 @@ def test_every_command_reports_that_no_jobs_are_started(
 
 
 def test_a_what_if_during_a_pause_starts_nothing_now(run: Run, loop: PlanLoop) -> None:
-    assert "start       Starts when" not in run("showstart", "1@1@60")[1]
+    assert "Starts when" not in run("showstart", "1@1@60")[1]
     loop.pause("the cooling failed").result(WAIT_S)
     _, out, _ = run("showstart", "1@1@60")
     assert "  now\n" not in out.partition("may start")[0]
-    assert "start       Starts when jobs are started again" in out
+    assert "start      Starts when jobs are started again\n" in out
 
 
 def test_past_times_are_overdue_and_never_negative(
@@ -300,3 +302,14 @@ def test_texts_of_the_daemon_have_their_times_in_the_zone_of_the_reader(
     assert words in wrap_indented("no contact with the adapter since 2023-11-14 22:13:20 UTC")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()  # for the tests of other files
+
+
+def test_a_frozen_daemon_is_reported_soon(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel accepts connections for a stopped process; nothing answers."""
+    monkeypatch.setattr(command_session, "_FIRST_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        url = f"http://127.0.0.1:{frozen.getsockname()[1]}"
+        code, _, err = run("showq", "--url", url)
+    assert code == 4
+    why = "nothing came within 0.2 s: it hangs, is overloaded, or its host is away"
+    assert err == f"schedd showq: no daemon answers at {url}: {why}\n"
