@@ -160,7 +160,8 @@ class Comparison:
                 raise TraceError("--load needs --lublin: a log has the load that it has")
             if not self.logs:
                 raise TraceError("no log: name one, or --lublin JOBS for a synthetic workload")
-            return read_traces(self.logs, strict=self.strict)
+            needed = self.skip + self.jobs if self.jobs is not None else None
+            return read_traces(self.logs, strict=self.strict, first=needed)
         if self.logs:
             raise TraceError("--lublin stands in the place of a log: give one of them")
         if procs is None:

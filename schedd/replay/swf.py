@@ -6,7 +6,7 @@ is then bytes on each node, 19 the list of hosts in braces, 20 the queue and 21 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from sys import intern
 from typing import Final
@@ -22,23 +22,27 @@ class MalformedLine(ValueError):
     """A line that is no job; the message says why."""
 
 
-def read_swf(path: Path, *, strict: bool = False) -> Trace:
+def read_swf(path: Path, *, strict: bool = False, first: int | None = None) -> Trace:
     """The log in the file `path`, plain or gzip. Lines that are no job become faults of the trace.
 
-    Raises TraceError when the file cannot be read or, if `strict`, at the first malformed line.
+    ``first``: the reading may end after the first so many jobs by submission that ran. Raises TraceError when
+    the file cannot be read or, if `strict`, at the first malformed line.
     """
     name = re.sub(r"(\.swf)?(\.gz)?$", "", path.name)
-    return read_swf_lines(read_lines(path), name, strict=strict)
+    return read_swf_lines(read_lines(path), name, strict=strict, first=first)
 
 
-def read_swf_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> Trace:
+def read_swf_lines(
+    lines: Iterable[str], name: str, *, strict: bool = False, first: int | None = None
+) -> Trace:
     """Like `read_swf`, from lines that are already text. Of a header given twice the first counts."""
+    lines, ran, latest = list(lines), 0, -TIME_LIMIT
     header: dict[str, int] = {}
     jobs: list[TraceJob] = []
     faults: list[LogFault] = []
     for number, line in enumerate(lines, 1):
         try:
-            jobs.append(parse_job(line))
+            job = parse_job(line)
         except MalformedLine as bad:
             text = line.strip()
             if not text:
@@ -51,6 +55,12 @@ def read_swf_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> 
             if strict:
                 raise TraceError(f"{name}, {fault}") from bad
             faults.append(fault)
+            continue
+        jobs.append(job)
+        latest = max(latest, job.submit)
+        ran += job.has_run
+        if ran == first and job.has_run and not strict and _is_all_later(lines[number:], latest):
+            break
     return Trace(
         name=name,
         jobs=tuple(jobs),
@@ -59,6 +69,16 @@ def read_swf_lines(lines: Iterable[str], name: str, *, strict: bool = False) -> 
         unix_start_time=header.get("UnixStartTime"),
         faults=tuple(faults),
     )
+
+
+def _is_all_later(lines: Sequence[str], latest: int) -> bool:
+    """Return whether these lines are only jobs that were submitted at ``latest`` or later, and comments."""
+    try:
+        return all(
+            line.startswith(";") or int(line.split(None, 2)[1]) >= latest for line in lines if line.strip()
+        ) and not any(map(_HEADER.match, lines))
+    except (ValueError, IndexError):  # a malformed line, which is to be reported
+        return False
 
 
 def parse_job(line: str) -> TraceJob:

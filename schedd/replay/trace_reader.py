@@ -12,13 +12,15 @@ from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import Trace, TraceError
 
 
-def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, ...]:
+def read_traces(
+    paths: Sequence[Path], *, strict: bool = False, first: int | None = None
+) -> tuple[Trace, ...]:
     """Return the logs in `paths`: first those in the Standard and the Grid Workload Format in order, then the
     accounting log of PBS, then that of Slurm.
 
     All accounting files of one kind together form one log, named after the first; a directory stands for its
-    accounting files. Raises TraceError for an unreadable file, for a log without jobs, and, if `strict`, for
-    the first malformed line.
+    accounting files. ``first``: only so many jobs by submission that ran are needed of each. Raises
+    TraceError for an unreadable file, for a log without jobs, and, if `strict`, for the first malformed line.
     """
     traces: dict[Path, Trace] = {}
     accounting: list[Path] = []
@@ -39,7 +41,7 @@ def read_traces(paths: Sequence[Path], *, strict: bool = False) -> tuple[Trace, 
         elif is_gwf_log(path):
             traces[path] = read_gwf(path, strict=strict)
         else:
-            traces[path] = read_swf(path, strict=strict)
+            traces[path] = read_swf(path, strict=strict, first=first)
     if accounting:
         traces[accounting[0]] = read_accounting(accounting, accounting[0].name, strict=strict)
     if slurm:

@@ -76,6 +76,11 @@ class TraceJob:
     scopes: frozenset[str] = frozenset()
     cut: int = 0
 
+    @property
+    def has_run(self) -> bool:
+        """Whether the job has a run time and processors."""
+        return self.run > 0 and self.procs > 0
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -97,8 +102,9 @@ class Selection:
     """Jobs of a replay in submit order, ready to run, with counts of excluded jobs.
 
     In ``jobs`` every ``estimate`` is the planner's limit and every ``run`` the real run time. ``skipped``
-    counts jobs wider than ``procs``, ``never_ran`` jobs without run time or processors in the whole log,
-    ``without_estimate`` the selected jobs without a limit in the log. With ``kill`` jobs end at their limit.
+    counts jobs wider than ``procs``, ``never_ran`` jobs without run time or processors in the log as far as
+    it was read, ``without_estimate`` the selected jobs without a limit in the log. With ``kill`` jobs end at
+    their limit.
     """
 
     name: str
@@ -113,7 +119,7 @@ class Selection:
 
 def count_ran(trace: Trace) -> int:
     """Return the number of jobs of `trace` with a run time and processors."""
-    return sum(job.run > 0 and job.procs > 0 for job in trace.jobs)
+    return sum(job.has_run for job in trace.jobs)
 
 
 def select(
@@ -140,7 +146,7 @@ def select(
         raise TraceError(f"{trace.name}: its header has no MaxProcs; say the machine's size (--procs)")
     if width < 1:
         raise TraceError(f"{trace.name}: a machine of {width} processors can run nothing")
-    ran = sorted((job for job in trace.jobs if job.run > 0 and job.procs > 0), key=lambda job: job.submit)
+    ran = sorted((job for job in trace.jobs if job.has_run), key=lambda job: job.submit)
     taken = ran[skip:] if jobs is None else ran[skip : skip + jobs]
     fitting = [job for job in taken if job.procs <= width]
     if not fitting:

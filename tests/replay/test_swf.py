@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.replay.swf import MalformedLine, parse_job, read_swf, read_swf_lines
-from schedd.replay.workload import UNKNOWN, TraceError, TraceJob
+from schedd.replay.workload import UNKNOWN, TraceError, TraceJob, select
 
 LINE = "    7  120   60   3600   16  12.50  2048   32   7200  4096  1  11  3 -1  2  1 -1 -1"
 LOG = f"""\
@@ -154,6 +154,47 @@ def test_written_log_is_parsed_unchanged(rows: list[tuple[int, int, int, int]]) 
     assert [(j.submit, j.run, j.procs, j.estimate) for j in jobs] == [
         (submit, run, max(0, procs), max(0, limit)) for submit, run, procs, limit in rows
     ]
+
+
+def _job_line(number: int, submit: int, run: int = 60) -> str:
+    return f"{number} {submit} 0 {run} 4 -1 -1 -1 90 -1 1 1 1 1 1 1 -1 -1"
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(-1, 1)), min_size=1, max_size=20),
+    st.booleans(),
+    st.integers(0, 5),
+    st.integers(1, 9),
+)
+def test_reading_ends_early_only_if_nothing_later_is_needed(
+    rows: list[tuple[int, int]], in_order: bool, skip: int, jobs: int
+) -> None:
+    rows = sorted(rows, key=lambda row: row[0]) if in_order else rows
+    lines = [_job_line(i, submit, run) for i, (submit, run) in enumerate(rows)]
+    part = read_swf_lines(lines, "log", first=skip + jobs)
+    found = []
+    for log in (read_swf_lines(lines, "log"), part):
+        try:
+            found.append(select(log, jobs=jobs, skip=skip, procs=4).jobs)
+        except TraceError:  # none ran
+            found.append(())
+    assert found[0] == found[1]
+    if in_order and sum(job.has_run for job in part.jobs) >= skip + jobs:
+        assert sum(job.has_run for job in part.jobs) == skip + jobs
+        assert part.jobs[-1].has_run
+
+
+@pytest.mark.parametrize(
+    "later",
+    ["7 99 0 60", "; MaxProcs: 9", "no job", _job_line(7, 99)],
+    ids=["short", "header", "text", "early"],
+)
+def test_a_log_is_read_whole_where_a_later_line_matters(later: str) -> None:
+    lines = [_job_line(1, 100), _job_line(2, 200), later, ""]
+    log = read_swf_lines(lines, "log", first=1)
+    assert (len(log.jobs) + len(log.faults) > 1) or log.max_procs == 9
+    assert len(read_swf_lines([*lines[:2], "; a comment", ""], "log", first=1).jobs) == 1
+    assert len(read_swf_lines(lines[:2], "log", first=1, strict=True).jobs) == 2
 
 
 LONG = pytest.mark.soak
