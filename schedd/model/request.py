@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from schedd.wire.quick_init import quick_init
+
 Features = tuple[frozenset[str], ...]
 """A conjunction of alternatives over node features, in conjunctive normal form.
 
@@ -39,6 +41,7 @@ class Place(StrEnum):
     FREE = "free"  # units go wherever they fit; several may share a node
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """``count`` equal units; each must fit on a single node.
@@ -71,6 +74,7 @@ class NodeSets:
     most: int = 1  # sets that count as one: the job may use nodes of this many together
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Request:
     """Resources of a job and their duration.
@@ -98,8 +102,10 @@ class Request:
         if not self.chunks:
             raise ValueError("a request needs at least one chunk")
         for chunk in self.chunks:
-            amounts = (chunk.cpus, chunk.mem, chunk.vmem, chunk.gpus, *(n for _, n in chunk.resources))
-            if chunk.count < 1 or min(amounts) < 0:
+            least = min(chunk.cpus, chunk.mem, chunk.vmem, chunk.gpus)
+            if chunk.resources:
+                least = min(least, *[amount for _, amount in chunk.resources])
+            if chunk.count < 1 or least < 0:
                 raise ValueError(f"chunk {chunk}: count must be at least 1 and no amount negative")
         if self.walltime is not None and self.walltime < 1:
             raise ValueError(f"walltime {self.walltime}: at least 1 second is needed")

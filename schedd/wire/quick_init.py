@@ -19,12 +19,12 @@ def quick_init(cls: type[_T]) -> type[_T]:
     """Return a frozen dataclass with slots, with an ``__init__`` that sets its fields by plain assignment.
 
     While a new object is initialised, it has a class with the same slots that is not frozen. Nothing else
-    changes: the object is frozen when ``__init__`` returns. Raises TypeError for a class that inherits, that
-    has no slots, that has a ``__post_init__``, or a field without a parameter.
+    changes: the object is frozen when ``__init__`` returns, and ``__post_init__`` finds it frozen. Raises
+    TypeError for a class that inherits, that has no slots, or a field without a parameter.
     """
     declared: Any = cls
-    if cls.__bases__ != (object,) or "__slots__" not in vars(cls) or hasattr(cls, "__post_init__"):
-        raise TypeError(f"{cls.__name__}: a dataclass with slots, without a base and __post_init__ is needed")
+    if cls.__bases__ != (object,) or "__slots__" not in vars(cls):
+        raise TypeError(f"{cls.__name__}: a dataclass with slots and without a base is needed")
     if not all(one.init for one in fields(declared)):
         raise TypeError(f"{cls.__name__}: all fields must be parameters")
     names: dict[str, Any] = {
@@ -47,6 +47,8 @@ def quick_init(cls: type[_T]) -> type[_T]:
         (named if one.kw_only else parameters).append(text)
         assignments.append(f" self.{one.name} = {value}")
     begin, end = " _set_class(self, '__class__', _plain)", " self.__class__ = _kind"
+    if hasattr(cls, "__post_init__"):
+        end += "; self.__post_init__()"
     targets = ", ".join(f"self.{one.name}" for one in fields(declared))
     lines = [f"def initialise({', '.join([*parameters, *(['*', *named] if named else [])])}):", begin]
     lines += [*assignments, end, "def fill(self, values):", begin, f" {targets}, = values", end]

@@ -60,17 +60,28 @@ def test_object_is_frozen_and_of_its_class_after_its_initialisation() -> None:
     assert pickle.loads(pickle.dumps(quick)) == copy.deepcopy(quick) == quick
 
 
+def test_new_object_and_copy_are_checked() -> None:
+    @quick_init
+    @dataclass(frozen=True, slots=True)
+    class Checked:
+        first: int
+        second: int = 0
+
+        def __post_init__(self) -> None:
+            if self.first + self.second < 0:
+                raise ValueError(self.first)
+
+    assert quick_replace(Checked(1), first=2) == Checked(2)
+    with pytest.raises(ValueError, match="-1"):
+        Checked(-1)
+    with pytest.raises(ValueError, match="-2"):
+        quick_replace(Checked(1), first=-2)
+
+
 def test_class_that_would_lose_something_is_refused() -> None:
     @dataclass(frozen=True, slots=True)
     class Heir(_Usual):
         fifth: int = 5
-
-    @dataclass(frozen=True, slots=True)
-    class Checked:
-        first: int
-
-        def __post_init__(self) -> None:
-            raise AssertionError
 
     @dataclass(frozen=True)
     class WithoutSlots:
@@ -82,7 +93,7 @@ def test_class_that_would_lose_something_is_refused() -> None:
 
     with pytest.raises(TypeError, match="parameters"):
         quick_init(Counted)
-    for kind in (Heir, Checked, WithoutSlots):
+    for kind in (Heir, WithoutSlots):
         with pytest.raises(TypeError, match="slots"):
             quick_init(kind)
 

@@ -31,6 +31,7 @@ from schedd.plan.columns import PLANNED
 from schedd.plan.shapes import shape_key
 from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
+from schedd.wire.quick_init import quick_replace
 
 _EXAMINED_EVERY_S: Final = 60
 _STARTS_EXAMINED_EVERY_S: Final = 5
@@ -159,15 +160,15 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
     plan, slot = state.plan, record.slot
     before = present = _Variant(plan.request(slot), plan.pool_amounts(slot))
     # A new job has got the request of its first candidate.
-    is_first = record.id not in partition_state(state).chosen and state.has_present_request(record)
+    by_first = record.id not in partition_state(state).chosen and state.has_present_request(record)
+    by_first = by_first and not state.limits.scopes and _is_restricted_to(before.request, candidates[0])
     best, chosen, least = candidates[0], None, NEVER
     plan.set_ready(slot, ready)
     try:
         for name in candidates:
             if not plan.is_feature(partition_feature(name)):
                 continue  # it has no nodes
-            first = is_first and name == candidates[0]
-            variant = before if first else _variant(state, record, name)
+            variant = _other(before, candidates[0], name) if by_first else _variant(state, record, name)
             if variant is None or state.limits.too_much(variant.pools) is not None:
                 continue
             present = _fit_slot(state, slot, present, variant)
@@ -213,6 +214,25 @@ def _variant(state: EngineState, record: JobRecord, name: str) -> _Variant | Non
         part.trial = "", ""
     avoids = state.plan.request(record.slot).avoids
     return _Variant(replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted, pools)
+
+
+def _is_restricted_to(request: Request, name: str) -> bool:
+    (names,) = _restriction_to(name).nodes
+    return all(names in one.features for one in request.chunks)
+
+
+def _other(known: _Variant, present: str, name: str) -> _Variant:
+    """Return the variant in partition ``name`` of a job that has the variant ``known``, restricted to the
+    partition ``present``, if no limit counts jobs by partition.
+    """
+    if name == present:
+        return known
+    (before,), (after,) = _restriction_to(present).nodes, _restriction_to(name).nodes
+    moved = [
+        quick_replace(one, features=tuple([after if names == before else names for names in one.features]))
+        for one in known.request.chunks
+    ]
+    return _Variant(quick_replace(known.request, chunks=tuple(moved)), known.pools)
 
 
 def _fit_slot(state: EngineState, slot: int, present: _Variant, wanted: _Variant) -> _Variant:

@@ -157,6 +157,24 @@ def test_of_several_partitions_the_one_with_the_earliest_start_is_taken_and_a_jo
     assert cluster.view("4").why.endswith("request less")
 
 
+def test_the_request_in_another_partition_is_derived_from_that_in_the_first() -> None:
+    orders = {"arrange": "contiguous", "prefer": {"a100": -5.0}}
+    cluster = cluster_with({"sets": SETS}, node_choice=orders, limits=[{"what": "cpus", "amount": 30}])
+    for job in "abcd":
+        cluster.submit(job, "1:ppn=4")
+    for job, spec in (("1", "1:ppn=2"), ("2", "1:a100+2:ppn=2"), ("3", "n3:ppn=1+n1")):
+        cluster.submit(job, spec)
+        state = cluster.engine.state
+        record = state.records[job]
+        names = partition_table(state).candidates(record.facts)
+        found = {name: rules._variant(state, record, name) for name in names}
+        for first, known in found.items():
+            assert known is not None
+            assert rules._is_restricted_to(known.request, first)
+            assert {name: rules._other(known, first, name) for name in names} == found
+        assert len(names) > 2
+
+
 def test_a_planned_job_moves_to_another_partition_that_becomes_free_earlier() -> None:
     cluster = cluster_with({"sets": {"a": {"nodes": ["n1", "n2"]}, "b": {"nodes": ["n3", "n4"]}}})
     cluster.submit("1", "2:ppn=4", walltime=5000, runtime=1000, resources={"partition": "a"})
