@@ -31,6 +31,9 @@ from research.benchmarks.history import (
     measure_machine,
     save_history,
 )
+from research.benchmarks.imports import bench_imports
+from research.benchmarks.imports import table_of as imports_table
+from research.benchmarks.imports import to_json as imports_to_json
 from research.benchmarks.load import Load, bench_events, bench_http, table_of
 from research.benchmarks.load import to_json as load_to_json
 from research.benchmarks.optimise import bench_optimise, parallel_table
@@ -115,6 +118,9 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="keep all for so long, as by keep_*",
     )
+    imports = what.add_parser("imports", help="processor time in which a user's command is loaded")
+    imports.add_argument("--rounds", type=int, default=25, help="(default: %(default)s)")
+    imports.add_argument("--json", type=Path, help="write the result there")
     federation = what.add_parser("federation", help="routing decisions over many clusters, and their traffic")
     for name, kind, default, words in (
         ("clusters", int, 100, "so many"),
@@ -136,8 +142,10 @@ def make_parser() -> argparse.ArgumentParser:
         )
         one.add_argument("--seed", type=int, default=1)
         one.add_argument("--json", type=Path, help="write the result there")
-    compared = what.add_parser("compare", help="compare results with the last entry of the history")
-    compared.add_argument("results", nargs="+", type=Path, help="JSON of bench engine, plan and events")
+    compared = what.add_parser("compare", help="compare results with the last entry that has such figures")
+    compared.add_argument(
+        "results", nargs="+", type=Path, help="JSON of bench engine, plan, events and imports"
+    )
     compared.add_argument("--history", type=Path, default=HISTORY, help="(default: %(default)s)")
     compared.add_argument("--record", metavar="VERSION", help="add the results as an entry of this name")
     wire.add_arguments(what.add_parser("wire", help="read a whole server over a socket"))
@@ -199,8 +207,9 @@ def _compare(args: argparse.Namespace) -> int:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path}: {error}") from None
     now = Entry(args.record or "now", measure_machine(), figures)
-    if entries:
-        Console().print(compare_table(entries[-1], now))
+    alike = [one for one in entries if one.figures.keys() & figures.keys()]
+    if alike:
+        Console().print(compare_table(alike[-1], now))
     else:
         print(f"{args.history} has no entry to compare with")
     if args.record:
@@ -272,6 +281,9 @@ _BENCHMARKS: Final = {
     "events": _Benchmark(lambda args, tell: bench_events(_load(args), tell), (table_of,), load_to_json),
     "http": _Benchmark(
         lambda args, tell: bench_http(_load(args), args.reads, tell), (table_of,), load_to_json
+    ),
+    "imports": _Benchmark(
+        lambda args, tell: bench_imports(args.rounds, tell), (imports_table,), imports_to_json
     ),
     "restart": _Benchmark(
         lambda args, tell: bench_restart(_load(args), cold=args.cold, tell=tell),

@@ -88,7 +88,9 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, float]:
             f"{what}: processor_us": storm["processor_us"],
             f"{what}: acknowledged_ms_p99": storm["acknowledged"]["p99"],
         }
-    raise ValueError("not a result of bench engine, plan or events")
+    if "imports" in result:
+        return {f"import of {one['command']}: us_p50": one["us_p50"] for one in result["imports"]}
+    raise ValueError("not a result of bench engine, plan, events or imports")
 
 
 def load_history(path: Path) -> list[Entry]:

@@ -23,7 +23,7 @@ from schedd.wire import JobFacts, JobQueued
 from schedd.wire.snapshot_json import dump_snapshot
 
 _EVERY_S = 0.2
-_PATIENCE_S = 1_200.0
+_PATIENCE_S = 3_000.0  # 1,200 s were too few for 100,000 jobs beside other work
 _TRIES = 100
 
 

@@ -14,6 +14,7 @@ from research.benchmarks.history import (
     history_lines,
     load_history,
     measure_machine,
+    save_history,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -75,6 +76,10 @@ def test_results_are_compared_with_the_last_entry_and_recorded(
     assert run(arguments) == 0
     assert "now by 0.1.0" in capsys.readouterr().out
     assert len(load_history(history)) == 1
+    other = Entry("0.2.0", 900.0, {"import of showq: us_p50": 1.0})
+    save_history(history, [entry, other])
+    assert run(arguments) == 0
+    assert "now by 0.1.0" in capsys.readouterr().out, "the later entry has none of these figures"
 
 
 @pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"costs": [{}], "jobs": 1}'])
