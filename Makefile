@@ -1,7 +1,8 @@
 # One verb for each habit. `make` alone lists them.
 VENV  := .venv
 PREFIX ?= /usr/local
-# The program alone, and with it what tests, lint and packages need.
+# What compiles the kernels; the program; the program with what tests, lint and packages need.
+COMPILER := $(VENV)/.compiler
 PROGRAM := $(VENV)/.program
 STAMP := $(VENV)/.installed
 # Newest first; the newest Python that numba has wheels for leads the list (0.68: 3.15).
@@ -10,6 +11,7 @@ PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 # Processes of `make test`: four for two cores, as many tests wait. Each runs one file after the other.
 WORKERS ?= 4
 
+PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 WARM_UP := $(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
 # Bytecode is kept although the environment may forbid it (images of containers do): without it each process of
 # a test run compiles the tests and the libraries again.
@@ -44,12 +46,12 @@ check: $(STAMP) ## for daily work: lint, then the tests within one process
 	$(VENV)/bin/pytest --workers 2 $(IN_PROCESS) --ignore tests/server_adapter/bridge; \
 	tested=$$?; wait $$linted && exit $$tested
 
-# On two cores each step runs beside another: the kernels are compiled while the libraries of the tests are
-# installed; lint runs beside the collection and the first tests.
+# On two cores each step runs beside another: the kernels are compiled while the other libraries are installed;
+# lint runs beside the collection and the first tests.
 # A compilation may fail, as its libraries may be replaced meanwhile: the tests compile what is missing.
 # Most of the libraries' bytecode is never used: what is imported is compiled then.
 test: PIP_OPTIONS := --no-compile
-test: $(PROGRAM) ## lint, all tests but the long ones
+test: $(COMPILER) ## lint, all tests but the long ones
 	@$(WARM_UP) 2>$(VENV)/.warm-up.log & compiled=$$!; \
 	{ export PYTHONPATH=.; $(VENV)/bin/python tests/service/promtool.py; $(VENV)/bin/python tests/dashboard/browser.py; } & \
 	browser=$$!; \
@@ -107,7 +109,7 @@ clean: ## remove what the other verbs made
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A candidate counts only when it runs (a shim on PATH may not) and can make an environment.
-$(PROGRAM): pyproject.toml
+$(COMPILER): pyproject.toml
 	@if ! $(VENV)/bin/python -c '' 2>/dev/null; then \
 	  py= ; bare= ; \
 	  for name in $(PYTHONS); do \
@@ -130,13 +132,14 @@ $(PROGRAM): pyproject.toml
 	fi
 	@echo "Installing schedd and its libraries into $(VENV) (450 MB)"
 	@# What links the checkout is installed first: an environment for the build would get Bokeh and NumPy once more.
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) 'hatchling>=1.27' editables
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_OPTIONS) --no-build-isolation \
-	  --editable '.[charts,compile,postgresql]'
+	@$(PIP) $(PIP_OPTIONS) numba pydantic python-dateutil structlog 'hatchling>=1.27' editables
 	@touch $@
 
-$(STAMP): $(PROGRAM)
-	@echo "Installing what tests, lint and packages need into $(VENV) (1 GB more)"
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-build-isolation \
-	  --editable '.[dev]'
+$(PROGRAM): $(COMPILER)
+	@$(PIP) $(PIP_OPTIONS) --no-build-isolation --editable '.[charts,compile,postgresql]'
 	@touch $@
+
+$(STAMP): $(COMPILER)
+	@echo "Installing what tests, lint and packages need into $(VENV) (1 GB more)"
+	@$(PIP) --no-compile --no-build-isolation --editable '.[dev]'
+	@touch $(PROGRAM) $@
