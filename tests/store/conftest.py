@@ -1,8 +1,10 @@
 """Fixtures for SQLite and PostgreSQL databases."""
 
+import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Protocol
 
 import pytest
@@ -13,6 +15,19 @@ from tests.store.postgres import PostgresServer
 from tests.waits import WAIT_S
 
 _NUMBER = count(1)
+
+
+class HurriedEvent(threading.Event):
+    """An event with short waits: a long lease is renewed all the time."""
+
+    def wait(self, timeout: float | None = None) -> bool:  # noqa: ARG002  (Event's)
+        return super().wait(0.01)
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let leaders renew a lease of minutes all the time; one of seconds would end on a busy machine."""
+    monkeypatch.setattr("schedd.store.leadership.threading", SimpleNamespace(Event=HurriedEvent))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -169,39 +170,52 @@ def test_same_holder_leads_again_at_once(postgres_daemons: DaemonStores) -> None
     assert again.term == 2
 
 
+@pytest.mark.usefixtures("hurried")
 def test_leader_that_cannot_renew_stops_before_its_lease_ends(
     postgres_daemons: DaemonStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, lead = postgres_daemons.add_daemon("a", seconds=1.0)
-    assert lead.try_acquire()
+    attempts = threading.Semaphore(0)
 
     def cut_off(*_: object) -> bool:
+        attempts.release()
         raise LeaseExpired("no answer")
 
     monkeypatch.setattr("schedd.store.lease.renew", cut_off)
-    ended = threading.Event()
-    while lead.is_leader:
-        ended.wait(0.01)
+    store, lead = postgres_daemons.add_daemon("a", seconds=4 * WAIT_S)
+    assert lead.try_acquire()
+    for _ in range(2):
+        assert attempts.acquire(timeout=WAIT_S)
+    begun = time.monotonic()
     with store.database.read() as connection:
         found = leases.current_leader(connection)
     assert found is not None
-    assert found.expires_in_s > 0
+    assert begun < lead._until < begun + found.expires_in_s
+    assert lead.is_leader
+    clock = SimpleNamespace(monotonic=lambda: lead._until, time=time.time)
+    monkeypatch.setattr("schedd.store.leadership.time", clock)
+    assert not lead.is_leader
     assert not lead.lost_reason
 
 
+@pytest.mark.usefixtures("hurried")
 def test_renewal_extends_the_lease_and_detects_its_loss(postgres_daemons: DaemonStores) -> None:
-    store, lead = postgres_daemons.add_daemon("a", seconds=1.0)
+    store, lead = postgres_daemons.add_daemon("a", seconds=WAIT_S)
     assert lead.try_acquire()
-    pause = threading.Event()
-    for _ in range(20):
-        pause.wait(0.1)
+    expiries: list[int] = []
+    while len(expiries) < 5:
         with store.database.read() as connection:
             found = leases.current_leader(connection)
+            row = leases.term_and_expiry(connection)
         assert found is not None
+        assert row is not None
         assert (found.holder, found.term) == ("a", 1)
         assert found.expires_in_s > 0
+        if row[1] not in expiries:
+            expiries.append(row[1])
+    assert expiries == sorted(expiries)
     with store.database.write() as connection:
         connection.execute(text("UPDATE leases SET holder = 'b', term = 2"))
+    pause = threading.Event()
     while not lead.lost_reason:
         pause.wait(0.01)
     assert not lead.is_leader
