@@ -260,7 +260,7 @@ def test_random_changes_with_lost_answers_and_kills_leave_all_or_nothing(tmp_pat
             simulation.go(chance.randrange(1, 12))
             if chance.random() < 0.3:
                 simulation.begin()  # the federation is killed and starts again from its log
-        simulation.go(2500, 5)
+        simulation.finish(2500)
         for name in names:
             group = simulation.group(name)
             assert (group.over, group.settled, group.pending_edit) == ("ended", True, None), group.text
