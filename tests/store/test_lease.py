@@ -190,11 +190,10 @@ def test_leader_that_cannot_renew_stops_before_its_lease_ends(
         found = leases.current_leader(connection)
     assert found is not None
     assert begun < lead._until < begun + found.expires_in_s
-    assert lead.is_leader
+    led = lead.is_leader
     clock = SimpleNamespace(monotonic=lambda: lead._until, time=time.time)
     monkeypatch.setattr("schedd.store.leadership.time", clock)
-    assert not lead.is_leader
-    assert not lead.lost_reason
+    assert (led, lead.is_leader, lead.lost_reason) == (True, False, "")
 
 
 @pytest.mark.usefixtures("hurried")

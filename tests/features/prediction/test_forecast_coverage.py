@@ -1,5 +1,7 @@
 """Half of the jobs start by their P50 and most by their P90."""
 
+import pytest
+
 from tests.features.prediction.forecast_world import ForecastWorld
 
 
@@ -12,6 +14,7 @@ def test_forecasts_cover_the_starts_on_a_small_cluster() -> None:
     assert {kind: one for kind, one in found.items() if not (one.p50_holds and one.p90_holds)} == {}
 
 
+@pytest.mark.soak
 def test_p90_does_not_take_the_first_ends_for_typical_ones() -> None:
     """The first jobs of a full machine to end are its shortest; forecasts from them alone covered 59 %."""
     world = ForecastWorld(nodes=150, waiting=300, start_delay=60, end_delay=120)
@@ -19,6 +22,7 @@ def test_p90_does_not_take_the_first_ends_for_typical_ones() -> None:
     assert world.coverage().p90_holds
 
 
+@pytest.mark.soak
 def test_forecasts_cover_the_starts_on_a_large_cluster_with_known_past_runs() -> None:
     """While users had no habits and a job could take half of the machine, P50 covered 23 % after three hours:
     many jobs were expected to end after an hour or two, when hardly any did.
