@@ -128,19 +128,21 @@ if TYPE_CHECKING:
         TransferView,
     )
     from schedd.federation.api.answers import (
-        BagOfferView,
-        BagView,
         BalanceView,
         ClusterWhatIf,
         CoAllocationSearches,
-        CoAllocationView,
-        CounterOfferView,
-        FederatedBookingMove,
-        FederatedBookingView,
         FederatedClusterView,
         FederatedJobView,
         FederationReport,
         TransferAttemptView,
+    )
+    from schedd.federation.api.item_answers import (
+        BagOfferView,
+        BagView,
+        CoAllocationView,
+        CounterOfferView,
+        FederatedBookingMove,
+        FederatedBookingView,
     )
     from schedd.federation.report import (
         BagFigures,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from schedd.federation.api.answers import BagShareView, BagView
+from schedd.federation.api.item_answers import BagShareView, BagView
 from schedd.federation.bags.bags import Bag, bag_outcome, count_tasks, unassigned_tasks
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState

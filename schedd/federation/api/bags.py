@@ -10,10 +10,10 @@ from starlette.concurrency import run_in_threadpool
 from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
-from schedd.federation.api.answers import BagOfferView, BagsView, BagView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
 from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.api.item_access import acting_owner, find_item, require_write_role, visible_items
+from schedd.federation.api.item_answers import BagOfferView, BagsView, BagView
 from schedd.federation.api.requests import BagRequest, JobScript
 from schedd.federation.bags.bags import Bag
 from schedd.federation.bags.issued_offers import BagOffer

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schedd.federation.api.answers import (
+from schedd.federation.api.item_answers import (
     BookingAttemptView,
     CounterOfferView,
     FederatedBookingMove,

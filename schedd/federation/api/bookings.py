@@ -15,10 +15,10 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect import RequestError
 from schedd.dialect.walltime_scale import scale_seconds
-from schedd.federation.api.answers import FederatedBookingsView, FederatedBookingView
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
 from schedd.federation.api.booking_rows import booking_row, counter_offers, jobs_by_booking
 from schedd.federation.api.item_access import is_item_visible, require_write_role, visible_items
+from schedd.federation.api.item_answers import FederatedBookingsView, FederatedBookingView
 from schedd.federation.api.requests import parse_request
 from schedd.federation.api.waiting import wait_until
 from schedd.federation.bookings.bookings import FederationBooking

@@ -12,15 +12,15 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.dialect.moldable import lists_alternatives
 from schedd.dialect.walltime_scale import scale_seconds
-from schedd.federation.api.answers import (
+from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.federation.api.item_access import find_item, require_write_role, visible_items
+from schedd.federation.api.item_answers import (
     CoAllocationsView,
     CoAllocationView,
     ComponentEditView,
     ComponentView,
     RoundView,
 )
-from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
-from schedd.federation.api.item_access import find_item, require_write_role, visible_items
 from schedd.federation.api.requests import FederatedRequest, TextMap
 from schedd.federation.coallocation.coallocations import (
     MAX_COMPONENTS,
