@@ -91,7 +91,7 @@ def _said(seed: int) -> list[tuple[bool, int]]:
         fork = plan.fork()
         set_now(fork.tables, NOW)
         before, columns = _timelines(fork), fork.tables.jobs.copy()
-        vain = is_futile(fork.tables, make_touched_rows(fork.tables), jobs, latest, row, NOW)
+        vain = is_futile(fork.tables, make_touched_rows(fork.tables, row), jobs, latest, row, NOW)
         assert _timelines(fork) == before
         assert np.array_equal(fork.tables.jobs, columns)
         how, times = at.FULL, 0
@@ -114,5 +114,5 @@ def test_most_failing_attempts_are_proved_futile() -> None:
     said = [one for seed in range(40) for one in _said(seed)]
     vain = [told for told, how in said if how == TOO_LATE]
     assert len(vain) > 100
-    assert sum(vain) > len(vain) / 2
+    assert sum(vain) > 0.84 * len(vain)  # 0.82 without searches for the jobs of one unit
     assert (False, at.DONE) in said

@@ -30,6 +30,7 @@ from schedd.plan.kernels.layout import (
     LEN,
     LEVEL,
     NEED,
+    NONE,
     OFF,
     PER_NODE,
     POOL,
@@ -64,16 +65,24 @@ class TouchedRows(NamedTuple):
     """(M, R) what the jobs hold there at one time."""
     need: Ints
     """(R,) what the job takes."""
+    times: Ints
+    """(L,) starts of the segments of the first row that is examined, as they were."""
+    free: Table
+    """(R, L) their free capacity."""
 
 
 @kernel
-def make_touched_rows(tb: Tables) -> TouchedRows:
-    """Allocate the buffers of one check."""
+def make_touched_rows(tb: Tables, row: int) -> TouchedRows:
+    """Allocate the buffers of one check that examines ``row`` first."""
+    resources = tb.F.shape[0]
+    length = tb.rows[row, LEN]
     return TouchedRows(
         np.zeros(tb.rows.shape[0], np.int64),
         np.empty(_MOST_TOUCHED, np.int64),
-        np.empty((_MOST_TOUCHED, tb.F.shape[0]), np.int64),
-        np.empty(tb.F.shape[0], np.int64),
+        np.empty((_MOST_TOUCHED, resources), np.int64),
+        np.empty(resources, np.int64),
+        np.empty(length, np.int64),
+        np.empty((resources, length), np.int64),
     )
 
 
@@ -175,16 +184,14 @@ def _find_place(
     """Return the placement of ``jobs[0]``, of one unit, by ``latest`` without these jobs: (start, row).
 
     (NONE, -1): none. A row of -1 with a start: unknown, or not caused by these jobs. Row ``likely`` is
-    examined first.
+    examined first; the jobs are removed from it.
     """
     slot = jobs[0]
     chunk = tb.shapes[tb.jobs[SHAPE, slot], CHUNK]
     dur = tb.jobs[DUR, slot]
     level = tb.chunks[chunk, LEVEL]
     step = duration_step(dur)
-    best = _earliest_on_row(tb, jobs, likely, need, cols, ready, dur, latest)
-    if best == GROW:
-        return 0, -1
+    best, _ = fit(tb, likely, need, cols, ready, dur, latest)
     best_row = likely if best >= 0 else -1
     for i in range(tb.chunks[chunk, SET], tb.chunks[chunk, SET] + tb.chunks[chunk, SET_LEN]):
         row = tb.sets[i]
@@ -215,16 +222,59 @@ def _has_no_place(
     """Return whether ``slot`` surely finds no place by ``latest`` when all candidates are removed and the job
     is placed on ``row``, from which the others are removed.
 
-    Wherever ``slot`` starts by then, it runs at ``latest``; so it needs room at that time.
+    Wherever ``slot`` starts by then, it runs at ``latest`` unless it may end before; so it needs room at that
+    time. A job of one unit finds no place if no row has an interval for it.
     """
     ready = max(now, tb.jobs[READY, slot])
     dur = tb.jobs[DUR, slot]
     if latest < ready:
         return True
-    if latest - ready >= dur:
+    if latest - ready < dur and _has_no_room_at(tb, th, n, jobs, slot, row, latest, ready + dur):
+        return True
+    shape = tb.jobs[SHAPE, slot]
+    if tb.shapes[shape, CHUNKS] > 1 or tb.chunks[tb.shapes[shape, CHUNK], COUNT] > 1:
         return False
-    _sum_held(tb, th, n, jobs, latest)
+    return bool(_has_no_interval(tb, th, jobs, slot, row, ready, latest))
+
+
+@inner
+def _has_no_interval(
+    tb: Tables, th: TouchedRows, jobs: Ints, slot: int, row: int, ready: int, latest: int
+) -> bool:
+    """Return whether no row has an interval for ``slot``, of one unit, that begins by ``latest``, as
+    ``_has_no_place``; False also where that cannot be examined.
+    """
+    shape = tb.jobs[SHAPE, slot]
+    chunk = tb.shapes[shape, CHUNK]
+    need = tb.chunks[chunk, NEED:]
+    cols = needed(need, tb.shapes[shape, EXCLUSIVE])
+    level = tb.chunks[chunk, LEVEL]
+    dur = tb.jobs[DUR, slot]
     step = duration_step(dur)
+    for i in range(tb.chunks[chunk, SET], tb.chunks[chunk, SET] + tb.chunks[chunk, SET_LEN]):
+        other = tb.sets[i]
+        if tb.rows[other, USABLE] <= tb.ctl[LEAST_TIER]:
+            continue
+        if other == row:
+            start, _ = fit(tb, row, need, cols, ready, dur, latest)
+        elif th.mark[other] > 0 and _is_used(tb, jobs, other, ready, latest + dur):
+            start = _earliest_on_row(tb, jobs, other, need, cols, ready, dur, latest)
+        else:
+            start, _ = fit_bounded(tb, other, need, cols, ready, dur, latest, level, step)
+        if start != NONE:
+            return False
+    return True
+
+
+@inner
+def _has_no_room_at(
+    tb: Tables, th: TouchedRows, n: int, jobs: Ints, slot: int, row: int, latest: int, end: int
+) -> bool:
+    """Return whether ``slot`` surely has no room at ``latest``, as ``_has_no_place``. On ``row`` it needs
+    room up to ``end``, the end of its earliest interval.
+    """
+    _sum_held(tb, th, n, jobs, latest)
+    step = duration_step(tb.jobs[DUR, slot])
     shape = tb.jobs[SHAPE, slot]
     first = tb.shapes[shape, CHUNK]
     for c in range(first, first + tb.shapes[shape, CHUNKS]):
@@ -244,7 +294,7 @@ def _has_no_place(
                 units = most
                 for r in range(need.shape[0]):
                     if (cols >> r) & 1:
-                        units = _at_most(units, floor(tb, row, r, latest, ready + dur), need[r], exclusive)
+                        units = _at_most(units, floor(tb, row, r, latest, end), need[r], exclusive)
                 wanted -= units
             elif th.mark[other] > 0:
                 wanted -= _count_units(tb, th, th.mark[other] - 1, need, cols, exclusive, most, latest)
@@ -330,6 +380,32 @@ def _restore_row(tb: Tables, jobs: Ints, row: int, version: int) -> None:
 
 
 @inner
+def _save_row(tb: Tables, th: TouchedRows, row: int) -> None:
+    """Copy the segments of ``row`` to the buffers, which are as long."""
+    off = tb.rows[row, OFF]
+    for i in range(th.times.shape[0]):
+        th.times[i] = tb.T[off + i]
+    for r in range(tb.F.shape[0]):
+        for i in range(th.times.shape[0]):
+            th.free[r, i] = tb.F[r, off + i]
+
+
+@inner
+def _restore_saved(tb: Tables, th: TouchedRows, row: int, version: int) -> None:
+    """Restore the segments of ``row`` that were saved; everything remembered of its ``version`` stays
+    valid. A copy takes less time than to give back and take what jobs hold, one by one.
+    """
+    off = tb.rows[row, OFF]
+    for i in range(th.times.shape[0]):
+        tb.T[off + i] = th.times[i]
+    for r in range(tb.F.shape[0]):
+        for i in range(th.times.shape[0]):
+            tb.F[r, off + i] = th.free[r, i]
+    tb.rows[row, LEN] = th.times.shape[0]
+    tb.rows[row, VERSION] = version
+
+
+@inner
 def _pools_allow(tb: Tables, slot: int, start: int) -> bool:
     """Return whether the pools of a job surely have room for it from ``start`` on."""
     pool = tb.jobs[POOL, slot]
@@ -351,31 +427,51 @@ def is_futile(tb: Tables, th: TouchedRows, jobs: Ints, latest: Ints, row: int, n
     if tb.shapes[shape, SETS] > 0 or tb.rows[row, USABLE] <= tb.ctl[LEAST_TIER]:
         return False
     n = _collect_rows(tb, th, jobs)
-    if n < 0:
+    if n < 0 or not make_room(tb, row, 2 * (_count_entries(tb, jobs, row) + 1)):
         return False
+    likely = row
+    version = tb.rows[likely, VERSION]
+    _save_row(tb, th, likely)
+    for k in range(jobs.shape[0]):
+        _change_row(tb, jobs[k], likely, 1)
+    futile = False
     need = tb.chunks[tb.shapes[shape, CHUNK], NEED:]
     cols = needed(need, tb.shapes[shape, EXCLUSIVE])
     ready = max(now, tb.jobs[READY, slot])
-    start, row = _find_place(tb, th, jobs, ready, latest[0], need, cols, row)
+    start, row = _find_place(tb, th, jobs, ready, latest[0], need, cols, likely)
     if start < 0:
-        return True
-    if row < 0 or not _pools_allow(tb, slot, start):
-        return False
+        futile = True
+    elif row == likely and _pools_allow(tb, slot, start):
+        futile = _is_any_stuck(tb, th, n, jobs, latest, likely, start, now)
+    _restore_saved(tb, th, likely, version)
+    if row < 0 or row == likely or not _pools_allow(tb, slot, start):
+        return futile
     if not make_room(tb, row, 2 * (_count_entries(tb, jobs, row) + 1)):
         return False
     version = tb.rows[row, VERSION]
     for k in range(jobs.shape[0]):
         _change_row(tb, jobs[k], row, 1)
-    end = start + tb.jobs[DUR, slot]
-    _note_need(tb, th, slot, row)
+    futile = _is_any_stuck(tb, th, n, jobs, latest, row, start, now)
+    _restore_row(tb, jobs, row, version)
+    return futile
+
+
+@inner
+def _is_any_stuck(
+    tb: Tables, th: TouchedRows, n: int, jobs: Ints, latest: Ints, row: int, start: int, now: int
+) -> bool:
+    """Return whether one of the others surely finds no place in time when ``jobs[0]`` is placed at ``start``
+    on ``row``, from which all are removed. The row is left as it was.
+    """
+    end = start + tb.jobs[DUR, jobs[0]]
+    _note_need(tb, th, jobs[0], row)
     amend(tb, row, start, end, th.need, -1)
-    futile = False
+    stuck = False
     for k in range(1, jobs.shape[0]):
         if not _can_stay(tb, jobs[k], row, now) and _has_no_place(
             tb, th, n, jobs, jobs[k], row, latest[k], now
         ):
-            futile = True
+            stuck = True
             break
     change(tb, row, start, end, th.need, 1)
-    _restore_row(tb, jobs, row, version)
-    return futile
+    return stuck

@@ -369,7 +369,7 @@ def displace_lower_ranked(
         _order_jobs(tb, bf, slot, skip, size, rank, promise, breaks, until)
         jobs = bf.jobs[: size + 1]
         latest = bf.latest[: size + 1]
-        if one and is_futile(tb, make_touched_rows(tb), jobs, latest, row, now):
+        if one and is_futile(tb, make_touched_rows(tb, row), jobs, latest, row, now):
             continue
         un = make_undo_log(tb, most + 1, _ROWS_REMEMBERED)
         how, _ = displace(
