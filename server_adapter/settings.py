@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from schedd.wire import Mode
+from schedd.wire.section import problem_words
 from schedd.wire.times import FloatSeconds
 
 
@@ -306,6 +307,6 @@ def _describe_errors(item: Any) -> str:
     name = ".".join(str(part) for part in item["loc"])
     if item["type"] == "extra_forbidden":
         return f"{name} is no setting"
-    message = item["msg"].removeprefix("Value error, ")
+    message = problem_words(item)
     given = f" (it is {item['input']!r})" if name and not isinstance(item["input"], dict) else ""
     return f"{name}: {message}{given}" if name else message

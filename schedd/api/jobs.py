@@ -1,5 +1,6 @@
 """Jobs: where each stands, when and where it starts, and why."""
 
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Final, Literal, cast
 
@@ -13,7 +14,15 @@ from schedd.api.question_runner import run_question
 from schedd.api.replies import parse_field_selection, reply, reply_rows, to_columns
 from schedd.api.routes import RouteTable
 from schedd.api.views import EndedJobView, JobColumns, JobMoment, JobPage, StartHistory, snapshot_fields
-from schedd.engine import JobRecord, JobStatus, JobView, PlanSnapshot, job_history, render_job
+from schedd.engine import (
+    JobRecord,
+    JobStatus,
+    JobView,
+    PlanSnapshot,
+    job_history,
+    published_record,
+    render_job,
+)
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.explain import Explanation, explain
@@ -25,6 +34,7 @@ from schedd.service.read.plan_lists import find_record, job_listing, matching_jo
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/jobs", tags=["jobs"])
 _MAX_SUGGESTIONS: Final = 3
+_MOST_MOVES: Final = 20  # with the details of an explanation
 _NO_HISTORY: Final = "without a database nothing is kept of jobs that ended"
 FieldSelection = Annotated[
     str | None,
@@ -143,7 +153,13 @@ def get_history(
 
 @router.get("/{job}/explain", *READ_PROBLEMS, "unknown-job", "invalid", "not-modified", answer=Explanation)
 async def get_explanation(
-    request: Request, cluster: Cluster, visibility: Visibility, job: _JobId
+    request: Request,
+    cluster: Cluster,
+    visibility: Visibility,
+    job: _JobId,
+    details: Annotated[
+        bool, Query(description="Also the job itself and its latest moves, from the same plan.")
+    ] = False,
 ) -> Response:
     """Why a job does not start sooner: its blockers, until when, and why its start last moved.
 
@@ -151,13 +167,24 @@ async def get_explanation(
     sufficient (without all of them it starts at `earliest`) and minimal (with any one of them it does not);
     those marked `sooner` are so for any start before the planned one. Of several such sets one is shown.
     """
-    record = find_job(cluster.name, cluster.published, visibility, job)
+    known = find_job(cluster.name, cluster.published, visibility, job)
     copy = await get_plan_fork(cluster)
-    found = await run_question(request, explain, copy, record.id, cluster.now())
+    found = await run_question(request, explain, copy, known.id, cluster.now())
     if found is None:  # it went meanwhile
-        raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {record.id}")
-    shown = visibility.redact_explanation(found, copy.published)
-    return reply(request, shown, copy.published)
+        raise ProblemError("unknown-job", f"cluster {cluster.name} has no job {known.id}")
+    published = copy.published
+    shown = visibility.redact_explanation(found, published)
+    record = published_record(published, found.job)
+    if details and record is not None:
+        view = visibility.redact_view(render_job(published, record, now=cluster.now()), published)
+        moves = job_history(published, record, _MOST_MOVES)
+        shown = replace(
+            shown,
+            view=view,
+            moves=tuple(visibility.redact_change(one, published) for one in moves),
+            promise_ended=record.ended,
+        )
+    return reply(request, shown, published)
 
 
 def find_past_job(daemon: Clusters, cluster: PlanLoop, job: str, visibility: JobVisibility) -> PastJob:

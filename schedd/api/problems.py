@@ -62,7 +62,7 @@ class Fault(BaseModel):
     where: Annotated[
         str, Field(description="Its place in the request.", examples=["body.events[0].job.submitted"])
     ]
-    what: Annotated[str, Field(description="The error.", examples=["Input should be a valid integer"])]
+    what: Annotated[str, Field(description="The error.", examples=["a whole number is expected"])]
     allowed: Annotated[str | None, Field(description="The allowed values, if they are more than a type.")] = (
         None
     )

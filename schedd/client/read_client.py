@@ -65,7 +65,7 @@ from schedd.client.answers import (
     WhatIfResult,
 )
 from schedd.client.endpoint import Endpoint, find_endpoint
-from schedd.client.errors import ClientError
+from schedd.client.errors import ClientError, Unreachable
 from schedd.client.http import HttpConnection, Query
 from schedd.client.http_stream import quote_segment
 
@@ -188,9 +188,17 @@ class ReadClient:
         """One job; `123` is enough where no other job has this number."""
         return cast("JobView", self._get(f"/jobs/{quote_segment(job_id)}"))
 
-    def explain(self, job_id: str) -> Explanation:
-        """Why a job does not start sooner."""
-        return cast("Explanation", self._get(f"/jobs/{quote_segment(job_id)}/explain"))
+    def explain(self, job_id: str, *, details: bool = False) -> Explanation:
+        """Why a job does not start sooner; with ``details`` also the job and its moves in the same plan."""
+        query = {"details": "true"} if details else None
+        return cast("Explanation", self._get(f"/jobs/{quote_segment(job_id)}/explain", query))
+
+    def explained_job(self, job_id: str) -> tuple[JobView, Explanation]:
+        """A job and why it does not start sooner, both in the same plan."""
+        found = self.explain(job_id, details=True)
+        if found.view is None:
+            raise Unreachable("the daemon is older than this program: it gives no details of a job")
+        return found.view, found
 
     def history(self, job_id: str, *, limit: int = 100) -> StartHistory:
         """How a job's planned start moved, the newest change first."""

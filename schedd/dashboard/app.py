@@ -33,6 +33,7 @@ from schedd.dashboard.security_headers import SecurityHeadersMiddleware
 from schedd.dashboard.viewer import NotLoggedIn, Reader, Viewer, find_session
 from schedd.feature_list import feature_modules
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
+from schedd.wire.section import problem_words
 
 _NOT_READY: Final = HTTPStatus.SERVICE_UNAVAILABLE
 _LANDING_PAGE_REFRESH_MS: Final = 10_000
@@ -132,7 +133,7 @@ def _add_error_pages(pages: FastAPI) -> None:
     @pages.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        problem = ProblemError("invalid", f"{first['loc'][-1]}: {first['msg']}")
+        problem = ProblemError("invalid", f"{first['loc'][-1]}: {problem_words(first)}")
         await note_refusal(request, problem)
         return answer(request, problem)
 

@@ -173,6 +173,18 @@ def describe_link(link: ChainLink) -> str:
     return "its nodes are free; the plan is being repaired"
 
 
+def mark_commands(text: str) -> Markup:
+    """A remedy with its commands, which stand between backticks, set as code; lines break between words."""
+    found = Markup("")
+    for number, part in enumerate(text.split("`")):
+        if number % 2:
+            words = Markup(" ").join(Markup("<span>{}</span>").format(word) for word in part.split(" "))
+            found += Markup("<code>{}</code>").format(words)
+        else:
+            found += escape(part)
+    return found
+
+
 def describe_forecast(view: JobView | WhatIfVariantResult) -> str:
     """The forecast of a deadline with a probability, with times in UTC; empty without one."""
     facts = deadline_facts(view)
@@ -196,6 +208,7 @@ FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "plural": pluralise,
     "ahead": describe_jobs_before,
     "linked": describe_link,
+    "commands": mark_commands,
     "request": format_request,
     "meaning": criterion_help,
     "worth": format_criterion,

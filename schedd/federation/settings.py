@@ -16,7 +16,7 @@ from schedd.federation.coallocation.decisions import CoAllocationRules
 from schedd.federation.routing.cluster_status import RoutingRules
 from schedd.federation.routing.policies import RoutingPolicy
 from schedd.service.settings.auth import IdTokenSettings
-from schedd.wire.section import Section
+from schedd.wire.section import Section, problem_words
 from schedd.wire.times import FloatSeconds, Seconds
 
 Disclosure = Literal["offers", "power", "load", "plan"]
@@ -306,6 +306,6 @@ def load(path: Path) -> FederationSettings:
         lines = []
         for problem in error.errors(include_url=False):
             where = ".".join(map(str, problem["loc"]))
-            words = "no such setting" if problem["type"] == "extra_forbidden" else problem["msg"]
-            lines.append(f"{path}: {where}: {words.removeprefix('Value error, ')}".replace(": : ", ": "))
+            words = "no such setting" if problem["type"] == "extra_forbidden" else problem_words(problem)
+            lines.append(f"{path}: {where}: {words}".replace(": : ", ": "))
         raise FederationSettingsError("\n".join(lines)) from None

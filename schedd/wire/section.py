@@ -10,13 +10,29 @@ Names = tuple[Name, ...]
 Weight = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Problem = Mapping[str, Any]
 """An error of a validation, as pydantic reports it."""
-_TYPE_WORDS: Final = {
-    **dict.fromkeys(("tuple_type", "list_type"), "a list is expected"),
-    **dict.fromkeys(
-        ("dict_type", "model_type", "model_attributes_type", "dataclass_type"), "a table is expected"
-    ),
+_EXPECTED: Final = {
+    "a list is expected": ("tuple_type", "list_type"),
+    "a table is expected": ("dict_type", "model_type", "model_attributes_type", "dataclass_type"),
+    "a whole number is expected": ("int_parsing", "int_parsing_size", "int_type", "int_from_float"),
+    "a number is expected": ("float_parsing", "float_type"),
+    "a finite number is expected": ("finite_number",),
+    "true or false is expected": ("bool_parsing", "bool_type"),
+    "text is expected": ("string_type",),
+    "a path is expected": ("path_type",),
+    "it is missing": ("missing",),
+    "it is not known here": ("extra_forbidden", "unexpected_keyword_argument"),
+    "it must be at least {ge}": ("greater_than_equal",),
+    "it must be at most {le}": ("less_than_equal",),
+    "it must be above {gt}": ("greater_than",),
+    "it must be below {lt}": ("less_than",),
+    "it must be {expected}": ("literal_error", "enum"),
+    "it must match the pattern {pattern}": ("string_pattern_mismatch",),
+    "it must have at least {min_length} characters": ("string_too_short",),
+    "it must have at most {max_length} characters": ("string_too_long",),
+    "it must have at most {max_length} entries": ("too_long",),
 }
-"""Words for errors that pydantic describes by Python's names of types."""
+_TYPE_WORDS: Final = {kind: words for words, kinds in _EXPECTED.items() for kind in kinds}
+"""Words for errors that pydantic describes in its own terms, by their type."""
 
 
 class SettingConflictError(ValueError):
@@ -53,7 +69,10 @@ def problem_words(problem: Problem) -> str:
     if problem["type"] == "too_short":
         least = (problem.get("ctx") or {}).get("min_length", 1)
         return f"it needs at least {least} {'entry' if least == 1 else 'entries'}"
-    return _TYPE_WORDS.get(problem["type"]) or str(problem["msg"]).removeprefix("Value error, ")
+    words = _TYPE_WORDS.get(problem["type"])
+    if words is not None:
+        return words.format_map(problem.get("ctx") or {})
+    return str(problem["msg"]).removeprefix("Value error, ")
 
 
 class Section(BaseModel):

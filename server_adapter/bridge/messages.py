@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, TypeAdapter, ValidationError
 
 from schedd.wire import Decision, Event
+from schedd.wire.section import problem_words
 
 _EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Annotated[Event, Field(discriminator="type")])
 _DECISION: Final[TypeAdapter[Decision]] = TypeAdapter(Annotated[Decision, Field(discriminator="type")])
@@ -76,5 +77,5 @@ def _decode_decisions(found: Any) -> FetchedDecisions:
         try:
             decisions.append(_DECISION.validate_python(item))
         except ValidationError as error:
-            problems.append(f"{name}: {error.errors()[0]['msg']} in {str(item)[:200]}")
+            problems.append(f"{name}: {problem_words(error.errors()[0])} in {str(item)[:200]}")
     return FetchedDecisions(tuple(decisions), tuple(problems), last)

@@ -191,8 +191,8 @@ def test_a_delivery_with_any_error_is_refused_completely(
         ({"request": "select=1:ncpus=q"}, "body.request", "ncpus"),
         ({"resources": {"walltime": "soon"}}, "body.resources", "walltime"),
         ({"request": "nodes=1", "family": "slurm"}, "body.family", "'torque' or 'openpbs'"),
-        ({"request": "nodes=1", "when": 3}, "body.when", "Extra inputs"),
-        ({"request": "nodes=1", "not_before": -1}, "body.not_before", "greater than or equal to 0"),
+        ({"request": "nodes=1", "when": 3}, "body.when", "not known here"),
+        ({"request": "nodes=1", "not_before": -1}, "body.not_before", "at least 0"),
         ({"resources": {"nodes": "x" * 20_000}}, "body.resources", "too long"),
     ],
 )

@@ -59,8 +59,8 @@ def test_those_named_may_use_the_nodes(busy_cluster: TestClient) -> None:
         ({"nodes": ["n1"], "start": T + 10, "end": T + 5}, "body.end", "over already"),
         ({"nodes": ["n1"], "reason": "a\nb"}, "body.reason", "pattern"),
         ({"nodes": ["n1"], "total": True}, "body", "total is for a reservation of cores, gpus or memory"),
-        ({"nodes": ["n1"], "cores": -1}, "body.cores", "greater than or equal to 0"),
-        ({"nodes": ["n1"], "until": 3}, "body.until", "Extra inputs"),
+        ({"nodes": ["n1"], "cores": -1}, "body.cores", "at least 0"),
+        ({"nodes": ["n1"], "until": 3}, "body.until", "not known here"),
     ],
 )
 def test_invalid_reservations_are_refused(

@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import io
+import os
 import re
 import signal
 import socket
@@ -10,16 +11,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import httpx2
 import pytest
 
+from schedd.cli.demo import change_job
 from schedd.cli.demo.arrivals import workload_from_log
 from schedd.cli.demo.past_runs import write_past_runs
 from schedd.cli.demo.processes import DemoError
@@ -100,8 +103,11 @@ def test_demo_takes_jobs_and_a_signal_ends_it_with_its_processes(
         several = "--federation" in options
         if several:
             _check_federation(said)
-        parts = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(parts) == (4 if several else 2), "the daemon, the adapters, and a federation of several"
+        _check_changes(said, cluster)
+        if several:
+            said += _kill_adapter(process)
+        # The daemon, the adapters, and a federation of several.
+        parts = wait_until(lambda: _children(process) if len(_children(process)) == 2 + 2 * several else [])
     finally:
         process.send_signal(number)
         out, err = _read_rest(process)
@@ -203,6 +209,54 @@ def _check_submissions(said: str, cluster: str) -> None:
             assert 'role="alert"' in refused.text
     nameless = httpx2.post(f"{base}/v1/clusters/{cluster}/submissions", json={"script": "sleep 1"})
     assert nameless.status_code == 401
+
+
+def _check_changes(said: str, cluster: str) -> None:
+    """A user alters, holds, releases and deletes a job by commands, and no other user's; an admin may."""
+    base, token = _user_access(said)
+    admin = re.findall(r"^  admin +(\S+)$", said, re.MULTILINE)[0]
+    job = _run_printed(r"^  export .* \\\n.*\n  echo .* demo qsub .*$", said)
+
+    def run(act: str, *arguments: str, token: str = token) -> tuple[int, str]:
+        access = {"SCHEDD_URL": base, "SCHEDD_TOKEN": token, "SCHEDD_CLUSTER": cluster}
+        with mock.patch.dict(os.environ, access), redirect_stderr(io.StringIO()) as shown:
+            return change_job.run(act, arguments), shown.getvalue()
+
+    def await_job(field: str, value: object) -> None:
+        wait_until(lambda: _known_job(base, cluster, job).get(field) == value)
+
+    number = job.partition(".")[0]
+    await_job("id", job)
+    assert run("qhold", number) == (0, "")
+    await_job("holds", "u")
+    assert run("qalter", "-l", "walltime=0:07:00", number) == (0, "")
+    await_job("walltime", 420)
+    assert run("qrls", job) == (0, "")
+    await_job("holds", "")
+    assert "give NAME=VALUE" in run("qalter", "-l", "walltime", number)[1]
+    others = httpx2.get(f"{base}/v1/clusters/{cluster}/jobs?limit=1000").json()["jobs"]
+    (other, *_) = (one["id"] for one in others if not one["owner"].startswith("user1@"))
+    assert run("qdel", other) == (5, f"schedd demo qdel: job {other} is not of user1\n")
+    assert run("qdel", "99999")[0] == 3
+    assert run("qdel", job, token=admin) == (0, "")
+    wait_until(lambda: not _known_job(base, cluster, job))
+
+
+def _children(process: subprocess.Popen[str]) -> list[str]:
+    return Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+
+
+def _kill_adapter(process: subprocess.Popen[str]) -> str:
+    """Kill an adapter; return what the demo says until it is started again."""
+    os.kill(int(_children(process)[1]), signal.SIGKILL)  # the first is the daemon
+    assert process.stdout is not None
+    said = ""
+    for line in process.stdout:
+        said += line
+        if line.startswith("The adapter of "):
+            break
+    assert "ended: killed by SIGKILL." in said
+    return said
 
 
 def _user_access(said: str) -> tuple[str, str]:

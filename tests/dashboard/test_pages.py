@@ -183,7 +183,7 @@ def test_a_job_page_agrees_with_the_api(open_window: Open, site: DashboardSite) 
     named = page.locator("#chain code").all_inner_texts()
     assert named == [one["id"] for link in links for one in link["jobs"][:3]]
     assert named
-    page.get_by_text("Jobs in the way").click()
+    page.get_by_text("Blockers (").click()
     assert column_texts(page, "#blockers", 1) == [f"{one['name']} {one['state']}" for one in why["blockers"]]
     assert why["blockers"]
     moves = site.get_json("/jobs/4.server/history")["changes"]

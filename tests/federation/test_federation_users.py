@@ -237,7 +237,7 @@ claim = "hpc.north"
     [
         (GOOD[GOOD.index("[clusters") :], "clusters.north.claim: needs a table [oidc]"),
         (GOOD.replace("https:", "http:"), "oidc.issuer: only https"),
-        (GOOD.replace('client_id = "schedd"\n', ""), "oidc.client_id: Field required"),
+        (GOOD.replace('client_id = "schedd"\n', ""), "oidc.client_id: it is missing"),
         (GOOD.replace('groups = ["hpc"]\n', ""), "a grant names groups or users"),
         (GOOD.replace('"user"', '"operator"'), "oidc.grants.0.role"),
         (GOOD.replace('realm = "org"', 'realm = "ann@org"'), "oidc.realm"),

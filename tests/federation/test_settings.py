@@ -34,7 +34,7 @@ def test_minimal_settings_map_users(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "clusters: Field required"),
+        ("", "clusters: it is missing"),
         ("[clusters]\n", "at least one is required"),
         (GOOD + "colour = 1\n", "clusters.north.colour: no such setting"),
         (GOOD.replace("http:", "ftp:"), "clusters.north.url"),

@@ -67,7 +67,7 @@ BACKWARDS = "everywhere = true\nfirst = 2026-01-02T00:00:00\nlast = 2026-01-01T0
         ("[partitions.defaults]", 'who = "user"\nallowed = ["x"]', 6, "there is no partition x"),
         ("preemption", 'targets = {qos = ["low"]}', 5, "targets.qos.0: there is no QOS 'low'"),
         ("preemption", 'grace = "2m"', 5, "preemption.grace: it is the time after the signal"),
-        ("preemption", 'methods = ["kill"]', 5, "methods.0: Input should be 'suspend'"),
+        ("preemption", 'methods = ["kill"]', 5, "methods.0: it must be 'suspend'"),
         ("preemption", "methods = []", 5, "methods: it needs at least 1 entry"),
         ("preemption", 'methods = "kill"', 5, "methods: a list is expected"),
         ("preemption", 'targets = "kill"', 5, "targets: a table is expected"),

@@ -38,7 +38,7 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
     ("text", "said"),
     [
         ("[server]\nports = 1", "server.ports: no such setting; did you mean port?"),
-        (AUTH + "[server]\nport = 99999", "server.port: Input should be less than or equal to 65535"),
+        (AUTH + "[server]\nport = 99999", "server.port: it must be at most 65535"),
         (AUTH + '[server]\nhost = "0.0.0.0"', "can be reached from other machines"),
         (AUTH + "[clusters.main.queue_slack]\nlong = 'soon'", "clusters.main.queue_slack.long: "),
         (AUTH + "[clusters.main.queue_slack]\nlong = '9999d'", "at most ten years (316224000 s), or off"),
@@ -74,7 +74,7 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
         (AUTH + "[clusters.main.site.priority]\ndeadline_least = 30", "must not be more than deadline_most"),
         (
             AUTH + '[clusters.main.site.priority]\nmode = "heavy"',
-            "priority.mode: Input should be 'full' or 'light'",
+            "priority.mode: it must be 'full' or 'light'",
         ),
         (LIMIT + "first = 2026-01-05T08:00:00", "first and last are needed together"),
         (LIMIT + 'rule = "FREQ=DAILY"', "rule and without need first and last"),
@@ -91,7 +91,7 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
         (RESERVATION + "everywhere = true\ntotal = true", "a reservation of cores, gpus or memory"),
         (
             RESERVATION + "everywhere = true\ncores = -1",
-            "m.cores: Input should be greater than or equal to 0",
+            "m.cores: it must be at least 0",
         ),
         (RESERVATION + 'everywhere = true\nrule = "FREQ=MINUTELY"', "FREQ must be one of DAILY"),
         (AUTH + "[clusters.main.site.licences.matlab]\nfree = true", "copies, command or lent must be set"),

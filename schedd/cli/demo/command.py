@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from schedd.cli.arguments import OneLineErrorParser
+from schedd.cli.demo import change_job
 from schedd.cli.demo.qsub import make_parser as make_qsub_parser
 from schedd.cli.demo.qsub import run as run_qsub
 
@@ -67,7 +68,10 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add("--server", choices=list(_FAMILIES), default="torque", help="server to emulate (default: torque)")
     add("--seed", type=int, default=1, help="random seed of the workload model (default: 1)")
-    make_qsub_parser(parser.add_subparsers(dest="act", metavar="ACTION", title="actions"))
+    acts = parser.add_subparsers(dest="act", metavar="ACTION", title="actions")
+    make_qsub_parser(acts)
+    for act in change_job.ACTS:
+        change_job.make_parser(act, acts)
     return parser
 
 
@@ -75,10 +79,12 @@ def run(argv: Sequence[str]) -> int:
     """Play until Ctrl-C, the end of the jobs, or --exit-after; 0, or 2 for bad arguments, 1 for trouble."""
     if argv[:1] == ["qsub"]:
         return run_qsub(argv[1:])
+    if argv and argv[0] in change_job.ACTS:
+        return change_job.run(argv[0], argv[1:])
     parser = make_parser()
     args = parser.parse_args(argv)
     if args.act is not None:
-        parser.error("qsub has its own options: schedd demo qsub …")
+        parser.error(f"{args.act} has its own options: schedd demo {args.act} …")
     # As Ctrl-C, which the event loop takes as an order to end and not as an error of whatever runs just then.
     # A shell starts background processes with this signal ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -199,6 +205,8 @@ it starts, why not sooner, and what would start it at once:
     SCHEDD_TOKEN={logins.user}
   echo 'sleep 1800' | {_command_name()} demo qsub -l {size},walltime=1:00:00
   {_command_name()} showstart JOB
+  {_command_name()} demo qalter -l walltime=0:30:00 JOB
+  {_command_name()} demo qdel JOB
 Mail to user1 is on the page Mailbox.
 API, to read without a token:
   {url}/docs

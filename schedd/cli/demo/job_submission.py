@@ -1,12 +1,14 @@
-"""Submission of jobs to the demo's emulated server, over its batch protocol, as qsub does it."""
+"""Submission and changes of jobs at the demo's emulated server, over its batch protocol, as qsub, qalter,
+qdel, qhold and qrls do it.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from schedd.cli.demo.qsub_options import DemoSubmission
-from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.codes import ManagerCommand, ObjectType, RequestCode
 from server_adapter.batch.replies import JobId
-from server_adapter.batch.requests import JobRequest, JobScriptRequest, QueueJobRequest
+from server_adapter.batch.requests import JobRequest, JobScriptRequest, ManageRequest, QueueJobRequest
 from server_adapter.batch.sockets import Address
 from server_adapter.dis import Attribute
 from server_adapter.openpbs import connection as openpbs
@@ -36,6 +38,28 @@ async def submit_job(address: Address, family: str, user: str, submission: DemoS
         for code in _COMMITS[family]:
             await connection.request(JobRequest(code=code, job=job))
     return job
+
+
+async def change_job(
+    address: Address, family: str, user: str, code: RequestCode, job: str, attributes: Mapping[str, str]
+) -> None:
+    """Modify (set resources), delete, hold or release a job as ``user``. Raises BatchError, and
+    ServerRefusedError if the server refuses it.
+    """
+    deletes = code is RequestCode.DELETE_JOB and family == "torque"
+    changes = (
+        Attribute("Resource_List", value, name) if code is RequestCode.MODIFY_JOB else Attribute(name, value)
+        for name, value in attributes.items()
+    )
+    request = ManageRequest(
+        code=code,
+        command=ManagerCommand.DELETE if deletes else ManagerCommand.SET,
+        object_type=ObjectType.JOB,
+        name=job,
+        attributes=tuple(changes),
+    )
+    async with await _connect(address, family, user) as connection:
+        await connection.request(request)
 
 
 async def _connect(

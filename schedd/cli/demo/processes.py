@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import json
 import secrets
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -94,6 +95,14 @@ class DemoProcess:
         code = self._process.wait()
         self._process.stdout.close()
         return code
+
+
+def describe_exit(code: int) -> str:
+    """Return how a process ended, from its exit code."""
+    if code >= 0:
+        return f"exit status {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"killed by {name}"
 
 
 def start_daemon(

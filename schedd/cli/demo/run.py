@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -15,7 +16,14 @@ import httpx2
 
 from schedd.cli.demo.arrivals import DemoWorkload
 from schedd.cli.demo.first_runs import start_first_jobs
-from schedd.cli.demo.processes import DemoError, DemoLogins, DemoProcess, start_adapter, start_federation
+from schedd.cli.demo.processes import (
+    DemoError,
+    DemoLogins,
+    DemoProcess,
+    describe_exit,
+    start_adapter,
+    start_federation,
+)
 from schedd.cli.demo.scene import SUBSCRIPTION, submit_example_jobs
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
@@ -31,6 +39,7 @@ _LARGE = 100  # nodes from which on a machine is busy when its adapter comes
 _VERSIONS = {"torque": "6.1", "openpbs": OPENPBS.name}
 _HISTORY_ATTRIBUTE = {"torque": "keep_completed", "openpbs": "job_history_duration"}
 """The server's attribute for how long it keeps jobs that are over."""
+_QUICK_END_S = 10  # real seconds: an adapter that ends so soon after its last end is not started again
 _HISTORY_S = 30  # real seconds for which the server keeps completed jobs
 
 
@@ -176,6 +185,25 @@ class DemoCluster:
         return isinstance(self.workload, SteadyWorkload) and len(self.workload.nodes) >= _LARGE
 
 
+@dataclass(slots=True)
+class _DemoAdapter:
+    """The adapter of a cluster, which is started again if it ends."""
+
+    cluster: str
+    trial: EmulatorTrial
+    directory: Path
+    process: DemoProcess | None = None
+    started: float = -math.inf  # by the monotonic clock: its last start again
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    async def end(self) -> None:
+        if self.process is not None:
+            await asyncio.to_thread(self.process.end)
+
+
 class DemoRun:
     """A running demo: emulated servers with their parts, for a running daemon.
 
@@ -215,24 +243,28 @@ class DemoRun:
         ):
             await await_ready(client, self._daemon, self._say)
             self._say.step("starting the adapters" if len(clusters) > 1 else "starting the adapter")
-            parts = []
+            adapters: list[_DemoAdapter] = []
             reporters = []
             for one in clusters:
                 trial = await stack.enter_async_context(self._emulate(one))
                 self._trials.append(trial)
                 first_runs = self._begin(one, trial) if one.is_busy else frozenset()
-                parts.append(await self._start_adapter(one.name, trial, stack))
+                part = _DemoAdapter(
+                    one.name, trial, Path(stack.enter_context(TemporaryDirectory(prefix="schedd-demo-")))
+                )
+                stack.push_async_callback(part.end)
+                await self._start_adapter(part)
+                adapters.append(part)
                 reporters.append(_DemoReporter(client, trial, self._say, self._table, first_runs))
                 await self._subscribe(client, one.name)
             stack.push_async_callback(self._report_end, client)
-            if len(clusters) > 1:
-                parts.append(await self._start_federation(stack))
+            federation = await self._start_federation(stack) if len(clusters) > 1 else None
             for one, trial in zip(clusters, self._trials, strict=True):
                 if not one.is_busy:
                     self._begin(one, trial)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._watch(reporters, parts)
+                    await self._watch(reporters, adapters, federation)
 
     def _begin(self, cluster: DemoCluster, trial: EmulatorTrial) -> frozenset[str]:
         """Let the cluster's jobs come; return those that run already."""
@@ -259,29 +291,38 @@ class DemoRun:
             waits=True,
         )
 
-    async def _start_adapter(self, name: str, trial: EmulatorTrial, stack: AsyncExitStack) -> DemoProcess:
-        """Start the adapter of a cluster, and make its server known to the daemon."""
-        server = trial.server
+    async def _start_adapter(self, part: _DemoAdapter) -> None:
+        """Start the adapter of a cluster, and make its server known to the daemon. Raises DemoError."""
+        trial, server = part.trial, part.trial.server
         history = str(int(_HISTORY_S * self._clock.speed))
         server.cluster.attributes[_HISTORY_ATTRIBUTE[self._family]] = history
-        directory = Path(stack.enter_context(TemporaryDirectory(prefix="schedd-demo-")))
-        adapter = start_adapter(
+        adapter = part.process = start_adapter(
             self._clock,
-            name,
+            part.cluster,
             trial.address,
             self._url,
             self._logins.adapter,
-            directory,
+            part.directory,
             self._family,
             transfers=len(self._names) > 1,
         )
-        stack.push_async_callback(asyncio.to_thread, adapter.end)
         port = await asyncio.to_thread(adapter.greeting)
         if isinstance(server, EmulatedServer):
             server.scheduler = ("127.0.0.1", int(port))
         host, port_of_server = trial.address
-        self._daemon.send({"cluster": name, "host": host, "port": port_of_server})
-        return adapter
+        self._daemon.send({"cluster": part.cluster, "host": host, "port": port_of_server})
+
+    async def _restart_adapter(self, part: _DemoAdapter) -> None:
+        """Say how an adapter ended, and start it again, as systemd does. Raises DemoError if it ends each
+        time.
+        """
+        how = describe_exit(await asyncio.to_thread(part.process.end)) if part.process is not None else ""
+        if monotonic() - part.started < _QUICK_END_S:
+            raise DemoError(f"the adapter of {part.cluster} ended again: {how}")
+        self._say(f"The adapter of {part.cluster} ended: {how}.")
+        self._say("It is started again; no job starts until then.")
+        part.started = monotonic()
+        await self._start_adapter(part)
 
     async def _subscribe(self, client: httpx2.AsyncClient, cluster: str) -> None:
         """Let the user get mail about the starts of jobs."""
@@ -294,7 +335,12 @@ class DemoRun:
         if answer.is_error:
             raise DemoError(f"POST {path}: {answer.status_code}: {answer.text[:300]}")
 
-    async def _watch(self, reporters: Sequence[_DemoReporter], parts: Sequence[DemoProcess]) -> None:
+    async def _watch(
+        self,
+        reporters: Sequence[_DemoReporter],
+        adapters: Sequence[_DemoAdapter],
+        federation: DemoProcess | None,
+    ) -> None:
         while True:
             over = all(trial.finished for trial in self._trials)
             for reporter in reporters:
@@ -302,8 +348,11 @@ class DemoRun:
             self._table.ended = sum(trial.summary().ended for trial in self._trials)
             if over:
                 return
-            if not all(adapter.alive for adapter in parts):
-                raise DemoError("an adapter or the federation ended")
+            for part in adapters:
+                if not part.alive:
+                    await self._restart_adapter(part)
+            if federation is not None and not federation.alive:
+                raise DemoError(f"the federation ended: {describe_exit(federation.end())}")
             await asyncio.sleep(_POLL_S)
 
     async def _start_federation(self, stack: AsyncExitStack) -> DemoProcess:

@@ -16,7 +16,7 @@ from schedd.cli.user.formatting import format_duration, format_rows, format_time
 from schedd.cli.user.job_text import describe_blocker, describe_change, format_time_and_distance
 from schedd.cli.user.showstart import job_title, start_rows
 from schedd.client import Client, Refused
-from schedd.client.answers import Explanation, JobView, PriorityView, StartHistory
+from schedd.client.answers import Explanation, JobView, PriorityView
 
 _LETTERS = {
     "Q": "queued",
@@ -29,7 +29,6 @@ _LETTERS = {
     "B": "an array that has begun",
 }
 _HOLDS = {"u": "user", "o": "operator", "s": "system", "l": "slot limit of its array"}
-_MOVES = 20
 _LABELS = {"qos": "QOS"}  # names of labels for readers; others are shown as they are
 
 
@@ -56,20 +55,20 @@ def run(argv: Sequence[str], name: str = "checkjob") -> int:
 def _show_job(session: Session, args: argparse.Namespace) -> bool:
     client, now = session.client, session.now
     try:
-        job = client.job(args.job)
+        job, found = client.explained_job(args.job)
     except Refused as error:
         if "[]" in args.job:
             return show_array(client, args.job, now, as_json=args.json)
         return show_ended_job(session, args.job, error, as_json=args.json)
-    found, history = client.explain(job.id), client.history(job.id, limit=_MOVES)
     priority = _waiting_priority(client, job)
     if args.json:
+        history = {"changes": found.moves, "promise_ended": found.promise_ended}
         show_json({"job": job, "explain": found, "history": history, "priority": priority})
         return job.planned_start is not None
     print(job_title(job) + "\n")
     run_time = [*_run_time_rows(client, job), *_tighter_walltime_rows(client, job)]
     print(format_rows([*_request_rows(job, now), *start_rows(job, found, now), *_note_rows(job), *run_time]))
-    for text in (_blockers_text(found, now), _formula_text(priority), _moves_text(history, now)):
+    for text in (_blockers_text(found, now), _formula_text(priority), _moves_text(found, now)):
         if text:
             print("\n" + text)
     return job.planned_start is not None
@@ -144,7 +143,7 @@ def _blockers_text(found: Explanation, now: int) -> str:
     """All blockers, where they are more than `start_rows` names."""
     if found.earliest is None or not (found.blockers or found.hidden):
         return ""
-    lines = [f"To start {_format_start(found.earliest, now)}, these would have to be out of its way:"]
+    lines = [f"To start {_format_start(found.earliest, now)}, all of these blockers would have to be gone:"]
     lines += [wrap_indented(describe_blocker(one, now)) for one in found.blockers]
     if found.hidden:
         lines.append(f"  jobs of other users: {found.hidden}")
@@ -186,14 +185,14 @@ def _format_start(time: int, now: int) -> str:
     return "now" if time <= now else f"at {format_time(time, now)}"
 
 
-def _moves_text(history: StartHistory, now: int) -> str:
-    if not history.changes:
+def _moves_text(found: Explanation, now: int) -> str:
+    if not found.moves:
         return ""
     lines = ["How its start moved, the latest first:"]
-    for change in history.changes:
+    for change in found.moves:
         after = format_time(change.after, now) if change.after is not None else "not known"
         lines.append(wrap_indented(f"{after}  decided {describe_change(change, now)}"))
-    ended = history.promise_ended
+    ended = found.promise_ended
     if ended is not None:
         when_ended = f"{format_duration(now - ended.time)} ago: {ended.words}"
         lines.append(f"Its promise of {format_time(ended.promised, now)} ended {when_ended}")

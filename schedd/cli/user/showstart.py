@@ -231,12 +231,11 @@ def expand_shorthand(text: str) -> str:
 def _show_job(session: Session, args: argparse.Namespace) -> bool:
     client, now = session.client, session.now
     try:
-        job = client.job(args.what)
+        job, found = client.explained_job(args.what)
     except Refused as error:
         if "[]" in args.what:
             return show_array(client, args.what, now, as_json=args.json)
         return show_ended_job(session, args.what, error, as_json=args.json, briefly=True)
-    found = client.explain(job.id)
     request = _with_options(args.request or "", args)
     altered = [request] if request or args.request is not None else []
     result = None

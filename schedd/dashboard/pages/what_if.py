@@ -37,6 +37,7 @@ from schedd.start_sentence import (
     job_start_facts,
 )
 from schedd.time_words import parse_wish
+from schedd.wire.section import problem_words
 
 router = RouteTable()
 _MAX_WINDOWS: Final = 8
@@ -157,7 +158,7 @@ async def show_what_if(
                 raise
             wrong = error.detail.partition(": ")[2] or error.detail
         except ValidationError as error:
-            wrong = error.errors()[0]["msg"].removeprefix("Value error, ")
+            wrong = problem_words(error.errors()[0])
     return render_page(
         request,
         "what-if",

@@ -26,6 +26,7 @@ from schedd.features.alternatives.settings import ChooseSettings
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions.objectives import measure_fork
+from schedd.wire.section import problem_words
 
 router = RouteTable(prefix="/{cluster}/alternatives")
 PAGE: Final = MenuPage("alternatives", "Alternatives", lambda viewer, _: viewer.may_act)
@@ -67,7 +68,9 @@ async def start_search(request: Request, cluster: Cluster, viewer: Operator, for
     except ValidationError as error:
         first = error.errors()[0]
         where = " ".join(str(one) for one in first["loc"])
-        return await _render(request, cluster, viewer, 422, wrong=f"{where}: {first['msg']}", form=form)
+        return await _render(
+            request, cluster, viewer, 422, wrong=f"{where}: {problem_words(first)}", form=form
+        )
     try:
         await search_alternatives(cluster, request.app.state.clusters, body, viewer.bearer.name)
     except ProblemError as error:

@@ -60,13 +60,13 @@ class NoticeSender:
         letter = EmailMessage()
         letter["From"] = self._settings.sender
         letter["To"] = notice.subscription.address
-        letter["Subject"] = _single_line(f"[{self._cluster}] job {notice.job}: {_headline(notice)}")
+        letter["Subject"] = _single_line(f"[{self._cluster}] job {notice.job}: {_headline(notice, now)}")
         letter["Date"] = formatdate()
         letter["Message-ID"] = make_msgid(domain=self._settings.sender.rpartition("@")[2])
         letter["Auto-Submitted"] = "auto-generated"
         job = _single_line(notice.job)
-        lines = [f"Job {job} on {self._cluster}: {_headline(notice)}."]
-        if sentence := _start_sentence(notice, now, _format_time):
+        lines = [f"Job {job} on {self._cluster}: {_headline(notice, now)}."]
+        if notice.kind not in ("soon", "moved") and (sentence := _start_sentence(notice, now, _format_time)):
             lines.append(f"{sentence}.")
         if notice.kind == "moved" and notice.before >= 0:
             lines.append(f"Previously reported start: {_format_time(notice.before)}.")
@@ -138,7 +138,7 @@ def _late_end(notice: Notice) -> str:
     return f"It can no longer end by then{joint} {end}."
 
 
-def _headline(notice: Notice) -> str:
+def _headline(notice: Notice, now: int) -> str:
     if notice.kind == "lost" and notice.forecast is not None:
         forecast = describe_deadline_forecast(notice.forecast, _format_time)
         return f"its deadline, {_format_time(notice.deadline)}, is {forecast}"
@@ -152,9 +152,9 @@ def _headline(notice: Notice) -> str:
         return f"walltime={format_walltime(gain.enough)} would start it {sooner} sooner as planned now"
     if notice.start < 0:
         return "its planned start is not known any more"
-    if notice.kind == "soon":
-        return f"planned to start soon, {_format_time(notice.start)}"
-    return f"its planned start moved to {_format_time(notice.start)}"
+    sentence = _start_sentence(notice, now, _format_time)
+    start = f"{sentence[:1].lower()}{sentence[1:]}" or f"planned {_format_time(notice.start)}"
+    return f"{'starts soon' if notice.kind == 'soon' else 'its start moved'}: {start}"
 
 
 def _start_sentence(notice: Notice, now: int, time: Callable[[int], str]) -> str:

@@ -16,6 +16,7 @@ from schedd.dashboard.pages.admin import parse_form_time
 from schedd.dashboard.viewer import Cluster, Form, Operator
 from schedd.dialect import RequestError
 from schedd.dialect.units import parse_size
+from schedd.wire.section import problem_words
 
 _MOST_DIGITS: Final = 9
 
@@ -42,7 +43,7 @@ async def make_reservation(request: Request, cluster: Cluster, viewer: Operator,
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{first['loc'][-1]}: " if first["loc"] else ""
-        words = where + first["msg"].removeprefix("Value error, ")
+        words = where + problem_words(first)
         refused = ProblemError("invalid", f"{name[:80]}: {words}")
         return await render_admin_page(
             request, cluster, viewer, 422, reservation_error=words, form=form, refused=refused

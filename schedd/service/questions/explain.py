@@ -8,8 +8,10 @@ from typing import Final
 from schedd.engine import (
     HORIZON,
     Change,
+    EndedPromise,
     JobRecord,
     JobStatus,
+    JobView,
     Phase,
     PlanSnapshot,
     job_expected_start,
@@ -121,6 +123,12 @@ class Explanation:
     as_of: int
     generation: int
     stale: str
+    view: JobView | None = None
+    """With `details`: the job in the same plan."""
+    moves: tuple[Change, ...] = ()
+    """With `details`: its latest moves in the same plan, the newest first."""
+    promise_ended: EndedPromise | None = None
+    """With `details`: its last promise that ended before its time."""
 
 
 def explain(fork: PlanFork, job_id: str, now: int) -> Explanation | None:

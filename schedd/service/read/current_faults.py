@@ -8,53 +8,53 @@ from typing import Final, Literal
 from schedd.engine import OpenAlert
 from schedd.service.cluster.plan_loop import PlanLoop
 
-_ADAPTER_LOG: Final = "journalctl -u pbs-adapter -n 50"
-_DAEMON_LOG: Final = "journalctl -u schedd -n 50"
+_ADAPTER_LOG: Final = "`journalctl -u pbs-adapter -n 50`"
+_DAEMON_LOG: Final = "`journalctl -u schedd -n 50`"
 
 REMEDIES: Final[Mapping[str, str]] = {
-    "adapter": "systemctl restart pbs-adapter on the server's host",
+    "adapter": "`systemctl restart pbs-adapter` on the server's host",
     "background": _DAEMON_LOG,
     "batch_skipped": _DAEMON_LOG,
-    "black_hole": "pbsnodes NODE; repair it, then set it offline and online",
-    "bookkeeping": "schedd account",
+    "black_hole": "`pbsnodes NODE`; repair it, then set it offline and online",
+    "bookkeeping": "`schedd account`",
     "by_hand": "",
-    "calls": "listen.host in pbs-adapter.toml, then systemctl restart pbs-adapter",
-    "clock": "chronyc tracking",
-    "co_allocation": "journalctl -u schedd-federation -n 50",
-    "database": "df -h, if its disk is full; else systemctl status postgresql",
+    "calls": "listen.host in pbs-adapter.toml, then `systemctl restart pbs-adapter`",
+    "clock": "`chronyc tracking`",
+    "co_allocation": "`journalctl -u schedd-federation -n 50`",
+    "database": "`df -h`, if its disk is full; else `systemctl status postgresql`",
     "error": _DAEMON_LOG,
-    "expected": "schedd accuracy",
-    "failing_together": "tracejob of two of the jobs; look for a common prologue, hook or file system",
-    "foreign": "stop the other scheduler, then schedd resume CLUSTER",
+    "expected": "`schedd accuracy`",
+    "failing_together": "`tracejob` of two of the jobs; look for a common prologue, hook or file system",
+    "foreign": "stop the other scheduler, then `schedd resume CLUSTER`",
     "feature": _DAEMON_LOG,
-    "formula": "schedd policy",
+    "formula": "`schedd policy`",
     "licence": "run the licence's command by hand",
-    "limit": "qmgr -c 'print server'",
-    "log": "schedd doctor",
-    "lost_run": "momctl -d 3 -h each of its nodes; qdel -p JOB if none has it",
+    "limit": "`qmgr -c 'print server'`",
+    "log": "`schedd doctor`",
+    "lost_run": "`momctl -d 3 -h` with each of its nodes; `qdel -p JOB` if none has it",
     "mode": "correct mode in pbs-adapter.toml or schedd.toml",
     "no_room": _DAEMON_LOG,
     "node": "remove kinds of resources that no job requests",
-    "nodes_down": "pbsnodes -l; schedd hold -w down --reason repair, if all of them are under repair",
-    "overrun": "qdel JOB",
+    "nodes_down": "`pbsnodes -l`; `schedd hold -w down --reason repair`, if all of them are under repair",
+    "overrun": "`qdel JOB`",
     "planner": _DAEMON_LOG,
-    "policy": "schedd config check, then systemctl reload schedd",
-    "power": "schedd power",
+    "policy": "`schedd config check`, then `systemctl reload schedd`",
+    "power": "`schedd power`",
     "preemption": _ADAPTER_LOG,
-    "quarantine": "qalter or qdel JOB",
-    "refused_cores": "momctl -d 3 -h NODE; restart pbs_server if no job holds the cores",
-    "reservation": "schedd reservation list",
-    "resource": "make the adapter's user a manager: qmgr -c 'set server managers += USER'",
-    "server": "systemctl status pbs_server (OpenPBS: pbs) on the server's host; start it if it is down",
-    "settings": "schedd config check, then systemctl reload schedd",
+    "quarantine": "`qalter` or `qdel JOB`",
+    "refused_cores": "`momctl -d 3 -h NODE`; restart pbs_server if no job holds the cores",
+    "reservation": "`schedd reservation list`",
+    "resource": "make the adapter's user a manager: `qmgr -c 'set server managers += USER'`",
+    "server": "`systemctl status pbs_server` (OpenPBS: pbs) on the server's host; start it if it is down",
+    "settings": "`schedd config check`, then `systemctl reload schedd`",
     "snapshot": _ADAPTER_LOG,
     "starts_refused": _ADAPTER_LOG,
-    "suspension": "qsig -s resume JOB",
+    "suspension": "`qsig -s resume JOB`",
     "unanswered": _ADAPTER_LOG,
     "unknown_job": "",
     "walltime_extension": _ADAPTER_LOG,
 }
-"""The first command to run for each kind of alert; empty where nothing is to be done."""
+"""What to do first for each kind of alert, with commands between backticks; empty: nothing is to be done."""
 
 SEVERE_KINDS: Final = frozenset(
     {
@@ -125,14 +125,14 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
         remedy = fill_in_remedy(REMEDIES["adapter"], "", loop.name)
         return JobStartState("warn", f"not yet: {absence}", absence, remedy)
     if published.paused:
-        remedy = f"schedd resume {loop.name}"
+        remedy = f"`schedd resume {loop.name}`"
         return JobStartState("warn", f"paused: {published.paused}", published.halted, remedy)
     if published.foreign:
         return _stopped(loop, "stopped, another scheduler starts jobs", published.foreign, "foreign")
     if published.stale:
         return _stopped(loop, "stopped, server state unknown", published.stale, "snapshot")
     if published.halted and not published.server.scheduling:
-        remedy = "qmgr -c 'set server scheduling = True'"
+        remedy = "`qmgr -c 'set server scheduling = True'`"
         return JobStartState("warn", "stopped, the server's scheduling is off", published.halted, remedy)
     if published.halted:
         return JobStartState("warn", f"stopped, {published.halted}", published.halted, _DAEMON_LOG)

@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -22,6 +23,7 @@ from schedd.cli.user.formatting import (
     natural_key,
     wrap_indented,
 )
+from schedd.client.http import HttpConnection
 from schedd.name_list import shorten_list
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
@@ -313,3 +315,28 @@ def test_a_frozen_daemon_is_reported_soon(run: Run, monkeypatch: pytest.MonkeyPa
     assert code == 4
     why = "nothing came within 0.2 s: it hangs, is overloaded, or its host is away"
     assert err == f"schedd showq: no daemon answers at {url}: {why}\n"
+
+
+@pytest.mark.parametrize("command", ["checkjob", "showstart"])
+def test_a_job_is_shown_from_one_plan(
+    run: Run,
+    loop: PlanLoop,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    """The plan changes after each response about the job."""
+    run("showq")
+    real, walltimes = HttpConnection.request, iter(range(4_000, 5_000))
+
+    def request_then_change(http: HttpConnection, method: str, path: str, *more: Any, **named: Any) -> Any:
+        found = real(http, method, path, *more, **named)
+        if "/jobs/2" in path:
+            altered = job("2.srv.site", user="bob", nodes="2:ppn=8", walltime=str(next(walltimes)))
+            loop.submit([altered]).result(WAIT_S)
+        return found
+
+    monkeypatch.setattr(HttpConnection, "request", request_then_change)
+    assert main([command, "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["job"]["generation"] == found["explain"]["generation"]

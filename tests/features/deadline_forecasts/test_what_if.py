@@ -95,4 +95,4 @@ def test_round_judges_the_queued_job_and_the_report_compares_outcomes(
 def test_notice_of_a_drop_says_what_was_accepted_and_what_is_forecast() -> None:
     wish = NoticeSubscription("ann", "", None, None, "mail", "ann@x", T, on_lost_deadline=True)
     notice = Notice(wish, "1", "lost", T, deadline=T, forecast=DeadlineFacts("at_risk", 0.95, 0.8, None))
-    assert "is at risk: accepted at 95 %, 80 % now" in _headline(notice)
+    assert "is at risk: accepted at 95 %, 80 % now" in _headline(notice, T)

@@ -252,7 +252,7 @@ def test_owner_without_jobs_so_far_has_the_share_of_a_new_child() -> None:
         ('parents = { b = "a", a = "b" }', "line 3: .*parents.b: these groups are in a cycle: b -> a -> b"),
         ('[clusters.main.site.fair_share.parents]\nx = "nobody"', "line 4: .*the parent 'nobody' is unknown"),
         ('[clusters.main.site.fair_share.shares]\na = 1\n"a/b/c" = 1', "line 5: .*the tree has the levels"),
-        ("[clusters.main.site.fair_share.shares]\na = -1", "line 4: .*greater than or equal to 0"),
+        ("[clusters.main.site.fair_share.shares]\na = -1", "line 4: .*at least 0"),
         ("[clusters.main.site.fair_share.shares]\na = 1\na = 2", "line 5"),
     ],
 )

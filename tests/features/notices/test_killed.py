@@ -87,7 +87,7 @@ def test_notices_are_neither_repeated_nor_lost_after_a_crash(
         _wait_until(served.process, lambda: office.subjects)
         _wait_until(served.process, lambda: SENT in served.client.get("/metrics").text)
         (subject,) = office.subjects
-        assert subject.startswith("[main] job 3.s: planned to start soon")
+        assert subject.startswith("[main] job 3.s: starts soon: ")
         assert {one["job"] for one in served.get("/notices")["notices"]} == {"2.s", "3.s"}
         store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
         acts = [(one.who, one.act, one.detail) for one in store.audit_entries() if "notify" in one.act]

@@ -166,7 +166,12 @@ def test_moved_start_is_mailed_once_across_restarts(mail_relay: tuple[MailServer
         assert letter["To"] == "ann@example.org"
         assert letter["From"] == "schedd@example.org"
         assert letter["Auto-Submitted"] == "auto-generated"
-        assert letter["Subject"].startswith(f"[{loop.name}] job 2: its planned start moved to ")
+        subject = " ".join(letter["Subject"].split())
+        assert subject.startswith(f"[{loop.name}] job 2: its start moved: ")
+        text = letter.get_payload(decode=True)
+        assert isinstance(text, bytes)
+        first = text.decode().splitlines()[0]
+        assert first == f"Job 2 on {loop.name}: {subject.partition(': ')[2]}.", "both say the same"
         assert f"schedd notify remove {kept.number}" in str(letter.get_payload())
         for _ in range(2):  # not sent again, by this daemon or the next
             notifier.find_notices()

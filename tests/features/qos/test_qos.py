@@ -225,8 +225,8 @@ def test_jobs_show_their_qos() -> None:
         ({"qos": {"default": "gold"}}, "qos.default: there is no QOS 'gold' in levels"),
         ({"qos": {"user_defaults": {"ann": "gold"}}}, "qos.user_defaults.ann: there is no QOS 'gold'"),
         ({"qos": {"levels": {"a b": {}}}}, "pattern"),
-        ({"qos": {"levels": {"a": {"charge": -1}}}}, "greater than or equal to 0"),
-        ({"qos": {"levels": {"a": {"colour": 1}}}}, "Extra inputs"),
+        ({"qos": {"levels": {"a": {"charge": -1}}}}, "at least 0"),
+        ({"qos": {"levels": {"a": {"colour": 1}}}}, "not known here"),
         ({"limits": [{"amount": 1, "qos": "gold"}]}, "limits.0.qos: there is no QOS 'gold' in qos.levels"),
     ],
 )
