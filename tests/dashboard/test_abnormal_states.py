@@ -139,10 +139,10 @@ def test_every_page_reports_a_stale_plan_and_stopped_starts(site: DashboardSite,
 def test_every_page_reports_a_silent_adapter_until_its_return(site: DashboardSite, path: str) -> None:
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
-        assert "No contact with an adapter" not in client.get(f"/main/{path}").text
+        assert "No contact with the adapter" not in client.get(f"/main/{path}").text
         site.loop.adapter_contact.last -= 61
         answer = client.get(f"/main/{path}").text
-        words = "and no jobs are started.</strong> No contact with an adapter"
+        words = "and no jobs are started.</strong> No contact with the adapter since "
         assert words in answer
         assert path != "admin" or '<span class="dot bad"></span>' in answer
         site.loop.record_adapter_request()
@@ -187,7 +187,7 @@ def test_open_page_reports_a_silent_adapter_without_reload(open_window: Open, si
     expect(page.locator("#pulse")).to_contain_text("Live")
     site.loop.adapter_contact.last -= 61
     expect(page.locator("#pulse")).to_contain_text("Stale")
-    expect(page.locator("#alerts")).to_contain_text("No contact with an adapter")
+    expect(page.locator("#alerts")).to_contain_text("No contact with the adapter")
     site.loop.record_adapter_request()
     expect(page.locator("#pulse")).to_contain_text("Live")
 
