@@ -131,6 +131,7 @@ class EngineWire:
             "generation": state.generation,
             "tasks": [{"tasks": one.tasks, "end": one.end} for one in found.many],
             "cost": None,
+            "starts_stopped": False,
             **{name: details.get(name) for name in ("deadline_state", "earliest_deadline")},
             **dict.fromkeys(_FORECAST_KEYS),
         }

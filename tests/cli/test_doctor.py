@@ -137,7 +137,7 @@ def test_problems_are_reported_with_a_remedy(doctor: Doctor, loop: PlanLoop) -> 
     assert doctor()[1]["starts"][0] == (
         "warn",
         "main: paused: the cooling failed",
-        "schedd resume main",
+        "`schedd resume main`",
     )
 
 

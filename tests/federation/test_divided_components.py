@@ -376,11 +376,11 @@ def test_api_submits_and_shows_divided_cores(harness: FederationHarness) -> None
         ({"components": [PART]}, "over how many clusters"),
         ({"components": [PART, PART], "most": 2}, "must be the only one"),
         ({"components": [{**PART, "cores": 10}], "most": 2}, "cannot be divided into units of 4"),
-        ({"components": [{**PART, "cores": 0}], "most": 2}, "greater than or equal to 1"),
+        ({"components": [{**PART, "cores": 0}], "most": 2}, "it must be at least 1"),
         ({"components": [{**PART, "request": "nodes=3:ppn=4"}], "most": 2}, "asks for one unit"),
         ({"components": [{**PART, "request": "nodes=1:ppn=4,mem=1gb"}], "most": 2}, "and not mem"),
         ({"components": [{**PART, "optional": True}], "most": 2}, "must not be optional"),
-        ({"components": [PART], "most": 33}, "less than or equal to 32"),
+        ({"components": [PART], "most": 33}, "it must be at most 32"),
     ],
 )
 def test_indivisible_request_is_refused(harness: FederationHarness, body: dict[str, Any], said: str) -> None:

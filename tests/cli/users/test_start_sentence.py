@@ -57,7 +57,7 @@ TIME = (
     r"((?:today |[A-Z][a-z]{2} )?(?:\d{1,2} [A-Z][a-z]{2} )?(?:\d{4} )?(?:\d{4}-\d\d-\d\d )?"
     r"\d\d:\d\d(?::\d\d)?(?: UTC)?)"
 )
-SENTENCE = re.compile(rf"Likely {TIME} \(90 % by {TIME}\), at the latest {TIME}")
+SENTENCE = re.compile(rf"[Ll]ikely {TIME} \(90 % by {TIME}\), at the latest {TIME}")
 
 
 def read_sentence(text: str) -> Sentence:

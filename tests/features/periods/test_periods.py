@@ -129,7 +129,7 @@ def test_without_periods_there_is_no_moment() -> None:
         (
             {"windows": [NIGHT], "tables": {"priority": {"size": "much"}}},
             "night.tables.priority.size",
-            "valid number",
+            "a number is expected",
         ),
         (
             {"windows": [NIGHT], "tables": {"node_choice": {"arrange": "loose"}}},
