@@ -4,16 +4,18 @@ import faulthandler
 import fcntl
 import gc
 import hashlib
+import logging
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import httpx2
 import pytest
 from hypothesis import settings
+from typing_extensions import override
 
 from tests.engine_checks import check_fewer_batches
 from tests.property_examples import examples, find_covered_tests
@@ -34,6 +36,19 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "schedd"))
 # machine.
 for _phase in ("connect", "read", "write", "pool"):
     setattr(httpx2._config.DEFAULT_TIMEOUT_CONFIG, _phase, WAIT_S)
+
+
+class _Loggers(dict[str, logging.Logger | logging.PlaceHolder]):
+    """All loggers by name. Before each test pytest goes through them without the lock, while the threads of a
+    daemon that several tests share may create one.
+    """
+
+    @override
+    def values(self) -> Any:
+        return list(super().values())
+
+
+logging.Logger.manager.loggerDict = _Loggers(logging.Logger.manager.loggerDict)
 
 ROOT = Path(__file__).resolve().parent.parent
 
