@@ -26,8 +26,8 @@ _FEATURES: Final = ("deadlines", "fair_share", "limits", "node_choice", "predict
 """Features that act in replays without settings."""
 _FEATURES_OF: Final = {
     "bookings": ("bookings",),
-    "deadline_forecasts": ("deadline_forecasts",),
     "energy": ("power",),
+    "forecasts": ("deadline_forecasts",),
     "preemption": ("preemption", "qos"),
 }
 """Features that act only in one study."""

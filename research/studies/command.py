@@ -17,10 +17,10 @@ from research.experiments.report import command_line, lines_of, page, ratios_of
 from research.experiments.results import Results
 from research.studies import arrays as experiment_arrays
 from research.studies import bookings as experiment_bookings
-from research.studies import deadline_forecasts as experiment_deadline_forecasts
 from research.studies import energy as experiment_energy
 from research.studies import fairness as experiment_fairness
 from research.studies import flexco as experiment_flexco
+from research.studies import forecasts as experiment_forecasts
 from research.studies import front as experiment_front
 from research.studies import modes as experiment_modes
 from research.studies import offers as experiment_offers
@@ -47,10 +47,7 @@ STUDIES: Final[dict[str, tuple[str, Callable[..., None]]]] = {
     experiment_fairness.NAME: (experiment_fairness.ABOUT, experiment_fairness.run_fairness),
     experiment_repair_order.NAME: (experiment_repair_order.ABOUT, experiment_repair_order.run_repair_order),
     experiment_slips.NAME: (experiment_slips.ABOUT, experiment_slips.run_slips),
-    experiment_deadline_forecasts.NAME: (
-        experiment_deadline_forecasts.ABOUT,
-        experiment_deadline_forecasts.run_deadline_forecasts,
-    ),
+    experiment_forecasts.NAME: (experiment_forecasts.ABOUT, experiment_forecasts.run_forecasts),
     experiment_routing.NAME: (experiment_routing.ABOUT, experiment_routing.run_routing),
     experiment_modes.NAME: (experiment_modes.ABOUT, experiment_modes.run_modes),
     experiment_offers.NAME: (experiment_offers.ABOUT, experiment_offers.run_offers),

@@ -39,19 +39,19 @@ def command(*args: str | Path) -> subprocess.CompletedProcess[str]:
 def test_an_experiment_runs_on_workers_and_goes_on_where_it_ended(logs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (logs / "small.swf").rename(logs / "KTH-SP2-1996-2.swf.gz")
-    args = ("users-estimates", "--quick", "--only", "KTH", "--logs", logs, "--out", out, "--workers", "2")
+    args = ("slack-curve", "--quick", "--only", "KTH", "--logs", logs, "--out", out, "--workers", "2")
     done = command(*args)
     # On a busy machine a worker may say that its scheduler was gone at the end before its last heartbeat.
     assert done.returncode == 0, done.stderr
-    assert "17 of 85 replays" in done.stdout, "the other four logs are not here"
-    page = (out / "users-estimates-quick.md").read_text()
-    assert "python -m research experiment users-estimates --quick --logs LOGS" in page
-    assert "**68 more were not run yet.**" in page
+    assert "10 of 20 replays" in done.stdout, "the other log is not here"
+    page = (out / "slack-curve-quick.md").read_text()
+    assert "python -m research experiment slack-curve --quick --logs LOGS" in page
+    assert "**10 more were not run yet.**" in page
     assert "KTH-SP2-1996-2, user (90 jobs)" in page
-    assert (out / "users-estimates-quick.png").read_bytes().startswith(b"\x89PNG")
-    saved = out / "users-estimates-quick.json"
+    assert (out / "slack-curve-quick.png").read_bytes().startswith(b"\x89PNG")
+    saved = out / "slack-curve-quick.json"
     kept = json.loads(saved.read_text())
-    assert len(kept["cells"]) == 17
+    assert len(kept["cells"]) == 10
     # What one cell says now can only come from the file, for it is wrong.
     kept["cells"][0]["row"]["avg_wait_s"] = 123456.5
     lost = kept["cells"].pop()
@@ -66,7 +66,7 @@ def test_an_experiment_runs_on_workers_and_goes_on_where_it_ended(logs: Path, tm
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("nothing",), "no experiment 'nothing': there are paper, users-estimates"),
+        (("nothing",), "no experiment 'nothing': there are paper, windows"),
         (("paper", "--logs", "LOGS"), "it has no CTC-SP2-1996-3.1-cln.swf.gz"),
         (("paper", "--only", "nobody", "--logs", "LOGS"), "--only nobody: the experiment has no such log"),
         (("deadlines", "--workers", "0"), "--workers 0: at least 1"),
@@ -173,7 +173,7 @@ def test_a_defect_of_the_engine_is_told_apart_from_what_fails_elsewhere(
         ]
 
     monkeypatch.setattr(experiment_command, "run_cells", fail)
-    args = ["experiment", "users-estimates", "--quick", "--only", "KTH", "--logs", str(logs)]
+    args = ["experiment", "slack-curve", "--quick", "--only", "KTH", "--logs", str(logs)]
     assert main([*args, "--out", str(tmp_path)]) == 3
     said = capsys.readouterr().err
     assert "a job started twice" in said
@@ -183,7 +183,7 @@ def test_a_defect_of_the_engine_is_told_apart_from_what_fails_elsewhere(
 def test_another_log_keeps_what_was_found_of_the_first(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("KTH-SP2-1996-2.swf.gz", "CTC-SP2-1996-3.1-cln.swf.gz"):
+    for name in ("KTH-SP2-1996-2.swf.gz", "SDSC-SP2-1998-4.2-cln.swf.gz"):
         (logs / name).write_text("")
 
     def run_all(
@@ -195,11 +195,11 @@ def test_another_log_keeps_what_was_found_of_the_first(
         return []
 
     monkeypatch.setattr(experiment_command, "run_cells", run_all)
-    args = ["experiment", "users-estimates", "--quick", "--logs", str(logs), "--out", str(tmp_path), "--only"]
-    for log in ("KTH", "CTC"):
+    args = ["experiment", "slack-curve", "--quick", "--logs", str(logs), "--out", str(tmp_path), "--only"]
+    for log in ("KTH", "SDSC"):
         assert main([*args, log]) == 0
-    kept = json.loads((tmp_path / "users-estimates-quick.json").read_text())["cells"]
-    assert {each["cell"]["workload"]["log"][:3] for each in kept} == {"KTH", "CTC"}
-    text = (tmp_path / "users-estimates-quick.md").read_text()
+    kept = json.loads((tmp_path / "slack-curve-quick.json").read_text())["cells"]
+    assert {each["cell"]["workload"]["log"][:3] for each in kept} == {"KTH", "SDS"}
+    text = (tmp_path / "slack-curve-quick.md").read_text()
     assert "KTH-SP2-1996-2, user" in text
-    assert "CTC-SP2-1996-3.1-cln, user" in text
+    assert "SDSC-SP2-1998-4.2-cln, user" in text
