@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from research.experiments.named import EXPERIMENTS, of_part
 from research.studies import command, fairness, repair_order
 from research.studies.repair_order import bags_of
 from schedd.replay.workload import TraceError, TraceJob
@@ -20,16 +19,6 @@ def test_bags_are_equal_jobs_of_one_user_in_close_succession() -> None:
     jobs.insert(2, replace(first, submit=40, user="bob"))
     jobs.insert(4, replace(first, submit=95, procs=2))
     assert bags_of(jobs) == ("bag0[]", "bag0[]", "", "bag0[]", "", "", "")
-
-
-def test_whole_logs_that_take_long_are_searched_with_one_seed() -> None:
-    paper = EXPERIMENTS["paper"]
-    whole, busiest = of_part(paper, "whole"), of_part(paper, "busiest")
-    assert (len(whole.cells), len(busiest.cells)) == (
-        len(paper.cells) - 2 * len(paper.one_seed),
-        len(paper.cells),
-    )
-    assert {cell.search.seed for cell in whole.cells if cell.search is not None} == {1, 2, 3}
 
 
 def test_orders_of_repair_are_compared_by_bags_and_other_jobs(
