@@ -102,7 +102,7 @@ def page(
         f"```\n{command}\n```",
         " ".join((*_what_was_run(experiment, found), *notes)),
         *([f"![{experiment.name}]({picture})"] if picture else []),
-        "\n".join(_table(experiment, _told_in_full(experiment, lines))),
+        "\n".join(_table(experiment, lines)),
         *(
             ["\n".join(_promises(experiment, lines))]
             if "held" in experiment.figures or _broken(lines)
@@ -159,14 +159,6 @@ def _broken(lines: Sequence[Line]) -> list[tuple[Line, int]]:
     """Who broke how many promises, all seeds together."""
     found = [(line, sum(row["promise_breaches"] for row in line.rows)) for line in lines]
     return [(line, number) for line, number in found if number]
-
-
-def _told_in_full(experiment: Experiment, lines: Sequence[Line]) -> Sequence[Line]:
-    """All lines; where ratios are told, those of policies whose workloads are told one by one."""
-    if not experiment.ratios:
-        return lines
-    named = {"easy", *experiment.ratios}
-    return [line for line in lines if line.name in named or any(row["searches"] for row in line.rows)]
 
 
 def _table(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
@@ -265,39 +257,12 @@ def ratios_of(lines: Sequence[Line], policy: str = "") -> list[Ratios]:
 
 
 def _ratios(experiment: Experiment, lines: Sequence[Line]) -> Iterator[str]:
-    """The ratios of each workload under the policies told by them, then the means of the others."""
-    for policy in experiment.ratios:
-        if policy:
+    """The ratios of each workload, and all of them together: of the search, then of each other policy."""
+    yield from _ratios_of(experiment, lines, "")
+    for policy in dict.fromkeys(cell.name for cell in experiment.cells if not cell.search):
+        if policy != "easy" and any(line.name == policy for line in lines):
             yield f"\n### {policy}\n"
-        yield from _ratios_of(experiment, lines, policy)
-    names = dict.fromkeys(line.name for line in lines if not any(row["searches"] for row in line.rows))
-    others = {name: ratios_of(lines, name) for name in names if name not in ("easy", *experiment.ratios)}
-    if any(others.values()):
-        yield "\n### The other policies\n"
-        yield "Geometric means; in brackets the worst. *Windows*: of so many.\n"
-        yield _row(["policy", *_headings(), "windows"])
-        yield "|---|" + "--:|" * (len(_COMPARED) + 2)
-    for name, found in others.items():
-        if found:
-            means = [f"{mean:.3f} ({worst:.2f})" for mean, worst in _means_and_worst(found)]
-            yield _row([name, *means, _share_no_worse(found), str(len(found))])
-
-
-def _headings() -> list[str]:
-    return [*(FIGURES[name].title.removesuffix(" s") for name in _COMPARED), "no worse in all four"]
-
-
-def _means_and_worst(found: Sequence[Ratios]) -> list[tuple[float, float]]:
-    columns = [[one.values[name] for one in found] for name in _COMPARED]
-    return [(geometric_mean(column), max(column)) for column in columns]
-
-
-def _is_no_worse(one: Ratios) -> bool:
-    return all(value <= 1 for value in one.values.values())
-
-
-def _share_no_worse(found: Sequence[Ratios]) -> str:
-    return f"{sum(map(_is_no_worse, found))} of {len(found)}"
+            yield from _ratios_of(experiment, lines, policy)
 
 
 def _ratios_of(experiment: Experiment, lines: Sequence[Line], policy: str) -> Iterator[str]:
@@ -307,14 +272,16 @@ def _ratios_of(experiment: Experiment, lines: Sequence[Line], policy: str) -> It
         yield "None was run under both yet."
         return
     yield f"Below 1 {policy or 'the search'} is better.\n"
-    yield _row(["", *_headings()])
+    yield _row(["", *(FIGURES[name].title.removesuffix(" s") for name in _COMPARED), "no worse in all four"])
     yield "|---|" + "--:|" * (len(_COMPARED) + 1)
-    for one in found:
+    better = [all(value <= 1 for value in one.values.values()) for one in found]
+    for one, throughout in zip(found, better, strict=True):
         values = [f"{one.values[name]:.2f}" for name in _COMPARED]
-        yield _row([label_of(one.workload), *values, "yes" if _is_no_worse(one) else ""])
-    means = _means_and_worst(found)
-    yield _row(["**geometric mean**", *(f"{mean:.3f}" for mean, _ in means), _share_no_worse(found)])
-    yield _row(["**worst**", *(f"{worst:.2f}" for _, worst in means), ""])
+        yield _row([label_of(one.workload), *values, "yes" if throughout else ""])
+    mean = [f"{geometric_mean(one.values[name] for one in found):.3f}" for name in _COMPARED]
+    worst = [f"{max(one.values[name] for one in found):.2f}" for name in _COMPARED]
+    yield _row(["**geometric mean**", *mean, f"{sum(better)} of {len(found)}"])
+    yield _row(["**worst**", *worst, ""])
     if len(found) < windows:
         yield f"\n{windows - len(found)} of {windows} windows are left out, since they were not run yet."
 
