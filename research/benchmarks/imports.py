@@ -1,4 +1,4 @@
-"""``python -m research bench imports``: processor time in which a user's command is loaded.
+"""``python -m research bench imports``: processor time that loading a user's command takes.
 
 Each command is imported by new processes in turn with one that imports nothing, so that other load on the
 machine changes ratios little.

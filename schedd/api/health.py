@@ -31,9 +31,9 @@ async def get_readiness(request: Request) -> Response:
     """Whether every planner works and has its server's state. Needs no token; reasons are shown only with
     one.
 
-    A daemon to which no adapter has come yet is ready, and says so, until `adapter_silence` has passed: what
-    starts after it waits for this. A proxy should ask `/leadz`: an adapter must reach a daemon that misses
-    it.
+    Before its first contact with an adapter a daemon is ready, and says so, until `adapter_silence` has
+    passed: programs that start after the daemon wait for this answer. A proxy should ask `/leadz`: an adapter
+    must reach a daemon that misses it.
     """
     failures = get_daemon(request).failures
     if failures:

@@ -90,7 +90,7 @@ def preserving_owner(url: str) -> Iterator[bool]:
 
 
 def database_url(config: Path | None, named: str = "") -> str:
-    """The URL of the database: the one ``named``, else the settings', of which only ``[store]``
+    """The URL of the database: ``named`` if given, else that in the settings, where only ``[store]``
     must be valid. Raises SettingsError and StoreError.
     """
     if named:

@@ -540,7 +540,7 @@ def _bundled(arrays: Mapping[str, Ints]) -> tuple[Tables, FreedLog]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedSlabs:
-    """Copy of slabs, of which each column has the smallest type of integers that holds its values."""
+    """Copy of slabs; each column has the smallest integer type that holds its values."""
 
     rest: Slabs  # without arrays
     _shapes: Mapping[str, tuple[int, ...]]

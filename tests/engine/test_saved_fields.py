@@ -101,7 +101,7 @@ def _build(kind: Any, number: int = 7) -> Any:
 
 
 def _saved(parts: Mapping[type[Any], Any]) -> tuple[Any, Any]:
-    """Return what is in a checkpoint of the components."""
+    """Return the components' part of a checkpoint."""
     saving = save_parts(parts)
     try:
         while True:

@@ -240,8 +240,8 @@ def _retry_in_place(
 
     A placement that was lost while the decision was pending (to another job or a reservation, or by a change
     of the node) cannot be kept: then the job is replanned. A placement that ends before the job may start
-    again moves to that time, and the jobs in conflict are delayed. If many jobs retry, those that may be
-    delayed are added to ``kept`` instead, to be moved together.
+    again moves to that time, and the jobs in conflict are delayed. If many jobs retry, a job that may be
+    delayed is added to ``kept`` instead, and all these are moved together.
     """
     if state.policy is not None:
         replan_with_facts(state, event, record, record.facts, cause, words)

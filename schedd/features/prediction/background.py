@@ -144,9 +144,7 @@ class ExpectedStartWorker:
         published = loop.published
         if loop.on_standby or not published.settings.predict:
             return ""
-        if (
-            published.arriving
-        ):  # the round would take longer than the rest of a large snapshot, and be outdated
+        if published.arriving:  # a round would be outdated before it ends
             return ""
         if not (_has_queued_jobs(published) or _is_any_forecast_needed(published)):
             return ""
