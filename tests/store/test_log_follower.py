@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import delete
 
 from schedd.engine import Engine, EngineSettings
 from schedd.plan.kernels.layout import ALLOC, ALLOCS
@@ -15,6 +16,7 @@ from schedd.service.cluster.engine_calls import EngineCallFailed, call_engine
 from schedd.service.cluster.log_follower import LogFollower, settings_to_json
 from schedd.service.settings.file import StoreSettings
 from schedd.store import DurableJournal, Store
+from schedd.store.tables import batches, events
 from schedd.wire import Event, JobFacts, NodeFacts, Run
 from tests.engine.server import Server
 
@@ -169,6 +171,27 @@ def test_standby_older_than_the_first_leader_follows_it(store: Store) -> None:
     life = leader_with_history(store)
     assert beside.catch_up()
     assert beside.engine.state.settings == OLD
+    assert_equal_state(beside.engine, life.engine)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_standby_follows_a_log_whose_end_was_lost_and_written_anew(store: Store, more: int) -> None:
+    """As after a failover of the database to a late replica: the same numbers, other batches."""
+    life = leader_with_history(store)
+    beside = LogFollower(store, "c", OLD, T)
+    lost = store.last_position(1)
+    life.journal.close()
+    with store.database.write() as connection:
+        connection.execute(delete(events).where(events.c.number > lost.event - 6))
+        connection.execute(delete(batches).where(batches.c.last_event > lost.event - 6))
+    life.engine = LogFollower(store, "c", OLD, T).engine
+    life.journal = DurableJournal(store, "c", T, every=3600)
+    while store.last_position(1).batch < lost.batch + more:
+        life.server.now += 3
+        life.batch(life.server.change_node(NodeFacts(name=f"new{life.server.now}", cpus=2)), life.server.now)
+    journal = DurableJournal(store, "c", T)
+    beside.finish_replay(journal)
+    journal.close()
     assert_equal_state(beside.engine, life.engine)
 
 

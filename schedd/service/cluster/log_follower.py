@@ -95,6 +95,7 @@ class LogFollower:
         self.settings = settings
         self._watch = watch or CallWatchdog()
         self._at = self._before = LogPosition()
+        self._chain = b""  # digest of the log up to there; empty: unknown
         self._last: tuple[EventBatch, tuple[Decision, ...], list[Promise], list[PromiseBreach]] | None = None
         self.promised = PromiseTracker()
         self._tries = 0
@@ -116,6 +117,7 @@ class LogFollower:
             # Another version wrote the log: starts that this version would not decide are no sign of another
             # scheduler.
             self.engine.state.unsure_until = max(batch.now for batch in batches)
+        self._chain = self._store.log_digest(self._number, self._at.batch) or b""
         self._apply(batches)
         if self.rebuilt:
             self.engine.state.lose_track()
@@ -201,12 +203,17 @@ class LogFollower:
         batches = self._store.events_after(self._number, self._at)
         if batches and not self.kept:  # the first leader wrote a checkpoint before its first batch
             self._begin(self.engine.state.now)
-        elif self._diverges(batches):
+        elif (batches and self._is_log_replaced()) or self._diverges(batches):
             self._begin(self.engine.state.now)
             return True
         else:
             self._apply(batches)
         return bool(batches)
+
+    def _is_log_replaced(self) -> bool:
+        """Whether the database lost the end of the log that is handled here, and has other batches there."""
+        found = self._store.log_digest(self._number, self._at.batch)
+        return bool(found and self._chain) and found != self._chain
 
     def _diverges(self, batches: Sequence[EventBatch]) -> bool:
         """Whether the leader's state has diverged from the result of these batches here."""
@@ -236,6 +243,7 @@ class LogFollower:
                     engine, batch, batch.events if number == 0 else (), number, self._watch
                 ).decisions
             self._before, self._at = self._at, LogPosition(batch.number, batch.last_event)
+            self._chain = batch.chain
             self._last = (batch, tuple(made), *self.promised.changes(engine))
 
     def _read_settings(self, batch: EventBatch) -> EngineSettings:
@@ -258,7 +266,7 @@ class LogFollower:
         batch was skipped (``passed``), the engine may not know all open runs.
         """
         self.catch_up()
-        if self._store.last_position(self._number).batch < self._at.batch:
+        if self._store.last_position(self._number).batch < self._at.batch or self._is_log_replaced():
             self._begin(self.engine.state.now)  # the former leader had written more than there is now
         elif self._last is not None and self._last[0].calls != self._logged_calls():
             self._begin(self.engine.state.now)  # the former leader may have skipped it later
