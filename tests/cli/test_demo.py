@@ -32,6 +32,7 @@ from schedd.cli.demo.table import DemoTable, format_span
 from schedd.engine import EngineSettings
 from schedd.features.prediction.earlier import past_runs
 from schedd.replay.workload import Trace, TraceError, TraceJob
+from tests.features.prediction.forecast_world import Coverage
 from tests.store.forked_processes import start_program
 from tests.waits import WAIT_S, wait_until
 
@@ -534,7 +535,9 @@ def test_durations_are_written_shortly(seconds: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("options", "seconds"),
     [
+        (("--nodes", "1000", "--jobs", "800", "--speed", "10"), 1_800),  # at 1, 27 jobs an hour come
         (("--nodes", "1000", "--jobs", "800"), 900),  # at the pace that the demo chooses
+        (("--nodes", "1000", "--jobs", "800", "--speed", "60"), 900),
         (("--nodes", "100", "--jobs", "120", "--speed", "20"), 900),
         (("--speed", "60"), 600),
     ],
@@ -562,6 +565,6 @@ def test_forecasts_of_a_running_demo_come_true(
         process.wait(WAIT_S)
     figures = next(one["figures"] for one in found["expected"] if one["lead"] is None)
     assert figures["count"] >= 100
-    assert 0.35 <= figures["p50_coverage"] <= 0.65, figures
-    assert 0.85 <= figures["p90_coverage"] <= 0.99, figures
+    found = Coverage(figures["p50_coverage"], figures["count"], figures["p90_coverage"], figures["count"])
+    assert (found.p50_holds, found.p90_holds) == (True, True), found
     assert (cluster["breaches"], cluster["alerts"]) == (0, 0)

@@ -47,7 +47,7 @@ class Coverage:
     p50_jobs: int
     p90: float
     p90_jobs: int
-    width: int
+    width: int = 0
 
     @property
     def p50_holds(self) -> bool:
