@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from schedd.dialect.errors import RequestError
+from schedd.dialect.resource_names import find_spellings
 from schedd.dialect.units import parse_walltime
 
 _NAMES: Final = ("deadline", "x.deadline")
@@ -100,12 +101,8 @@ def read_required_probability(resources: Mapping[str, str]) -> float | None:
 
 def _names_in(resources: Mapping[str, str]) -> list[str]:
     """Return the names of the resources with a deadline; the resource of the server precedes."""
-    if "deadline" not in " ".join(resources).lower():  # no loop: each change of a job asks
-        return []
-    return sorted(
-        (name for name in resources if name.strip().lower() in _NAMES),
-        key=lambda name: _NAMES.index(name.strip().lower()),
-    )
+    found = find_spellings(tuple(resources), DEADLINE_NAMES)
+    return sorted(found, key=lambda name: _NAMES.index(name.strip().lower())) if found else []
 
 
 def deadline_fault(resources: Mapping[str, str], submitted: int) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from schedd.dialect.nodespec import NAME
+from schedd.dialect.resource_names import find_spellings
 from schedd.dialect.span import Span
 
 PARTITION: Final = "partition"
@@ -12,7 +13,7 @@ NODE_PARTITION: Final = "node_partition"
 """For OpenPBS, whose own resource ``partition`` only managers may request."""
 PARTITION_REQUESTS: Final = frozenset({PARTITION, NODE_PARTITION})
 _KEYS: Final = (*sorted(PARTITION_REQUESTS), f"x.{PARTITION}")
-_LONGEST_KEY: Final = max(map(len, _KEYS))
+_NAMES: Final = frozenset(_KEYS)
 _ANY: Final = frozenset({"all", "any", "default", "base"})  # names that mean any partition
 
 
@@ -33,9 +34,9 @@ def parse_partitions(span: Span) -> frozenset[str]:
 
 def read_partitions(resources: Mapping[str, str]) -> tuple[str, ...]:
     """Return the partitions that a job names, in its order; none: any. Raises RequestError."""
-    for key, text in resources.items():
-        if len(key) <= _LONGEST_KEY and key.lower() in _KEYS and text.strip():
-            span = Span.from_text(text.strip(), PARTITION)
+    for key in find_spellings(tuple(resources), _NAMES):
+        if text := resources[key].strip():
+            span = Span.from_text(text, PARTITION)
             return parse_names(span) if parse_partitions(span) else ()
     return ()
 

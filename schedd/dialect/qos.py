@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from schedd.dialect.resource_names import find_spellings
+
 _NAMES: Final = ("qos", "x.qos")
 QOS_NAMES: Final = frozenset(_NAMES)
 """Resources with the name, in lower case: a resource of the server, or an extension of Maui and Moab."""
@@ -15,10 +17,10 @@ def read_qos(resources: Mapping[str, str]) -> str:
     elsewhere; here the resource of the server counts.
     """
     found = ""
-    for name, text in resources.items():
-        key = name.strip().lower()
-        if key in _NAMES and text.strip() and (key == _NAMES[0] or not found):
-            found = text.strip()
+    for name in find_spellings(tuple(resources), QOS_NAMES):
+        text = resources[name].strip()
+        if text and (name.strip().lower() == _NAMES[0] or not found):
+            found = text
     return found
 
 

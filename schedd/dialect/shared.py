@@ -6,9 +6,11 @@ Formats: like any resource (``matlab=2``), or lists as in Moab and Maui: ``gres=
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.requested_resources import parse_typed
+from schedd.dialect.resource_names import find_spellings
 from schedd.dialect.span import LARGEST, Span
 from schedd.dialect.units import LARGEST_SIZE, TIME_RESOURCES, parse_walltime
 from schedd.wire import NO_TYPES, ResourceTypes
@@ -26,7 +28,9 @@ def shared_amounts(
     An amount above the maximum is returned as the maximum plus one: see ``check_shared``.
     """
     found: dict[str, int] = {}
-    known = {name.lower(): name for name in names}
+    known, keys = _known_names(frozenset(names))
+    if not find_spellings(tuple(resources), keys):
+        return found
     for key, value in resources.items():
         if key.lower() in known and (amount := _amount(key, value.strip(), types)) is not None:
             found[known[key.lower()]] = amount
@@ -35,6 +39,15 @@ def shared_amounts(
             name = known[wanted.lower()]
             found[name] = min(found.get(name, 0) + amount, LARGEST + 1)
     return found
+
+
+@lru_cache(maxsize=100)
+def _known_names(names: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]:
+    """Return the ``names`` by their spelling in lower case, and the resources by which a job may request
+    them, in lower case.
+    """
+    known = {name.lower(): name for name in names}
+    return known, frozenset({*known, *_LISTS})
 
 
 def check_shared(

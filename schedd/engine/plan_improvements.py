@@ -18,7 +18,7 @@ from schedd.plan.latest_starts import latest_starts
 from schedd.plan.placements import Allocation
 from schedd.plan.plan import Plan
 from schedd.plan.rebase import rebase
-from schedd.plan.records import Moves, Take, no_moves
+from schedd.plan.records import NO_MOVES, Moves, Take
 from schedd.wire import PlaceFacts, PlanChosen, PlanImproved, UnitsFacts
 
 _WORDS = "the optimizer improved the plan"
@@ -87,7 +87,7 @@ def _describe_total(moves: Moves) -> str:
 def _apply_places(state: EngineState, event: PlanImproved | PlanChosen, *, must_gain: bool) -> Moves:
     places = [place for facts in event.places if (place := _place(state, facts)) is not None]
     if state.policy is not None or not places:
-        return no_moves()
+        return NO_MOVES
     plan, columns = state.plan, state.columns
     weights = CriterionWeights(parse_criteria(state.settings.criteria))
     patience = state.settings.search_patience

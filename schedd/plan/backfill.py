@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from schedd.plan.kernels.layout import PLANNED, Ints
 from schedd.plan.plan import Plan
-from schedd.plan.records import Moves, no_moves
+from schedd.plan.records import NO_MOVES, Moves
 from schedd.plan.trials import requested_and_free_cpus
 
 Bools = npt.NDArray[np.bool_]
@@ -124,7 +124,7 @@ def backfill(plan: Plan, waiting: BackfillQueue, now: int, patience: int) -> Mov
     ready = plan.jobs.ready[slots] <= now
     free += int(asked[ready & (before <= now)].sum())  # and the cpus of due jobs
     if not free or not (ready & (asked <= free)).any():
-        return no_moves()
+        return NO_MOVES
     _BackfillRound(plan, waiting, asked, ready, now, patience).run(free)
     after = plan.starts(slots)
     moved = np.flatnonzero(after != before)

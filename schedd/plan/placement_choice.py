@@ -15,7 +15,7 @@ from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.plan import Plan
-from schedd.plan.records import Moves, no_moves
+from schedd.plan.records import NO_MOVES, Moves
 from schedd.plan.trials import LEAST_GAIN, TrialOutcome, Trials
 
 TRIES: Final = 8  # maximum number of attempts per tier to place a job before jobs with later deadlines
@@ -101,7 +101,7 @@ class _PlacementSearch:
         start: int,
         tier: int,
     ) -> None:
-        self.start, self.tier, self.moves = start, tier, no_moves()
+        self.start, self.tier, self.moves = start, tier, NO_MOVES
         self._plan, self._slot, self._columns, self._now, self._weights = plan, slot, columns, now, weights
         self._evaluation: Evaluation | None = None
         self._trials: Trials | None = None

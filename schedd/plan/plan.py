@@ -30,7 +30,7 @@ from schedd.plan.kernels.priority_displacement import displace_lower_ranked
 from schedd.plan.kernels.rows import forget_past
 from schedd.plan.kernels.undo import OLD_ALLOC, OLD_ALLOCS, OLD_START
 from schedd.plan.machine import Machine
-from schedd.plan.records import Moves, Take, no_moves
+from schedd.plan.records import NO_MOVES, Moves, Take
 from schedd.plan.repairs import WHOLE_PASS, Repairs
 from schedd.plan.schema import copy_fields
 from schedd.plan.shapes import Shapes
@@ -458,7 +458,7 @@ class Plan(PlanContents, WorkLimits):
         moves = self._run_displacement(
             now, lambda tb: displace_lower_ranked(tb, slot, rank, promise, breaks, now, until, most, sets)
         )
-        return no_moves() if moves is None else moves
+        return NO_MOVES if moves is None else moves
 
     def displace(self, slots: Ints, latest: Ints, now: int, tier: int = 0) -> Moves | None:
         """Remove these planned jobs and place them again in this order, each in its earliest gap on nodes of

@@ -1,6 +1,7 @@
 """Values that the plan returns: what a job holds of a row, free capacity over time, and moves."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -56,15 +57,13 @@ class Moves:
         return int(self.slots.shape[0])
 
 
-def no_moves() -> Moves:
-    empty = np.zeros(0, np.int64)
-    return Moves(empty, empty, empty)
+NO_MOVES: Final = Moves(*np.zeros((3, 0), np.int64))
 
 
 def merge_moves(parts: list[Ints]) -> Moves:
     """Merge ``parts``, each (n, 3) slot, old start, new start, in the order in which they were made."""
     if not parts:
-        return no_moves()
+        return NO_MOVES
     whole = np.concatenate(parts)
     # A job may move more than once: its first old start and its last new one count.
     slots, first = np.unique(whole[:, 0], return_index=True)

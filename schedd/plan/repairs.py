@@ -10,7 +10,7 @@ from schedd.plan.kernels.freed import drop_checked, forget_freed, note_freed, no
 from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.projection import MOST_NOW, WHOLE_PASS
 from schedd.plan.kernels.repair import PAUSED, repair
-from schedd.plan.records import Moves, merge_moves, no_moves
+from schedd.plan.records import NO_MOVES, Moves, merge_moves
 from schedd.plan.schema import NUMBER, SLOTS, FieldRule, declared
 from schedd.plan.slabs import Slabs
 
@@ -118,7 +118,7 @@ class Repairs:
         examined twice for the same interval. If it takes long, the next call continues.
         """
         if not self.pending:
-            return no_moves()
+            return NO_MOVES
         moves: list[Ints] = []
         ctl = self._slabs.tb.ctl
         if self._untried.shape[0]:

@@ -20,6 +20,7 @@ from schedd.dialect.units import TIME_RESOURCES, format_rounded_size, parse_wall
 from schedd.policy.recurrence import Recurrence
 from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
 from schedd.wire.durations import format_duration
+from schedd.wire.quick_init import quick_init
 from schedd.wire.section import Section
 from schedd.wire.times import Whole
 
@@ -89,6 +90,7 @@ class Limit(LimitRule):
         return f"{self.what} of {whose}{where}{when}"
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """Owner of a job and its use of resources, for limits."""
@@ -304,8 +306,8 @@ def _less(limit: Limit, known: Limit) -> bool:
 
 def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
     """Return the amounts that a job takes from the pools of its limits; zero amounts are omitted."""
-    found = {pool: job.amounts.get(limit.what, 0) for pool, limit in limits.items()}
-    return {pool: amount for pool, amount in found.items() if amount > 0}
+    amounts = job.amounts
+    return {pool: n for pool, limit in limits.items() if (n := amounts.get(limit.what, 0)) > 0}
 
 
 def format_amount(amount: int, what: str, unit: str = "") -> str:

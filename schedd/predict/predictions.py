@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schedd.plan.columns import Ints
+from schedd.wire.quick_init import quick_init
 
 Floats = npt.NDArray[np.float64]
 
@@ -19,6 +20,7 @@ P90_INDEX: Final = 10  # indices of 0.5 and 0.9 in `LEVELS`
 _ROUNDING: Final = 1e-6  # keeps whole seconds from being rounded up
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class JobFeatures:
     """Features of a job, known at its submission, that its prediction depends on.
@@ -44,6 +46,7 @@ class JobFeatures:
         return max(1, round(self.walltime * self.fastest))
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, eq=False)
 class Prediction:
     """Predicted run time of a job: at most ``quantiles[i]`` seconds with probability ``LEVELS[i]``,

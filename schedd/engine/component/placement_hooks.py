@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from schedd.engine.component.hook_values import Confinement, Restriction
-from schedd.engine.component.registry import components, job_calls, working_calls
+from schedd.engine.component.registry import components, job_calls, working_calls, working_job_calls
 from schedd.model import Never, WaitingFor
 from schedd.wire import JobFacts
 
@@ -27,7 +27,7 @@ def component_wait(state: "EngineState", record: "JobRecord") -> WaitingFor | Ne
 
 def component_confinement(state: "EngineState", record: "JobRecord") -> Confinement | None:
     """Return the only place and time of a job; None: any."""
-    for _, check in working_calls(state, "confinement"):
+    for _, check in working_job_calls(state, "confinement", record.facts):
         found: Confinement | None = check(state, record)
         if found is not None:
             return found

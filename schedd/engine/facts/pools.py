@@ -55,12 +55,14 @@ def make_claim(
     request = understood.request
     amounts = {"jobs": 1, **shared_amounts(facts.resources, shared, types)}
     if request is not None:
-        chunks = request.chunks
-        amounts["cpus"] = sum(chunk.count * chunk.cpus for chunk in chunks)
+        cpus = gpus = mem = 0
+        for chunk in request.chunks:
+            cpus += chunk.count * chunk.cpus
+            gpus += chunk.count * chunk.gpus
+            mem += chunk.count * chunk.mem
+        amounts["cpus"], amounts["gpus"], amounts["mem"] = cpus, gpus, mem - understood.assumed_mem
         amounts["nodes"] = 1 if request.place is Place.PACK else request.units
-        amounts["gpus"] = sum(chunk.count * chunk.gpus for chunk in chunks)
-        amounts["mem"] = sum(chunk.count * chunk.mem for chunk in chunks) - understood.assumed_mem
-        for chunk in chunks:
+        for chunk in request.chunks:
             for name, amount in chunk.resources:
                 if name not in shared:
                     amounts[name] = amounts.get(name, 0) + chunk.count * amount

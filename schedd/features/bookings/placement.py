@@ -104,8 +104,8 @@ def find_transfer_booking(state: EngineState, transfer: str) -> Booking | None:
 
 
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
-    """Without bookings and transferred jobs, only a job that names a reservation may have to wait for it."""
-    return () if booking_table(state) or transfer_state(state).by_job else ("must_wait", "reason_to_replan")
+    """Without transferred jobs, only a job that names a reservation has to do with one."""
+    return () if transfer_state(state).by_job else ("must_wait", "reason_to_replan", "confinement")
 
 
 def wait_for_booking(state: EngineState, record: JobRecord) -> WaitingFor | None:

@@ -28,7 +28,6 @@ from schedd.features.partitions.state import (
 )
 from schedd.model import FOREVER, Never, Request
 from schedd.plan.columns import PLANNED
-from schedd.plan.shapes import shape_key
 from schedd.plan.work_limits import WorkSpent
 from schedd.wire import JobDeleted, JobEnded, JobFacts, NodeChanged, NodeFacts
 from schedd.wire.quick_init import quick_replace
@@ -172,13 +171,13 @@ def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
             if variant is None or state.limits.too_much(variant.pools) is not None:
                 continue
             present = _fit_slot(state, slot, present, variant)
-            if not (plan.fits_in_slot(slot) or plan.fits_on_nodes(variant.request)):
-                continue
             # Only an earlier start counts, so each search ends at the best start found so far.
             start = plan.probe(slot, state.now, min(least, state.now + HORIZON))
-            start = start if start >= 0 else FOREVER
-            if start < least:
-                best, chosen, least = name, variant, start
+            if start < 0:
+                if chosen is not None or not (plan.fits_in_slot(slot) or plan.fits_on_nodes(variant.request)):
+                    continue
+                start = FOREVER
+            best, chosen, least = name, variant, start
             if least <= ready:
                 break
     except WorkSpent:
@@ -238,8 +237,7 @@ def _other(known: _Variant, present: str, name: str) -> _Variant:
 def _fit_slot(state: EngineState, slot: int, present: _Variant, wanted: _Variant) -> _Variant:
     """Give the slot of an unplaced job another request and other amounts."""
     if present is not wanted:
-        if shape_key(present.request) != shape_key(wanted.request):
-            state.plan.set_request(slot, wanted.request)
+        state.plan.set_request(slot, wanted.request)
         if present.pools != wanted.pools:
             state.plan.set_pools(slot, wanted.pools, state.now)
     return wanted

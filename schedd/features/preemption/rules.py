@@ -73,10 +73,12 @@ def note_preemptor(state: EngineState, record: JobRecord) -> None:
 
 
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
-    """Without preemptors and scavengers, and earlier ones, no job is preempted or goes last."""
+    """Without scavengers no job goes last; without preemptors, too, and earlier ones, none is preempted."""
     part, settings = preemption_state(state), preemption_settings(state)
-    if part.planned or part.counted or not (settings.preemptors.is_empty and settings.scavengers.is_empty):
+    if not settings.scavengers.is_empty:
         return ()
+    if part.planned or part.counted or not settings.preemptors.is_empty:
+        return "promises_nothing", "goes_last"
     return "must_wait", "promises_nothing", "goes_last", "job_holds_resources", "run_ended"
 
 

@@ -117,11 +117,14 @@ def _default_qos(settings: QosSettings, facts: JobFacts) -> str:
 
 
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
-    """Without levels, a job has a QOS only if it or a default requests one."""
+    """If no default requests a QOS, only one that the job requests is refused; without levels, a job has no
+    other.
+    """
     defaults = [state.server.defaults, *(queue.defaults for queue in state.queues.values())]
-    if state.site.part(QosSettings).levels or any(read_qos(one) for one in defaults if one):
+    if any(read_qos(one) for one in defaults if one):
         return ()
-    return "labels", "refusal", "label_points", "charge_factor"
+    has_levels = state.site.part(QosSettings).levels
+    return ("refusal",) if has_levels else ("labels", "refusal", "label_points", "charge_factor")
 
 
 def level_of(known: EngineState | PlanSnapshot, facts: JobFacts) -> QosLevel | None:

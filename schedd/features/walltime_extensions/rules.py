@@ -28,7 +28,7 @@ from schedd.features.walltime_extensions.state import RunExtension, extensions_s
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.plan.plan import Plan
-from schedd.plan.records import Moves, no_moves
+from schedd.plan.records import NO_MOVES, Moves
 from schedd.wire import ExtendRun, ExtensionDone, JobDeleted, JobEnded
 
 _AGAIN_S: Final = 60  # a run that could not be extended is examined again after this time
@@ -135,7 +135,7 @@ def _extend(state: EngineState, record: JobRecord, event: str) -> None:
     part, now = extensions_state(state), state.now
     one = part.runs.get(record.id) or RunExtension(record.id, record.run.started)
     obstacle = _find_obstacle(state, record)
-    seconds, moves = (0, no_moves()) if obstacle else _lengthen_in_plan(state, record)
+    seconds, moves = (0, NO_MOVES) if obstacle else _lengthen_in_plan(state, record)
     if not seconds:
         obstacle = obstacle or "planned jobs or reservations need its resources then"
         part.runs[record.id] = replace(one, refusal=obstacle, again=now + _AGAIN_S)
@@ -183,7 +183,7 @@ def _lengthen_in_plan(state: EngineState, record: JobRecord) -> tuple[int, Moves
             if moves is None:
                 raise AssertionError(f"job {record.id} can be extended in a copy of the plan alone")
             return seconds, moves
-    return 0, no_moves()
+    return 0, NO_MOVES
 
 
 def _order_walltime(state: EngineState, record: JobRecord, walltime: int) -> JobRecord:
@@ -215,7 +215,7 @@ def _lengthen(
     own = np.unique(plan.held(np.array([slot], np.int64)).rows)
     rows = plan.overcommitted_rows(own, end, until)
     if not rows.shape[0]:
-        return no_moves()
+        return NO_MOVES
     slots = _planned_after(plan, rows, end)
     slots = slots[plan.starts(slots) < until]
     if not 0 < slots.shape[0] <= _MOST_DISPLACED or np.isin(slots, list(kept)).any():
