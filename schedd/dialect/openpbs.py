@@ -205,7 +205,9 @@ def _planned(chunk: SelectChunk, requested: RequestedResources, site: _Site) -> 
             planned = replace(planned, mem=parse_size(span.inner()))
         elif name == "vmem":
             planned = replace(planned, vmem=parse_size(span.inner()))
-        elif name in ("host", "vnode"):
+        elif name == "host":  # its case does not matter, unlike that of any other string
+            features.add(frozenset({span.unquoted(), span.unquoted().lower()}))
+        elif name == "vnode":
             features.add(frozenset({span.unquoted()}))
         elif name in _NOT_FOR_THE_PLAN or (name in site.shared and name not in site.amounts):
             pass

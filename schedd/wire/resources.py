@@ -36,6 +36,7 @@ BUILT_IN: Final[Mapping[str, ResourceFacts]] = MappingProxyType(
         **dict.fromkeys(("ncpus", "ngpus", "naccelerators"), ResourceFacts("long", "hqn")),
         **dict.fromkeys(("mpiprocs", "ompthreads"), ResourceFacts("long", "h")),
         **dict.fromkeys(("arch", "host", "vnode"), ResourceFacts("string", "h")),
+        "resv": ResourceFacts("string", "h"),  # added by the adapter to the chunks of a reservation's jobs
         **dict.fromkeys(("accelerator_model", "accelerator_group"), ResourceFacts("string", "h")),
         **dict.fromkeys(("aoe", "eoe", "vntype"), ResourceFacts("string_array", "h")),
         **dict.fromkeys(("file", "pmem", "pvmem"), ResourceFacts("size")),

@@ -7,12 +7,8 @@ from typing import Final
 
 from schedd.wire import NO_TYPES, ResourceTypes, ShareFacts
 from server_adapter.openpbs.notation import format_amount, kib, parse_amount, select, unquote
-from server_adapter.servers.openpbs.vnode_capacity import (
-    CapacityByHost,
-    VnodesFullError,
-    lay_out_chunk,
-    meets,
-)
+from server_adapter.servers.openpbs.hosts import meets
+from server_adapter.servers.openpbs.vnode_capacity import CapacityByHost, VnodesFullError, lay_out_chunk
 
 _CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
 _NODE: Final = frozenset({"host", "vnode"})

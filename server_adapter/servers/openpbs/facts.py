@@ -212,13 +212,13 @@ def node_facts(
     """Return a vnode's facts; host, strings, booleans, queue and `sharing` become properties."""
     del before
     amounts: dict[str, int] = {}
-    properties = []
+    properties: list[str] = []
     for key, text in values.items():
         if not key.startswith(AVAILABLE):
             continue
         resource = key[len(AVAILABLE) :]
         if resource == "host":
-            properties.append(text)
+            properties += dict.fromkeys((text, text.lower()))
         elif resource == "vnode":  # several for a host that is planned as one node
             properties += [vnode for vnode in text.split(",") if vnode != name]
         elif resource not in _NOT_AMOUNTS:

@@ -7,20 +7,28 @@ the vnodes of each host before any other code reads them; `vnode_capacity` selec
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 from schedd.wire import NO_TYPES, ResourceTypes
 from schedd.wire.resources import GPUS_OF, OWN_VNODE
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_or
-from server_adapter.openpbs.notation import format_amount, parse_amount, select, split_chunks, unquote
+from server_adapter.openpbs.notation import (
+    boolean,
+    format_amount,
+    parse_amount,
+    select,
+    split_chunks,
+    unquote,
+)
 from server_adapter.servers.openpbs.facts import (
     ASSIGNED,
     AVAILABLE,
     SHARED,
     is_exclusive,
+    node_facts,
     vnode_state,
 )
 
@@ -36,6 +44,7 @@ _SIZED: Final = ("ncpus", "mem", "ngpus")
 _GPUS: Final = "ngpus"
 _MOST_GPU_TYPES: Final = 6
 _NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9_]")
+_VNODE: Final = re.compile(r":vnode=[^:]*")
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
 _STRICTEST: Final = ("force_exclhost", "force_excl", "default_exclhost", "default_excl", SHARED)
@@ -54,12 +63,12 @@ class Hosts:
     members: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     apart: frozenset[str] = frozenset()
     node_of: Mapping[str, str] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """Number of planned nodes of each queue; nodes without a queue under the empty name."""
-    sizes: tuple[Mapping[str, int], ...] = ()  # the distinct sizes of vnodes
+    sized: tuple["SizedVnode", ...] = ()  # all vnodes, if a host has several
     types: ResourceTypes = NO_TYPES  # types of the server's resources
     gpu_types: frozenset[tuple[str, str]] = frozenset()
     """Resources and values that only some gpus of a host have, such as `gpu_type` and `1g.5gb`."""
+    _known: dict[tuple[str, str, str], dict[str, str]] = field(default_factory=dict, compare=False)
+    """The changes of `_on_vnodes` by its arguments: many jobs have equal requests."""
 
     def vnodes(self, node: str) -> tuple[str, ...]:
         return self.members.get(node, (node,))
@@ -68,16 +77,14 @@ class Hosts:
         """Return the values of a job or reservation with planned nodes in place of vnodes."""
         if not self.members:
             return values
-        names_gpus = self.gpu_types and _GPUS in values.get(_SELECT, "")
-        if not (_WHERE & values.keys() or _VSCATTER in values.get(_PLACE, "") or names_gpus):
-            return values  # as most of many jobs
         changed = {
             name: renamed
             for name in _PLACES
             if (text := values.get(name)) and (renamed := _NAME.sub(self._renamed, text)) != text
         }
         changed |= self._on_vnodes(values, _SELECT, _PLACE, values.get("queue", ""))
-        changed |= self._of_gpu_types({**values, **changed}, _SELECT)
+        if self.gpu_types:
+            changed |= self._of_gpu_types({**values, **changed}, _SELECT)
         return {**values, **changed} if changed else values
 
     def translate_request(self, resources: Values) -> Values:
@@ -107,34 +114,73 @@ class Hosts:
         return {select_name: "+".join(chunks)} if asked else {}
 
     def _on_vnodes(self, values: Values, select_name: str, place_name: str, queue: str) -> dict[str, str]:
-        """Return the changed values of a `vscatter` request with more chunks than hosts: that number of
-        vnodes, on any hosts.
+        """Return the changed values of a request for which hosts are too coarse, since the plan knows only
+        the sums of their vnodes.
 
-        With fewer chunks it is unchanged, and the plan treats it as `scatter`. A chunk larger than every
-        vnode requests a vnode with a name that explains this, since the plan knows only the sizes of hosts.
+        A chunk larger than the vnodes with its properties, on every host, requests a vnode with a name that
+        explains this. With `vscatter` a chunk is on one vnode, and chunks for which there are too few hosts
+        request that number of vnodes, on any hosts; otherwise the plan treats `vscatter` as `scatter`.
         """
-        words = values.get(place_name, "").split(":")
-        text = self.types.spelled_select(values.get(select_name, ""))
-        if _VSCATTER not in words or not self.members:
+        text, place = values.get(select_name, ""), values.get(place_name, "")
+        if not self.members or not text:
             return {}
-        asked = parse_or(lambda chunks: list(select(chunks)), text or None, default=_NO_CHUNKS)
-        if not asked:
-            return {}
-        chunks = [
-            chunk if self._any_vnode_holds(wanted) else f"{chunk}:vnode=a_vnode_of_{_size(wanted)}"
-            for chunk, (_, wanted) in zip(split_chunks(text), asked, strict=True)
-        ]
-        changed = {} if "+".join(chunks) == values[select_name] else {select_name: "+".join(chunks)}
-        if sum(count for count, _ in asked) > self.counts.get(queue, self.counts.get("", 0)):
-            changed[place_name] = ":".join(["free" if word == _VSCATTER else word for word in words])
-            changed[select_name] = "+".join([f"{chunk}:{OWN_VNODE}=1" for chunk in chunks])
-        return changed
-
-    def _any_vnode_holds(self, wanted: Mapping[str, str]) -> bool:
-        needs = {
-            name: count for name in _SIZED if (count := parse_amount(name, wanted.get(name, "0"), self.types))
+        key = text, place, queue
+        if key not in self._known:
+            found = self._find_vnodes(self.types.spelled_select(text), place.split(":"), queue)
+            self._known[key] = found
+        names = {_SELECT: select_name, _PLACE: place_name}
+        return {
+            names[name]: value for name, value in self._known[key].items() if value != values[names[name]]
         }
-        return any(all(count <= size.get(name, 0) for name, count in needs.items()) for size in self.sizes)
+
+    def _find_vnodes(self, text: str, words: list[str], queue: str) -> dict[str, str]:
+        whole = _VSCATTER in words
+        asked = parse_or(lambda chunks: list(select(chunks)), text, default=_NO_CHUNKS)
+        if not asked or (not whole and all(name in _SIZED for _, wanted in asked for name in wanted)):
+            return {}  # as most requests
+        own = [one for one in self.sized if one.queue == queue] or [
+            one for one in self.sized if not one.queue
+        ]
+        fitting = [self._fitting_nodes(wanted, own, "vnode" if whole else "part") for _, wanted in asked]
+        chunks = [
+            chunk
+            if nodes or not (whole or self._fitting_nodes(wanted, own, "host"))
+            else f"{_VNODE.sub('', chunk)}:vnode=a_vnode_of_{_size(wanted)}"
+            for chunk, (_, wanted), nodes in zip(split_chunks(text), asked, fitting, strict=True)
+        ]
+        sets = [*filter(None, fitting), {one.node for one in own if any(one.sizes.values())}]
+        if not whole or all(
+            sum(count for (count, _), nodes in zip(asked, fitting, strict=True) if nodes <= several)
+            <= len(several)
+            for several in sets
+        ):
+            return {_SELECT: "+".join(chunks)}
+        return {
+            _PLACE: ":".join(["free" if word == _VSCATTER else word for word in words]),
+            _SELECT: "+".join([f"{chunk}:{OWN_VNODE}=1" for chunk in chunks]),
+        }
+
+    def _fitting_nodes(
+        self, wanted: Mapping[str, str], vnodes: Sequence["SizedVnode"], by: Literal["vnode", "part", "host"]
+    ) -> set[str]:
+        """Return the nodes with room for a chunk: in one vnode with the requested properties, in all of these
+        together (`part`), or in all vnodes of a host that has such a vnode.
+        """
+        counted = _SIZED[:-1] if self.gpu_types and by == "part" else _SIZED  # its gpus: see `_of_gpu_types`
+        needs = {name: parse_amount(name, wanted.get(name, "0"), self.types) or 0 for name in counted}
+        known = {tag for one in self.sized for tag in one.tags}
+        meeting = [one for one in vnodes if meets(wanted, (one.name,), one.tags, known, self.types)]
+        sizes: dict[str, Counter[str]] = {}
+        for one in meeting:
+            sizes.setdefault(one.name if by == "vnode" else one.node, Counter()).update(one.sizes)
+        for one in vnodes if by == "host" else ():
+            if one.node in sizes and one not in meeting:
+                sizes[one.node].update(one.sizes)
+        return {
+            self.node_of.get(name, name)
+            for name, size in sizes.items()
+            if all(count <= size[resource] for resource, count in needs.items())
+        }
 
     def nodes(self, vnodes: Iterable[DescribedObject]) -> list[DescribedObject]:
         """Return the planned nodes for these vnodes, each at the position of its first vnode."""
@@ -178,6 +224,17 @@ class Hosts:
         return self.node_of.get(found.group(), found.group())
 
 
+@dataclass(frozen=True, slots=True)
+class SizedVnode:
+    """A vnode, with its planned node, queue, properties and sizes."""
+
+    name: str
+    node: str
+    queue: str
+    tags: frozenset[str]
+    sizes: Mapping[str, int]
+
+
 NO_HOSTS: Final = Hosts()  # every vnode is a node of the plan
 
 
@@ -203,12 +260,19 @@ def group_by_host(vnodes: Sequence[DescribedObject], types: ResourceTypes = NO_T
         else:
             members[host] = own
     node_of = {vnode: host for host, own in members.items() for vnode in own}
-    queues = {node_of.get(one.name, one.name): one.values.get("queue", "") for one in _working(vnodes, types)}
-    kinds = {tuple(sorted(amounts(one.values, AVAILABLE, types).items())) for one in _working(vnodes, types)}
-    sizes = tuple([dict(kind) for kind in sorted(kinds)])
+    sized = [
+        SizedVnode(
+            one.name,
+            node_of.get(one.name, one.name),
+            one.values.get("queue", ""),
+            frozenset(node_facts(one.name, one.values, types=types).properties),
+            amounts(one.values, AVAILABLE, types),
+        )
+        for one in vnodes
+    ]
     merged = [[vnode for vnode in several[host] if vnode.name in own] for host, own in members.items()]
     gpu_types = _countable({kind for found in merged for kind in _gpu_types(found, types)})
-    return Hosts(members, frozenset(apart), node_of, Counter(queues.values()), sizes, types, gpu_types)
+    return Hosts(members, frozenset(apart), node_of, tuple(sized), types, gpu_types)
 
 
 def _gpu_types(vnodes: Sequence[DescribedObject], types: ResourceTypes) -> set[tuple[str, str]]:
@@ -267,6 +331,43 @@ def _size(wanted: Mapping[str, str]) -> str:
 def is_vscatter(place: str, select: str) -> bool:
     """Return whether each chunk needs its own vnode, also after `translate_request`."""
     return _VSCATTER in place.split(":") or f":{OWN_VNODE}=" in select
+
+
+def meets(
+    asked: Mapping[str, str],
+    names: Collection[str],
+    tags: Collection[str],
+    known: Collection[str],
+    types: ResourceTypes,
+) -> bool:
+    """Return whether a node with these names and properties meets the request, apart from amounts.
+
+    A requested property that no node has (it is not in `known`) is ignored.
+    """
+    for name, value in asked.items():
+        if name == "vnode":
+            if value not in names:
+                return False
+        elif name == "host":
+            found = {value, value.lower()}
+            if not found.isdisjoint(known) and found.isdisjoint((*tags, *names)):
+                return False
+        elif types.is_level(name):
+            start = f"{name.lower()}="
+            there = [int(tag[len(start) :]) for tag in tags if tag.startswith(start)]
+            least = parse_amount(name, unquote(value), types) or 0
+            if least and max(there, default=0) < least and any(tag.startswith(start) for tag in known):
+                return False
+        elif types.is_amount(name):
+            pass
+        elif (is_true := boolean(name, value, types)) is False:
+            if f"{name.lower()}=True" in tags:
+                return False
+        else:
+            tag = f"{name.lower()}={'True' if is_true else unquote(value)}"
+            if tag in known and tag not in tags:
+                return False
+    return True
 
 
 def amounts(values: Values, prefix: str, types: ResourceTypes) -> dict[str, int]:

@@ -7,9 +7,9 @@ from typing import Final
 from schedd.wire import ResourceTypes
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_or
-from server_adapter.openpbs.notation import VnodePiece, boolean, exec_vnode, parse_amount, unquote
+from server_adapter.openpbs.notation import VnodePiece, exec_vnode, parse_amount
 from server_adapter.servers.openpbs.facts import ASSIGNED, AVAILABLE, SHARED, node_facts, vnode_state
-from server_adapter.servers.openpbs.hosts import amounts
+from server_adapter.servers.openpbs.hosts import amounts, meets
 
 _NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
@@ -132,42 +132,6 @@ def _spread(
             found.append((one.vnode, piece))
             wanting = _less(wanting, piece)
     return [] if any(wanting.values()) else found
-
-
-def meets(
-    asked: Mapping[str, str],
-    names: Collection[str],
-    tags: Collection[str],
-    known: Collection[str],
-    types: ResourceTypes,
-) -> bool:
-    """Return whether a node with these names and properties meets the request, apart from amounts.
-
-    A requested property that no node has (it is not in `known`) is ignored.
-    """
-    for name, value in asked.items():
-        if name == "vnode":
-            if value not in names:
-                return False
-        elif name == "host":
-            if value in known and value not in tags and value not in names:
-                return False
-        elif types.is_level(name):
-            start = f"{name.lower()}="
-            there = [int(tag[len(start) :]) for tag in tags if tag.startswith(start)]
-            least = parse_amount(name, unquote(value), types) or 0
-            if least and max(there, default=0) < least and any(tag.startswith(start) for tag in known):
-                return False
-        elif types.is_amount(name):
-            pass
-        elif (is_true := boolean(name, value, types)) is False:
-            if f"{name.lower()}=True" in tags:
-                return False
-        else:
-            tag = f"{name.lower()}={'True' if is_true else unquote(value)}"
-            if tag in known and tag not in tags:
-                return False
-    return True
 
 
 def _less(free: Mapping[str, int], taken: Mapping[str, int]) -> dict[str, int]:

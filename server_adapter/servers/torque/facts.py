@@ -76,6 +76,7 @@ _STATES: Final[Mapping[str, JobLetter]] = {
 }
 
 _RESOURCE: Final = "Resource_List."
+_SUFFIX: Final = re.compile(r"(:\d+(?:\[\d*\])?)\.[^:,@]+(?=[:,]|$)")  # the server's name of a job's id
 _DEFAULT: Final = "resources_default."
 _LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_available.")
 _HOLDS: Final = frozenset("uosla")
@@ -109,6 +110,8 @@ def job_facts(name: str, values: Values) -> JobFacts:
         resources["tasks"] = tasks
     barred = state == "W" or holds not in ("", "l")
     queue, depend = get("queue", ""), get("depend", "")
+    if "." not in name:  # display_job_server_suffix = False: ids lack the suffix that dependencies have
+        depend = _SUFFIX.sub(r"\1", depend)
     not_before, starts = parse_time(get("Execution_Time")), max(0, parse_number(get("start_count")) or 0)
     exclusive = parse_or(read.flag, get("node_exclusive"), default=False)
     return JobFacts(

@@ -223,6 +223,14 @@ def test_a_kill_delay_of_the_server_is_reported() -> None:
     assert server_facts({"kill_delay": "0"}).attributes == server_facts({}).attributes == {}
 
 
+def test_dependencies_have_the_form_of_ids_without_the_servers_name() -> None:
+    """4.2 with display_job_server_suffix = False lists `81` with `afterany:80.srv`."""
+    depend = "afterany:80.srv:79.srv.site,afterokarray:84[].srv,afterok:7.far@far,on:2"
+    short = job_facts("81", QUEUED | {"depend": depend})
+    assert short.depend == "afterany:80:79,afterokarray:84[],afterok:7.far@far,on:2"
+    assert job_facts("81.srv", QUEUED | {"depend": depend}).depend == depend
+
+
 def test_a_new_dependent_does_not_change_a_jobs_version() -> None:
     job = {"job_state": "Q", "queue": "batch", "Resource_List.nodes": "1"}
     alone = job_facts("1.here", job)

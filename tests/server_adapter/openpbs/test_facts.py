@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from schedd.dialect import Site, find_dialect
-from schedd.wire import Reserve, ShareFacts, Unreserve
+from schedd.wire import Reserve, ResourceFacts, ResourceTypes, ShareFacts, Unreserve
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.diff import diff
 from server_adapter.bridge.event_effects import apply
@@ -144,6 +144,8 @@ def test_a_job_of_a_reservation_requests_the_reservations_nodes() -> None:
     assert facts.resources["schedselect"] == "2:ncpus=1:resv=R7+1:ncpus=2:resv=R7"
     request = find_dialect(facts.family).read(facts, Site(defaults={}))
     assert {chunk.features for chunk in request.chunks} == {(frozenset({"resv=R7"}),)}
+    typed = Site(defaults={}, types=ResourceTypes({"lic": ResourceFacts("long", "q")}))
+    assert not find_dialect(facts.family).read(facts, typed).notes
 
 
 # -- arrays --------------------------------------------------------------------------------------------

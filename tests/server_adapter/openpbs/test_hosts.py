@@ -254,6 +254,50 @@ def test_vscatter_with_no_more_chunks_than_hosts_is_over_hosts() -> None:
     assert not is_vscatter("scatter", "2:ncpus=1")
 
 
+def test_vscatter_on_fewer_matching_hosts_than_chunks_asks_for_vnodes() -> None:
+    """OpenPBS 23.06 runs `2:ncpus=2:host=h7` with vscatter on two vnodes of that host."""
+    red = vnode("n2", "n2")
+    red.values["resources_available.color"] = "red"
+    hosts = group_by_host([*numa(), vnode("n1", "n1", cpus=2), red])
+    for text in ("2:ncpus=2:host=a", "1:ncpus=1:host=a+1:ncpus=1:vnode=a[1]", "2:ncpus=3:color=red"):
+        asked = hosts.translate_request({"select": text, "place": "vscatter"})
+        assert asked["place"] == "free", text
+        assert asked["select"] == "+".join(f"{chunk}:own_vnode=1" for chunk in text.split("+"))
+    for text in ("1:ncpus=2:host=a+1:ncpus=2:color=red", "2:ncpus=4", "3:ncpus=1"):
+        asked = {"select": text, "place": "vscatter"}
+        assert hosts.translate_request(asked) == asked
+
+
+def test_a_chunk_larger_than_the_vnodes_with_its_properties_is_never_planned() -> None:
+    """OpenPBS 23.06 never runs these; the plan saw the sum of the host and tried again and again."""
+    vnodes = numa()
+    vnodes[2].values["resources_available.color"] = "red"
+    hosts = group_by_host([*vnodes, vnode("n1", "n1", cpus=2)])
+    for chunk, asked in (
+        ("1:ncpus=1:vnode=a", "1:ncpus=1:vnode=a_vnode_of_ncpus=1"),
+        ("1:ncpus=6:host=a:vnode=a[0]", "1:ncpus=6:host=a:vnode=a_vnode_of_ncpus=6"),
+        ("2:ncpus=5:color=red", "2:ncpus=5:color=red:vnode=a_vnode_of_ncpus=5"),
+    ):
+        values = {"schedselect": chunk, "Resource_List.place": "pack", "queue": "workq"}
+        assert hosts.translate_placement(values)["schedselect"] == asked
+    for chunk in ("1:ncpus=6:host=a", "1:ncpus=4:color=red", "1:ncpus=0:vnode=a", "1:ncpus=9:color=red"):
+        values = {"schedselect": chunk, "Resource_List.place": "pack"}
+        assert hosts.translate_placement(values) == values, chunk
+
+
+def test_the_case_of_a_host_does_not_matter() -> None:
+    """pbs_sched runs `host=N1` on n1, and no job with `vnode=N1`."""
+    facts = node_facts("n1", {"resources_available.host": "N1"})
+    assert set(facts.properties) == {"N1", "n1"}
+    request = parse_openpbs({"select": "1:ncpus=1:host=N1+1:vnode=N1:ncpus=1"})
+    assert [chunk.features for chunk in request.chunks] == [
+        (frozenset({"n1", "N1"}),),
+        (frozenset({"N1"}),),
+    ]
+    tags, decided = {"n1": ["n1"], "n2": ["n2"]}, [ShareFacts("n2", 1), ShareFacts("n1", 1)]
+    assert exec_vnode("1:ncpus=1:host=N1+1:ncpus=1", decided, tags=tags) == "(n1:ncpus=1)+(n2:ncpus=1)"
+
+
 def test_vscatter_of_a_chunk_larger_than_every_vnode_is_never_planned() -> None:
     hosts = group_by_host([*numa(), vnode("n1", "n1", cpus=2)])
     for chunk, words in (
