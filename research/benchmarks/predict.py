@@ -68,8 +68,8 @@ def bench_predict(
     rounds, sizes = [], (0, 0)
     for _ in range(_ROUNDS):
         before = process_time()
-        scene = StartSampler.from_plan(plan, grower.now, since, ids, predictions)
-        starts = np.stack([one.starts[scene.order] for one in scene.sample_plans()])
+        sampler = StartSampler.from_plan(plan, grower.now, since, ids, predictions)
+        starts = np.stack([one.starts[sampler.order] for one in sampler.sample_plans()])
         start_quantiles(starts)
         rounds.append(process_time() - before)
         sizes = starts.shape

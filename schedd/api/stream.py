@@ -105,9 +105,9 @@ async def _stream_events(
 ) -> AsyncIterator[ServerSentEvent]:
     state: object = None
     last_sent: PlanSnapshot | None = None
-    with cluster.feed.signal.subscribe() as rung:
+    with cluster.feed.signal.subscribe() as signalled:
         while not cluster.feed.signal.closed and goes_on():
-            rung.clear()
+            signalled.clear()
             published = cluster.published
             alerts = open_alerts()
             now = (published.stale, published.paused, published.halted, alerts)
@@ -122,7 +122,7 @@ async def _stream_events(
                     yield event
                 since, state, last_sent = published.generation, now, published
                 await asyncio.sleep(_MIN_INTERVAL_S)
-            await wait_for_signal(rung)
+            await wait_for_signal(signalled)
 
 
 def _make_event(

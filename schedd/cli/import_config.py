@@ -168,13 +168,13 @@ def _import_server(named: str, family: Family, auth: Auth, done: "ImportResult")
     from server_adapter.settings import Settings  # noqa: PLC0415
 
     try:
-        told = read_server_settings(Settings(server=parse_server_address(named, family, auth)))
+        described = read_server_settings(Settings(server=parse_server_address(named, family, auth)))
     except ValueError:
         fail("import", f"--server {named!r}: HOST or HOST:PORT")
     except ServerUnreadableError as error:
         fail("import", f"--server {named}: {error}")
     done.findings = [one for one in done.findings if one.setting != "qmgr"]
-    objects = [ServerObject(one.kind, one.name, one.values) for one in told]
+    objects = [ServerObject(one.kind, one.name, one.values) for one in described]
     import_server(objects, done, openpbs=family == "openpbs")
 
 

@@ -100,8 +100,8 @@ def _add_error_pages(pages: FastAPI) -> None:
             title = "Page not found"
         known = find_session(request)
         viewer = Viewer(known[1], known[0]) if known is not None else None
-        told = {"title": title, "detail": error.detail, "hint": error.hint, "waits": status == _NOT_READY}
-        found = render_plain_page(request, "error", viewer, status, **told)
+        message = {"title": title, "detail": error.detail, "hint": error.hint, "waits": status == _NOT_READY}
+        found = render_plain_page(request, "error", viewer, status, **message)
         found.headers.update(error.headers or {})
         return found
 

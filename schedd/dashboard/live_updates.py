@@ -41,13 +41,13 @@ def page_state(cluster: PlanLoop) -> str:
 
 
 async def _next_update(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[ServerSentEvent]:
-    told = ""
-    with cluster.feed.signal.subscribe() as rung:
+    sent_state = ""
+    with cluster.feed.signal.subscribe() as signalled:
         while not cluster.feed.signal.closed and known():
-            rung.clear()
+            signalled.clear()
             state = page_state(cluster)
-            if state != told:
-                told = state
+            if state != sent_state:
+                sent_state = state
                 yield ServerSentEvent(data=state, event="plan", retry=2_000, sep="\n")
             await asyncio.sleep(_POLL_S)
-            await wait_for_signal(rung)
+            await wait_for_signal(signalled)

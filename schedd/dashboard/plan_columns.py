@@ -83,14 +83,14 @@ def plan_columns(
     present = published.present_nodes
     names = match_nodes(present, looked.only)
     rows, groups = build_rows(names, present, looked.group, looked.opened, published.node_sets)
-    scene = _PlanRows(published, visibility, rows, groups, names)
+    layout = _PlanRows(published, visibility, rows, groups, names)
     count = max(1, min(looked.count, 100_000))
-    first = _first_row(scene, looked, count)
+    first = _first_row(layout, looked, count)
     shown = rows[first : first + count]
     nodes = [name for kind, name in shown if kind == "node"]
-    scene.number.update({name: i for i, name in enumerate(nodes)})
+    layout.number.update({name: i for i, name in enumerate(nodes)})
     place = {row: i for i, row in enumerate(shown)}
-    starts, base = published.starts, scene.base
+    starts, base = published.starts, layout.base
     everything = np.flatnonzero((starts >= 0) & (starts + published.durations > base))
     everything = everything[np.argsort(starts[everything], kind="stable")]
     held = published.on_nodes(everything)
@@ -105,17 +105,17 @@ def plan_columns(
     )
     horizon = load.horizon
     slots, left_out = _visible_jobs(
-        published, everything, held.owner, _node_positions(published, held.rows, scene.number)
+        published, everything, held.owner, _node_positions(published, held.rows, layout.number)
     )
     records = [record for slot in slots.tolist() if (record := published.records[slot]) is not None]
-    ended = [one for one in past if any(name in scene.number for name, _ in one[0].held)]
+    ended = [one for one in past if any(name in layout.number for name, _ in one[0].held)]
     facts = [published.nodes[name] for name in nodes]
-    shares = _share_columns(published, slots, scene.number)
+    shares = _share_columns(published, slots, layout.number)
     for i, (one, _) in enumerate(ended):
         for name, cpus in one.held:
-            if name in scene.number:
+            if name in layout.number:
                 shares["job"].append(len(records) + i)
-                shares["node"].append(scene.number[name])
+                shares["node"].append(layout.number[name])
                 shares["cpus"].append(cpus)
     return {
         "generation": published.generation,
@@ -148,23 +148,23 @@ def plan_columns(
         "shares": shares,
         "use": load.steps(range(len(names)), 4 * _LOAD_STEPS),
         "capacity": load.capacity(range(len(names))),
-        "map": load.map([[all_nodes[node] for node in part] for part in _overview_parts(scene)]),
+        "map": load.map([[all_nodes[node] for node in part] for part in _overview_parts(layout)]),
         "reservations": _reservation_columns(published, nodes, base),
-        "found": _find_jobs(scene, looked.find),
+        "found": _find_jobs(layout, looked.find),
         "left_out": left_out,
     }
 
 
-def _first_row(scene: _PlanRows, looked: PlanViewport, count: int) -> int:
+def _first_row(layout: _PlanRows, looked: PlanViewport, count: int) -> int:
     """The first row shown: as asked for, or so that the job is in sight."""
-    last = max(0, len(scene.rows) - count)
-    record = scene.published.ids.get(looked.job) if looked.job else None
-    if record is None or record.slot < 0 or not scene.visibility(record):
+    last = max(0, len(layout.rows) - count)
+    record = layout.published.ids.get(looked.job) if looked.job else None
+    if record is None or record.slot < 0 or not layout.visibility(record):
         return max(0, min(looked.first, last))
-    on = {scene.published.names.get(entry.row, "") for entry in scene.published.held_by(record.slot)}
-    groups = {name for name, members in scene.groups.items() if not on.isdisjoint(members)}
+    on = {layout.published.names.get(entry.row, "") for entry in layout.published.held_by(record.slot)}
+    groups = {name for name, members in layout.groups.items() if not on.isdisjoint(members)}
     places = [
-        i for i, (kind, name) in enumerate(scene.rows) if (name in on if kind == "node" else name in groups)
+        i for i, (kind, name) in enumerate(layout.rows) if (name in on if kind == "node" else name in groups)
     ]
     if not places or looked.first <= places[0] < looked.first + count:
         return max(0, min(looked.first, last))
@@ -256,39 +256,39 @@ class _CpuLoad:
         return {"to": self.horizon, "rows": ["".join(map(str, row)) for row in levels.tolist()]}
 
 
-def _overview_parts(scene: _PlanRows) -> list[list[str]]:
+def _overview_parts(layout: _PlanRows) -> list[list[str]]:
     """All rows cut into as many parts as the small map has; of a closed group all of its nodes."""
     of_rows = [
-        [name] if kind == "node" else ([] if _is_open(scene, i) else scene.groups[name])
-        for i, (kind, name) in enumerate(scene.rows)
+        [name] if kind == "node" else ([] if _is_open(layout, i) else layout.groups[name])
+        for i, (kind, name) in enumerate(layout.rows)
     ]
     size = -(-len(of_rows) // _MAP_ROWS) or 1
     return [[node for row in of_rows[at : at + size] for node in row] for at in range(0, len(of_rows), size)]
 
 
-def _is_open(scene: _PlanRows, place: int) -> bool:
-    return place + 1 < len(scene.rows) and scene.rows[place + 1][0] == "node"
+def _is_open(layout: _PlanRows, place: int) -> bool:
+    return place + 1 < len(layout.rows) and layout.rows[place + 1][0] == "node"
 
 
-def _find_jobs(scene: _PlanRows, text: str) -> list[list[Any]]:
+def _find_jobs(layout: _PlanRows, text: str) -> list[list[Any]]:
     """(id, start) of the jobs that ``text`` names, by start: whole ids, users and queues before parts."""
     words = text.strip().lower()
     if not words:
         return []
-    published = scene.published
+    published = layout.published
     whole: list[list[Any]] = []
     partly: list[list[Any]] = []
     order = np.argsort(published.starts, kind="stable")
     for slot in order[np.searchsorted(published.starts[order], 0) :].tolist():
         record = published.records[slot] if slot < len(published.records) else None
-        if record is None or not scene.visibility(record):
+        if record is None or not layout.visibility(record):
             continue
         facts = record.facts
         names = (facts.id.lower(), facts.owner.partition("@")[0].lower(), facts.queue.lower())
         if words in names or words == names[0].partition(".")[0]:
-            whole.append([record.id, int(published.starts[slot]) - scene.base])
+            whole.append([record.id, int(published.starts[slot]) - layout.base])
         elif any(words in name for name in (*names, facts.name.lower())):
-            partly.append([record.id, int(published.starts[slot]) - scene.base])
+            partly.append([record.id, int(published.starts[slot]) - layout.base])
     return (whole or partly)[:_MAX_MATCHES]
 
 

@@ -83,7 +83,7 @@ def dispatch_obstacle(cluster: PlanLoop) -> DispatchObstacle | None:
 
 
 def render_page(
-    request: Request, name: str, viewer: Viewer, cluster: PlanLoop, status: int = 200, **told: Any
+    request: Request, name: str, viewer: Viewer, cluster: PlanLoop, status: int = 200, **values: Any
 ) -> HTMLResponse:
     """The page ``name`` of a cluster."""
     state = page_state(cluster)  # before all else: what comes meanwhile is news
@@ -105,12 +105,12 @@ def render_page(
         alerts=alerts,
         more_alerts=[alert for alert in alerts if alert.kind not in _BANNER_ALERTS],
         now=max(about.now, about.as_of),
-        **told,
+        **values,
     )
 
 
 def render_plain_page(
-    request: Request, name: str, viewer: Viewer | None, status: int = 200, **told: Any
+    request: Request, name: str, viewer: Viewer | None, status: int = 200, **values: Any
 ) -> HTMLResponse:
     base = dashboard_path(request)
 
@@ -125,6 +125,6 @@ def render_plain_page(
         here=name,
         single_sign_on=request.app.state.callers.oidc is not None,
         csrf=viewer.session.csrf if viewer is not None and viewer.session is not None else "",
-        **{"cluster": None, "clusters": (), "root": base, "live_state": "", "live_every": 0, **told},
+        **{"cluster": None, "clusters": (), "root": base, "live_state": "", "live_every": 0, **values},
     )
     return HTMLResponse(text, status)

@@ -133,7 +133,7 @@ def _header(
         yield b""
         parts = [getattr(change, name) for change in changes]
         moved[name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-    told = yield from map_in_parts(
+    last_changes = yield from map_in_parts(
         lambda c: [c.number, c.generation, c.time, c.event, c.cause.value, c.words, c.slots.shape[0]], changes
     )
     records, of_records = yield from save_records(list(state.records.values()))
@@ -157,7 +157,7 @@ def _header(
         "opened": state.limits.opened,
         "ranks": _save_ranks(state.ranking),
         "components": components,
-        "changes": told,
+        "changes": last_changes,
         "arrays": [[name, array.shape] for name, array in arrays.items()],
     }
     return header, arrays

@@ -59,22 +59,22 @@ def apply_skipped_batches(state: EngineState, events: Iterable[Event]) -> None:
 def _apply_skipped_batch(state: EngineState, event: BatchSkipped) -> None:
     state.decision_number = max(state.decision_number, event.decided)
     state.lose_track()
-    told = [f"the planner could not handle batch {event.batch} of events and skipped it ({event.why})"]
+    sentences = [f"the planner could not handle batch {event.batch} of events and skipped it ({event.why})"]
     for step in event.steps:
         until, before = state.skipped_steps.get(step, (0, 0))
         most = _LEAVE_OUT if step == _STARTS else _LEAVE_OUT_MOST
         wait = min(2 * before, most) if before and state.now < until + before else _LEAVE_OUT
         state.skipped_steps[step] = (state.now + wait, wait)
-        told.append(f'the step "{step}" is skipped for {wait} s')
+        sentences.append(f'the step "{step}" is skipped for {wait} s')
     if event.anew:
         out = open_runs(state)
         for job, until in event.out.items():
             out[job] = max(until, out.get(job, -1))
         rebuild_state(state, out)
-        told.append("the plan is rebuilt from a snapshot")
+        sentences.append("the plan is rebuilt from a snapshot")
     for job_id in event.jobs:
         state.aside[job_id] = state.now
-        told.append(f"job {job_id} is set aside and not planned")
+        sentences.append(f"job {job_id} is set aside and not planned")
         _quarantine_job(state, job_id, event.id)
     for job_id, until in event.out.items():
         record = state.records.get(job_id)
@@ -90,7 +90,7 @@ def _apply_skipped_batch(state: EngineState, event: BatchSkipped) -> None:
             if record.slot >= 0:
                 state.plan.set_ready(record.slot, until)
             state.hold_unresolved_start(record, event.out[job_id])
-    state.alert(event.id, "batch_skipped", "; ".join(told))
+    state.alert(event.id, "batch_skipped", "; ".join(sentences))
     state.request_snapshot(event.id, "the planner skipped a batch of events")
 
 

@@ -135,9 +135,9 @@ def _check_published_starts(state: EngineState) -> None:
         if record.slot >= 0 and record.phase not in (Phase.RUNNING, Phase.DISPATCHED)
     ]
     slots = np.array([slot for slot in waiting if not state.update_due[slot]], np.int64)
-    told, starts = state.published_start[slots], state.plan.starts(slots)
-    for slot in slots[are_outdated(told, starts, state.settings.publish_threshold)].tolist():
-        raise AssertionError(f"{state.by_slot[slot].id}: told another start, for good")
+    published_starts, starts = state.published_start[slots], state.plan.starts(slots)
+    for slot in slots[are_outdated(published_starts, starts, state.settings.publish_threshold)].tolist():
+        raise AssertionError(f"{state.by_slot[slot].id}: published another start, for good")
 
 
 def _check_record(state: EngineState, record: JobRecord) -> None:

@@ -110,9 +110,9 @@ class LicencePools:
         for name, pool in self.pools.items():
             if cluster in pool.refusals:
                 continue
-            told, number = pool.answers.get(cluster), pool.numbers.get(cluster, 0)
+            lent_now, number = pool.answers.get(cluster), pool.numbers.get(cluster, 0)
             bound = pool.bounds.get(cluster, 0)
-            if told is None:  # query the current use first
+            if lent_now is None:  # query the current use first
                 found.append(LicenceGrant(name, cluster, bound, number))
                 continue
             some = {
@@ -120,18 +120,18 @@ class LicencePools:
             }
             away = sum(kept for one, kept in pool.bounds.items() if one not in some)
             wanted = {one: lent.held + lent.wanted for one, lent in some.items()}
-            wish = share_copies(pool.copies - away, wanted).get(cluster, bound)
-            if wish > bound:
+            allotted = share_copies(pool.copies - away, wanted).get(cluster, bound)
+            if allotted > bound:
                 known = all(one in pool.bounds for one in self._clusters)
-                wish = min(wish, bound + max(0, self.free_copies(name))) if known else bound
-            if wish > told.copies:
+                allotted = min(allotted, bound + max(0, self.free_copies(name))) if known else bound
+            if allotted > lent_now.copies:
                 # Use a new number even if the bound suffices: an older grant may still arrive.
-                raised = _leased(name, cluster, max(wish, bound), number + 1, now)
-                found.append(LicenceGrant(name, cluster, wish, number + 1, raised))
-            elif wish < told.copies:
-                found.append(LicenceGrant(name, cluster, wish, number + 1))
+                raised = _leased(name, cluster, max(allotted, bound), number + 1, now)
+                found.append(LicenceGrant(name, cluster, allotted, number + 1, raised))
+            elif allotted < lent_now.copies:
+                found.append(LicenceGrant(name, cluster, allotted, number + 1))
             else:
-                found.append(LicenceGrant(name, cluster, told.copies, number))
+                found.append(LicenceGrant(name, cluster, lent_now.copies, number))
         return found
 
     def apply_answer(self, grant: LicenceGrant, lent: ClusterLicenceUse, now: int) -> list[LicenceLeased]:

@@ -185,9 +185,9 @@ def bag_figures(
 
 def _first_and_last_end(of: Iterable[FederationJob], counts: TaskCountQuery) -> tuple[int | None, int | None]:
     """Return the first and the last end of the jobs' tasks, or None if a cluster does not report them."""
-    told = [counts(job) or {} for job in of]
-    firsts, lasts = ([one.get(name) for one in told] for name in ("first_end", "last_end"))
-    if not told or not all(firsts) or not all(lasts):
+    answers = [counts(job) or {} for job in of]
+    firsts, lasts = ([one.get(name) for one in answers] for name in ("first_end", "last_end"))
+    if not answers or not all(firsts) or not all(lasts):
         return None, None
     return min(one for one in firsts if one), max(one for one in lasts if one)
 

@@ -44,8 +44,8 @@ def latest_starts(
         release = expected.release[slots]
         longest = max(2 * patient, int((starts - release).max()))
         held = _step_end(starts, columns.release[slots], patience)
-        told = _step_end(starts, release, patient)
-        kept = np.where(promised[slots] == FOREVER, held, told)
+        stepped = _step_end(starts, release, patient)
+        kept = np.where(promised[slots] == FOREVER, held, stepped)
         bound = np.where(now - columns.release[slots] >= patience, kept, release + longest)
         latest[slots] = np.maximum(starts, np.minimum(promised[slots], bound))
     return latest

@@ -79,8 +79,12 @@ def declared(
     """
     if how is MOMENT and (make is not None or default is not None):
         raise ValueError("a MOMENT is None by default, as in a copy")
-    told = {_KEPT: how, **more}
-    return field(default_factory=make, metadata=told) if make else field(default=default, metadata=told)
+    field_rules = {_KEPT: how, **more}
+    return (
+        field(default_factory=make, metadata=field_rules)
+        if make
+        else field(default=default, metadata=field_rules)
+    )
 
 
 def map_in_parts(call: Callable[[_S], _T], values: Sequence[_S]) -> Generator[bytes, None, list[_T]]:

@@ -55,15 +55,15 @@ class AccuracyFigures:
     """``median(p90 - at) / median(p50 - at)``; a far P90 has good coverage and bad sharpness."""
 
 
-def measure_accuracy(told: EstimateOutcomes) -> AccuracyFigures:
+def measure_accuracy(outcomes: EstimateOutcomes) -> AccuracyFigures:
     """Return all figures. Jobs that have not started count only for the coverage."""
-    n = told.at.shape[0]
+    n = outcomes.at.shape[0]
     if not n:
         return AccuracyFigures(0)
     covered = AccuracyFigures(
-        n, float((told.actual <= told.p90).mean()), float((told.actual <= told.p50).mean())
+        n, float((outcomes.actual <= outcomes.p90).mean()), float((outcomes.actual <= outcomes.p50).mean())
     )
-    known = told.select(told.actual < NOT_YET)
+    known = outcomes.select(outcomes.actual < NOT_YET)
     if not known.at.shape[0]:
         return covered
     error = float(np.median(np.abs(known.actual - known.p50)))
@@ -82,6 +82,6 @@ def measure_accuracy(told: EstimateOutcomes) -> AccuracyFigures:
     )
 
 
-def _pinball(actual: Ints, told: Ints, level: float) -> float:
-    late = actual - told
+def _pinball(actual: Ints, outcomes: Ints, level: float) -> float:
+    late = actual - outcomes
     return float(np.maximum(level * late, (level - 1.0) * late).mean())

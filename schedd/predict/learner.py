@@ -132,13 +132,13 @@ class Learner:
         jobs = list(self._jobs.values())
         kept = [job.prediction for job in jobs]
         width = LEVELS.shape[0]
-        told = np.stack([one.quantiles for one in kept]) if kept else np.zeros((0, width), np.int64)
+        quantile_rows = np.stack([one.quantiles for one in kept]) if kept else np.zeros((0, width), np.int64)
         raw = np.stack([one.uncalibrated for one in kept]) if kept else np.zeros((0, width))
         keys = np.stack([one.template_keys for one in kept]) if kept else np.zeros((0, 0), np.int64)
         plain = {"run_times": run_times, "jobs": list(self._jobs), "due": sorted(self._due)}
         return plain, {
             **{f"run_times.{name}": array for name, array in arrays.items()},
-            "jobs.told": told,
+            "jobs.quantile_rows": quantile_rows,
             "jobs.raw": raw.view(np.int64),
             "jobs.keys": keys,
             "jobs.walltime": np.array([one.walltime for one in kept], np.int64),
@@ -160,10 +160,10 @@ class Learner:
         columns.append(arrays.get("jobs.most_work", arrays["jobs.walltime"]))  # absent before speeds counted
         speeds = arrays.get("jobs.speed", np.ones(columns[0].shape[0]).view(np.int64)).view(np.float64)
         rest = zip(*(column.tolist() for column in (*columns, speeds)), strict=True)
-        for job, told, share, keys, (walltime, started, outlived, most_work, speed) in zip(
-            plain["jobs"], arrays["jobs.told"], raw, arrays["jobs.keys"], rest, strict=True
+        for job, quantile_rows, share, keys, (walltime, started, outlived, most_work, speed) in zip(
+            plain["jobs"], arrays["jobs.quantile_rows"], raw, arrays["jobs.keys"], rest, strict=True
         ):
-            prediction = Prediction(walltime, told, share, keys, most_work=most_work)
+            prediction = Prediction(walltime, quantile_rows, share, keys, most_work=most_work)
             new._jobs[job] = _OpenJob(prediction, started, speed, bool(outlived))
         new._due = [(moment, job) for moment, job in plain["due"]]
         heapq.heapify(new._due)

@@ -137,7 +137,7 @@ class RunTimePredictor:
 
 
 def classify_estimate(
-    told: Mapping[EstimateKind, StartCalibration], job: str, now: int, since: int, predicted: int
+    by_kind: Mapping[EstimateKind, StartCalibration], job: str, now: int, since: int, predicted: int
 ) -> tuple[EstimateKind, bool]:
     """Return the kind of an estimate issued at ``now``, and whether its outcome is learned from.
 
@@ -145,15 +145,15 @@ def classify_estimate(
     estimate of each kind is learned from: the last ones come right before the start and are right only for
     that reason.
     """
-    first = told["submission"].estimates.get(job)
-    later = job in told["waiting"].estimates
+    first = by_kind["submission"].estimates.get(job)
+    later = job in by_kind["waiting"].estimates
     if first is None and not later:
         return ("submission", True) if now <= since + _SUBMISSION_S else ("waiting", True)
     near = predicted <= now + _HOUR_S
     if first is not None and first.expected.p50 <= first.issued_at + _HOUR_S:
         near = False  # already the estimate at submission was within an hour of the start
     if near:
-        return "hour", job not in told["hour"].estimates
+        return "hour", job not in by_kind["hour"].estimates
     if first is None or later:
         return "waiting", False
     return "waiting", 2 * now >= first.issued_at + first.expected.p50

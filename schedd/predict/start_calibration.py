@@ -218,17 +218,17 @@ class StartCalibration:
         too: the clock was set back after it.
         """
         self.advance_clock(now)
-        told = self.estimates.pop(job, None)
-        if told is None or told.issued_at > now:
+        issued = self.estimates.pop(job, None)
+        if issued is None or issued.issued_at > now:
             return
-        band = self.band(told.base)
-        waited = log(now - told.issued_at + _FLOOR)
-        band.add_error(waited - told.base)
-        if told.p50_base is not None:
-            self.band(told.p50_base).p50_errors.append(waited - told.p50_base)
-        if now <= told.expected.p90:
+        band = self.band(issued.base)
+        waited = log(now - issued.issued_at + _FLOOR)
+        band.add_error(waited - issued.base)
+        if issued.p50_base is not None:
+            self.band(issued.p50_base).p50_errors.append(waited - issued.p50_base)
+        if now <= issued.expected.p90:
             band.move(-_STEP * _MISSES)
-            self._record_outcome((now <= told.expected.p50, True), told.issued_at, now)
+            self._record_outcome((now <= issued.expected.p50, True), issued.issued_at, now)
 
     def band(self, base: float) -> WaitBand:
         """Return the calibration of estimates with such a base."""
@@ -260,10 +260,10 @@ class StartCalibration:
         self._p50_corrections = None
         while self.pending_p90 and self.pending_p90[0][0] < now:
             moment, job = heapq.heappop(self.pending_p90)
-            told = self.estimates.get(job)
-            if told is not None and told.expected.p90 == moment:
-                self.band(told.base).move(_STEP * (1.0 - _MISSES))
-                self._record_outcome((False, False), told.issued_at, moment)
+            issued = self.estimates.get(job)
+            if issued is not None and issued.expected.p90 == moment:
+                self.band(issued.base).move(_STEP * (1.0 - _MISSES))
+                self._record_outcome((False, False), issued.issued_at, moment)
 
     # ---- saved ----------------------------------------------------------------------------------
 

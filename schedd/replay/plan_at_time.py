@@ -105,7 +105,7 @@ class StartForecaster:
             self._learner.renew_predictions(now, planned_speed(state, self._paced)),
             state.columns.release,
         )
-        scene = StartSampler.from_plan(
+        sampler = StartSampler.from_plan(
             state.plan,
             now,
             release,
@@ -115,10 +115,10 @@ class StartForecaster:
             arrays=state.arrays,
             rule=backfill_rule(state),
         )
-        slots = scene.order
+        slots = sampler.order
         if not slots.shape[0]:
             return {}
-        found = start_quantiles(scene.sample_starts(slots.tolist())[:, slots])
+        found = start_quantiles(sampler.sample_starts(slots.tolist())[:, slots])
         both = zip(slots.tolist(), found.p50.tolist(), strict=True)
         return {ids[slot]: p50 for slot, p50 in both if p50 >= 0}
 

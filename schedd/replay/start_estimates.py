@@ -180,7 +180,7 @@ class StartEstimator:
         """Return planned start, P50, P90, sampled starts, predicted run time and slot of these jobs."""
         predictions = self._learner.renew_predictions(now, planned_speed(state, self._paced))
         ids = SlotIds(state.by_slot)
-        scene = StartSampler.from_plan(
+        sampler = StartSampler.from_plan(
             state.plan,
             now,
             state.columns.release,
@@ -190,13 +190,13 @@ class StartEstimator:
             arrays=state.arrays,
             rule=backfill_rule(state),
         )
-        at = [k for k, slot in enumerate(scene.order.tolist()) if int(ids[slot]) in asked]
-        slots = scene.order[at]
-        samples = scene.sample_starts(slots.tolist())[:, slots]
+        at = [k for k, slot in enumerate(sampler.order.tolist()) if int(ids[slot]) in asked]
+        slots = sampler.order[at]
+        samples = sampler.sample_starts(slots.tolist())[:, slots]
         found = start_quantiles(samples)
         rows = zip(
             slots.tolist(),
-            scene.planned_starts[at].tolist(),
+            sampler.planned_starts[at].tolist(),
             found.p50.tolist(),
             found.p90.tolist(),
             samples.T,

@@ -104,9 +104,12 @@ def append_events(
 
 
 def insert_batches(
-    connection: Connection, cluster: int, rows: Sequence[EventBatch], told: Mapping[int, bytes] | None = None
+    connection: Connection,
+    cluster: int,
+    rows: Sequence[EventBatch],
+    digests: Mapping[int, bytes] | None = None,
 ) -> bytes:
-    """Insert batches; ``told``: digest of the events by batch number. Return the chain's digest (empty: no
+    """Insert batches; ``digests`` of the events by batch number. Return the chain's digest (empty: no
     batch).
 
     Raises LogTruncated when the batch before them is missing.
@@ -119,7 +122,7 @@ def insert_batches(
         raise LogTruncated(f"batch {before} was stored, and is no longer in the database")
     values: list[dict[str, Any]] = []
     for batch in rows:
-        digest_events = (told or {}).get(batch.number, _NO_EVENTS)
+        digest_events = (digests or {}).get(batch.number, _NO_EVENTS)
         link = hash_chain.extend_chain(link or hash_chain.EMPTY_CHAIN, _digested_fields(batch), digest_events)
         values.append(
             {

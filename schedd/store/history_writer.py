@@ -120,7 +120,7 @@ class HistoryWriter:
                 return
 
     def _record_events(self, rows: Sequence[Stored[Any]]) -> None:
-        told: dict[str, Row] = {}
+        job_rows: dict[str, Row] = {}
         changes: list[tuple[int, NodeChanged]] = []
         foreseen: list[tuple[int, StartsExpected]] = []
         for row in rows:
@@ -130,13 +130,13 @@ class HistoryWriter:
             elif isinstance(event, StartsExpected):
                 foreseen.append((row.number, event))
             elif event is not None:
-                _merge_changes(told, event)
+                _merge_changes(job_rows, event)
         with self._write(rows[-1]) as connection:
             for number, change in changes:
                 _insert_node_changes(connection, self.cluster, number, change.time, (change.node,))
             for number, said in foreseen:
                 expected_starts.insert_expected_starts(connection, self.cluster, number, said)
-            _upsert_jobs(connection, self.cluster, told)
+            _upsert_jobs(connection, self.cluster, job_rows)
             self._set_recorded(connection, rows[-1].number)
 
     def _record_snapshot(self, row: Stored[Any]) -> Iterator[None]:
@@ -187,10 +187,10 @@ class HistoryWriter:
         with self.database.read() as connection:
             return connection.scalars(query).all()
 
-    def _write_jobs(self, row: Stored[Any], told: dict[str, Row]) -> None:
-        if told:
+    def _write_jobs(self, row: Stored[Any], job_rows: dict[str, Row]) -> None:
+        if job_rows:
             with self._write(row) as connection:
-                _upsert_jobs(connection, self.cluster, told)
+                _upsert_jobs(connection, self.cluster, job_rows)
 
     @contextmanager
     def _write(self, row: Stored[Any]) -> Iterator[Connection]:
@@ -207,11 +207,11 @@ class HistoryWriter:
         connection.execute(update(clusters).where(clusters.c.id == self.cluster).values(noted=number))
 
 
-def _merge_changes(told: dict[str, Row], event: Event) -> None:
+def _merge_changes(job_rows: dict[str, Row], event: Event) -> None:
     job, row = event_job_id(event), job_changes(event)
     if job is None or row is None:
         return
-    known = told.setdefault(job, {})
+    known = job_rows.setdefault(job, {})
     runs = known.get("runs", 0) + row.get("runs", 0)
     known.update(row)
     if runs and "owner" not in row:
@@ -240,13 +240,13 @@ def _job_columns(job: JobFacts, time: int) -> Row:
     return row
 
 
-def _upsert_jobs(connection: Connection, cluster: int, told: dict[str, Row]) -> None:
+def _upsert_jobs(connection: Connection, cluster: int, job_rows: dict[str, Row]) -> None:
     """Insert or update jobs, grouped by their changed columns. Only complete descriptions insert rows."""
     expected_starts.record_actual_starts(
-        connection, cluster, {job: row["started"] for job, row in told.items() if "started" in row}
+        connection, cluster, {job: row["started"] for job, row in job_rows.items() if "started" in row}
     )
     alike: dict[tuple[str, ...], list[Row]] = defaultdict(list)
-    for job, row in told.items():
+    for job, row in job_rows.items():
         alike[tuple(sorted(row))].append({"cluster": cluster, "id": job, **row})
     for names, rows in alike.items():
         if "owner" in names:

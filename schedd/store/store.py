@@ -139,7 +139,7 @@ class Store:
             if not fresh:
                 event_log.insert_batches(connection, cluster, waiting)
                 return None
-            number, told = event_log.append_events(connection, cluster, last.event, fresh)
+            number, digest = event_log.append_events(connection, cluster, last.event, fresh)
             batch = EventBatch(
                 number=last.batch + 1,
                 now=now,
@@ -148,7 +148,7 @@ class Store:
                 paused=paused,
                 settings=settings,
             )
-            link = event_log.insert_batches(connection, cluster, (*waiting, batch), {batch.number: told})
+            link = event_log.insert_batches(connection, cluster, (*waiting, batch), {batch.number: digest})
             decision_records.record_outcomes(connection, cluster, fresh)
             decision_records.record_actual_starts(
                 connection, cluster, dict(decision_records.actual_starts(fresh))
@@ -263,16 +263,16 @@ class Store:
         new: Mapping[tuple[int, str], LastNotice],
         gone: Iterable[tuple[int, str]],
         now: int,
-        told: tuple[Sequence[str], int, int] = ((), 0, 0),
+        notified_users: tuple[Sequence[str], int, int] = ((), 0, 0),
     ) -> None:
         """Store the latest notices, and delete the rows of jobs that are ``gone``.
 
-        ``told``: the notified users, the time, and the end of the period of deleted older records of users.
+        ``notified_users``: their names, the time, and the end of the period of the deleted older records.
         """
         with self.database.write(guarded=True) as connection:
             notice_subscriptions.update_last_notices(connection, new, gone, now)
-            if told[0]:
-                notice_subscriptions.record_notified_users(connection, cluster, *told)
+            if notified_users[0]:
+                notice_subscriptions.record_notified_users(connection, cluster, *notified_users)
 
     # ---- checkpoints and recovery ---------------------------------------------------------------
 

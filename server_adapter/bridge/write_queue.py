@@ -93,9 +93,9 @@ class AttributeWriteQueue:
             if number % _SLICE == _SLICE - 1:
                 yield
             if name not in self._written and _waits(state.jobs.get(name)):
-                told = read_comment(writing.comment) or _planned(writing)
-                if told is not None:
-                    self._written[name] = told
+                present = read_comment(writing.comment) or _planned(writing)
+                if present is not None:
+                    self._written[name] = present
 
     def next(self, state: ServerState) -> AttributeWrite | None:
         """Remove and return the most urgent write; unnecessary ones are dropped.

@@ -90,5 +90,5 @@ def connection_hints(trial: EmulatorTrial) -> str:
         f"{len(cluster.nodes)} nodes, {slots} cores; a real second is {pace} simulated ones",
     ]
     lines += server.hints()
-    lines.append("type help for what it can be told; control-C ends it")
+    lines.append("type help for the commands; control-C ends it")
     return "\n".join(lines)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from schedd.cli.demo.example_jobs import site_settings
 from schedd.cli.demo.past_runs import write_past_runs
-from schedd.cli.demo.scene import site_settings
 from schedd.cli.demo.steady import SteadyWorkload
 from schedd.service.cluster.clock import ScaledClock
 

@@ -15,6 +15,7 @@ from typing import Any, TextIO
 import httpx2
 
 from schedd.cli.demo.arrivals import DemoWorkload
+from schedd.cli.demo.example_jobs import SUBSCRIPTION, submit_example_jobs
 from schedd.cli.demo.first_runs import start_first_jobs
 from schedd.cli.demo.processes import (
     DemoError,
@@ -24,7 +25,6 @@ from schedd.cli.demo.processes import (
     start_adapter,
     start_federation,
 )
-from schedd.cli.demo.scene import SUBSCRIPTION, submit_example_jobs
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
 from schedd.plan.kernel_status import are_built

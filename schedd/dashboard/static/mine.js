@@ -32,17 +32,17 @@ function difference(row) {
   return `${span(start - was.start)} ${start > was.start ? "later" : "earlier"}`;
 }
 
-let told = new Set();
+let announced = new Set();
 function compare() {
   for (const row of rows()) row.querySelector(".moved").textContent = difference(row);
   const risky = rows().filter((row) => row.dataset.risk !== undefined);
   if (kept(`${key}:notify`) && globalThis.Notification?.permission === "granted") {
-    for (const row of risky.filter((one) => !told.has(one.dataset.key))) {
+    for (const row of risky.filter((one) => !announced.has(one.dataset.key))) {
       const start = row.cells[2].querySelector(".headline")?.textContent ?? "Start not known";
       new Notification(`Job ${row.dataset.key}: promise at risk`, { body: `${start}: ${localText(row.dataset.risk)}`, tag: row.dataset.key });
     }
   }
-  told = new Set(risky.map((row) => row.dataset.key));
+  announced = new Set(risky.map((row) => row.dataset.key));
   document.title = document.title.replace(/^\(\d+ at risk\) /, "");
   if (risky.length) document.title = `(${risky.length} at risk) ${document.title}`;
 }

@@ -36,8 +36,8 @@ export class Minimap {
     this.rows = document.createElement("canvas");
     for (const one of [canvas, this.rows]) [one.width, one.height] = [Math.round(wide * ratio), Math.round(high * ratio)];
     this.ink = colour("ink");
-    const pen = this.rows.getContext("2d");
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = this.rows.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const shades = [0, 1, 2, 3, 4].map((i) => colour(`load${i}`));
     const rowHigh = high / Math.max(1, map.rows.length);
     map.rows.forEach((row, i) => {
@@ -45,8 +45,8 @@ export class Minimap {
       for (let from = 0; from < row.length;) {
         let to = from + 1;
         while (to < row.length && row[to] === row[from]) to++;
-        pen.fillStyle = shades[Math.ceil(Number(row[from]) * 4 / 9)];
-        pen.fillRect(from * step, i * rowHigh, (to - from) * step + 0.5, rowHigh + 0.5);
+        context.fillStyle = shades[Math.ceil(Number(row[from]) * 4 / 9)];
+        context.fillRect(from * step, i * rowHigh, (to - from) * step + 0.5, rowHigh + 0.5);
         from = to;
       }
     });
@@ -56,19 +56,19 @@ export class Minimap {
   mark() {
     const { canvas, rows } = this;
     if (!rows?.width || !rows.height) return;
-    const pen = canvas.getContext("2d");
-    pen.setTransform(1, 0, 0, 1, 0, 0);
-    pen.clearRect(0, 0, canvas.width, canvas.height);
-    pen.drawImage(rows, 0, 0);
+    const context = canvas.getContext("2d");
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.drawImage(rows, 0, 0);
     const frame = this.drag ? this.dragged() : this.frame;
     if (!frame) return;
     const ratio = canvas.width / Math.max(1, canvas.clientWidth);
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const [wide, high] = [canvas.clientWidth, canvas.clientHeight];
-    pen.strokeStyle = this.ink;
-    pen.lineWidth = 2;
+    context.strokeStyle = this.ink;
+    context.lineWidth = 2;
     const [x, y] = [frame.left * wide, frame.top * high];
-    pen.strokeRect(x + 1, y + 1, Math.max(4, (frame.right - frame.left) * wide - 2), Math.max(4, (frame.bottom - frame.top) * high - 2));
+    context.strokeRect(x + 1, y + 1, Math.max(4, (frame.right - frame.left) * wide - 2), Math.max(4, (frame.bottom - frame.top) * high - 2));
   }
 
   at(event) {

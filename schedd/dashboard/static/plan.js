@@ -278,13 +278,13 @@ function chosen(part) {
 
 const jobOf = (id) => (id === null ? -1 : plan.jobs.id.indexOf(id));
 
-function pick(id, told = true) {
+function pick(id, chosenByUser = true) {
   const j = jobOf(id);
   picked = j < 0 ? null : id;
   const chosen = [];
   if (j >= 0) bars.job.forEach((of, i) => { if (of === j) chosen.push(i); });
   chart.source("bars").selected.indices = chosen;
-  if (!told) return;
+  if (!chosenByUser) return;
   view.job = picked ?? "";
   keep();
   marks();

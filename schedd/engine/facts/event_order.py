@@ -45,7 +45,7 @@ def _sorted(events: list[Event]) -> list[Event]:
     if len(events) < 2:
         return events
     arriving = {event.job.id for event in events if isinstance(event, JobQueued)}
-    told = Counter(map(_job_id, events))
+    reports = Counter(map(_job_id, events))
 
     def rank(event: Event) -> int:
         job = _job_id(event)
@@ -53,7 +53,7 @@ def _sorted(events: list[Event]) -> list[Event]:
             return 3  # found on a plan that knew nothing of all this
         if job in arriving:
             return 2
-        return 0 if isinstance(event, JobEnded | JobDeleted) and told[job] == 1 else 1
+        return 0 if isinstance(event, JobEnded | JobDeleted) and reports[job] == 1 else 1
 
     return sorted(events, key=rank)
 

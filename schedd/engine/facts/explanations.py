@@ -96,7 +96,7 @@ def explain_job(
     start: int,
     limits: Sequence[str] = (),
     sets: Sequence[str] = (),
-    told: int | None = None,
+    published_start: int | None = None,
 ) -> str:
     """Return one line about the job: its start, its waiting reason, or the requirement that it can never
     meet.
@@ -113,7 +113,7 @@ def explain_job(
     elif isinstance(record.answer, WaitingFor):
         said, held = f"waiting for {record.answer.what}", []
     elif start >= 0:
-        said = f"planned start {format_moment(start if told is None else told)}"
+        said = f"planned start {format_moment(start if published_start is None else published_start)}"
     else:
         held = []
     return "; ".join([said, *held, *job_notes(record, start, sets)])

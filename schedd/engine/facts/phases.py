@@ -38,7 +38,7 @@ class Step(StrEnum):
     REFUSED = "refused by the server"
     VOID = "its run decision void"
     STARTED = "started"
-    RUN_AGAIN = "its run told otherwise"
+    RUN_AGAIN = "its run was reported differently"
     OVERRAN = "past its walltime"
     EXTENDED = "its walltime ordered to be another"
     CAME_BACK = "back in its queue"

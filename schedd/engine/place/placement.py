@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from schedd.engine.component.hook_values import Confinement
 from schedd.engine.component.job_hooks import job_refusal, leave_components
 from schedd.engine.component.placement_hooks import (
     choose_alternatives,
@@ -15,7 +16,7 @@ from schedd.engine.component.placement_hooks import (
 from schedd.engine.component.promise_hooks import promise_ends
 from schedd.engine.facts.job_requests import find_uncounted, first_waiting_reason, is_eligible
 from schedd.engine.facts.phases import Step, apply_step
-from schedd.engine.facts.records import Cause, JobRecord, Phase
+from schedd.engine.facts.records import Cause, DependencyLink, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import are_many, queue_if_many, queue_reevaluation
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place import dependencies
@@ -103,7 +104,7 @@ def remove(state: EngineState, record: JobRecord) -> int:
     return old
 
 
-# ---- seating ------------------------------------------------------------------------------------
+# ---- placing ------------------------------------------------------------------------------------
 
 
 def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool = False) -> None:
@@ -117,32 +118,73 @@ def place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool 
 
 
 def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool) -> None:
+    """Take the steps of each placement: dependencies, alternatives, obstacles, rank, time, place, promise."""
     state.without_place.pop(record.id, None)
     state.chained.pop(record.id, None)
     links = dependencies.find_dependencies(state, record)
     confined = component_confinement(state, record)
-    # A confined job is placed only when it may start; until then it stays unplanned.
-    behind = links if isinstance(links, tuple) and state.policy is None and confined is None else ()
-    if behind != record.behind:
-        record = apply_step(record, Step.CHAINED, behind=behind)
-    record = choose_alternatives(state, record)
-    wait = _find_obstacle(state, record)
-    if wait is None:
-        wait = component_wait(state, record)
-        if isinstance(wait, WaitingFor) and wait.kind in promise_ends():
-            record = end_promise(state, record, event, f"it waits for {wait.what}")
-    else:
-        leave_components(state, record.id)
+    record = choose_alternatives(state, _chain(state, record, links, confined))
+    record, wait = _find_wait(state, record, event)
     if wait is not None:
-        if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
-            wait = links
-            if dependencies.may_be_planned(record):
-                state.chained[record.id] = None
-        state.queue.pop(record.slot, None)
-        block_job(state, apply_step(record, Step.CHAINED, behind=()), wait)
+        _block_until(state, record, wait, links)
         return
     correct_last_rank(state, record)
-    slot, eligible = record.slot, record.eligible_since
+    eligible = _set_ready_time(state, record)
+    if state.policy is not None:
+        state.queue[record.slot] = None
+        record = apply_step(record, Step.ELIGIBLE, eligible_since=eligible)
+        state.store_record(apply_step(record, Step.PLANNED, choice=None))
+    elif confined is not None:
+        _place_confined(state, _eligible(record, eligible), confined)
+    else:
+        _place_in_gap(state, record, eligible, event, ahead=ahead)
+
+
+def _chain(
+    state: EngineState,
+    record: JobRecord,
+    links: tuple[DependencyLink, ...] | WaitingFor,
+    confined: Confinement | None,
+) -> JobRecord:
+    """Note the jobs that a dependent job is planned behind.
+
+    A confined job is placed only when it may start; until then it stays unplanned.
+    """
+    behind = links if isinstance(links, tuple) and state.policy is None and confined is None else ()
+    return record if behind == record.behind else apply_step(record, Step.CHAINED, behind=behind)
+
+
+def _find_wait(
+    state: EngineState, record: JobRecord, event: str
+) -> tuple[JobRecord, WaitingFor | Never | None]:
+    """Return why a job cannot be planned now; some reasons end its promise."""
+    wait = _find_obstacle(state, record)
+    if wait is not None:
+        leave_components(state, record.id)
+        return record, wait
+    wait = component_wait(state, record)
+    if isinstance(wait, WaitingFor) and wait.kind in promise_ends():
+        record = end_promise(state, record, event, f"it waits for {wait.what}")
+    return record, wait
+
+
+def _block_until(
+    state: EngineState,
+    record: JobRecord,
+    wait: WaitingFor | Never,
+    links: tuple[DependencyLink, ...] | WaitingFor,
+) -> None:
+    if isinstance(wait, WaitingFor) and wait.kind == "dependency" and isinstance(links, WaitingFor):
+        wait = links
+        if dependencies.may_be_planned(record):
+            state.chained[record.id] = None
+    state.queue.pop(record.slot, None)
+    block_job(state, apply_step(record, Step.CHAINED, behind=()), wait)
+
+
+def _set_ready_time(state: EngineState, record: JobRecord) -> int:
+    """Set the earliest start of a job in the plan. Return since when it is eligible; -1: it is not."""
+    eligible = record.eligible_since
     if eligible < 0 and is_eligible(record.facts, state.now):
         eligible = state.now
     # Not before now anyway; a job that is placed again keeps its age, by which repairs go.
@@ -150,27 +192,27 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
     if record.behind:
         ready = max(ready, dependencies.ready_after(state, record.behind))
         state.chained[record.id] = None
-    state.plan.set_ready(slot, ready)
-    if state.policy is not None:
-        state.queue[slot] = None
-        state.store_record(
-            apply_step(apply_step(record, Step.ELIGIBLE, eligible_since=eligible), Step.PLANNED, choice=None)
-        )
-        return
-    asking = record
-    if eligible != record.eligible_since:
-        asking = apply_step(record, Step.ELIGIBLE, eligible_since=eligible)
-    if confined is not None:
-        if confined.place(state, record):
-            make_promise(
-                state,
-                state.store_record(apply_step(asking, Step.PLANNED, choice=None)),
-                state.plan.start(slot),
-            )
-        else:
-            block_job(state, asking, WaitingFor("reservation", confined.missing_room))
-        return
-    start, choice = place_by_site_policy(state, asking, event, ahead=ahead)
+    state.plan.set_ready(record.slot, ready)
+    return eligible
+
+
+def _eligible(record: JobRecord, since: int) -> JobRecord:
+    if since == record.eligible_since:
+        return record
+    return apply_step(record, Step.ELIGIBLE, eligible_since=since)
+
+
+def _place_confined(state: EngineState, record: JobRecord, confined: Confinement) -> None:
+    if confined.place(state, record):
+        planned = state.store_record(apply_step(record, Step.PLANNED, choice=None))
+        make_promise(state, planned, state.plan.start(record.slot))
+    else:
+        block_job(state, record, WaitingFor("reservation", confined.missing_room))
+
+
+def _place_in_gap(state: EngineState, record: JobRecord, since: int, event: str, *, ahead: bool) -> None:
+    slot, eligible = record.slot, _eligible(record, since)
+    start, choice = place_by_site_policy(state, eligible, event, ahead=ahead)
     if start < 0:
         words = explain_missing_start(state, record)
         if isinstance(words, Never):
@@ -178,24 +220,18 @@ def _place_job(state: EngineState, record: JobRecord, event: str, *, ahead: bool
         else:
             state.without_place[record.id] = None
             mark_for_update(state, record, words)
-            state.store_record(apply_step(asking, Step.NO_PLACE, answer=words))
+            state.store_record(apply_step(eligible, Step.NO_PLACE, answer=words))
         return
-    dear = place_affordably(state, asking, event)
+    dear = place_affordably(state, eligible, event)
     if dear is not None:
         leave_components(state, record.id)
-        block_job(state, asking, dear)
+        block_job(state, eligible, dear)
         return
-    start = state.plan.start(slot)
-    if (
-        ahead
-        and state.ranking.has_effect
-        and record.id not in state.capped
-        and advance_job(state, slot, event)
-    ):
-        start = state.plan.start(slot)
-    if (asking.phase, asking.answer, asking.choice) != (Phase.WAITING, None, choice):
-        asking = apply_step(asking, Step.PLANNED, choice=choice)
-    make_promise(state, state.store_record(asking), start)
+    if ahead and state.ranking.has_effect and record.id not in state.capped:
+        advance_job(state, slot, event)
+    if (eligible.phase, eligible.answer, eligible.choice) != (Phase.WAITING, None, choice):
+        eligible = apply_step(eligible, Step.PLANNED, choice=choice)
+    make_promise(state, state.store_record(eligible), state.plan.start(slot))
 
 
 def _find_obstacle(state: EngineState, record: JobRecord) -> WaitingFor | Never | None:

@@ -192,9 +192,11 @@ def _mark_for_halt(state: EngineState) -> None:
         return
     state.halt_published_until = until if stands else -1
     state.updates_marked = True
-    told = _written_starts(state)
-    state.update_due[: told.shape[0]] |= (
-        (told > before) & (told <= until) if stands else (told >= 0) & (told <= before)
+    written_starts = _written_starts(state)
+    state.update_due[: written_starts.shape[0]] |= (
+        (written_starts > before) & (written_starts <= until)
+        if stands
+        else (written_starts >= 0) & (written_starts <= before)
     )
 
 
@@ -202,8 +204,8 @@ def _next_near_start_in_halt(state: EngineState) -> int:
     """Return when a start gets near while no jobs are started; FOREVER: none."""
     if state.halt_published_until < 0:
         return FOREVER
-    told = _written_starts(state)
-    later = told[told > state.halt_published_until]
+    written_starts = _written_starts(state)
+    later = written_starts[written_starts > state.halt_published_until]
     return int(later.min()) - NEAR if later.shape[0] else FOREVER
 
 
@@ -246,9 +248,13 @@ def _mark_passed_starts(state: EngineState) -> None:
     """Mark waiting jobs with a published start that has passed since it was written."""
     if first_start_ahead(state)[0] > state.now - LATE_S:
         return
-    told = _written_starts(state)
-    count = told.shape[0]
-    passed = (told >= 0) & (told <= state.now - LATE_S) & (state.published_at[:count] < told)
+    written_starts = _written_starts(state)
+    count = written_starts.shape[0]
+    passed = (
+        (written_starts >= 0)
+        & (written_starts <= state.now - LATE_S)
+        & (state.published_at[:count] < written_starts)
+    )
     state.update_due[:count] |= passed
     state.updates_marked = True
 
@@ -260,8 +266,11 @@ def _next_passed_start(state: EngineState) -> int:
         return FOREVER
     if first > state.now - LATE_S and state.plan.state(slot) == PLANNED:
         return first + LATE_S
-    told = _written_starts(state)
-    ahead = told[(told > state.now - LATE_S) & (state.published_at[: told.shape[0]] < told)]
+    written_starts = _written_starts(state)
+    ahead = written_starts[
+        (written_starts > state.now - LATE_S)
+        & (state.published_at[: written_starts.shape[0]] < written_starts)
+    ]
     return int(ahead.min()) + LATE_S if ahead.shape[0] else FOREVER
 
 

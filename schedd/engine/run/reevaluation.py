@@ -100,14 +100,14 @@ def reevaluate(state: EngineState, jobs: Iterable[str]) -> int:
     changed = 0
     stay: dict[tuple[str, Cause, str], list[int]] = {}
     for job_id in jobs:
-        event, words, told = state.to_reevaluate.pop(job_id)
+        event, words, cause_name = state.to_reevaluate.pop(job_id)
         record = state.records.get(job_id)
         if record is not None:
             with JobErrorGuard(state, job_id, event):
-                if _reevaluate_job(state, record, event, words, Cause(told)):
+                if _reevaluate_job(state, record, event, words, Cause(cause_name)):
                     changed += 1
                 elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
-                    why = (event, *_no_room(state, record, words, Cause(told)))
+                    why = (event, *_no_room(state, record, words, Cause(cause_name)))
                     stay.setdefault(why, []).append(record.slot)
     for (event, cause, words), slots in stay.items():
         found = np.sort(np.array(slots, np.int64))

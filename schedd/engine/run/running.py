@@ -210,8 +210,8 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     """Apply the server's present description of a running job, with its walltime and shares."""
     understood = state.read_request(facts)
     shares = facts.shares or record.facts.shares
-    told = facts.started if facts.started is not None else record.run.started
-    started = _correct_start(state, record, told)
+    reported_start = facts.started if facts.started is not None else record.run.started
+    started = _correct_start(state, record, reported_start)
     letter = facts.state if facts.state in ("R", "E", "S") else record.facts.state
     facts = replace(facts, shares=shares, started=started, state=letter)
     same_place = _same_nodes(shares, record.facts.shares) and started == record.run.started

@@ -53,8 +53,8 @@ async def show_alternatives(
     done: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     """The latest set; ``plan``: which jobs this one moves."""
-    told = {"x": x, "y": y, "size": size}
-    return await _render(request, cluster, viewer, axes=told, plan=plan, done=_DONE_MESSAGES.get(done, ""))
+    axes = {"x": x, "y": y, "size": size}
+    return await _render(request, cluster, viewer, axes=axes, plan=plan, done=_DONE_MESSAGES.get(done, ""))
 
 
 @router.post("/search")

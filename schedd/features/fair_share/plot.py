@@ -53,13 +53,13 @@ def build_share_plot(times: Sequence[int], course: ShareCourseView) -> SharePlot
 
     def line(values: Sequence[float | None]) -> str:
         """A line with gaps where the place was not recorded."""
-        parts, pen = [], "M"
+        parts, command = [], "M"
         for time, value in zip(times, values, strict=True):
             if value is None:
-                pen = "M"
+                command = "M"
                 continue
-            parts.append(f"{pen}{x(time)} {y(value)}")
-            pen = "L"
+            parts.append(f"{command}{x(time)} {y(value)}")
+            command = "L"
         return " ".join(parts)
 
     span = times[-1] - times[0]

@@ -152,8 +152,8 @@ class Notifier:
 
     async def follow(self, pause: float = _LOOK_S) -> None:
         """Send notices until the planner stops; none on standby."""
-        bell = self._loop.feed.signal
-        while not bell.closed:
+        plan_signal = self._loop.feed.signal
+        while not plan_signal.closed:
             with suppress(StoreError):  # notices stay due; an alert reports the failed database
                 await asyncio.to_thread(self.find_notices)
             await asyncio.to_thread(self.send)

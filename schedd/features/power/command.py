@@ -42,9 +42,9 @@ def run(argv: Sequence[str], name: str = "schedd power") -> int:
 def _run_action(session: Session, args: argparse.Namespace) -> bool:
     client = session.client
     if args.wish == "record":
-        told = client.record_power(_drop_unknown_nodes(session, _parse_readings(args.nodes)))
+        answer = client.record_power(_drop_unknown_nodes(session, _parse_readings(args.nodes)))
         if args.json:
-            show_json(told)
+            show_json(answer)
         return True
     if args.wish and not args.nodes:
         raise ClientError(f"name the nodes: schedd power {args.wish} NODE")
@@ -96,7 +96,7 @@ def _drop_unknown_nodes(session: Session, watts: dict[str, float]) -> dict[str, 
     if strange:
         print(f"not nodes of this cluster: {shorten_list(strange)}", file=sys.stderr)
     if len(strange) == len(watts):
-        raise ClientError("none of the nodes is known, so nothing was told")
+        raise ClientError("none of the nodes is known, so nothing was recorded")
     return {name: value for name, value in watts.items() if name in known}
 
 

@@ -117,12 +117,12 @@ class SampledStart:
 class ExpectedStarts:
     """Result of a round: starts by predicted run times, and the expected starts to publish.
 
-    ``plan`` is decoded with the median run times; ``scene`` and ``drawn`` allow questions about further jobs.
+    ``plan`` is decoded with the median run times; ``sampler`` and ``drawn`` answer questions on further jobs.
     """
 
     as_of: int
     plan: Plan
-    scene: StartSampler = field(repr=False)
+    sampler: StartSampler = field(repr=False)
     drawn: tuple[SampledPlan, ...] = field(repr=False)
     starts: Mapping[str, SampledStart] = field(repr=False)  # by job
     expected: tuple[ExpectedFacts, ...]
@@ -198,18 +198,18 @@ def compute_expected_starts(
     """Work it all out. ``ready`` gets each plan that is worked on, which may be stopped from outside."""
     now, seconds = given.now, given.measured
     predictions = given.predict_run_times(seconds)
-    scene = _make_sampler(given, predictions)
-    order = scene.order
-    drawn = scene.sample_plans(ready=ready)
+    sampler = _make_sampler(given, predictions)
+    order = sampler.order
+    drawn = sampler.sample_plans(ready=ready)
     plan = given.plan.fork()
     ready(plan)
-    decode_starts(plan, order, scene.median_run_times, now)
+    decode_starts(plan, order, sampler.median_run_times, now)
     sampled = np.stack([one.starts[order] for one in drawn])
-    starts, expected = _estimate_starts(given, order, sampled, scene.planned_starts, predictions)
+    starts, expected = _estimate_starts(given, order, sampled, sampler.planned_starts, predictions)
     return ExpectedStarts(
         as_of=now,
         plan=plan,
-        scene=scene,
+        sampler=sampler,
         drawn=tuple(drawn),
         starts=starts,
         expected=expected,
@@ -230,8 +230,8 @@ def compute_near_starts(
     """
     now, ids = given.now, given.ids
     predictions = given.predictions
-    scene = _make_sampler(given, predictions)
-    order, planned = scene.order, scene.planned_starts
+    sampler = _make_sampler(given, predictions)
+    order, planned = sampler.order, sampler.planned_starts
     expected = given.expected[order]
     near = np.where(expected >= 0, np.minimum(expected, planned), planned)
     if not order.shape[0]:
@@ -240,7 +240,7 @@ def compute_near_starts(
     until = int(np.partition(near, last)[last])
     wanted = near <= until
     slots = order[wanted]
-    starts = scene.decode_near(slots.tolist(), ready)[:, slots]
+    starts = sampler.decode_near(slots.tolist(), ready)[:, slots]
     found, estimates = _estimate_starts(given, slots, starts, planned[wanted], predictions)
     missed = np.array([ids[slot] not in found for slot in slots.tolist()])
     until = min(until, int(near[wanted][missed].min(initial=FOREVER)) - 1)

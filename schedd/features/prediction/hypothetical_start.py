@@ -44,7 +44,7 @@ _DRAWING_S: Final = 2.0
 def expectation_source(
     fork: PlanFork, found: ExpectedStarts, predict: Callable[[JobFeatures], Prediction | None]
 ) -> "ExpectationSource":
-    """Return the source for questions about further jobs; ``fork`` has the plan of ``found.scene``."""
+    """Return the source for questions about further jobs; ``fork`` has the plan of ``found.sampler``."""
     return ExpectationSource(fork, found, predict, fork.with_plan(found.plan))
 
 
@@ -145,20 +145,20 @@ class ExpectationSource:
         instead_of: str,
     ) -> Ints:
         """Return its start in each draw, shape (draws, 1); -1: no start."""
-        scene = self.found.scene
+        sampler = self.found.sampler
         expected = walltime if prediction is None else min(prediction.quantiles[EXPECTED_QUANTILE], walltime)
         rank = None
-        if scene.rule is not None:
+        if sampler.rule is not None:
             rank = rank_in_what_if(self.fork.published, facts, self.fork.understand(facts))
         starts = self.fork.with_job(
-            facts, now, partial(_run_on, scene, expected, promise, rank), instead_of=instead_of
+            facts, now, partial(_run_on, sampler, expected, promise, rank), instead_of=instead_of
         )
         if starts is None:
             return np.full((len(self.found.drawn), 1), -1, np.int64)
         lasts = np.full(starts.shape[0], walltime, np.int64)
         if prediction is not None:
             levels = draw_levels([facts.id], starts.shape[0])
-            lasts = sample_run_times([prediction], np.zeros(1, np.int64), levels)[0] + scene.turnaround
+            lasts = sample_run_times([prediction], np.zeros(1, np.int64), levels)[0] + sampler.turnaround
             lasts = np.minimum(lasts, walltime)
         for k in np.flatnonzero(starts < 0).tolist():  # it starts after the simulated interval of the draw
             drawn = self.found.drawn[k]
@@ -168,7 +168,9 @@ class ExpectationSource:
         return starts.reshape(-1, 1)
 
 
-def _run_on(scene: StartSampler, expected: int, latest: int, rank: int | None, plan: Plan, slot: int) -> Ints:
+def _run_on(
+    sampler: StartSampler, expected: int, latest: int, rank: int | None, plan: Plan, slot: int
+) -> Ints:
     """Return the start of a further job in each draw, by its ``latest`` promised start.
 
     ``expected`` is its predicted run time; ``rank`` is None where it is unknown. -1: not found within the
@@ -177,16 +179,16 @@ def _run_on(scene: StartSampler, expected: int, latest: int, rank: int | None, p
     until = time.monotonic() + _DRAWING_S
     size = plan.jobs.starts.shape[0]
     rule = None
-    if scene.rule is not None:
-        rule = scene.rule.with_job(size, slot, scene.now, expected, latest, rank)
-    starts = np.full(scene.sampled_run_times.shape[0], -1, np.int64)
-    for k, drawn_lasts in enumerate(scene.sampled_run_times):
+    if sampler.rule is not None:
+        rule = sampler.rule.with_job(size, slot, sampler.now, expected, latest, rank)
+    starts = np.full(sampler.sampled_run_times.shape[0], -1, np.int64)
+    for k, drawn_lasts in enumerate(sampler.sampled_run_times):
         fork = plan.fork()
         go_on = cancellation_check(fork)
         lasts = np.zeros(size, np.int64)
         lasts[: drawn_lasts.shape[0]] = drawn_lasts
         lasts[slot] = plan.jobs.durations[slot]  # its own run time does not affect its start
-        at = project_plan(fork, lasts, scene.now, scene.work_limit, (slot,), scene.arrays, rule)
+        at = project_plan(fork, lasts, sampler.now, sampler.work_limit, (slot,), sampler.arrays, rule)
         starts[k] = at.started[slot]
         go_on()
         if time.monotonic() > until:

@@ -201,14 +201,14 @@ def licence_rows(federation: FederationState) -> list[FederatedLicenceView]:
     for name, pool in federation.licences.pools.items():
         places = []
         for cluster in federation.settings.clusters:
-            told = pool.answers.get(cluster)
+            grants = pool.answers.get(cluster)
             places.append(
                 LicenceShareView(
                     cluster=cluster,
                     most=pool.bounds.get(cluster, 0),
-                    copies=told.copies if told is not None else None,
-                    held=told.held if told is not None else None,
-                    wanted=told.wanted if told is not None else None,
+                    copies=grants.copies if grants is not None else None,
+                    held=grants.held if grants is not None else None,
+                    wanted=grants.wanted if grants is not None else None,
                     why=pool.refusals.get(cluster, ""),
                 )
             )

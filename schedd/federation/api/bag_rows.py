@@ -122,9 +122,9 @@ def _share_row(federation: FederationState, job: FederationJob) -> BagShareView:
     ended, deleted = known.get("ended", 0), known.get("deleted", 0)
     if job.over in ("cancelled", "deleted") and not known:
         deleted = tasks
-    told: int = job.submission["offered_end"]
+    offer_end: int = job.submission["offered_end"]
     planned = seen.planned_end if seen is not None and shown else None
-    end: int | None = max(filter(None, (planned, known.get("last_end"))), default=told)
+    end: int | None = max(filter(None, (planned, known.get("last_end"))), default=offer_end)
     if job.over == "ended":
         end = known.get("last_end") or job.over_at
     elif job.over:
@@ -139,7 +139,7 @@ def _share_row(federation: FederationState, job: FederationJob) -> BagShareView:
         phase=attempt.phase if attempt is not None else "",
         state=seen.state if seen is not None else "",
         planned_start=seen.planned_start if seen is not None and shown else None,
-        published_end=told,
+        published_end=offer_end,
         end=end,
         first_end=first_end,
         stretch_s=end - first_end if end is not None and first_end is not None else None,

@@ -20,7 +20,7 @@ class FederationUser(Bearer):
 
 
 class FederationUsers:
-    """From ID tokens to persons, by the federation's settings. Needs joserfc."""
+    """From ID tokens to users, by the federation's settings. Needs joserfc."""
 
     def __init__(self, settings: FederationSettings, provider: ProviderSettings, **more: Any) -> None:
         """``more`` are arguments of ``IdTokens``. Raises SettingsError of the daemon's settings."""

@@ -163,9 +163,9 @@ class DecisionLog:
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         deferred_to: float | None = None
-        with self._signal.subscribe() as rung:
+        with self._signal.subscribe() as signalled:
             while True:
-                rung.clear()
+                signalled.clear()
                 delivered = self._delivered.get(reader)
                 if delivered is not None and delivered.number > begun and place == delivered.begin:
                     place = delivered.last
@@ -184,7 +184,7 @@ class DecisionLog:
                         return page
                     until = min(deadline, deferred_to)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(rung.wait(), until - now)
+                    await asyncio.wait_for(signalled.wait(), until - now)
 
     # ---- replies to events, in the event loop ----------------------------------------------------
 

@@ -20,9 +20,9 @@ class ThreadSignal:
         """Wake all waiting coroutines."""
         with self._lock:
             waiting = tuple(self._waiting)
-        for loop, rung in waiting:
+        for loop, signalled in waiting:
             with contextlib.suppress(RuntimeError):  # the event loop was closed
-                loop.call_soon_threadsafe(rung.set)
+                loop.call_soon_threadsafe(signalled.set)
 
     def close(self) -> None:
         """Mark the signal as closed and wake all waiting coroutines."""
@@ -42,8 +42,8 @@ class ThreadSignal:
                 self._waiting.discard(entry)
 
 
-async def wait_for_signal(rung: asyncio.Event) -> None:
+async def wait_for_signal(signalled: asyncio.Event) -> None:
     """Wait for the signal, at most some seconds."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_LATE_S):
-            await rung.wait()
+            await signalled.wait()

@@ -179,9 +179,9 @@ async def run_webhook(
     watch, alerts = _StartTracker(loop, hook.settings), _AlertTracker(loop)
     waiting: dict[str, StartMoved] = {}
     tries, not_before = 0, 0.0
-    with loop.feed.signal.subscribe() as rung:
+    with loop.feed.signal.subscribe() as signalled:
         while not loop.feed.signal.closed:
-            rung.clear()
+            signalled.clear()
             moved = await asyncio.to_thread(watch.moved) if hook.settings.moves else {}
             for job, move in moved.items():
                 earlier = waiting.pop(job, None)
@@ -217,7 +217,7 @@ async def run_webhook(
             if left != 0.0:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(left):
-                        await rung.wait()
+                        await signalled.wait()
 
 
 def _merge(earlier: StartMoved, later: StartMoved) -> StartMoved | None:

@@ -95,17 +95,17 @@ def explanation_chain(
     """
     if start <= now:
         return (), ()
-    scene = _LinkBuilder(fork, plan, record, start)
-    stretches = blocking_chain(plan, record.slot, takes, start, now, scene.strength)
+    builder = _LinkBuilder(fork, plan, record, start)
+    stretches = blocking_chain(plan, record.slot, takes, start, now, builder.strength)
     links: list[ChainLink] = []
     group: list[BlockedInterval] = []
     for one in stretches:
-        if group and scene.key(group[-1]) != scene.key(one):
-            links.append(scene.link(group, because))
+        if group and builder.key(group[-1]) != builder.key(one):
+            links.append(builder.link(group, because))
             group = []
         group.append(one)
-    links.append(scene.link(group, because))
-    return tuple(links), scene.count_jobs_before(takes, start)
+    links.append(builder.link(group, because))
+    return tuple(links), builder.count_jobs_before(takes, start)
 
 
 def summarise_chain(links: Sequence[ChainLink]) -> str:

@@ -50,13 +50,13 @@ def estimate_accuracy(
     known = [row for row in rows if _is_decided(row, now)]
     found = []
     for kind in ESTIMATE_KINDS:
-        told = _outcomes([row for row in known if row.kind == kind])
-        found.append(Horizon(kind, None, measure_accuracy(told)))
+        outcomes = _outcomes([row for row in known if row.kind == kind])
+        found.append(Horizon(kind, None, measure_accuracy(outcomes)))
         if kind != "submission":
             continue
-        place = np.searchsorted(np.array(LEADS), told.p50 - told.at, side="right") - 1
+        place = np.searchsorted(np.array(LEADS), outcomes.p50 - outcomes.at, side="right") - 1
         found += [
-            Horizon(kind, lead, measure_accuracy(told.select(place == i))) for i, lead in enumerate(LEADS)
+            Horizon(kind, lead, measure_accuracy(outcomes.select(place == i))) for i, lead in enumerate(LEADS)
         ]
     broken = store.count_broken_promises(cluster, since, until, queue=queue, user=user)
     return EstimateAccuracy(tuple(found), broken, rows[-1].time if len(rows) >= MAX_ROWS else None)

@@ -40,8 +40,8 @@ def past_job(clusters: Clusters, loop: PlanLoop, wanted: str, seen: JobVisibilit
     past = store.job_history(cluster, wanted) if cluster is not None else None
     if cluster is None or past is None or not seen.shows_owner(past.owner):
         return None
-    told = dict.fromkeys(store.job_timeline(cluster, past.id))  # events may be delivered twice
-    moments = [_redact_entry(one, seen, loop) for one in told]
+    own_entries = dict.fromkeys(store.job_timeline(cluster, past.id))  # events may be delivered twice
+    moments = [_redact_entry(one, seen, loop) for one in own_entries]
     return PastJob(past, tuple(moments[-_MOST:]), max(0, len(moments) - _MOST))
 
 

@@ -82,9 +82,9 @@ async def resolve_targets(
         if host.lower() in names or is_public(one) or any(one in network for network in networks)
     ]
     if not good:
-        told = ", ".join(map(str, found)) or "nothing"
+        listed = ", ".join(map(str, found)) or "nothing"
         raise TargetRefused(
-            f"{host} is {told}: no address of the world; where that is meant, name the host or the network "
+            f"{host} is {listed}: no address of the world; where that is meant, name the host or the network "
             "in the webhook's `allow`"
         )
     return tuple(_target(parts, host, one) for one in good)

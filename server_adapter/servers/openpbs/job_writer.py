@@ -126,11 +126,11 @@ class OpenPBSJobWriter:
     async def _write_on_array(self, write: AttributeWrite) -> bool:
         decision, array = write.decision, parent(write.decision.job_id)
         starts = self._starts.setdefault(array, {})
-        starts[decision.job_id] = told = start_to_write(decision, expected=self._expected)
+        starts[decision.job_id] = own_start = start_to_write(decision, expected=self._expected)
         soonest = min((start for start in starts.values() if start is not None), default=None)
         if array in self._written and self._written[array] == soonest:
             return True
-        nodes = decision.planned_nodes if soonest == told else ()
+        nodes = decision.planned_nodes if soonest == own_start else ()
         self._written[array] = soonest
         attributes = estimate(soonest, nodes) + self._length(decision)
         return await self._send(modify_request(array, attributes))

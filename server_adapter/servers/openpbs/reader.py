@@ -320,16 +320,16 @@ class OpenPBSReader:
 
     async def settings(self) -> list[ObjectSettings]:
         """Return the settings of the server, its queues, schedulers and resources. Raises as `read` does."""
-        told = [ObjectSettings("server", one.name, one.values) for one in await self._describe(SERVER)]
-        told += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
-        told += [
+        described = [ObjectSettings("server", one.name, one.values) for one in await self._describe(SERVER)]
+        described += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
+        described += [
             ObjectSettings("scheduler", one.name, one.values) for one in await self._describe(SCHEDULERS)
         ]
         with suppress(ServerRefusedError):  # an old server does not support this
-            told += [
+            described += [
                 ObjectSettings("resource", one.name, one.values) for one in await self._describe(RESOURCES)
             ]
-        return told
+        return described
 
     async def _describe(self, request: StatusRequest | SelectStatusRequest) -> list[DescribedObject]:
         async with self._link.borrow() as connection:

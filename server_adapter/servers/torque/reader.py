@@ -193,9 +193,9 @@ class TorqueReader:
 
     async def settings(self) -> list[ObjectSettings]:
         """Return the settings of the server and its queues. Raises as `read` does."""
-        told = [ObjectSettings("server", one.name, one.values) for one in await self._describe(SERVER)]
-        told += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
-        return told
+        described = [ObjectSettings("server", one.name, one.values) for one in await self._describe(SERVER)]
+        described += [ObjectSettings("queue", one.name, one.values) for one in await self._describe(QUEUES)]
+        return described
 
     async def _describe(self, request: StatusRequest) -> list[DescribedObject]:
         async with self._link.borrow() as connection:

@@ -107,10 +107,10 @@ def test_rule_uses_predictions_of_the_submission_like_the_engine() -> None:
     cluster.at(200)
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
-    scene = compute_expected_starts(given).scene
-    order = scene.order.tolist()
-    assert scene.median_run_times[order].tolist() == [60] * 5 + [1_800]
-    found = project_plan(given.plan.fork(), lasts_of(cluster), given.now, MUCH, rule=scene.rule)
+    sampler = compute_expected_starts(given).sampler
+    order = sampler.order.tolist()
+    assert sampler.median_run_times[order].tolist() == [60] * 5 + [1_800]
+    found = project_plan(given.plan.fork(), lasts_of(cluster), given.now, MUCH, rule=sampler.rule)
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in order}
     cluster.at(10**6)
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
@@ -154,8 +154,8 @@ def test_the_same_state_draws_the_same() -> None:
     for _ in range(2):
         given = expected_starts_input(cluster.engine.state)
         assert given is not None
-        scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
-        rounds.append(np.stack([one.starts[scene.order] for one in scene.sample_plans()]))
+        sampler = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
+        rounds.append(np.stack([one.starts[sampler.order] for one in sampler.sample_plans()]))
     assert rounds[0].shape == (9, 6)
     assert (rounds[0] == rounds[1]).all()
 
@@ -166,30 +166,30 @@ def test_sampled_plans_are_those_of_forks_of_their_own(monkeypatch: pytest.Monke
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
-    scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
-    drawn = scene.sample_plans()
+    sampler = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
+    drawn = sampler.sample_plans()
     for k, one in enumerate(drawn):
-        fork, plan = scene.plan.fork(), one.plan.unpack()
-        now, starts = scene._draw(k, (), fork)
+        fork, plan = sampler.plan.fork(), one.plan.unpack()
+        now, starts = sampler._draw(k, (), fork)
         assert (now, starts.tolist()) == (one.now, one.starts.tolist())
         assert plan.jobs.starts.tolist() == fork.jobs.starts.tolist()
         for row in range(fork.tables.rows.shape[0]):
             mine, own = plan.timeline(row), fork.timeline(row)
             assert mine.times.tolist() == own.times.tolist()
             assert mine.free.tolist() == own.free.tolist()
-    near = scene.decode_near(scene.order.tolist())
-    assert (near[:, scene.order] >= scene.now).all()
-    assert work or (near[:, scene.order] == np.stack([one.starts for one in drawn])[:, scene.order]).all()
+    near = sampler.decode_near(sampler.order.tolist())
+    assert (near[:, sampler.order] >= sampler.now).all()
+    assert work or (near[:, sampler.order] == np.stack([one.starts for one in drawn])[:, sampler.order]).all()
 
 
 def test_partial_question_agrees_with_the_full_round() -> None:
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
-    scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
-    whole = start_quantiles(np.stack([one.starts[scene.order] for one in scene.sample_plans()]))
-    for k, slot in enumerate(scene.order.tolist()):
-        one = start_quantiles(np.stack([each.starts[[slot]] for each in scene.sample_plans((slot,))]))
+    sampler = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
+    whole = start_quantiles(np.stack([one.starts[sampler.order] for one in sampler.sample_plans()]))
+    for k, slot in enumerate(sampler.order.tolist()):
+        one = start_quantiles(np.stack([each.starts[[slot]] for each in sampler.sample_plans((slot,))]))
         assert (one.p50[0], one.p90[0]) == (whole.p50[k], whole.p90[k])
 
 
@@ -198,8 +198,8 @@ def test_decoding_stops_after_the_needed_jobs(monkeypatch: pytest.MonkeyPatch) -
     cluster = filled([(1 + i % 3, 1 + i % 4, 500 + 70 * i, 0.3, 0) for i in range(14)])
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
-    scene = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
-    whole = np.stack([one.starts for one in scene.sample_plans()])
+    sampler = StartSampler.from_plan(given.plan, given.now, given.since, given.ids, given.predictions)
+    whole = np.stack([one.starts for one in sampler.sample_plans()])
     placed: list[int] = []
     place = Plan.place
 
@@ -208,9 +208,9 @@ def test_decoding_stops_after_the_needed_jobs(monkeypatch: pytest.MonkeyPatch) -
         return place(plan, slot, now)
 
     monkeypatch.setattr(Plan, "place", counted)
-    for slot in scene.order.tolist():
-        assert (scene.sample_starts((slot,))[:, slot] == whole[:, slot]).all()
-    every = len(scene.order) * whole.shape[0] * len(scene.order)
+    for slot in sampler.order.tolist():
+        assert (sampler.sample_starts((slot,))[:, slot] == whole[:, slot]).all()
+    every = len(sampler.order) * whole.shape[0] * len(sampler.order)
     assert 0 < len(placed) < 0.75 * every
 
 

@@ -79,7 +79,7 @@ def test_hypothetical_start_equals_the_start_at_submission(
         worker = ExpectedStartWorker(loop)
         worker.run_once()
         assert worker.latest_forecast is not None
-        assert (worker.latest_forecast.found.scene.rule is not None) == (backfill == "shortest")
+        assert (worker.latest_forecast.found.sampler.rule is not None) == (backfill == "shortest")
         resources = {"nodes": f"1:ppn={cpus}", "walltime": str(walltime)}
         asked, found = run_what_if(loop, worker.latest_forecast, hypothetical_job(user, **resources))
         loop.submit([job("new", user=user, **resources)]).result(WAIT_S)
