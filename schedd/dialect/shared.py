@@ -85,14 +85,12 @@ def _amount(name: str, text: str, types: ResourceTypes) -> int | None:
 
 def shared_names(resources: Mapping[str, str], names: Collection[str]) -> set[str]:
     """Return the keys of ``resources`` that contain only resources of the whole cluster."""
-    known = {name.lower() for name in names}
-    done = {key for key in resources if key.lower() in known}
-    for key in resources:
-        if key.lower() in _LISTS and all(
-            name.lower() in known for _, name, _ in _listed({key: resources[key]})
-        ):
-            done.add(key)
-    return done
+    known, keys = _known_names(frozenset(names))
+    return {
+        key
+        for key in find_spellings(tuple(resources), keys)
+        if key.lower() in known or all(name.lower() in known for _, name, _ in _listed({key: resources[key]}))
+    }
 
 
 def _listed(resources: Mapping[str, str]) -> Iterator[tuple[str, str, int]]:

@@ -344,13 +344,14 @@ class Shapes:
         rows = []
         mixed = len(request.chunks) > 1 and request.place is Place.FREE
         for chunk in chunks_to_place(request):
-            set_at, n = self._row_set(chunk, request.avoids, request.node_order)
+            amounts = self.candidates.amounts(chunk)
+            set_at, n = self._row_set(chunk, amounts, request.avoids, request.node_order)
             per_node = 1 if request.place is Place.SCATTER else chunk.count
             if mixed:
                 per_node = max(per_node, 2)  # one unit, but units of other chunks may share the node
             needs = [0] * self._slabs.resources
             needs[at.SHARE] = at.WHOLE if request.exclusive else 1
-            for name, amount in self.candidates.amounts(chunk):
+            for name, amount in amounts:
                 if name in self.columns:
                     needs[self.columns[name]] = amount
             for name, column in self.columns.items():
@@ -368,18 +369,18 @@ class Shapes:
         return rows
 
     def _row_set(
-        self, chunk: Chunk, avoids: frozenset[str] = frozenset(), order: str = ""
+        self, chunk: Chunk, amounts: Sequence[tuple[str, int]], avoids: frozenset[str], order: str
     ) -> tuple[int, int]:
-        """Return the row set (first index, length) of the nodes that could hold a unit when empty and up,
-        without nodes that the request ``avoids``. The ranks of the ``order`` precede the costs of scarcity.
+        """Return the row set (first index, length) of the nodes that could hold a unit, with these
+        ``amounts``, when empty and up, without nodes that the request ``avoids``. The ranks of the ``order``
+        precede the costs of scarcity.
         """
         ranks = self._node_orders.get(order) if order else None
-        named = self.candidates.amounts(chunk)
         by_name = self.candidates.names_nodes(chunk)
-        classes = self.candidates.fitting_classes(chunk, named, by_name)
+        classes = self.candidates.fitting_classes(chunk, amounts, by_name)
         # Sets are shared by their node classes and costs or, where nodes are named, by
         # the names too.
-        costs = self._scarcity.costs(self._scarcity.request_key(named, chunk.features), classes)
+        costs = self._scarcity.costs(self._scarcity.request_key(amounts, chunk.features), classes)
         key: _SetKey = (
             *(classes, chunk.features if by_name else (), avoids, costs),
             order if ranks is not None else "",

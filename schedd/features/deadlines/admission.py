@@ -86,7 +86,7 @@ def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
         part.examined = state.generation
     if not any_judged or not state.moves:
         return
-    plan, margin = state.plan, state.site.part(DeadlineSettings).margin
+    plan = state.plan
     if moved_only:
         moved = [changes.slots for changes in state.moves]
         slots = moved[0] if len(moved) == 1 else np.concatenate(moved)
@@ -102,7 +102,7 @@ def guarantee_met_deadlines(state: EngineState, _event: str) -> None:
     if not slots.shape[0]:
         return
     slots = slots[np.argsort(plan.starts(slots), kind="stable")]
-    latest = state.due_by[slots] - plan.jobs.durations[slots] - margin
+    latest = state.due_by[slots] - plan.jobs.durations[slots] - state.site.part(DeadlineSettings).margin
     met = plan.starts(slots) <= latest
     # The bound of an accepted job that was delayed beyond its latest start is later than that.
     loose = latest < state.bound[slots]

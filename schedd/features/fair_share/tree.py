@@ -210,7 +210,7 @@ class RatedTree:
     """
 
     __slots__ = (
-        *("_effective", "_factor", "_new", "_usage", "_used", "_waited"),
+        *("_effective", "_factor", "_known", "_usage", "_used", "_waited"),
         *("at", "layout", "tree", "used"),
     )
     layout: _Layout
@@ -224,7 +224,7 @@ class RatedTree:
         before: "RatedTree | None" = None,
     ) -> None:
         self.tree, self.at, self.used = tree, at, used
-        self._new: dict[Names, OwnerShare] = {}
+        self._known: dict[Names, OwnerShare] = {}
         known = tuple(sorted({*owners, *used}))
         same = before is not None and before.tree is tree and before.layout.owners == known
         layout: _Layout = before.layout if before is not None and same else _Layout(tree, known)
@@ -250,9 +250,14 @@ class RatedTree:
 
     def share(self, key: Names) -> OwnerShare:
         """Return target, effective usage and factor of an owner. A new owner has used nothing."""
-        row = self.layout.rows.get(self.tree.place(key))
-        if row is None:
-            return self._share_of_new(key)
+        found = self._known.get(key)
+        if found is None:
+            row = self.layout.rows.get(self.tree.place(key))
+            found = self._share_of_new(key) if row is None else self._share_of_row(row)
+            self._known[key] = found
+        return found
+
+    def _share_of_row(self, row: int) -> OwnerShare:
         return OwnerShare(
             float(self.layout.target[row]),
             float(self._effective[row]),
@@ -262,9 +267,6 @@ class RatedTree:
 
     def _share_of_new(self, key: Names) -> OwnerShare:
         """The share of an owner that is not in the tree: as one more child of the nearest place above."""
-        found = self._new.get(key)
-        if found is not None:
-            return found
         place, layout = self.tree.place(key), self.layout
         depth = next(depth for depth in range(len(place) - 1, -1, -1) if place[:depth] in layout.rows)
         above = layout.rows[place[:depth]]
@@ -277,8 +279,7 @@ class RatedTree:
             if not self.tree.share(place[:one]):
                 target = effective = 0.0
         factor = float(_factors(np.array([effective]), np.array([target]))[0])
-        found = self._new[key] = OwnerShare(target, effective, factor)
-        return found
+        return OwnerShare(target, effective, factor)
 
     @property
     def owners(self) -> tuple[Names, ...]:

@@ -56,7 +56,7 @@ ALLOCS: Final = 6  # number of entries
 POOL: Final = 7  # first entry in pools
 POOLS: Final = 8  # number of entries
 SEEN: Final = 9  # number of the first freed interval not yet tried for the job; -1: search it as a whole
-HELD: Final = 10  # of a placed job, a bit for each of its nodes' rows, by ``held_bit``
+HELD: Final = 10  # of a placed job, two bits for each of its nodes' rows, by ``held_bits``
 JOB_FIELDS: Final = 11
 
 # jobs[STATE]

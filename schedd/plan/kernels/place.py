@@ -53,9 +53,10 @@ from schedd.plan.kernels.rows import amend, change, floor, locate, make_room
 
 
 @inlined
-def held_bit(row: int) -> int:
-    """Return the bit of a node's row in HELD; several rows share a bit."""
-    return 1 << (row % 63)
+def held_bits(row: int) -> int:
+    """Return the two bits of a node's row in HELD, a Bloom filter: up to 1,953 rows have different ones."""
+    first = row % 63
+    return 1 << first | 1 << (first + 1 + row // 63 % 31) % 63
 
 
 @lean
@@ -66,7 +67,7 @@ def note_held(tb: Tables, slot: int) -> None:
     for i in range(first, first + tb.jobs[ALLOCS, slot]):
         if tb.alloc[i, A_CHUNK] < 0:
             break  # from here on there are only pools
-        held |= held_bit(tb.alloc[i, A_ROW])
+        held |= held_bits(tb.alloc[i, A_ROW])
     tb.jobs[HELD, slot] = held
 
 
@@ -407,7 +408,8 @@ def remove_overcommitted(tb: Tables, fr: FreedLog, slots: Ints, begin: int, gone
 @inner
 def holds_row(tb: Tables, slot: int, row: int) -> bool:
     """Return whether a placed job holds part of this node's row."""
-    if tb.jobs[HELD, slot] & held_bit(row) == 0:
+    bits = held_bits(row)
+    if tb.jobs[HELD, slot] & bits != bits:
         return False
     first = tb.jobs[ALLOC, slot]
     for i in range(first, first + tb.jobs[ALLOCS, slot]):
@@ -427,7 +429,7 @@ def jobs_on_rows(tb: Tables, slots: Ints, rows: Ints) -> Ints:
     for row in rows:
         sought[row] = True
         pools = pools or tb.rows[row, KIND] != NODE
-        bits |= held_bit(row)
+        bits |= held_bits(row)
     hit = np.empty(slots.shape[0], np.int64)
     m = 0
     for slot in slots:

@@ -40,7 +40,7 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.place import entries_fit, held_bit, holds_row, most_entries
+from schedd.plan.kernels.place import entries_fit, held_bits, holds_row, most_entries
 from schedd.plan.kernels.rows import fit
 from schedd.plan.kernels.undo import OLD_FIELDS, commit, make_undo_log
 
@@ -244,18 +244,18 @@ def _select_first(
     n = 0
     held = tb.jobs[HELD]
     starts = tb.jobs[START]
-    bit = held_bit(row)
+    bits = held_bits(row)
     before = tb.jobs[START, slot] + tb.jobs[DUR, slot]  # once all are selected: the last one's start
     for begin in range(0, held.shape[0], _BLOCK_OF_ROW):
         until = min(begin + _BLOCK_OF_ROW, held.shape[0])
         likely = 0
         for s in range(begin, until):
-            likely += int(held[s] & bit != 0) & int(starts[s] < before)
+            likely += int(held[s] & bits == bits) & int(starts[s] < before)
         if likely == 0:
             continue
         for s in range(begin, until):
             if (
-                held[s] & bit != 0
+                held[s] & bits == bits
                 and starts[s] < before
                 and _is_candidate(tb, s, slot, rank, promise, breaks)
                 and holds_row(tb, s, row)
