@@ -106,13 +106,16 @@ class HttpConnection:
         for again in (True, False):
             if program:  # a credential counts once
                 headers["Authorization"] = f"Munge {_credential(program)}"
-            fresh = self._http.socket is None
+            fresh = not self._http.kept
+            if fresh:
+                self._http.close()
             try:
                 return self._http.request(method, target, data, headers)
             except (OSError, ProtocolError) as error:
                 self._http.close()
-                # A connection that was kept may have been closed by the daemon meanwhile.
-                if fresh or not again:
+                # The daemon may close a kept connection at this moment. But a request without a response in
+                # time may be carried out still, and a POST must not be carried out twice.
+                if fresh or not again or method == "POST" or isinstance(error, TimeoutError):
                     raise Unreachable(
                         f"no daemon answers at {self._endpoint.url}: {self._describe(error)}"
                     ) from None

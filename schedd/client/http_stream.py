@@ -3,6 +3,7 @@
 ``http.client`` would load ``email`` and ``ssl``: a third of the time that it takes to load a user's command.
 """
 
+import select
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from io import BufferedReader
@@ -168,6 +169,15 @@ class HttpStream:
             self._file = self.socket.makefile("rb")
         self.socket.sendall(data)
         return HttpResponse(self._file, self.close)
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a connection that the server has not closed since the last response."""
+        if self.socket is None:
+            return False
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return not poll.poll(0)
 
     def encode_request(
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]

@@ -3,11 +3,15 @@
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from schedd.client.endpoint import ConfigError
+from schedd.client.endpoint import ConfigError, Endpoint
+from schedd.client.errors import Unreachable
+from schedd.client.http import HttpConnection
 from schedd.client.http_stream import Address, HttpStream, ProtocolError, parse_url, quote_segment
 from tests.waits import WAIT_S
 
@@ -96,6 +100,78 @@ def test_requests_are_sent_over_one_connection_and_lines_come_as_they_arrive() -
         server.sendall(b"1\r\nc\r\n")
         server.sendall(b"3\r\nd\ne\r\n0\r\n\r\n")
         assert list(lines) == [b"cd", b"e"]
+
+
+@contextmanager
+def counting_server(*answers: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
+    """Answers requests in turn with these bytes (None: not at all; empty: closes). Yields URL and requests."""
+    came: list[bytes] = []
+    held: list[socket.socket] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            left = iter(answers)
+            while True:
+                try:
+                    channel = listening.accept()[0]
+                except OSError:
+                    return
+                held.append(channel)
+                while asked := channel.recv(65_536):
+                    came.append(asked.partition(b" ")[0])
+                    answer = next(left)
+                    if answer:
+                        channel.sendall(answer)
+                    elif answer is not None:
+                        channel.shutdown(socket.SHUT_RDWR)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield "http://127.0.0.1:%d" % listening.getsockname()[1], came
+        listening.shutdown(socket.SHUT_RDWR)
+        for channel in held:
+            channel.close()
+        thread.join(WAIT_S)
+
+
+_EMPTY_OBJECT = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+
+def test_request_without_a_response_in_time_is_sent_once() -> None:
+    """The daemon may be slow, and carry out both."""
+    with counting_server(_EMPTY_OBJECT, None, None) as (url, came):
+        connection = HttpConnection(Endpoint(url), WAIT_S)
+        connection.request("GET", "/")
+        connection.set_timeout(0.05)
+        with pytest.raises(Unreachable, match="nothing came within"):
+            connection.request("GET", "/")
+        connection.close()
+    assert came == [b"GET", b"GET"]
+
+
+@pytest.mark.parametrize(("method", "times"), [("POST", 1), ("PUT", 2)])
+def test_only_what_may_be_repeated_is_sent_again_after_a_lost_connection(method: str, times: int) -> None:
+    with counting_server(_EMPTY_OBJECT, b"", _EMPTY_OBJECT) as (url, came):
+        connection = HttpConnection(Endpoint(url), WAIT_S)
+        connection.request("GET", "/")
+        if method == "POST":
+            with pytest.raises(Unreachable):
+                connection.request(method, "/", body={})
+        else:
+            connection.request(method, "/", body={})
+        connection.close()
+    assert came == [b"GET", *[method.encode()] * times]
+
+
+def test_connection_that_the_daemon_closed_meanwhile_is_opened_again() -> None:
+    with counting_server(_EMPTY_OBJECT, _EMPTY_OBJECT) as (url, came):
+        connection = HttpConnection(Endpoint(url), WAIT_S)
+        connection.request("GET", "/")
+        assert connection._http.socket is not None
+        connection._http.socket.shutdown(socket.SHUT_RDWR)  # as if the other side had
+        connection.request("POST", "/", body={})
+        connection.close()
+    assert came == [b"GET", b"POST"]
 
 
 def test_silent_server_is_a_timeout() -> None:
