@@ -192,6 +192,19 @@ def test_waiting_job_moves_for_an_end_earlier_by_the_threshold() -> None:
     assert decide(jobs, RoutingRules(moves=0), cluster_statuses(), 10, USERS) == []
 
 
+@pytest.mark.parametrize("done", range(2, 5))
+def test_attempt_that_its_cluster_has_withdrawn_is_over(done: int) -> None:
+    """By a request that was repeated, or that a restored log does not know: it cannot run there any more."""
+    jobs = apply_events(*OUT[:done])
+    gone = {"fed.1.1": TransferStatus("withdrawn", "7.a")}
+    for _ in range(2):
+        for event in observe_transfers(jobs, RULES, "a", gone, 10):
+            jobs.apply(event)
+    assert jobs["1"].attempts[0].phase == "withdrawn"
+    (event,) = decide(jobs, RULES, cluster_statuses(a=ClusterStatus(transfers=gone)), 10, USERS)
+    assert isinstance(event, ClusterChosen)
+
+
 def test_job_named_twice_is_decided_once() -> None:
     jobs = apply_events(*OUT)
     assert len(decide(jobs, RULES, cluster_statuses(), 10, USERS, ["1", "1"])) == 1

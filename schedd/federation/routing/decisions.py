@@ -147,6 +147,9 @@ def _observe_attempt(
             return AttemptHeld(**about, server_job=seen.job)
         case "held" | "releasing" | "released" if seen.end:
             return AttemptEnded(**about, how=seen.end, exit_status=seen.exit_status)
+        case "held" | "releasing" | "released" if seen.phase == "withdrawn":
+            # By an earlier request, or one that a log from before the restore of a backup does not know.
+            return WithdrawalRequested(**about, why="it was withdrawn there")
         case "releasing" if seen.phase == "released":
             return AttemptReleased(**about)
         case "withdrawing" if seen.phase in ("withdrawn", _REFUSED):
