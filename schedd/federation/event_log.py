@@ -1,5 +1,6 @@
 """Event log of a federation in its database. Appended events are durable, and only the leader appends."""
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,9 +10,10 @@ from sqlalchemy import Connection, delete, func, insert, select
 from schedd.federation.events import LicenceLeased, LoggedEvent, decode, encode
 from schedd.store.codec import replace_nul
 from schedd.store.database import Database
+from schedd.store.errors import StoreError
 from schedd.store.leadership import Leadership
 from schedd.store.tables import federation
-from schedd.supervision import Supervisor
+from schedd.supervision import SHOWN_S, Supervisor
 
 
 class FederationLog:
@@ -28,8 +30,17 @@ class FederationLog:
         self._database = Database.open(url)
         self.leadership = Leadership(self._database, holder, seconds=lease, supervisor=self.supervisor)
         self._newest = 0
+        self._failed_at = float("-inf")  # monotonic time of the last failed write, if none succeeded since
         self._uncertain: set[str] = set()
         """Encoded events after the newest number. Their append failed but may have been committed."""
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be stored; empty while it can. A failure counts for a minute."""
+        if not self.leadership.is_leader:
+            return "the lease has expired, and the database is unavailable to renew it"
+        failed = time.monotonic() - self._failed_at < SHOWN_S
+        return "the database cannot be written; the daemon's log says why" if failed else ""
 
     def read(self) -> Sequence[LoggedEvent]:
         """Return all events in order. Raises ValueError for an unknown event type."""
@@ -65,14 +76,18 @@ class FederationLog:
     def _writing(self, bodies: Iterable[str] = ()) -> Iterator[Connection]:
         uncertain = self._uncertain
         self._uncertain = uncertain | set(bodies)
-        with self._database.write(guarded=True) as connection:
-            if uncertain:
-                rows = connection.execute(select(federation).where(federation.c.number > self._newest))
-                wrong = [row.number for row in rows if row.body in uncertain]
-                connection.execute(delete(federation).where(federation.c.number.in_(wrong)))
-            yield connection
-            newest = _newest(connection)
-        self._newest, self._uncertain = newest, set()
+        try:
+            with self._database.write(guarded=True) as connection:
+                if uncertain:
+                    rows = connection.execute(select(federation).where(federation.c.number > self._newest))
+                    wrong = [row.number for row in rows if row.body in uncertain]
+                    connection.execute(delete(federation).where(federation.c.number.in_(wrong)))
+                yield connection
+                newest = _newest(connection)
+        except StoreError:
+            self._failed_at = time.monotonic()
+            raise
+        self._newest, self._uncertain, self._failed_at = newest, set(), float("-inf")
 
     def close(self) -> None:
         """Give up leadership and close the database."""

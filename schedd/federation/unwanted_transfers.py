@@ -5,7 +5,7 @@ than the cluster. The federation withdraws such a transfer without force: a held
 running job continues.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from schedd.federation.coallocation.coallocations import CoAllocations
@@ -16,6 +16,7 @@ _ON_HOLD: Final = ("submitting", "held", "releasing")
 _AT_WORK: Final = (*_ON_HOLD, "released")
 _DONE_ATTEMPT: Final = ("refused", "withdrawn", "ended")
 _DONE_COPY: Final = ("withdrawn", "refused", "ended")
+_MAX_DIGITS: Final = 15  # of an item's number
 
 
 def find_unwanted(
@@ -23,6 +24,13 @@ def find_unwanted(
 ) -> Iterator[str]:
     """Yield the unwanted transfers. ``name`` is the prefix of this federation's own transfers."""
     return (transfer for transfer, seen in rows.items() if is_unwanted(jobs, groups, name, transfer, seen))
+
+
+def highest_number(name: str, transfers: Iterable[str]) -> int:
+    """Return the highest number of an item in the names of this federation's own transfers; 0: none."""
+    parts = (one.split(".") for one in transfers)
+    numbers = (one[1] for one in parts if len(one) == 3 and one[0] == name and one[1].isdecimal())
+    return max((int(one) for one in numbers if len(one) <= _MAX_DIGITS), default=0)
 
 
 def is_unwanted(

@@ -104,7 +104,7 @@ def test_requests_are_sent_over_one_connection_and_lines_come_as_they_arrive() -
 
 @contextmanager
 def counting_server(*answers: bytes | None) -> Iterator[tuple[str, list[bytes]]]:
-    """Answers requests in turn with these bytes (None: not at all; empty: closes). Yields URL and requests."""
+    """Answers requests in turn with these bytes (None: not at all; empty: closes). Yields URL and methods."""
     came: list[bytes] = []
     held: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -127,7 +127,7 @@ def counting_server(*answers: bytes | None) -> Iterator[tuple[str, list[bytes]]]
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield "http://127.0.0.1:%d" % listening.getsockname()[1], came
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", came
         listening.shutdown(socket.SHUT_RDWR)
         for channel in held:
             channel.close()

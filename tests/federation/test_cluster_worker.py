@@ -37,16 +37,19 @@ class FakeClusterClient:
         self.rows: list[dict[str, Any]] = []
         self.fails: Exception | None = None
         self.answers: Exception | None = None
-        """Applies only to questions."""
+        """Applies only to questions, those of ``fails_for`` if that is a user."""
+        self.fails_for = ""
         self.family = "torque"
         self.nodes = 3
         self.arriving = 0
+        self.now = 1_700_000_000
 
     def cluster(self) -> JsonObject:
         self._note("cluster")
         return JsonObject(
             generation=self.generation,
             as_of=1_700_000_000,
+            now=self.now,
             stale="",
             nodes=self.nodes,
             arriving=self.arriving,
@@ -62,7 +65,7 @@ class FakeClusterClient:
 
     def what_if(self, **question: Any) -> JsonObject:
         self._note("what_if", question["owner"])
-        if self.answers is not None:
+        if self.answers is not None and self.fails_for in ("", question["owner"]):
             raise self.answers
         known = bool(self.nodes) and not self.arriving
         return JsonObject(
@@ -252,6 +255,60 @@ def test_question_timeout_does_not_refuse_the_job(tmp_path: Path) -> None:
     worker.round()
     assert worker.federation.jobs[other.id].over == "refused"
     assert worker.federation.jobs[other.id].text == "north: body.queue: no such queue"
+    worker.log.close()
+
+
+@pytest.mark.parametrize(
+    "error", [Unreachable("nothing came within 10 s"), Refused("defect", 500, "the daemon failed", "", [])]
+)
+def test_failing_question_does_not_hold_up_others(tmp_path: Path, error: Exception) -> None:
+    """The cluster answers all but the question of one job."""
+    worker = WorkerHarness(tmp_path)
+    worker.cluster.answers, worker.cluster.fails_for = error, "ann"
+    first = worker.federation.submit("ann@org", JOB)
+    second = worker.federation.submit("bob@org", JOB)
+    for _ in range(4):
+        worker.round()
+    assert [one.cluster for one in worker.federation.jobs[second.id].attempts] == ["north"]
+    assert worker.federation.clusters["north"].away == ""
+    assert worker.federation.jobs[first.id].over == ""
+    worker.cluster.answers, worker.now, worker.cluster.generation = None, worker.now + 6, 2
+    worker.round()
+    assert [one.cluster for one in worker.federation.jobs[first.id].attempts] == ["north"]
+    worker.log.close()
+
+
+def test_all_transfers_are_polled_after_the_cluster_was_restored_from_a_backup(tmp_path: Path) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.cluster.generation = 7
+    worker.round()
+    worker.cluster.generation = 3
+    worker.round()
+    assert worker.cluster.asked[-1:] == [("transfers", 0, None)], "what changed up to 7 is unknown"
+    worker.log.close()
+
+
+def test_number_of_an_item_that_the_log_lost_is_not_used_again(tmp_path: Path) -> None:
+    """Its cluster would take the new job for the old one, and report its end."""
+    worker = WorkerHarness(tmp_path)
+    worker.cluster.rows = [
+        worker.row(transfer="fed.7.2", phase="released", release_requested=True, end="ended", exit_status=0),
+        worker.row(transfer="other.99.1", phase="held"),
+        worker.row(transfer="fed.12.r1.0", phase="held"),
+    ]
+    worker.round()
+    assert worker.federation.submit("ann@org", JOB).id == "8"
+    worker.log.close()
+
+
+@pytest.mark.parametrize(("lead", "words"), [(5, ""), (120, "120 s ahead of"), (-90, "90 s behind")])
+def test_clock_of_a_cluster_that_differs_is_reported(tmp_path: Path, lead: int, words: str) -> None:
+    worker = WorkerHarness(tmp_path)
+    worker.cluster.now = worker.now + lead
+    worker.round()
+    (row,) = cluster_rows(worker.federation)
+    assert row.away == ""
+    assert (words in row.trouble) if words else not row.trouble
     worker.log.close()
 
 

@@ -60,6 +60,27 @@ def test_job_is_refused_if_the_log_fails_and_can_be_repeated(
     assert ann.post(HERE, json=JOB).status_code == 201
 
 
+def test_log_that_cannot_be_written_is_reported(
+    harness: FederationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **_options: object) -> None:
+        raise StoreError("the disk is full")
+
+    ann = harness.client("ann@org")
+    assert ann.get("/readyz").status_code == 200
+    with monkeypatch.context() as full:
+        full.setattr(harness.log._database, "write", fail)
+        assert ann.post(HERE, json=JOB).status_code == 503
+        answer = ann.get("/readyz")
+        assert (answer.status_code, answer.json()["detail"]) == (503, harness.federation.log_trouble)
+        assert "No jobs are accepted or moved." in ann.get("/").text
+    assert ann.post(HERE, json=JOB).status_code == 201
+    assert ann.get("/readyz").status_code == 200
+    with monkeypatch.context() as expired:
+        expired.setattr(type(harness.log.leadership), "is_leader", property(lambda _: False))
+        assert "the lease has expired" in ann.get("/readyz").json()["detail"]
+
+
 def test_job_goes_to_cluster_with_earliest_end(harness: FederationHarness) -> None:
     job = harness.client("ann@org").post(HERE, json=JOB).json()["id"]
     for name, end in (("north", 900), ("south", 500)):

@@ -126,10 +126,11 @@ def _get_health() -> FederationHealth:
 
 @router.get("/readyz", "not-ready")
 def _get_readiness(federation: LeadingFederation) -> FederationReadiness:
-    """The federation is in office and accepts jobs. ``trouble``: by cluster, an error in its settings here.
-    ``background``: background work that failed recently and was restarted; empty if there is none.
+    """The federation is in office and accepts jobs. ``trouble``: by cluster, an error in its settings here,
+    or a clock that differs. ``background``: background work that failed recently and was restarted; empty if
+    there is none.
     """
-    if unready := federation.supervisor.unready(""):
+    if unready := federation.log_trouble or federation.supervisor.unready(""):
         raise ProblemError("not-ready", unready, headers={"Retry-After": "2"})
     background = "; ".join(one.text for one in federation.supervisor.records if one.recent)
     trouble = {name: seen.trouble for name, seen in federation.clusters.items() if seen.trouble}

@@ -41,7 +41,7 @@ from schedd.federation.state.coallocation_operations import CoAllocationOperatio
 from schedd.federation.state.licence_leases import LicenceLeases
 from schedd.federation.state.logged_state import LoggedState
 from schedd.federation.state.priority_lock import PriorityLock
-from schedd.federation.unwanted_transfers import find_unwanted
+from schedd.federation.unwanted_transfers import find_unwanted, highest_number
 from schedd.store import StoreError
 
 _log = structlog.get_logger(__name__)
@@ -52,6 +52,7 @@ _FAMILY_NAMES: Final = {"torque": "TORQUE", "openpbs": "OpenPBS"}
 _MAX_KINDS: Final = 20  # maximum classes of equal jobs that get more cluster queries in one round
 _SLOW_S: Final = 1  # a job undecided for longer gets more queries each second: a queried cluster may hang
 _MAX_STEPS: Final = 4  # maximum observe/decide iterations
+_MAX_CLOCK_LEAD_S: Final = 5  # larger differences of clocks are reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class ClusterPollResult:
     counts: Mapping[str, int] = field(default_factory=dict)
     generation: int = 0
     family: str = ""  # server family reported by the cluster's schedd, `torque` or `openpbs`; may be empty
+    clock_lead_s: int = 0  # how far its clock is ahead of the federation's, at least
 
 
 class FederationState:
@@ -88,6 +90,7 @@ class FederationState:
         self._clock = clock
         self._lock = PriorityLock()
         self._move_guard = threading.Lock()  # held by the one thread that examines waiting jobs for moves
+        self._log = log
         self._record = record = LoggedState(settings, log, clock)
         self.jobs, self.coallocations, self.bags = record.jobs, record.coallocations, record.bags
         self.bookings = record.bookings
@@ -139,6 +142,11 @@ class FederationState:
     def now(self) -> int:
         """Current time in seconds."""
         return self._now()
+
+    @property
+    def log_trouble(self) -> str:
+        """Why nothing can be stored; empty while it can."""
+        return self._log.trouble
 
     # ---- users ------------------------------------------------------------------------------------
 
@@ -297,8 +305,14 @@ class FederationState:
             transfers=changed if whole else {**before.transfers, **changed},
             cpus=report.cpus,
             family=report.family,
-            trouble=self._family_mismatch(cluster, report.family),
+            trouble="; ".join(
+                filter(
+                    None,
+                    (self._family_mismatch(cluster, report.family), _clock_problem(report.clock_lead_s)),
+                )
+            ),
         )
+        self._record.skip_numbers(highest_number(self._rules.name, changed))
         self._find_unwanted(cluster, changed, whole=whole)
         self.job_counts[cluster] = report.counts
         self._plan_offers[cluster].expire_answers(report.generation, now)
@@ -489,7 +503,7 @@ class FederationState:
             f"but clusters.{cluster}.family says {wanted}: "
             "no job that asks by select goes there until they agree"
         )
-        if words != self.clusters[cluster].trouble:
+        if words not in self.clusters[cluster].trouble:
             _log.error("the settings name another family of servers", cluster=cluster, why=words)
         return words
 
@@ -497,6 +511,14 @@ class FederationState:
         fresh: ClusterLoads = compute_loads(self.jobs, self.clusters, self._rules, [cluster])
         self._load.sent |= fresh.sent
         self._load.backlog |= fresh.backlog
+
+
+def _clock_problem(lead_s: int) -> str:
+    """Return by how much a cluster's clock differs from the federation's; empty: by little."""
+    if abs(lead_s) <= _MAX_CLOCK_LEAD_S:
+        return ""
+    where = "ahead of" if lead_s > 0 else "behind"
+    return f"its clock is {abs(lead_s)} s {where} the federation's: its starts and ends are off by as much"
 
 
 def _load_state(seen: TransferStatus | None) -> str:

@@ -106,6 +106,14 @@ class LoggedState:
         self.offers.add(offer)
         _log.info("bag_offered", offer=offer.id)
 
+    def skip_numbers(self, last: int) -> None:
+        """Give new items numbers above ``last``, which a cluster knows. Only a log that lost its end does not
+        know it, as after the restore of a backup.
+        """
+        if last > self.number:
+            _log.error("the log lost items whose transfers a cluster has", newest=self.number, known=last)
+            self.number = last
+
     def drop_old(self, now: int) -> Iterator[None]:
         """Remove old items in steps of one transaction, if a removal is due. Raises StoreError."""
         if not self.is_drop_due(now):

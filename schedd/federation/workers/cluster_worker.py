@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import structlog
 
-from schedd.client import Client, ClientError, Endpoint, Refused
+from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable
 from schedd.client.answers import ClusterView
 from schedd.client.json_object import json_members
 from schedd.federation.cluster_speed import scale_resources
@@ -24,8 +24,8 @@ from schedd.supervision import ThreadedWork
 _log = structlog.get_logger(__name__)
 REFUSALS_OF_THE_JOB: Final = ("invalid", "bad-request", "too-large")
 """Kinds of refusals of a job that this cluster can never run."""
-_OF_THE_JOB: Final = (*REFUSALS_OF_THE_JOB, "too-hard")
-"""Kinds of refusals caused by the job itself. A question that took too long may succeed later."""
+_OF_THE_JOB: Final = (*REFUSALS_OF_THE_JOB, "too-hard", "defect")
+"""Kinds of refusals caused by the job itself. A question that took too long, or failed, may succeed later."""
 _ACTIONS: Final = 60  # maximum requests in one round, so that polling is not delayed
 _AT_ONCE: Final = 6  # maximum parallel requests; the schedd commits concurrent requests together
 _SOON_S: Final = 0.25  # poll interval while a step is pending at the cluster
@@ -65,6 +65,7 @@ class ClusterWorker(ThreadedWork):
         self._whole_at = self._lend_at = 0.0
         self._after: tuple[int, int] | None = None  # generation and time of the last polled plan
         self._known = False  # whether the server was read completely, so that the plan's answers are valid
+        self._unanswered: PlanQuestion | None = None  # the last question without any response
 
     def run(self) -> None:
         """Process the cluster in rounds until stopped."""
@@ -151,7 +152,7 @@ class ClusterWorker(ThreadedWork):
                     self._federation.apply_refusal(action, "; ".join(error.places) or error.detail)
                 except StoreError as failed:
                     _log.error("the log cannot be written", why=str(failed))
-            elif error.kind in ("not-now", "unknown-transfer"):
+            elif error.kind in ("not-now", "unknown-transfer", "defect"):
                 name, why = action.transfer, error.detail
                 _log.info("request refused, will be repeated", cluster=self.cluster, transfer=name, why=why)
             else:
@@ -162,9 +163,13 @@ class ClusterWorker(ThreadedWork):
     def _poll(self) -> None:
         """Poll the cluster's state and changed transfers, and repeat questions to a changed plan."""
         client, federation, chosen = self._open(), self._federation, self._settings
+        before = federation.now
         view = client.cluster()
         generation = view.generation
-        whole = self._after is None or time.monotonic() >= self._whole_at
+        # The generation goes back when the cluster's database is restored from a backup.
+        whole = self._after is None or generation < self._after[0] or time.monotonic() >= self._whole_at
+        # The response was made between the two moments.
+        ahead = max(0, view.now - federation.now) - max(0, before - view.now)
         rows: list[Any] = []
         if whole:
             rows = list(client.job_transfers())
@@ -181,6 +186,7 @@ class ClusterWorker(ThreadedWork):
                 counts=dict(json_members(view.jobs)) if chosen.discloses("load") else {},
                 generation=generation,
                 family=view.server.family,
+                clock_lead_s=ahead,
             ),
         )
         self._after = (generation, view.as_of) if kept else None
@@ -244,6 +250,12 @@ class ClusterWorker(ThreadedWork):
                 raise
             never = error.kind in REFUSALS_OF_THE_JOB
             return PlanOffer(None, None, "; ".join(error.places) or error.detail, never), -1
+        except Unreachable as error:
+            # All else was answered since the first time: other questions must not wait for this one.
+            if question == self._unanswered:
+                return PlanOffer(None, None, str(error)), -1
+            self._unanswered = question
+            raise
         start = found.get("expected_start") or found["planned_start"]
         length = (found["planned_end"] or 0) - (found["planned_start"] or 0)
         end = start + length if start is not None else None

@@ -103,6 +103,7 @@ async def _show_federation(request: Request) -> Response:
         viewer,
         name=federation.settings.name,
         leads=True,
+        log_trouble=federation.log_trouble,
         policy=federation.settings.routing.policy.value,
         clusters=cluster_rows(federation),
         totals=_count_jobs(federation),
