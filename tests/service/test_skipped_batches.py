@@ -25,6 +25,7 @@ from schedd.service.cluster.errors import EventsNotStorable
 from schedd.service.cluster.incidents import IncidentFiles
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.cluster.retries import StoreRetries
+from schedd.service.read.current_faults import job_start_state
 from schedd.store import EventBatch
 from schedd.wire import Alert, JobStarted, NodeFacts, QueueFacts, Run
 from tests.conftest import ROOT
@@ -224,6 +225,7 @@ def check_failure_is_reported_until_it_ends(
         assert runs == ["1", "2"]
         wait_until(lambda: words in loop.failing)
         assert words in loop.published.stale
+        assert (loop.published.halted, job_start_state(loop).alert) == ("", ""), "jobs are still started"
         loop.alerts.update()
         assert [alert.kind for alert in loop.alerts.current] == ["planner"]
         assert loop.alive

@@ -104,8 +104,11 @@ class PlannerCondition(ABC):
     @property
     def published(self) -> PlanSnapshot:
         """The latest plan snapshot, marked as stale if there is a ``stale_reason``; never waits."""
-        why = self.stale_reason
-        return self._publisher.as_stale(why) if why else self._publisher.latest
+        if stops := self._stop_reason:
+            return self._publisher.as_stale(stops, stops_starts=True)
+        if failing := self.failing:
+            return self._publisher.as_stale(failing, stops_starts=False)
+        return self._publisher.latest
 
     @property
     def alive(self) -> bool:
@@ -158,11 +161,15 @@ class PlannerCondition(ABC):
     @property
     def stale_reason(self) -> str:
         """Why the published plan may be outdated unknown to the engine; empty: no reason."""
+        return self._stop_reason or self.failing
+
+    @property
+    def _stop_reason(self) -> str:
         if self.failure:
             return self.failure
         if self.trouble:
             return f"the database is unavailable: {self.trouble}"
-        return self.failing or self.silence
+        return self.silence
 
     @property
     def silence(self) -> str:

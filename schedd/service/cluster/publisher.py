@@ -45,14 +45,16 @@ class Publisher:
         if self.behind:
             self.publish(engine)
 
-    def as_stale(self, why: str) -> PlanSnapshot:
+    def as_stale(self, why: str, *, stops_starts: bool) -> PlanSnapshot:
         """Return the latest snapshot marked as stale for a reason that the engine does not know.
 
         Any thread may call it. The same object is returned until the snapshot or the reason changes.
         """
         latest = self.latest
+        stale = why if stops_starts else latest.stale or why
+        halted = latest.halted or (why if stops_starts else "")
         published, shown = self._doubted
-        if published is not latest or shown.stale != why:
-            shown = replace(latest, stale=why, halted=latest.halted or why)
+        if published is not latest or (shown.stale, shown.halted) != (stale, halted):
+            shown = replace(latest, stale=stale, halted=halted)
             self._doubted = latest, shown
         return shown

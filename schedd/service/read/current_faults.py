@@ -129,7 +129,7 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
         return JobStartState("warn", f"paused: {published.paused}", published.halted, remedy)
     if published.foreign:
         return _stopped(loop, "stopped, another scheduler starts jobs", published.foreign, "foreign")
-    if published.stale:
+    if published.stale and published.stale != loop.failing:
         return _stopped(loop, "stopped, server state unknown", published.stale, "snapshot")
     if published.halted and not published.server.scheduling:
         remedy = "`qmgr -c 'set server scheduling = True'`"
