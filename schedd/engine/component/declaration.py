@@ -148,8 +148,8 @@ class Component(Generic[_S]):
     """Called before an unplaced job is placed: the component chooses among alternatives of its request.
     Returns the record with another request, which the caller stores; None: its request is the same."""
     may_lengthen: Callable[["EngineState", "JobRecord"], bool] | None = None
-    """Whether a planned job may take the amounts that the component counts for the walltime in its record,
-    which is longer than the planned one."""
+    """Whether a planned or running job may take the amounts that the component counts for the walltime in its
+    record, which is longer than the present one."""
     before_start: Callable[["EngineState", "JobRecord"], "JobRecord | None"] | None = None
     """Called before a due job is started, while it is placed at the present time. Returns the stored record
     if the component gave the job another request or placement; None: it did not."""
@@ -203,7 +203,7 @@ class Component(Generic[_S]):
     goes_last: Callable[["EngineState", str], bool] | None = None
     """Whether a job is planned after all others, whatever its priority."""
     job_holds_resources: Callable[["EngineState", "JobRecord"], None] | None = None
-    """Called when a job is dispatched or runs, and when its amounts change."""
+    """Called when a job starts to run, and when its walltime or its nodes change while it runs."""
     record_changed: Callable[["EngineState", "JobRecord | None", "JobRecord"], None] | None = None
     """Called when a job is new or was changed, with its former record (None: new) and its present one."""
     run_ended: Callable[["EngineState", "JobRecord", int], None] | None = None

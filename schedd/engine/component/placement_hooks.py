@@ -62,7 +62,7 @@ def planned_facts(state: "EngineState", facts: JobFacts) -> JobFacts:
 
 
 def may_lengthen(state: "EngineState", record: "JobRecord") -> bool:
-    """Whether all components allow a planned job the walltime of this record, longer than is planned."""
+    """Whether all components allow a planned or running job the longer walltime of this record."""
     return all(one.may_lengthen(state, record) for one in components() if one.may_lengthen is not None)
 
 

@@ -30,7 +30,7 @@ def _tariff(state: "EngineState") -> Tariff:
     return state.tariff
 
 
-def _limit(state: "EngineState", record: JobRecord) -> float | None:
+def effective_cost_limit(state: "EngineState", record: JobRecord) -> float | None:
     """Return the maximum cost of a job; None where no placement can exceed it, or where limits are soft."""
     site, request = state.site, record.understood.request
     if not site.hard_limits or not site.economy.prices or state.policy is not None or request is None:
@@ -50,7 +50,7 @@ def _limit(state: "EngineState", record: JobRecord) -> float | None:
 def place_affordably(state: "EngineState", record: JobRecord, event: str) -> WaitingFor | None:
     """Move a placed job to an affordable placement; if none, unplace it and return the reason."""
     state.capped.pop(record.id, None)
-    most = _limit(state, record)
+    most = effective_cost_limit(state, record)
     if most is None:
         return None
     state.capped[record.id] = None
@@ -79,7 +79,7 @@ def exceeds_limit(state: "EngineState", record: JobRecord) -> bool:
     """Return whether a planned job would exceed its cost limit with the walltime of this record, on the nodes
     and at the start that are planned.
     """
-    most = _limit(state, record)
+    most = effective_cost_limit(state, record)
     if most is None:
         return False
     start = max(state.now, state.plan.start(record.slot))

@@ -231,6 +231,7 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
     new = apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=run)
     new = state.store_record(_with_slot(state, new))
     fix_shares(state, new)
+    _hold_amount(state, new)
     if facts.run_lost and found_again:
         nodes = shorten_list([share.node for share in shares], 5)
         lost = f"the server lists job {record.id} as running on {nodes}, where it is not"

@@ -61,17 +61,10 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
         return None
     job, name = record.id, find_account(rules, record.facts)
     account = book.accounts.get(name)
-    if account is None:
+    wait = wait_for_account(rules, account, record.facts)
+    if account is None or wait is not None:
         book.release(job)
-        if rules.unknown == "run":
-            return None
-        if not name:
-            return WaitingFor("account", f"an account to be named, by the job's {rules.by}")
-        return WaitingFor("account", f"account {name}, which there is not")
-    user = record.facts.owner.partition("@")[0]
-    if not account.lets(user):
-        book.release(job)
-        return WaitingFor("account", f"account {name} to be open to {user}")
+        return wait
     most = _maximum_job_cost(state, account, record)
     was_poor = job in book.poor
     if not account.closed and book.available(name, job) >= most:
@@ -88,6 +81,21 @@ def wait_for_funds(state: EngineState, record: JobRecord) -> WaitingFor | None:
     return missing_funds(account, book.available(name, job), most, state.site.economy.currency)
 
 
+def wait_for_account(rules: AccountSettings, account: Account | None, facts: JobFacts) -> WaitingFor | None:
+    """What a job waits for whose ``account`` there is not (None), or that may not use it; None: nothing."""
+    user = facts.owner.partition("@")[0]
+    if account is not None:
+        if account.lets(user):
+            return None
+        return WaitingFor("account", f"account {account.name} to be open to {user}")
+    if rules.unknown == "run":
+        return None
+    name = find_account(rules, facts)
+    if not name:
+        return WaitingFor("account", f"an account to be named, by the job's {rules.by}")
+    return WaitingFor("account", f"account {name}, which there is not")
+
+
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
     """While there is no account, no job has to wait for one, unless the site says so."""
     wait = account_book(state).accounts or state.site.part(AccountSettings).unknown != "run"
@@ -95,12 +103,12 @@ def idle_hooks(state: EngineState) -> tuple[str, ...]:
 
 
 def has_funds(state: EngineState, record: JobRecord) -> bool:
-    """Whether the account of a planned job has the maximum cost with the walltime of this record."""
+    """Whether the account of a planned or running job has what the walltime of this record can cost."""
     book = account_book(state)
     account = book.accounts.get(find_account(state.site.part(AccountSettings), record.facts))
     if account is None or record.id in book.poor:
         return True
-    return book.available(account.name, record.id) >= _maximum_job_cost(state, account, record)
+    return book.available(account.name, record.id) >= _held_cost(state, account, record)
 
 
 def goes_last(state: EngineState, job: str) -> bool:
@@ -203,15 +211,19 @@ def hold_for_run(state: EngineState, record: JobRecord) -> None:
     if account is None:
         book.release(record.id)
         return
-    if record.phase is not Phase.RUNNING:
-        book.hold(record.id, account.name, _maximum_job_cost(state, account, record))
-        return
-    start = record.run.started
-    end = start + record.understood.walltime
-    amount = _cost(state, account, record.facts, _portions(state, record), start, end)
+    amount = _held_cost(state, account, record)
     if book.holds.get(record.id) != (account.name, amount):
         book.poor.pop(record.id, None)
         book.hold(record.id, account.name, amount)
+
+
+def _held_cost(state: EngineState, account: Account, record: JobRecord) -> int:
+    """What a run costs until the end of its walltime; of another job, what it can cost at most."""
+    if record.phase is not Phase.RUNNING:
+        return _maximum_job_cost(state, account, record)
+    start = record.run.started
+    end = start + record.understood.walltime
+    return _cost(state, account, record.facts, _portions(state, record), start, end)
 
 
 def charge_run(state: EngineState, record: JobRecord, end: int) -> None:

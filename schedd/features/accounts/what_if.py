@@ -4,7 +4,12 @@ from schedd.engine.component.job_hooks import charge_factor
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.show.job_view import published_record
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.features.accounts.rules import find_account, missing_funds, most_expensive
+from schedd.features.accounts.rules import (
+    find_account,
+    missing_funds,
+    most_expensive,
+    wait_for_account,
+)
 from schedd.features.accounts.settings import AccountSettings
 from schedd.features.accounts.state import PublishedAccounts
 from schedd.model import WaitingFor
@@ -15,24 +20,19 @@ def wait_in_what_if(
     published: PlanSnapshot, facts: JobFacts, understood: ParsedRequest, instead_of: str
 ) -> WaitingFor | None:
     """Return the condition to wait for; the amount held for ``instead_of`` counts as available."""
-    book = published.part(PublishedAccounts)
-    if not book.accounts:
-        return None
-    site = published.settings.site
-    account = book.accounts.get(find_account(site.part(AccountSettings), facts))
-    user = facts.owner.partition("@")[0]
-    if account is None or site.part(AccountSettings).empty != "wait":
-        return None  # it may be planned, or its owner is unknown
-    if user and not account.lets(user):
-        return WaitingFor("account", f"account {account.name} to be open to {user}")
+    book, site = published.part(PublishedAccounts), published.settings.site
+    rules = site.part(AccountSettings)
+    name = find_account(rules, facts)
+    account = book.accounts.get(name)
+    # A question names an owner at most: of a job that is in no queue, account, project and group are unknown.
+    known = bool(facts.owner) if account is not None else bool(name or instead_of)
+    wait = wait_for_account(rules, account, facts) if known else None
+    if account is None or wait is not None or rules.empty != "wait":
+        return wait
     available = account.balance + account.overdraft - book.held.get(account.name, 0)
     other = published_record(published, instead_of) if instead_of else None
     planned = other is not None and other.slot >= 0 and published.starts[other.slot] >= 0
-    if (
-        other is not None
-        and planned
-        and find_account(site.part(AccountSettings), other.facts) == account.name
-    ):
+    if other is not None and planned and find_account(rules, other.facts) == account.name:
         held = most_expensive(site, published.nodes, account, other.facts, other.understood)
         available += round(held * charge_factor(published, other.facts))
     most = most_expensive(site, published.nodes, account, facts, understood)

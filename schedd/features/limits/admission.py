@@ -86,12 +86,13 @@ def wait_for_room(state: EngineState, record: JobRecord) -> WaitingFor | None:
 
 
 def has_room(state: EngineState, record: JobRecord) -> bool:
-    """Whether the limits have room for a planned job with the walltime of this record."""
+    """Whether the limits have room for a planned or running job with the walltime of this record."""
     if not state.site.tallied_limits:
         return True
     limits = limit_state(state).limits
+    free = ("soft", "eligible") if record.phase is Phase.RUNNING else ("soft",)
     return all(
-        limits[pool].counts == "soft" or _has_room(state, record.id, pool, amount)
+        limits[pool].counts in free or _has_room(state, record.id, pool, amount)
         for pool, amount in _limited_amounts(state, record).items()
     )
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from schedd.engine.component.cluster_hooks import deferred_slots
 from schedd.engine.facts.state import EngineState
 from schedd.features.power.rules import (
     block_slots,
@@ -81,6 +82,7 @@ def _next_uses(state: EngineState) -> _NextUses:
     held = held.select(~held.are_pools)
     begins = jobs.starts[slots][held.owner]
     ends = begins + jobs.durations[slots][held.owner]
+    begins[np.isin(slots, deferred_slots(state))[held.owner]] = state.now  # a suspended job is on its nodes
     left = ends > state.now
     first: dict[str, int] = {}
     for row, begin in zip(held.rows[left].tolist(), begins[left].tolist(), strict=True):

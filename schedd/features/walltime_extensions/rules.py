@@ -14,10 +14,11 @@ from typing import Final
 import numpy as np
 
 from schedd.engine.component.job_hooks import selects_job
-from schedd.engine.component.placement_hooks import unmovable_jobs
+from schedd.engine.component.placement_hooks import may_lengthen, unmovable_jobs
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
+from schedd.engine.place.costs import effective_cost_limit
 from schedd.engine.place.placement import displace_for
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.rank.promises import record_plan_moves
@@ -177,7 +178,9 @@ def _lengthen_in_plan(state: EngineState, record: JobRecord) -> tuple[int, Moves
         kept={state.records[job].slot for job in (*state.capped, *unmovable_jobs(state))},
         now=state.now,
     )
-    for seconds in filter(None, (settings.step // share for share in _SHARES)):
+    for seconds in _step_parts(settings):
+        if not may_lengthen(state, _lengthened(record, seconds)):
+            continue
         if lengthen(state.plan.fork(), until=end + seconds) is not None:
             moves = lengthen(state.plan, until=end + seconds)
             if moves is None:
@@ -196,10 +199,25 @@ def _find_obstacle(state: EngineState, record: JobRecord) -> str:
     planned = state.plan.end(record.slot) - state.plan.start(record.slot)
     if record.run_end(state.now) - record.run.started - planned > _TOLERANCE_S:
         return "it will be preempted before its end"
-    longer = replace(record.understood, walltime=record.understood.walltime + extension_settings(state).step)
-    if state.pools_for(record.facts, longer) != state.pools_for(record.facts, record.understood):
+    parts = _step_parts(extension_settings(state))
+    longer, least = _lengthened(record, parts[0]), _lengthened(record, parts[-1])
+    pools = state.pools_for(record.facts, longer.understood)
+    if pools != state.pools_for(record.facts, record.understood):
         return "a limit counts its walltime"
-    return ""
+    if effective_cost_limit(state, longer) is not None:
+        return "its cost limit counts its walltime"
+    return "" if may_lengthen(state, least) else "a limit of use or its account has too little left for it"
+
+
+def _step_parts(settings: WalltimeExtensionSettings) -> list[int]:
+    """Return the extensions that are tried, in seconds, the longest first."""
+    return [settings.step // share for share in _SHARES if settings.step >= share]
+
+
+def _lengthened(record: JobRecord, seconds: int) -> JobRecord:
+    """Return the record of a run with a longer walltime."""
+    understood = replace(record.understood, walltime=record.understood.walltime + seconds)
+    return replace(record, understood=understood)
 
 
 def _lengthen(

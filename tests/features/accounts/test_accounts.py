@@ -1,5 +1,6 @@
 """Accounts: amounts held and charged, and jobs that wait for their account."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,8 @@ from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.accounts.state import PublishedAccounts, account_book
 from schedd.features.bookings.state import booking_table
-from schedd.model import WaitingFor
+from schedd.model import StartKnown, WaitingFor
+from schedd.service.questions.plan_fork import fork_plan
 from schedd.wire import (
     AccountMoved,
     AccountSet,
@@ -389,3 +391,51 @@ def test_time_in_which_a_run_was_suspended_costs_nothing_also_after_the_logs_wer
     run = RunFacts(id="1", owner="ann", start=T, end=T + 241, account="phys", shares=shares)
     site.send(RunsRead(id=site.server.event_id(), time=site.server.now, runs=(run,), until=site.server.now))
     assert site.balance() == 10_000 - 4 * 201, "the log has one second more"
+
+
+def test_account_holds_what_a_run_costs_with_an_altered_walltime() -> None:
+    site = AccountCluster()
+    site.set_account(amount=1000)
+    site.submit("1", "1:ppn=4", 100, account="phys", runtime=150)
+    site.at(50)
+    site.alter_request("1", walltime="200")
+    assert site.available() == 200
+    site.submit("2", "1:ppn=4", 60, account="phys")
+    assert site.wait_reason("2").startswith("budget: ")
+    site.alter_request("1", walltime="160")
+    assert site.available() == 360 - 240
+    assert site.runs("2") == [50]
+
+
+@pytest.mark.parametrize(
+    ("rules", "facts", "users"),
+    [
+        ({"unknown": "wait"}, {"account": "chem"}, ()),
+        ({"unknown": "wait", "by": "user"}, {}, ()),
+        ({"unknown": "wait", "empty": "last"}, {"account": "phys"}, ("bob",)),
+        ({"empty": "last"}, {"account": "phys"}, ("bob",)),
+        ({"unknown": "run"}, {"account": "chem"}, ()),
+    ],
+)
+@pytest.mark.parametrize("accounts", [True, False])
+def test_a_what_if_waits_for_an_account_as_a_submitted_job_does(
+    rules: dict[str, Any], facts: dict[str, Any], users: tuple[str, ...], accounts: bool
+) -> None:
+    site = AccountCluster(**rules)
+    if accounts:
+        site.set_account(amount=1000, users=users)
+    fork = fork_plan(site.engine.state, publish_snapshot(site.engine.state))
+    site.submit("1", "1:ppn=4", 100, **facts)
+    found = fork.what_if(replace(site.record("1").facts, id="what-if"), T).answer
+    answer = site.record("1").answer
+    assert (found == answer) if answer is not None else isinstance(found, StartKnown)
+
+
+def test_a_question_that_cannot_name_an_account_is_answered_without_one() -> None:
+    site = AccountCluster(unknown="wait")
+    site.set_account(amount=1000)
+    site.submit("1", "1:ppn=4", 100)
+    fork = fork_plan(site.engine.state, publish_snapshot(site.engine.state))
+    facts = site.record("1").facts
+    assert isinstance(fork.what_if(replace(facts, id="what-if"), T).answer, StartKnown)
+    assert fork.what_if(facts, T, instead_of="1").answer == site.record("1").answer

@@ -455,3 +455,15 @@ def _check_all_jobs_are_submitted(cluster: Cluster) -> None:
     tallies = [tally for pool, tally in part.tallies.items() if part.limits[pool].counts == "submitted"]
     counted = [job for tally in tallies for job in (*tally.inside, *tally.outside)]
     assert sorted(counted) == sorted(cluster.engine.state.records)
+
+
+def test_a_limit_on_use_counts_the_altered_walltime_of_a_run() -> None:
+    cluster = Limited({"what": "cpu_seconds", "amount": 1_000, "counts": "used", "period": 86_400}, nodes=2)
+    cluster.submit("1", walltime=100, runtime=300)
+    cluster.at(50)
+    cluster.alter_request("1", walltime="200")
+    cluster.submit("2", walltime=100)
+    assert "use to fall" in waits(cluster, "2")
+    cluster.at(60)
+    cluster.alter_request("1", walltime="100")
+    assert cluster.runs("2") == [60]

@@ -9,8 +9,9 @@ from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.power.state import PublishedPower, power_state
 from schedd.policy.economy import Draw
 from schedd.policy.site import site_policy
-from schedd.wire import PlanningHeld, PowerRequested, Switch, Switched, WattsRead
+from schedd.wire import PlanningHeld, PolicyChanged, PowerRequested, Switch, Switched, WattsRead
 from tests.engine.cluster import Cluster, T
+from tests.features.preemption.test_suspension import SuspendingCluster
 
 SAVING = {"mode": "on", "idle": 100, "min_up": 100, "min_off": 200, "boot_time": 80, "stop_time": 40}
 WATTS = {"*": {"idle": 100.0, "off": 10.0}}
@@ -334,3 +335,15 @@ def test_booting_or_stopping_node_is_not_measured() -> None:
     assert cluster.phase("n2") == "off"
     cluster.submit_readings(n2=6.0)
     assert power_state(cluster.engine.state).meters["n2"].off == 6.0
+
+
+def test_a_node_with_a_suspended_job_is_not_switched_off() -> None:
+    cluster = SuspendingCluster(2, more={"slack": 20_000})
+    saving = site_policy({**cluster.engine.state.site.plain, "power_saving": SAVING})
+    cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=saving.plain, by="root"))
+    cluster.submit("long", "2:ppn=4", 100_000)
+    cluster.at(1_000)
+    cluster.submit("now", "1:ppn=4", 50_000, queue="urgent")
+    cluster.at(10_000)
+    assert (cluster.server.jobs["long"].state, cluster.planned_node_names("now")) == ("S", ["n1"])
+    assert not [one for one in cluster.decisions if isinstance(one, Switch)]

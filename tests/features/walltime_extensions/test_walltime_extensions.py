@@ -17,6 +17,7 @@ from schedd.service.questions.summaries import summarise_users
 from schedd.service.read.job_columns import columns
 from schedd.service.read.plan_lists import job_listing
 from schedd.wire import (
+    AccountSet,
     ClockSet,
     Event,
     ExtendRun,
@@ -37,7 +38,7 @@ class ExtendingCluster(Cluster):
     def __init__(self, nodes: int = 1, cpus: int = 4, **extension: Any) -> None:
         self.extends = True
         more = extension.pop("more", {})
-        site = {"walltime_extensions": SITE | extension, **extension.pop("site", {})}
+        site = extension.pop("site", {}) | {"walltime_extensions": SITE | extension}
         super().__init__(nodes, cpus, site=site, **more)
         self.send(*self.server.change_queue(QueueFacts(name="other")))
 
@@ -318,3 +319,41 @@ def test_altered_jobs_are_examined_by_their_present_walltime() -> None:
     assert not cluster.orders()
     cluster.at(1_900)
     assert [one.walltime for one in cluster.orders()] == [2_400]
+
+
+_USED = {"what": "cpu_seconds", "counts": "used", "period": 86_400}
+_ELIGIBLE = {"what": "jobs", "amount": 1, "counts": "eligible"}
+_PRICES = {"prices": [{"core_hour": 3.6}], "cost_limits": "hard"}
+
+
+@pytest.mark.parametrize(
+    ("site", "cost", "walltime", "why"),
+    [
+        (
+            {"limits": [{**_USED, "amount": 4_000}]},
+            "",
+            0,
+            "a limit of use or its account has too little left",
+        ),
+        ({"limits": [{**_USED, "amount": 4_800}]}, "", 1_200, ""),
+        ({"limits": [{**_USED, "amount": 5_600}, _ELIGIBLE]}, "", 1_400, ""),
+        ({"accounts": {}}, "", 1_100, ""),
+        (_PRICES, "5", 0, "its cost limit counts its walltime"),
+        (_PRICES, "50", 1_400, ""),
+    ],
+)
+def test_no_limit_of_use_and_no_account_is_exceeded(
+    site: dict[str, Any], cost: str, walltime: int, why: str
+) -> None:
+    cluster = ExtendingCluster(site=site)
+    amount = 4_500 if "accounts" in site else 100_000
+    account = AccountSet(
+        id=cluster.server.event_id(), time=cluster.server.now, name="phys", amount=amount, by="root"
+    )
+    cluster.send(account)
+    more: dict[str, Any] = {"resources": {"cost_limit": cost}} if cost else {}
+    cluster.submit("1", walltime=1_000, runtime=1_000, account="phys", **more)
+    cluster.submit("2", walltime=1_000, account="other", not_before=T + 5_000)
+    cluster.at(950)
+    assert [one.walltime for one in cluster.orders()] == ([walltime] if walltime else [])
+    assert why in cluster.notes("1")
