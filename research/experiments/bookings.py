@@ -101,10 +101,10 @@ def book_all(wishes: Sequence[Asked], order: str, freeze: int, accept: float | N
     ``freeze`` percent of its wait on. ``accept``: who is refused takes the nearest counter-offer that is off
     by at most so many of its lengths. Raises Defect when a promise was broken.
     """
-    return _Desk(wishes, order, freeze, accept).run()
+    return _BookingRequests(wishes, order, freeze, accept).run()
 
 
-class _Desk:
+class _BookingRequests:
     """One machine, its bookings, and who asks next."""
 
     def __init__(self, wishes: Sequence[Asked], order: str, freeze: int, accept: float | None) -> None:

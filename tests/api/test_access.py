@@ -28,10 +28,10 @@ def send_as(app: FastAPI, busy_cluster: TestClient) -> Iterator[As]:
     """Sends requests as a user, through a proxy. ann owns the jobs 1, 3 and 5, bob the others."""
     with TestClient(app, headers={"Authorization": f"Bearer {token('proxy')}"}) as client:
 
-        def ask(user: str, path: str, method: str = "GET", **more: Any) -> Any:
+        def request_as(user: str, path: str, method: str = "GET", **more: Any) -> Any:
             return client.request(method, path, headers={"X-Remote-User": user}, **more)
 
-        yield ask
+        yield request_as
 
 
 def test_users_see_only_own_jobs_if_the_server_hides_others(send_as: As, busy_cluster: TestClient) -> None:

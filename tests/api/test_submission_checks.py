@@ -41,7 +41,7 @@ def user(app: FastAPI, busy_cluster: TestClient) -> Iterator[TestClient]:
         yield client
 
 
-def ask(client: TestClient, **question: Any) -> Any:
+def check_submission(client: TestClient, **question: Any) -> Any:
     question = {"request": "nodes=1:ppn=2,walltime=01:00:00", **question}
     if "job" in question:
         del question["request"]
@@ -71,7 +71,9 @@ def test_a_what_if_reports_all_reasons_for_a_refusal(busy_cluster: TestClient, u
         queued(103, "batch"),
         queued(104, "gold", "ann"),
     )
-    found = ask(user, request="nodes=1:ppn=2,ncpus=2,walltime=01:00:00", queue="gold", array="1-20%2")
+    found = check_submission(
+        user, request="nodes=1:ppn=2,ncpus=2,walltime=01:00:00", queue="gold", array="1-20%2"
+    )
     assert found["answer"] == "never"
     assert found["refusals"] == [
         "queue gold takes no jobs (enabled = False)",
@@ -86,11 +88,11 @@ def test_a_what_if_reports_all_reasons_for_a_refusal(busy_cluster: TestClient, u
     assert found["requirement"] == "qsub refuses it: " + "; ".join(found["refusals"])
     assert (found["planned_start"], found["expected_start"], found["promised_start"]) == (None, None, None)
     post(busy_cluster, queue("gold", attributes={"acl_user_enable": "True", "acl_users": USER}))
-    assert ask(user, queue="gold")["refusals"] == []
-    unknown = ask(busy_cluster, queue="gold")  # an administrator asks for nobody
+    assert check_submission(user, queue="gold")["refusals"] == []
+    unknown = check_submission(busy_cluster, queue="gold")  # an administrator asks for nobody
     assert unknown["refusals"] == []
     assert "queue gold has an access list, and the user is not known here" in unknown["notes"]
-    assert ask(busy_cluster, queue="gold", owner="eve")["refusals"]
+    assert check_submission(busy_cluster, queue="gold", owner="eve")["refusals"]
 
 
 def test_queued_jobs_are_read_once_for_all_variants_and_destinations(
@@ -144,7 +146,7 @@ def test_access_lists_of_groups_and_kinds_of_jobs_are_checked(
     server = {"type": "server_changed", "server": {"family": family}}
     known = queued(101, "batch", group="physics")
     post(busy_cluster, server, known, queue("batch"), queue("lab", attributes=attributes))
-    found = ask(user, queue="lab")
+    found = check_submission(user, queue="lab")
     assert bool(found["refusals"]) is bool(refused)
     assert refused in found["requirement"]
     uncertain = not refused and "staff" in attributes.get("acl_groups", "") and "acl_users" not in attributes
@@ -176,7 +178,7 @@ def test_limits_on_queued_jobs_are_checked(
         queued(102, "short"),
         queued(103, "short", "ann"),
     )
-    found = ask(user, queue="short")
+    found = check_submission(user, queue="short")
     assert bool(found["refusals"]) is bool(refused)
     assert refused in found["requirement"]
 
@@ -192,7 +194,7 @@ def test_a_what_if_answers_for_each_destination_of_a_routing_queue(
         queue("long", attributes={"from_route_only": "True"}),
         {"type": "server_changed", "server": {"attributes": {"default_queue": "route"}}},
     )
-    found = ask(user)  # the server's default queue
+    found = check_submission(user)  # the server's default queue
     assert found["notes"][:2] == [
         "no queue is named: the server puts it into route",
         "queue route routes it to queue held",
@@ -210,7 +212,7 @@ def test_a_what_if_answers_for_each_destination_of_a_routing_queue(
     assert (long["queue"], long["chosen"], long["refusals"]) == ("long", False, [])
     assert long["planned_start"] >= T
     assert long["headline"]
-    assert ask(user, queue="long")["refusals"] == [
+    assert check_submission(user, queue="long")["refusals"] == [
         "queue long takes jobs only from a routing queue (from_route_only = True)"
     ]
 
@@ -218,20 +220,20 @@ def test_a_what_if_answers_for_each_destination_of_a_routing_queue(
 def test_a_hypothetical_array_respects_its_slot_limit(busy_cluster: TestClient, user: TestClient) -> None:
     post(busy_cluster, {"type": "node_changed", "node": {"name": "n9", "cpus": 20, "mem": 8 << 20}})
     request = "nodes=n9:ppn=1,walltime=01:00:00"
-    free = ask(user, request=request, array="0-7")
+    free = check_submission(user, request=request, array="0-7")
     assert free["array"] == {"subjobs": 8, "slot_limit": None, "planned_end": T + HOUR}
-    limited = ask(user, request=request, array="0-7%2", tasks=[2])
+    limited = check_submission(user, request=request, array="0-7%2", tasks=[2])
     assert limited["array"] == {"subjobs": 8, "slot_limit": 2, "planned_end": T + 4 * HOUR}
     assert [one["tasks"] for one in limited["tasks"]] == [2]
-    assert ask(user, request=request)["array"] is None
+    assert check_submission(user, request=request)["array"] is None
     odd = user.post(f"{MAIN}/what-if", json={"request": "nodes=1", "array": "7-0"})
     assert odd.status_code == 422
     assert "has no index" in odd.text
 
 
 def test_a_list_of_alternatives_is_asked_before_submission(user: TestClient) -> None:
-    alternatives = ask(user, request="trl=4@7200:2@1800")
-    single = ask(user, request="procs=2,walltime=1800")
+    alternatives = check_submission(user, request="trl=4@7200:2@1800")
+    single = check_submission(user, request="procs=2,walltime=1800")
     assert alternatives["planned_end"] == single["planned_end"]
     assert alternatives["request"] == single["request"]
 
@@ -245,25 +247,27 @@ def test_a_hypothetical_job_starts_after_its_dependencies(busy_cluster: TestClie
         {"type": "server_changed", "server": {"open": True}},
     )
     request = "nodes=n9:ppn=1,walltime=01:00:00"
-    after = ask(user, request=request, depend="afterok:101")
+    after = check_submission(user, request=request, depend="afterok:101")
     assert after["planned_start"] == T + 2 * HOUR
     assert "it starts after job 101 succeeds, at its full walltime" in after["notes"]
-    assert ask(user, request=request, depend="after:101.server")["planned_start"] == T
-    held = ask(user, request=request, depend="afterany:101:102")
+    assert check_submission(user, request=request, depend="after:101.server")["planned_start"] == T
+    held = check_submission(user, request=request, depend="afterany:101:102")
     assert (held["answer"], held["waiting_for"]) == ("waiting", "dependency")
     assert "job 102.server (afterany), which has no start" in held["why"]
-    failed = ask(user, request=request, depend="afternotok:101")
+    failed = check_submission(user, request=request, depend="afternotok:101")
     assert failed["answer"] == "waiting"
-    gone = ask(user, request=request, depend="afterok:999")
+    gone = check_submission(user, request=request, depend="afterok:999")
     assert gone["planned_start"] == T
     assert "job 999 is not in the plan: it counts as ended" in gone["notes"]
-    many = ask(user, request=request, depend="afterok:101:101:" + ":".join(map(str, range(900, 930))))
+    many = check_submission(
+        user, request=request, depend="afterok:101:101:" + ":".join(map(str, range(900, 930)))
+    )
     assert many["planned_start"] == T + 2 * HOUR
     assert "and 11 more jobs in its dependency" in many["notes"]
     part = queued(77, "batch", array="77[].server", state="H", holds="u")
     parts = [{**part, "job": {**part["job"], "id": f"77[{i}].server"}} for i in (1, 2)]
     post(busy_cluster, *parts)
-    array = ask(user, request=request, depend="afterok:77[]")
+    array = check_submission(user, request=request, depend="afterok:77[]")
     assert (array["answer"], array["waiting_for"]) == ("waiting", "dependency")
     with_job = user.post(f"{MAIN}/what-if", json={"job": "101", "depend": "afterok:1"})
     assert with_job.status_code == 422
@@ -282,20 +286,20 @@ def test_smallest_changes_for_a_start_in_time_or_sooner_are_found(
         queued(102, "batch", **reserved),
     )
     request = "nodes=n9:ppn=4,walltime=02:00:00"
-    late = ask(user, request=request, start_by=T + HOUR, changes=True)
+    late = check_submission(user, request=request, start_by=T + HOUR, changes=True)
     assert late["planned_start"] == T + 5 * HOUR
     assert (late["start_by"], late["start_late_by"], late["changes_by"]) == (T + HOUR, 4 * HOUR, T + HOUR)
     assert [(one["change"], one["value"]) for one in late["changes"]] == [("cpus", 2)]
-    sooner = ask(user, request=request, sooner=True)
+    sooner = check_submission(user, request=request, sooner=True)
     assert (sooner["changes_by"], sooner["sooner_by"]) == (None, T + 5 * HOUR - 300)
     assert ("cpus", 2) in [(one["change"], one["value"]) for one in sooner["sooner_changes"]]
-    met = ask(user, request=request, start_by=T + 6 * HOUR, changes=True)
+    met = check_submission(user, request=request, start_by=T + 6 * HOUR, changes=True)
     assert (met["start_late_by"], met["changes"]) == (0, [])
-    queued_job = ask(user, job="102", sooner=True)
+    queued_job = check_submission(user, job="102", sooner=True)
     assert queued_job["planned_start"] == T + 4 * HOUR
     (cpus,) = queued_job["sooner_changes"]
     assert (cpus["change"], cpus["value"], cpus["planned_start"]) == ("cpus", 2, T)
-    both = ask(user, request=request, start_by=T + HOUR, changes=True, sooner=True)
+    both = check_submission(user, request=request, start_by=T + HOUR, changes=True, sooner=True)
     assert (both["changes"], both["sooner_changes"]) == (late["changes"], sooner["sooner_changes"])
     assert both["halted"] == ""
 
@@ -310,5 +314,5 @@ def test_a_question_for_a_reservation_is_no_submission_to_the_default_queue(
         queue("work", enabled=False),
         {"type": "server_changed", "server": {"family": "openpbs", "attributes": attributes}},
     )
-    assert "takes no jobs" in ask(user)["why"]
-    assert ask(user, queue=":new")["planned_start"] is not None
+    assert "takes no jobs" in check_submission(user)["why"]
+    assert check_submission(user, queue=":new")["planned_start"] is not None

@@ -99,7 +99,7 @@ def test_demo_takes_jobs_and_a_signal_ends_it_with_its_processes(
     try:
         said = _read_until_start(process)
         _check_logins(said, cluster)
-        _check_scene(said, cluster)
+        _check_examples(said, cluster)
         _check_submissions(said, cluster)
         several = "--federation" in options
         if several:
@@ -154,7 +154,7 @@ def _check_logins(said: str, cluster: str) -> None:
         assert asked.status_code == 200, role
 
 
-def _check_scene(said: str, cluster: str) -> None:
+def _check_examples(said: str, cluster: str) -> None:
     """The cluster has reservations, watts and prices; user1 has example jobs and gets mail."""
     base, token = _user_access(said)
     with httpx2.Client(base_url=f"{base}/v1/clusters/{cluster}") as client:

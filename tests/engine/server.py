@@ -44,7 +44,7 @@ class Server:
         self.sequence += 1
         return f"sim:{self.sequence}"
 
-    def _put(self, job: JobFacts) -> JobFacts:
+    def _store_job(self, job: JobFacts) -> JobFacts:
         """Keep the job with a new version; holds are looked at apart from it."""
         _, _, number = job.version.partition(":")
         self.jobs[job.id] = job = replace(job, version=f"v:{int(number or 0) + 1}")
@@ -54,10 +54,10 @@ class Server:
 
     def submit(self, job: JobFacts, runtime: int) -> list[Event]:
         self.runtime[job.id] = runtime
-        return [JobQueued(id=self.event_id(), time=self.now, job=self._put(job))]
+        return [JobQueued(id=self.event_id(), time=self.now, job=self._store_job(job))]
 
     def alter(self, job_id: str, **changes: object) -> list[Event]:
-        job = self._put(replace(self.jobs[job_id], **changes))  # type: ignore[arg-type]
+        job = self._store_job(replace(self.jobs[job_id], **changes))  # type: ignore[arg-type]
         return [JobAltered(id=self.event_id(), time=self.now, job=job)]
 
     def hold(self, job_id: str, letters: str = "u") -> list[Event]:
@@ -73,7 +73,7 @@ class Server:
         return [JobDeleted(id=self.event_id(), time=self.now, job_id=job_id)]
 
     def requeue(self, job_id: str) -> list[Event]:
-        job = self._put(replace(self.jobs[job_id], state="Q", started=None, shares=()))
+        job = self._store_job(replace(self.jobs[job_id], state="Q", started=None, shares=()))
         return [JobQueued(id=self.event_id(), time=self.now, job=job)]
 
     def suspend(self, job_id: str) -> list[Event]:
@@ -93,7 +93,7 @@ class Server:
 
     def start(self, job_id: str, shares: tuple[ShareFacts, ...]) -> list[Event]:
         job = self.jobs[job_id]
-        self._put(replace(job, state="R", started=self.now, shares=shares, starts=job.starts + 1))
+        self._store_job(replace(job, state="R", started=self.now, shares=shares, starts=job.starts + 1))
         return [JobStarted(id=self.event_id(), time=self.now, job_id=job_id, shares=shares)]
 
     def run(self, decision: Run) -> list[Event]:

@@ -75,22 +75,24 @@ def test_arrays_have_one_number_each() -> None:
     assert hash_array("17[].server") == 6832625573852148541  # the same in every process
 
 
-def share(*, told: int = 0, late: bool = False) -> Cluster:
+def share(*, reported_end: int = 0, late: bool = False) -> Cluster:
     """Return one node. A job ends at 100 instead of 1000; after it an array of a larger bag waits, and a
     younger, smaller job. ``late``: the end of the bag is reported after the array's arrival.
     """
     cluster = Cluster(nodes=1, site={"coordinate_arrays": True})
 
-    def tell() -> None:
+    def report_bag_end() -> None:
         now = cluster.server.now
-        cluster.send(BagEndReported(id=cluster.server.event_id(), time=now, array="x[]", end=T + told))
+        cluster.send(
+            BagEndReported(id=cluster.server.event_id(), time=now, array="x[]", end=T + reported_end)
+        )
 
     cluster.submit("a", "1:ppn=4", 1000, runtime=100)
-    if told and not late:
-        tell()
+    if reported_end and not late:
+        report_bag_end()
     cluster.submit("x[1]", "1:ppn=4", 500, array="x[]")
-    if told and late:
-        tell()
+    if reported_end and late:
+        report_bag_end()
     cluster.at(10)
     cluster.submit("small", walltime=400)
     assert [cluster.start(job) for job in ("x[1]", "small")] == [1000, 1500]
@@ -106,7 +108,7 @@ def test_share_of_a_bag_without_a_reported_end_uses_its_own_end() -> None:
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("restored", [False, True])
 def test_share_of_a_bag_that_ends_later_leaves_the_gap_to_others(*, late: bool, restored: bool) -> None:
-    cluster = share(told=5000, late=late)
+    cluster = share(reported_end=5000, late=late)
     if restored:
         cluster.engine = Engine.restore(cluster.engine.checkpoint())
     cluster.at(101)
@@ -114,6 +116,6 @@ def test_share_of_a_bag_that_ends_later_leaves_the_gap_to_others(*, late: bool, 
 
 
 def test_share_that_outlasts_its_bag_uses_its_own_end() -> None:
-    cluster = share(told=50)
+    cluster = share(reported_end=50)
     cluster.at(101)
     assert [cluster.start(job) for job in ("x[1]", "small")] == [100, 600]

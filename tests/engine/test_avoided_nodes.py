@@ -18,7 +18,7 @@ def refuse(cluster: Cluster, job_id: str, code: int = 15043) -> None:
     cluster.send(*cluster.server.refuse(last_run(cluster, job_id), code, "no"))
 
 
-def come_back(cluster: Cluster, job_id: str) -> None:
+def requeue_refused_run(cluster: Cluster, job_id: str) -> None:
     """The server takes the run, the node does not; the job is soon queued again."""
     run = last_run(cluster, job_id)
     server = cluster.server
@@ -32,7 +32,7 @@ def go_on(cluster: Cluster, job_id: str) -> None:
     cluster.at(cluster.start(job_id) or 0)
 
 
-@pytest.mark.parametrize("happens", [refuse, come_back])
+@pytest.mark.parametrize("happens", [refuse, requeue_refused_run])
 def test_job_rejected_by_a_node_is_tried_on_all_other_nodes_first(
     happens: object,
 ) -> None:
@@ -121,7 +121,7 @@ def test_repair_does_not_move_a_job_to_the_node_that_refused_it() -> None:
     assert (cluster.planned_node_names("1"), cluster.start("1")) == (["n2"], 1_000)
 
 
-@pytest.mark.parametrize("happens", [refuse, come_back])
+@pytest.mark.parametrize("happens", [refuse, requeue_refused_run])
 def test_node_that_rejects_five_jobs_of_two_users_is_closed(happens: object) -> None:
     cluster = Cluster(nodes=3, cpus=8, returns_most=9)
     cluster.obeys = False

@@ -24,7 +24,7 @@ class Priced(Cluster):
     def ask_for(self, job: str, limit: str, walltime: int = 100, nodes: str = "1:ppn=4", **more: Any) -> None:
         self.submit(job, nodes, walltime, resources={"x.cost_limit": limit}, **more)
 
-    def why(self, job: str) -> str:
+    def waiting_reason(self, job: str) -> str:
         answer = self.record(job).answer
         return f"{answer.kind}: {answer.what}" if isinstance(answer, WaitingFor) else ""
 
@@ -56,7 +56,9 @@ def test_job_beyond_its_cost_limit_at_all_times_waits_until_it_is_raised() -> No
     site = Priced()
     site.ask_for("1", "3.99")
     assert site.start("1") is None
-    assert site.why("1") == ("cost: a time at which it costs at most 3.99 EUR; it would cost 8.00 EUR")
+    assert site.waiting_reason("1") == (
+        "cost: a time at which it costs at most 3.99 EUR; it would cost 8.00 EUR"
+    )
     site.alter_request("1", **{"x.cost_limit": "4"})
     assert site.start("1") == CHEAP
     site.alter_request("1", **{"x.cost_limit": "100"})

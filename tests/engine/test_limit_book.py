@@ -14,14 +14,14 @@ def job(owner: str = "ann", licences: str = "3") -> JobFacts:
     return JobFacts(id="1", owner=owner, queue="batch", submitted=0, resources={"tokens": licences})
 
 
-def book_of(*limits: Limit) -> LimitBook:
+def make_book(*limits: Limit) -> LimitBook:
     book = LimitBook()
     book.set_sources((limits,))
     return book
 
 
 def test_a_claim_follows_the_job_the_shared_resources_and_the_types_of_resources() -> None:
-    book, facts = book_of(Limit(amount=9, what="tokens")), job(licences="3gb")
+    book, facts = make_book(Limit(amount=9, what="tokens")), job(licences="3gb")
 
     def fresh() -> bool:
         return book.claim(facts, ASKED) == make_claim(facts, ASKED, book.shared, book.types)
@@ -40,7 +40,10 @@ def test_a_claim_follows_the_job_the_shared_resources_and_the_types_of_resources
 
 
 def test_pools_follow_changed_limits_though_equal_limits_are_one_object() -> None:
-    book, plan = book_of(Limit(amount=8, what="cpus"), Limit(amount=4, what="cpus", who="user")), Plan([], 0)
+    book, plan = (
+        make_book(Limit(amount=8, what="cpus"), Limit(amount=4, what="cpus", who="user")),
+        Plan([], 0),
+    )
 
     def limits(owner: str) -> list[tuple[str, Limit]]:
         return [(pool, book.pools[pool]) for pool in book.needs(plan, job(owner), ASKED, 0)]

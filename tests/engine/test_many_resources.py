@@ -13,7 +13,7 @@ def node(name: str, count: int, prefix: str = "res") -> NodeFacts:
     return NodeFacts(name=name, cpus=4, mem=8 * GIB, resources={f"{prefix}{i:03}": 5 for i in range(count)})
 
 
-def asking(number: int, resource: str, amount: int = 1) -> JobQueued:
+def queue_job(number: int, resource: str, amount: int = 1) -> JobQueued:
     select = f"1:ncpus=1:{resource}={amount}" if resource else "1:ncpus=1"
     facts = JobFacts(
         id=f"{number}.s",
@@ -37,7 +37,9 @@ def test_node_with_too_many_resources_is_used_with_an_alert(count: int) -> None:
     (told,) = alerts(made)
     assert "n1" in told
     assert f"{count - 40} of its {count}" in told
-    made = one.handle([asking(1, "res000"), asking(2, f"res{count - 1:03}"), asking(3, "")], NOW).decisions
+    made = one.handle(
+        [queue_job(1, "res000"), queue_job(2, f"res{count - 1:03}"), queue_job(3, "")], NOW
+    ).decisions
     assert {d.job_id for d in made if isinstance(d, Run)} == {"1.s", "3.s"}
     assert one.state.records["2.s"].answer is not None
     assert not alerts(one.handle([NodeChanged(id="m", time=NOW, node=node("n1", count))], NOW + 1).decisions)
@@ -56,7 +58,7 @@ def test_other_nodes_of_the_snapshot_are_used_also_after_a_checkpoint() -> None:
         made = engine.handle(more, NOW + 1).decisions
         assert "n4" in alerts(made)[0]
         made = engine.handle(
-            [asking(1, "a029"), asking(2, "b009"), asking(3, "b010"), asking(4, "c000")], NOW + 1
+            [queue_job(1, "a029"), queue_job(2, "b009"), queue_job(3, "b010"), queue_job(4, "c000")], NOW + 1
         ).decisions
         assert {d.job_id for d in made if isinstance(d, Run)} == {"1.s", "2.s"}
     made = one.handle(

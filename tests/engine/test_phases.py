@@ -278,7 +278,7 @@ _STORIES = {
 
 
 @pytest.fixture
-def taken(monkeypatch: pytest.MonkeyPatch) -> set[Step]:
+def recorded_steps(monkeypatch: pytest.MonkeyPatch) -> set[Step]:
     """The steps that are taken from here on."""
     steps: set[Step] = set()
     monkeypatch.setattr(phases, "_CHANGES", _StepRecorder(steps))
@@ -286,25 +286,27 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> set[Step]:
 
 
 @pytest.mark.parametrize("story", _STORIES, ids=lambda story: story.__name__[1:])
-def test_engine_performs_the_rare_steps_when_due(taken: set[Step], story: Callable[[], None]) -> None:
+def test_engine_performs_the_rare_steps_when_due(
+    recorded_steps: set[Step], story: Callable[[], None]
+) -> None:
     story()
-    assert _STORIES[story] <= taken
+    assert _STORIES[story] <= recorded_steps
 
 
-def test_engine_performs_all_other_steps_of_the_table(taken: set[Step]) -> None:
+def test_engine_performs_all_other_steps_of_the_table(recorded_steps: set[Step]) -> None:
     """A cluster at random, with every invariant checked after each batch, ``find_fault`` among them."""
     for seed in range(3):
         play(Chaos(), Random(seed), 150)
-    assert set(Step) - taken <= set().union(*_STORIES.values())
+    assert set(Step) - recorded_steps <= set().union(*_STORIES.values())
 
 
 class _StepRecorder(dict[Step, Any]):
-    def __init__(self, taken: set[Step]) -> None:
+    def __init__(self, recorded_steps: set[Step]) -> None:
         super().__init__(phases._CHANGES)
-        self._taken = taken
+        self._recorded = recorded_steps
 
     def __getitem__(self, what: Step) -> Any:
-        self._taken.add(what)
+        self._recorded.add(what)
         return super().__getitem__(what)
 
 

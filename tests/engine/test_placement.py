@@ -102,7 +102,7 @@ def test_nodes_of_equal_speed_are_filled_in_the_usual_order() -> None:
 # ---- earlier deadline first ---------------------------------------------------------------------
 
 
-def due(seconds: int) -> dict[str, str]:
+def deadline_in(seconds: int) -> dict[str, str]:
     """As `qsub -W x=deadline:…` has it."""
     return {"x.deadline": str(T + seconds)}
 
@@ -112,7 +112,7 @@ def queue(slack: int = 1000, **site: Any) -> Cluster:
     site = {"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}, **site}
     cluster = Cluster(nodes=1, slack=slack, site=site)
     cluster.submit("0", ALL)
-    cluster.submit("1", ALL, resources=due(3600))
+    cluster.submit("1", ALL, resources=deadline_in(3600))
     cluster.submit("2", ALL)
     assert [cluster.start(job) for job in "012"] == [0, 100, 200]
     return cluster
@@ -120,7 +120,7 @@ def queue(slack: int = 1000, **site: Any) -> Cluster:
 
 def test_a_job_that_would_be_late_goes_before_the_first_with_a_later_deadline() -> None:
     cluster = queue()
-    cluster.submit("3", ALL, resources=due(220))
+    cluster.submit("3", ALL, resources=deadline_in(220))
     assert [cluster.start(job) for job in "0123"] == [0, 200, 300, 100]
     assert cluster.view("3").deadline_state == "wished", "less than the margin is left"
     last = cluster.view("1").last_change
@@ -143,7 +143,7 @@ def test_what_if_offers_the_time_that_jobs_with_later_deadlines_can_give(deadlin
         queue="batch",
         submitted=T,
         family="torque",
-        resources={"nodes": ALL, "walltime": "100", **due(deadline)},
+        resources={"nodes": ALL, "walltime": "100", **deadline_in(deadline)},
     )
     found = fork.what_if(facts, T, tasks=(1, 2, 3))
     assert fork.what_if(facts, T, tasks=(1, 2, 3)) == found, "the question changes nothing"
@@ -151,7 +151,7 @@ def test_what_if_offers_the_time_that_jobs_with_later_deadlines_can_give(deadlin
     offered = [one.end - T for one in found.many]
     ends = []
     for job in "345":
-        cluster.submit(job, ALL, resources=due(deadline))
+        cluster.submit(job, ALL, resources=deadline_in(deadline))
         ends.append((cluster.start(job) or 0) + 100)
     assert found.answer.placement.end - T == ends[0]
     assert offered == [max(ends[: number + 1]) for number in range(3)]
@@ -164,11 +164,11 @@ def test_deadline_set_later_moves_the_job() -> None:
     cluster = queue()
     cluster.submit("3", ALL)
     assert cluster.start("3") == 300
-    cluster.alter_request("3", **due(220))
+    cluster.alter_request("3", **deadline_in(220))
     assert [cluster.start(job) for job in "0123"] == [0, 200, 300, 100]
 
 
-@pytest.mark.parametrize("resources", [{}, due(500)])
+@pytest.mark.parametrize("resources", [{}, deadline_in(500)])
 def test_without_a_deadline_or_in_time_anyway_it_takes_its_gap(resources: dict[str, str]) -> None:
     cluster = queue()
     cluster.submit("3", ALL, resources=resources)
@@ -177,18 +177,18 @@ def test_without_a_deadline_or_in_time_anyway_it_takes_its_gap(resources: dict[s
 
 def test_no_job_passes_its_promise() -> None:
     cluster = queue(slack=0)
-    cluster.submit("3", ALL, resources=due(220))
+    cluster.submit("3", ALL, resources=deadline_in(220))
     assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]
     cluster = queue(slack=99)  # job 1 would have to wait for 100 s more
-    cluster.submit("3", ALL, resources=due(220))
+    cluster.submit("3", ALL, resources=deadline_in(220))
     assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]
 
 
 def test_it_does_not_make_another_late_in_its_place() -> None:
     cluster = Cluster(nodes=1, slack=1000, site={"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}})
     cluster.submit("0", ALL)
-    cluster.submit("1", ALL, resources=due(230))
-    cluster.submit("3", ALL, resources=due(220))
+    cluster.submit("1", ALL, resources=deadline_in(230))
+    cluster.submit("3", ALL, resources=deadline_in(220))
     assert [cluster.start(job) for job in "013"] == [0, 100, 200]
 
 
@@ -196,13 +196,13 @@ def test_higher_priority_is_not_displaced_for_a_deadline() -> None:
     site: dict[str, Any] = {"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}}
     cluster = Cluster(nodes=1, slack=1000, site={**site, "priority": {"wish": 1.0}})
     cluster.submit("0", ALL)
-    cluster.submit("1", ALL, resources=due(3600), priority=5)
+    cluster.submit("1", ALL, resources=deadline_in(3600), priority=5)
     cluster.submit("2", ALL)
-    cluster.submit("3", ALL, resources=due(320))
+    cluster.submit("3", ALL, resources=deadline_in(320))
     assert [cluster.start(job) for job in "0123"] == [0, 100, 300, 200]
 
 
 def test_best_gap_without_other_rules_moves_no_job() -> None:
     cluster = queue(placement="best_gap")
-    cluster.submit("3", ALL, resources=due(220))
+    cluster.submit("3", ALL, resources=deadline_in(220))
     assert [cluster.start(job) for job in "0123"] == [0, 100, 200, 300]

@@ -44,23 +44,23 @@ def test_applicant_follows_alterations_of_the_job() -> None:
     cluster.submit("1", "1:ppn=2", walltime=100, priority=1)
     state = cluster.engine.state
 
-    def seen() -> tuple[int, int, int, int, str]:
+    def describe_applicant() -> tuple[int, int, int, int, str]:
         one = make_applicant(state, state.records["1"])
         assert make_applicant(state, state.records["1"]) is one
         return one.priority, one.queue_priority, one.cpus, one.walltime, one.queue
 
-    assert seen() == (1, 0, 2, 100, "batch")
+    assert describe_applicant() == (1, 0, 2, 100, "batch")
     cluster.alter("1", priority=7)
-    assert seen() == (7, 0, 2, 100, "batch")
+    assert describe_applicant() == (7, 0, 2, 100, "batch")
     cluster.alter_request("1", nodes="1:ppn=1", walltime="50")
-    assert seen() == (7, 0, 1, 50, "batch")
+    assert describe_applicant() == (7, 0, 1, 50, "batch")
     cluster.server.queues["batch"] = QueueFacts(name="batch", priority=9)
     cluster.send(cluster.server.snapshot())
-    assert seen() == (7, 9, 1, 50, "batch")
+    assert describe_applicant() == (7, 9, 1, 50, "batch")
     cluster.server.queues["other"] = QueueFacts(name="other", priority=3)
     cluster.send(cluster.server.snapshot())
     cluster.alter("1", queue="other")
-    assert seen() == (7, 3, 1, 50, "other")
+    assert describe_applicant() == (7, 3, 1, 50, "other")
     cluster.at(1000)
     assert state.applicants == {}
 

@@ -11,7 +11,7 @@ from schedd.wire import JobDeleted, ResourceCounted, Run, RunRefused, ShareFacts
 from tests.engine.cluster import Cluster, T
 
 
-def behind_one(slack: int = 100, **settings: Any) -> Cluster:
+def cluster_with_promised_job(slack: int = 100, **settings: Any) -> Cluster:
     """Job 1 runs until 100; job 2 is planned behind it, and promised to start within ``slack`` of that."""
     cluster = Cluster(slack=slack, **settings)
     cluster.submit("1")
@@ -21,7 +21,7 @@ def behind_one(slack: int = 100, **settings: Any) -> Cluster:
 
 
 def test_a_promise_that_the_plan_cannot_keep_is_at_risk_with_its_cause_and_no_breach() -> None:
-    cluster = behind_one()
+    cluster = cluster_with_promised_job()
     cluster.at(10)
     cluster.reserve("r", "n1", start=100, end=400)
     assert (cluster.start("2"), cluster.promise("2")) == (400, 200)
@@ -33,7 +33,7 @@ def test_a_promise_that_the_plan_cannot_keep_is_at_risk_with_its_cause_and_no_br
 
 
 def test_it_goes_back_when_the_plan_recovers_and_is_never_counted() -> None:
-    cluster = behind_one()
+    cluster = cluster_with_promised_job()
     cluster.reserve("r", "n1", start=100, end=400)
     assert cluster.at_risk("2")
     cluster.unreserve("r")
@@ -44,7 +44,7 @@ def test_it_goes_back_when_the_plan_recovers_and_is_never_counted() -> None:
 
 
 def test_it_is_broken_when_its_moment_has_passed_and_the_new_start_is_promised_then() -> None:
-    cluster = behind_one()
+    cluster = cluster_with_promised_job()
     cluster.reserve("r", "n1", start=100, end=400)
     cluster.at(200)
     assert (cluster.at_risk("2"), cluster.breaches("2")) == (Cause.RESERVATION, [])
@@ -70,7 +70,7 @@ def test_while_at_risk_only_an_allowed_cause_takes_it_further() -> None:
 
 
 def test_job_without_a_start_is_at_risk_and_gets_a_new_promise_with_its_next_start() -> None:
-    cluster = behind_one(slack=50, node_grace=10)
+    cluster = cluster_with_promised_job(slack=50, node_grace=10)
     cluster.at(20)
     cluster.node("n1", state="down")
     cluster.at(31)
@@ -128,7 +128,7 @@ def test_a_start_decided_in_time_keeps_the_promise_though_it_is_seen_later() -> 
 
 @pytest.mark.parametrize(("moment", "broken"), [(190, []), (230, [Cause.RESERVATION])])
 def test_a_start_by_hand_keeps_or_breaks_it_by_its_own_moment(moment: int, broken: list[str]) -> None:
-    cluster = behind_one(alone=False)
+    cluster = cluster_with_promised_job(alone=False)
     cluster.reserve("r", "n1", start=100, end=400)
     cluster.at(110)
     cluster.engine.state.stale = "nobody knows"  # so that its first event is the start
@@ -141,7 +141,7 @@ def test_a_start_by_hand_keeps_or_breaks_it_by_its_own_moment(moment: int, broke
 
 
 def test_no_promise_is_broken_while_the_server_state_is_unknown() -> None:
-    cluster = behind_one()
+    cluster = cluster_with_promised_job()
     cluster.reserve("r", "n1", start=100, end=400)
     cluster.at(150)
     cluster.engine.state.stale = "a snapshot that is not credible"
@@ -153,7 +153,7 @@ def test_no_promise_is_broken_while_the_server_state_is_unknown() -> None:
 
 
 def test_risks_and_bounds_survive_a_checkpoint() -> None:
-    cluster = behind_one()
+    cluster = cluster_with_promised_job()
     cluster.reserve("r", "n1", start=100, end=400)
     engine = Engine.restore(cluster.engine.checkpoint())
     state, before = engine.state, cluster.engine.state
@@ -164,7 +164,7 @@ def test_risks_and_bounds_survive_a_checkpoint() -> None:
 
 
 def test_job_that_leaves_while_at_risk_is_removed_from_the_risks() -> None:
-    cluster = behind_one()
+    cluster = cluster_with_promised_job()
     cluster.reserve("r", "n1", start=100, end=400)
     cluster.send(JobDeleted(id="d", time=T, job_id="2"))
     cluster.at(300)
@@ -173,7 +173,7 @@ def test_job_that_leaves_while_at_risk_is_removed_from_the_risks() -> None:
 
 def test_job_that_is_altered_to_need_a_licence_loses_its_promise() -> None:
     """The licence is no part of a chunk of nodes."""
-    cluster = behind_one(slack=50)
+    cluster = cluster_with_promised_job(slack=50)
     cluster.send(ResourceCounted(id="c", time=T, name="sw", amount=0))
     cluster.alter_request("2", sw="1")
     assert (cluster.start("2"), cluster.promise("2"), cluster.at_risk("2")) == (None, None, "")
@@ -194,7 +194,7 @@ def test_job_that_is_altered_to_need_a_licence_loses_its_promise() -> None:
 def test_lowered_cost_limit_ends_a_promise_only_where_limits_are_hard() -> None:
     prices = {"prices": [{"core_hour": 36.0}], "cost_limits": "hard"}
     for site, promised in ((prices, None), ({**prices, "cost_limits": "soft"}, 150)):
-        cluster = behind_one(slack=50, site=site)
+        cluster = cluster_with_promised_job(slack=50, site=site)
         cluster.alter_request("2", **{"x.cost_limit": "3"})  # it costs 4.00
         assert (cluster.promise("2"), cluster.at_risk("2")) == (promised, "")
         cluster.at(300)

@@ -11,7 +11,7 @@ def submit(cluster: Cluster, job: str, **lengths: str) -> None:
     cluster.submit(job, walltime=None, runtime=1000, resources=resources, family="openpbs")
 
 
-def run_of(cluster: Cluster, job: str) -> Run:
+def find_run(cluster: Cluster, job: str) -> Run:
     [run] = [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == job]
     return run
 
@@ -34,7 +34,7 @@ def test_a_decision_carries_the_walltime_that_the_plan_counts(
     cluster = Cluster()
     submit(cluster, "1", **lengths)
     submit(cluster, "2", walltime="10")
-    assert run_of(cluster, "1").walltime == walltime
+    assert find_run(cluster, "1").walltime == walltime
     if walltime is not None:
         assert cluster.start("2") == walltime
 

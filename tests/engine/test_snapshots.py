@@ -219,15 +219,15 @@ def test_a_snapshot_taken_before_an_accepted_start_does_not_undo_it() -> None:
     cluster.server.now = T + 5
     cluster.send(RunAccepted(id="taken", time=T + 5, job_id="1", decision_id=run.id))
 
-    def seen(at: int) -> str:
+    def state_after(at: int) -> str:
         cluster.server.now = T + 8
         cluster.send(replace(old, id=f"late{at}", time=T + at, jobs=(cluster.server.jobs["1"],)))
         return cluster.view("1").state
 
-    assert seen(3) == "starting", "the server was asked before it took the job"
-    assert seen(5) == "starting"
+    assert state_after(3) == "starting", "the server was asked before it took the job"
+    assert state_after(5) == "starting"
     assert cluster.record("1").back_off.returns == 0
-    assert seen(6) != "starting", "it was there again, queued"
+    assert state_after(6) != "starting", "it was there again, queued"
     assert cluster.record("1").back_off.returns == 1
 
 
@@ -246,18 +246,18 @@ def test_grace_of_a_loss_restarts_when_some_jobs_return() -> None:
     state = cluster.engine.state
     all_jobs = dict(cluster.server.jobs)
 
-    def seen(at: int, jobs: int) -> bool:
+    def state_after(at: int, jobs: int) -> bool:
         cluster.server.now = T + at
         cluster.server.jobs = dict(list(all_jobs.items())[:jobs])
         cluster.send(cluster.server.snapshot())
         return state.stale == ""
 
-    assert not seen(10, 5)
-    assert not seen(100, 8)  # three are back: it is another loss
-    assert not seen(190, 8)
-    assert not seen(279, 8)
+    assert not state_after(10, 5)
+    assert not state_after(100, 8)  # three are back: it is another loss
+    assert not state_after(190, 8)
+    assert not state_after(279, 8)
     assert len(state.records) == 20
-    assert seen(280, 8)
+    assert state_after(280, 8)
     assert len(state.records) == 8
 
 

@@ -67,7 +67,7 @@ def test_a_fork_chooses_the_same_nodes() -> None:
         plan.drop_job(new, T)
 
 
-def choice_of(cluster: Cluster, job: str) -> NodeChoice:
+def node_choice(cluster: Cluster, job: str) -> NodeChoice:
     return cluster.engine.state.plan.node_choice(cluster.record(job).slot)
 
 
@@ -79,16 +79,16 @@ def test_node_choice_reports_spared_and_wasted_resources() -> None:
     for number in range(5):
         cluster.submit(f"{number}", "1:ppn=4")
     cluster.submit("last", "1:ppn=4")
-    assert choice_of(cluster, "plain") == NodeChoice(True, (), (("gpus", 2),))
-    assert choice_of(cluster, "gpu") == NodeChoice(True, (), ())
+    assert node_choice(cluster, "plain") == NodeChoice(True, (), (("gpus", 2),))
+    assert node_choice(cluster, "gpu") == NodeChoice(True, (), ())
     assert cluster.planned_node_names("last") == ["n1"]
-    assert choice_of(cluster, "last") == NodeChoice(True, (("gpus", 2),), ())
+    assert node_choice(cluster, "last") == NodeChoice(True, (("gpus", 2),), ())
     cluster.send(PolicyChanged(id="p", time=T, version=1, site={"spare_scarce": False}, by="root"))
-    assert not choice_of(cluster, "plain").spares_scarce
+    assert not node_choice(cluster, "plain").spares_scarce
 
 
 def test_tightest_fit_is_chosen_on_equal_nodes() -> None:
     cluster = Cluster(nodes=3)
     cluster.obeys = False
     cluster.submit("1", "1:ppn=2")
-    assert choice_of(cluster, "1") == NodeChoice(True, (), ())
+    assert node_choice(cluster, "1") == NodeChoice(True, (), ())

@@ -51,10 +51,10 @@ def test_no_job_waits_for_a_thriftier_node() -> None:
 def test_job_keeps_its_nodes_if_the_search_for_better_ones_is_too_hard(
     monkeypatch: pytest.MonkeyPatch, search: str, site: dict[str, Any]
 ) -> None:
-    def give_up(*_: object) -> bool:
+    def stop_search(*_: object) -> bool:
         raise WorkSpent("too hard")
 
-    monkeypatch.setattr(Plan, search, give_up)
+    monkeypatch.setattr(Plan, search, stop_search)
     cluster = cluster_of(site=site)
     cluster.submit("1")
     assert (cluster.planned_node_names("1"), cluster.runs("1")) == (["n1"], [0])

@@ -36,7 +36,7 @@ def test_old_runs_decay_and_the_share_has_a_minimum() -> None:
     assert use.share == 0.1
 
 
-def use_of(cluster: Cluster) -> WalltimeUse:
+def walltime_use(cluster: Cluster) -> WalltimeUse:
     return cluster.engine.state.walltime_use
 
 
@@ -46,10 +46,10 @@ def test_ended_and_deleted_runs_count_unless_the_walltime_was_assumed() -> None:
     cluster.submit("2", walltime=1000)
     cluster.submit("3", walltime=None, runtime=10)
     cluster.at(60)
-    assert use_of(cluster) == (1.0, 400.0, 160.0)
+    assert walltime_use(cluster) == (1.0, 400.0, 160.0)
     server = cluster.server
     cluster.send(JobDeleted(id=server.event_id(), time=server.now, job_id="2"))
-    assert use_of(cluster) == pytest.approx((1.999, 400 * 0.999 + 4000, 160 * 0.999 + 240))
+    assert walltime_use(cluster) == pytest.approx((1.999, 400 * 0.999 + 4000, 160 * 0.999 + 240))
 
 
 def test_it_outlives_a_checkpoint() -> None:
@@ -57,8 +57,8 @@ def test_it_outlives_a_checkpoint() -> None:
     cluster.submit("1", walltime=100, runtime=40)
     cluster.at(60)
     again = Engine.restore(cluster.engine.checkpoint())
-    assert again.state.walltime_use == use_of(cluster)
-    assert again.state.walltime_use.share == use_of(cluster).share
+    assert again.state.walltime_use == walltime_use(cluster)
+    assert again.state.walltime_use.share == walltime_use(cluster).share
 
 
 def test_room_counts_as_early_only_before_the_plan_had_it_free() -> None:

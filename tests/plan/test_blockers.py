@@ -67,7 +67,7 @@ def machines(draw: st.DrawFn) -> list[Node]:
 
 
 @st.composite
-def wishes(draw: st.DrawFn) -> Request:
+def narrow_requests(draw: st.DrawFn) -> Request:
     parts = draw(st.integers(1, 2))
     chunks = [
         Chunk(
@@ -85,8 +85,8 @@ def wishes(draw: st.DrawFn) -> Request:
 @settings(max_examples=examples(200))
 @given(
     machines(),
-    st.lists(st.tuples(wishes(), st.integers(2, 30), st.integers(0, 3)), min_size=2, max_size=12),
-    wishes(),
+    st.lists(st.tuples(narrow_requests(), st.integers(2, 30), st.integers(0, 3)), min_size=2, max_size=12),
+    narrow_requests(),
     st.integers(1, 30),
     st.integers(0, 10),
 )

@@ -93,16 +93,16 @@ def _fields(part: object) -> dict[str, Any]:
     return {name: getattr(part, name) for name in names if name not in REFERENCES | OF_THE_MOMENT}
 
 
-def _told(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
     """A value that can be compared, whatever room arrays have."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return {name: _told(getattr(value, name)) for name in value._fields}
+        return {name: _comparable(getattr(value, name)) for name in value._fields}
     return value
 
 
-def _all_of(plan: Plan) -> dict[str, Any]:
+def _all_fields(plan: Plan) -> dict[str, Any]:
     """Every field of every part of a plan, by name."""
     slabs = plan.slabs
     tb = slabs.tb
@@ -122,14 +122,14 @@ def _all_of(plan: Plan) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name in tb._fields:
         if name not in ROOM:
-            found[f"tables.{name}"] = _told(used.get(name, getattr(tb, name)))
+            found[f"tables.{name}"] = _comparable(used.get(name, getattr(tb, name)))
     for part in (plan, slabs, plan.shapes, plan.shapes.candidates, plan._machine, plan._repairs):
         for name, value in _fields(part).items():
             if name == "freed":
                 found["freed"] = [array[:, :freed].tolist() for array in value]
                 found["sizes"] = slabs._sizes | {"entries": 0}
             elif name != "tb":
-                found[f"{type(part).__name__}.{name}"] = _told(value)
+                found[f"{type(part).__name__}.{name}"] = _comparable(value)
     return found
 
 
@@ -137,13 +137,13 @@ def _all_of(plan: Plan) -> dict[str, Any]:
 @pytest.mark.parametrize("seed", range(examples(5)))
 def test_fork_copies_every_field_of_every_part(copied: Callable[[Plan], Plan], seed: int) -> None:
     plan = _plan(seed)
-    before, found = _all_of(plan), _all_of(copied(plan))
+    before, found = _all_fields(plan), _all_fields(copied(plan))
     assert before.keys() == found.keys()
     for name, value in before.items():
         if copied is Plan.fork or name not in GIVEN_AGAIN:
             assert found[name] == value, name
     # Otherwise it would equal an initial value.
-    empty = _all_of(Plan([], 0))
+    empty = _all_fields(Plan([], 0))
     same = {name for name in before if before[name] == empty[name]}
     # A copy counts the fitting nodes again.
     assert same <= {"Slabs.most_chunks", "Shapes._spare", "CandidateNodes._named_counts"}, same
@@ -196,7 +196,7 @@ def test_additional_empty_field_is_ignored(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("seed", range(3))
 def test_reset_fork_is_like_a_new_one(seed: int) -> None:
     plan = _plan(seed)
-    before = _all_of(plan)
+    before = _all_fields(plan)
     fork = plan.fork()
     reset = fork.make_reset(plan)
     for now in (5, 9):
@@ -209,24 +209,24 @@ def test_reset_fork_is_like_a_new_one(seed: int) -> None:
         fork.slabs.grow_alloc(10_000)
         fork.slabs.grow_segments(wanted=10_000)
         fork.forget_past(now)
-        assert _all_of(fork) != before
+        assert _all_fields(fork) != before
         reset()
         assert fork.slabs.tb.alloc is arrays.alloc, "in the memory of the fork"
-        assert _all_of(fork) == before == _all_of(plan)
+        assert _all_fields(fork) == before == _all_fields(plan)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_packed_plan_becomes_an_equal_fork(seed: int) -> None:
     plan = _plan(seed)
-    before, shape = _all_of(plan), plan.slabs.tb.F.shape
+    before, shape = _all_fields(plan), plan.slabs.tb.F.shape
     packed = plan.pack()
     plan.remove(int(plan.planned()[0]), 5)
-    assert _all_of(plan) != before
+    assert _all_fields(plan) != before
     first, second = packed.unpack(), packed.unpack()
-    assert _all_of(first) == before
+    assert _all_fields(first) == before
     assert first.slabs.tb.F.shape == shape, "room to grow decides the progress of repair"
     first.remove(int(first.planned()[0]), 5)
-    assert _all_of(second) == before, "independent of other copies"
+    assert _all_fields(second) == before, "independent of other copies"
 
 
 @pytest.mark.parametrize("largest", [0, 127, 128, -129, 1 << 31, FOREVER, -(1 << 63)])
@@ -255,7 +255,7 @@ def test_size_of_the_allocations_has_no_effect_on_the_rest_of_a_plan(seed: int) 
     for one in (full, roomy):
         assert one.displace(slots, np.full(slots.shape[0], 10_000), 0) is not None
     assert full.slabs.tb.alloc.shape[0] > size, "it was full"
-    assert _all_of(full) == _all_of(roomy)
+    assert _all_fields(full) == _all_fields(roomy)
 
 
 def test_resource_that_is_added_is_not_held_by_planned_jobs() -> None:
@@ -270,7 +270,7 @@ def test_resource_that_is_added_is_not_held_by_planned_jobs() -> None:
 @pytest.mark.parametrize("copied", [Plan.fork, _restored])
 def test_changes_of_a_fork_do_not_affect_the_plan(copied: Callable[[Plan], Plan]) -> None:
     plan = _plan(1)
-    before = _all_of(plan)
+    before = _all_fields(plan)
     copy = copied(plan)
     copy.set_nodes([Node("n0", 4, 32), Node("new", 8, 16, resources=(("tape", 1),))], 0)
     copy.set_pool("c", 4, 0)
@@ -280,7 +280,7 @@ def test_changes_of_a_fork_do_not_affect_the_plan(copied: Callable[[Plan], Plan]
     copy.place(copy.add_job(Request((Chunk(2, 3),)), 30, 0, {"c": 1}), 0)
     copy.repair(5)
     copy.forget_past(5)
-    assert _all_of(plan) == before
+    assert _all_fields(plan) == before
 
 
 def test_a_moment_that_a_copy_would_change_to_none_cannot_be_declared() -> None:

@@ -82,7 +82,7 @@ def _attempts(plan: Plan, rng: Random) -> list[tuple[np.ndarray, np.ndarray, int
     return found
 
 
-def _said(seed: int) -> list[tuple[bool, int]]:
+def _predictions_and_results(seed: int) -> list[tuple[bool, int]]:
     """Return predictions and results of attempts in one plan."""
     rng = Random(seed)
     plan = full_plan(rng)
@@ -107,11 +107,11 @@ def _said(seed: int) -> list[tuple[bool, int]]:
 
 @given(seed=st.integers(0, 1 << 32))
 def test_attempts_proved_futile_fail(seed: int) -> None:
-    assert (True, at.DONE) not in _said(seed)
+    assert (True, at.DONE) not in _predictions_and_results(seed)
 
 
 def test_most_failing_attempts_are_proved_futile() -> None:
-    said = [one for seed in range(40) for one in _said(seed)]
+    said = [one for seed in range(40) for one in _predictions_and_results(seed)]
     vain = [told for told, how in said if how == TOO_LATE]
     assert len(vain) > 100
     assert sum(vain) > 0.84 * len(vain)  # 0.82 without searches for the jobs of one unit

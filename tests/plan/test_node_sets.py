@@ -26,7 +26,7 @@ def scattered(count: int, together: NodeSets = RACK) -> Request:
     return Request((Chunk(count=count, cpus=4),), Place.SCATTER, together=together)
 
 
-def where(plan: Plan, slot: int) -> str:
+def nodes_of_job(plan: Plan, slot: int) -> str:
     return "".join(sorted(plan.node_names[take.row][0] for take in plan.takes(slot)))
 
 
@@ -39,9 +39,9 @@ def place(plan: Plan, request: Request, duration: int = 100, ready: int = 0) -> 
 def test_job_is_placed_on_one_rack_if_possible() -> None:
     plan = Plan(racks(2, 3, 4), 0)
     place(plan, Request((Chunk(cpus=1, features=(frozenset({"b0"}),)),), exclusive=True))
-    assert where(plan, place(plan, scattered(3))) == "ccc"
+    assert nodes_of_job(plan, place(plan, scattered(3))) == "ccc"
     # The smallest that could hold it goes first, so that the large one stays whole.
-    assert where(plan, place(plan, scattered(2))) == "aa"
+    assert nodes_of_job(plan, place(plan, scattered(2))) == "aa"
 
 
 def test_job_too_large_for_a_free_rack_uses_as_few_as_possible() -> None:
@@ -49,7 +49,7 @@ def test_job_too_large_for_a_free_rack_uses_as_few_as_possible() -> None:
     for name in ("a0", "b0", "b1"):
         place(plan, Request((Chunk(cpus=1, features=(frozenset({name}),)),), exclusive=True))
     # Two are free in a, one in b, three in c: c and the smallest that has the rest.
-    assert where(plan, place(plan, scattered(4))) == "bccc"
+    assert nodes_of_job(plan, place(plan, scattered(4))) == "bccc"
 
 
 def test_a_job_waits_for_a_rack_no_longer_than_it_may() -> None:
@@ -57,33 +57,33 @@ def test_a_job_waits_for_a_rack_no_longer_than_it_may() -> None:
         plan = Plan(racks(3, 2), 0)
         place(plan, Request((Chunk(cpus=1, features=(frozenset({"a0"}),)),), exclusive=True))
         slot = place(plan, scattered(3, NodeSets(by="rack", wait=wait)))
-        assert (plan.start(slot), where(plan, slot)) == (start, on)
+        assert (plan.start(slot), nodes_of_job(plan, slot)) == (start, on)
 
 
 def test_job_that_must_not_spread_does_if_no_rack_could_hold_it() -> None:
     plan = Plan(racks(3, 2), 0)
     slot = place(plan, scattered(4, NodeSets(by="rack", wait=None)))
-    assert (plan.start(slot), where(plan, slot)) == (0, "aaab")
+    assert (plan.start(slot), nodes_of_job(plan, slot)) == (0, "aaab")
 
 
 def test_a_rack_that_gains_a_node_may_hold_a_job_from_then_on() -> None:
     plan = Plan(racks(2, 2), 0)
     strict = scattered(3, NodeSets(by="rack", wait=None))
     slot = place(plan, strict)
-    assert where(plan, slot) == "aab"
+    assert nodes_of_job(plan, slot) == "aab"
     plan.set_nodes([Node("a9", 4, features=frozenset({"rack=a"}))], 0)
     assert plan.misplaced().tolist() == [slot]
     plan.remove(slot, 0)
     plan.place(slot, 0)
-    assert where(plan, slot) == "aaa"
+    assert nodes_of_job(plan, slot) == "aaa"
     assert not plan.misplaced().shape[0]
 
 
 def test_different_chunks_are_placed_on_one_set() -> None:
     plan = Plan(racks(2, 3, 2), 0)
     request = Request((Chunk(cpus=4), Chunk(count=2, cpus=2)), Place.SCATTER, together=RACK)
-    assert where(plan, place(plan, request)) == "bbb"
-    assert len(set(where(plan, place(plan, request)))) == 2
+    assert nodes_of_job(plan, place(plan, request)) == "bbb"
+    assert len(set(nodes_of_job(plan, place(plan, request)))) == 2
 
 
 NODES = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 4)), min_size=2, max_size=9)

@@ -146,7 +146,7 @@ class Operations(RuleBasedStateMachine):
 
     @precondition(lambda self: self.has(at.PLANNED))
     @rule(data=st.data(), later=st.integers(0, 50))
-    def put_back(self, data: st.DataObject, later: int) -> None:
+    def place_again(self, data: st.DataObject, later: int) -> None:
         """Remove a planned job and place it later on the same nodes; repair may then move it forward
         again.
         """

@@ -38,7 +38,7 @@ def arrive(scene: RandomPlan, data: st.DataObject, speeds: tuple[float, ...] = (
     return slot
 
 
-def tier_of(plan: Plan, slot: int) -> int:
+def lowest_tier(plan: Plan, slot: int) -> int:
     """Return the lowest tier of a job's nodes; -1 if one of these is unusable."""
     return min(int(plan.tables.rows[take.row, at.USABLE]) - 1 for take in plan.takes(slot))
 
@@ -71,7 +71,7 @@ def test_the_best_gap_is_the_first_on_its_nodes_and_no_worse_than_the_first_anyw
     scene.check()
     assert found.first == first.plan.start(slot)
     assert found.start == scene.plan.start(slot) >= found.first
-    assert tier_of(scene.plan, slot) >= found.tier
+    assert lowest_tier(scene.plan, slot) >= found.tier
     assert {s: t for s, t in scene.starts().items() if s != slot} == {
         s: t for s, t in first.starts().items() if s != slot
     }
@@ -190,7 +190,7 @@ def test_repair_keeps_the_speed_tier_if_tiers_are_protected(
     plan = scene.plan
     plan.place(slot, NOW, FAR)
     plan.protect_tiers(keep)
-    had = {s: (plan.start(s), tier_of(plan, s)) for s in scene.waiting}
+    had = {s: (plan.start(s), lowest_tier(plan, s)) for s in scene.waiting}
     plan.repair(NOW)
     if scene.running:
         gone = data.draw(st.sampled_from(scene.running))
@@ -203,7 +203,7 @@ def test_repair_keeps_the_speed_tier_if_tiers_are_protected(
     for s, (start, tier) in had.items():
         assert plan.start(s) <= start
         if keep and plan.start(s) < start:
-            assert tier_of(plan, s) >= tier
+            assert lowest_tier(plan, s) >= tier
     if not keep:
         for s in had:
             assert plan.start(s) == scene.mirror.earliest(s, NOW, alone=True)

@@ -36,7 +36,7 @@ def _plan(seed: int) -> tuple[Plan, list[int]]:
     return plan, slots
 
 
-def _told(plan: Plan, slots: list[int]) -> list[Any]:
+def _contents(plan: Plan, slots: list[int]) -> list[Any]:
     """All that must be as before."""
     tb = plan.tables
     places = [
@@ -86,13 +86,13 @@ def test_uncommitted_attempt_is_reverted(
     trying: Callable[[Plan, PlanAttempt, list[int]], None], seed: int, fails: bool
 ) -> None:
     plan, slots = _plan(seed)
-    before = _told(plan, slots)
+    before = _contents(plan, slots)
     with suppress(_FailedError), PlanAttempt(plan, 0) as attempt:
         trying(plan, attempt, slots)
-        assert _told(plan, slots) != before
+        assert _contents(plan, slots) != before
         if fails:
             raise _FailedError
-    assert _told(plan, slots) == before
+    assert _contents(plan, slots) == before
 
 
 def test_committed_attempt_stays() -> None:

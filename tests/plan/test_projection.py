@@ -142,11 +142,11 @@ def test_caller_completes_what_the_projection_kernel_leaves(
     ways = set()
     kernel: Any = on.project_events
 
-    def told(*args: Any) -> int:
+    def record_way(*args: Any) -> int:
         way = kernel(*args)
         ways.add(way)
         return int(way)
 
-    monkeypatch.setattr(on, "project_events", told)
+    monkeypatch.setattr(on, "project_events", record_way)
     same(plan, lasts, 0, MUCH, [])
     assert {how, on.ENDED} <= ways

@@ -62,14 +62,14 @@ def test_unmet_requirement_is_found_exactly_if_the_empty_cluster_cannot_hold_the
 def test_unmet_requirement_names_the_cause() -> None:
     empty = empty_plan(Plan([Node("a", 4), Node("b", 8), Node("c", 8, state=NodeState.DOWN)], 0))
 
-    def said(*chunks: Chunk, place: Place = Place.FREE) -> str:
+    def unmet_requirement(*chunks: Chunk, place: Place = Place.FREE) -> str:
         never = find_unmet_requirement(empty, Request(chunks, place))
         return never.requirement if never is not None else ""
 
-    assert said(Chunk(20)) == ""
-    assert said(Chunk(21)) == "it needs 21 units at once; the cluster has room for 20"
-    assert said(Chunk(2, cpus=8), place=Place.SCATTER) == ""
-    second = said(Chunk(1, cpus=4), Chunk(3, cpus=6))
+    assert unmet_requirement(Chunk(20)) == ""
+    assert unmet_requirement(Chunk(21)) == "it needs 21 units at once; the cluster has room for 20"
+    assert unmet_requirement(Chunk(2, cpus=8), place=Place.SCATTER) == ""
+    second = unmet_requirement(Chunk(1, cpus=4), Chunk(3, cpus=6))
     assert second == "it needs 3 units at once (chunk 2); the cluster has room for 2"
-    both = said(Chunk(2, cpus=8), Chunk(2, cpus=4), place=Place.SCATTER)
+    both = unmet_requirement(Chunk(2, cpus=8), Chunk(2, cpus=4), place=Place.SCATTER)
     assert both.startswith("chunk 2 beside the chunks before it")

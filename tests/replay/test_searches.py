@@ -57,7 +57,7 @@ def test_searches_shorten_waits_without_promises(prepared: Prepared) -> None:
 def test_queues_may_promise_something_else(prepared: Prepared) -> None:
     (queue,) = {job.queue for job in prepared.jobs}
 
-    def found(slack: Slack, queues: dict[str, str]) -> dict[str, object]:
+    def replay_rows(slack: Slack, queues: dict[str, str]) -> dict[str, object]:
         result = replay(
             prepared,
             PLANNING_POLICY,
@@ -67,8 +67,8 @@ def test_queues_may_promise_something_else(prepared: Prepared) -> None:
         )
         return {name: value for name, value in rows(result).items() if name != "slack"}
 
-    assert found(NONE, {queue: "off"}) == found(OFF, {})
-    assert found(NONE, {queue: "off"}) != found(NONE, {"another": "off"})
+    assert replay_rows(NONE, {queue: "off"}) == replay_rows(OFF, {})
+    assert replay_rows(NONE, {queue: "off"}) != replay_rows(NONE, {"another": "off"})
 
 
 def test_result_depends_on_the_seed(prepared: Prepared) -> None:
@@ -107,7 +107,7 @@ JOBS = st.lists(
 )
 
 
-def of(raw: list[tuple[int, int, int, int]]) -> Prepared:
+def prepare_jobs(raw: list[tuple[int, int, int, int]]) -> Prepared:
     jobs = tuple(
         TraceJob(i, submit, length, procs, length + over, user=f"u{i % 3}")
         for i, (submit, length, procs, over) in enumerate(raw)
@@ -119,7 +119,7 @@ def of(raw: list[tuple[int, int, int, int]]) -> Prepared:
 @settings(max_examples=examples(40))
 def test_searches_respect_estimates_and_slack(raw: list[tuple[int, int, int, int]], slack: Slack) -> None:
     """The promise is computed here from the estimate at arrival, independently of the engine."""
-    ready = of(raw)
+    ready = prepare_jobs(raw)
     searching = SearchSchedule(50, SHORT)
     found = run(ready, PLANNING_POLICY, slack=slack, searching=searching, validate=True)
     check_capacity(found.start, found.end, [job.procs for job in ready.jobs], PROCS)
@@ -135,7 +135,7 @@ LONG_THEN_SHORT = [(0, 100, 4, 0), (1, 1000, 4, 0), *[(2 + i, 10, 4, 0) for i in
 
 
 def test_slack_enables_gains_and_delays_are_counted() -> None:
-    ready = of(LONG_THEN_SHORT)
+    ready = prepare_jobs(LONG_THEN_SHORT)
     weights = {Criterion.WAIT: 1.0, Criterion.BOUNDED_SLOWDOWN: 1.0}
     searching = SearchSchedule(10, SearchSettings(weights=weights, moves=60))
     found = {
@@ -189,13 +189,13 @@ def test_replay_uses_the_site_search_settings(prepared: Prepared) -> None:
     by_options = SearchSchedule(600, how, patience=7200, newcomers=30, pause=60)
     assert SearchSchedule.from_settings(site, how) == by_options
 
-    def found(settings: EngineSettings) -> dict[str, object]:
+    def replay_rows(settings: EngineSettings) -> dict[str, object]:
         searching = SearchSchedule.from_settings(settings, how)
         return rows(replay(prepared, PLANNING_POLICY, settings=settings, searching=searching))
 
-    told = found(site)
+    first_rows = replay_rows(site)
     plain = rows(replay(prepared, PLANNING_POLICY, slack=OFF, searching=by_options))
-    assert told == {**plain, "policy": "tabu, site"}
+    assert first_rows == {**plain, "policy": "tabu, site"}
     changes: list[dict[str, Any]] = [
         {"search_every": 60},
         {"search_newcomers": 0},
@@ -204,13 +204,13 @@ def test_replay_uses_the_site_search_settings(prepared: Prepared) -> None:
         {"site": site_policy({"criteria": {"wait": 1.0}})},
     ]
     for change in changes:
-        assert found(site.with_changes(**change)) != told, change
+        assert replay_rows(site.with_changes(**change)) != first_rows, change
 
 
 @pytest.mark.parametrize(("newcomers", "start"), [(5, 50), (0, 1010)])
 def test_job_fitting_freed_capacity_is_tried_immediately(newcomers: int, start: int) -> None:
     """A wide job waits for two running ones; after the end of one, a long job would fit in its place."""
-    ready = of([(0, 50, 2, 950), (0, 1000, 2, 0), (1, 10, 4, 490), (2, 600, 2, 1400)])
+    ready = prepare_jobs([(0, 50, 2, 950), (0, 1000, 2, 0), (1, 10, 4, 490), (2, 600, 2, 1400)])
     how = SearchSettings(weights={Criterion.WAIT: 1.0})
     searching = SearchSchedule(100_000, how, newcomers=newcomers, pause=100_000)
     found = run(ready, PLANNING_POLICY, slack=OFF, searching=searching, validate=True)

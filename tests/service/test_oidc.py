@@ -171,12 +171,12 @@ def test_hanging_provider_is_awaited_once_for_concurrent_requests(
     provider.silent = threading.Event()
     client = provider.make_client()
 
-    async def ask() -> list[Any]:
+    async def identify_five_times() -> list[Any]:
         asked = [asyncio.ensure_future(client.identity("a.b.c")) for _ in range(5)]
         return await asyncio.gather(*asked, return_exceptions=True)
 
     began = time.monotonic()
-    said = asyncio.run(ask())
+    said = asyncio.run(identify_five_times())
     provider.silent.set()
     assert all(isinstance(one, IdentityError) and one.ours for one in said)
     assert provider.asked == 1

@@ -79,11 +79,11 @@ def post_webhook(url: str, *allow: str) -> bool:
         WebhookSettings(url=url, secret_file=Path("unused"), allow=allow), b"a-secret-for-the-tests"
     )
 
-    async def asked() -> bool:
+    async def post_hook() -> bool:
         async with httpx2.AsyncClient(trust_env=False, follow_redirects=True) as client:
             return await _post("main", hook, client, "alerts", {}, 0)
 
-    return asyncio.run(asked())
+    return asyncio.run(post_hook())
 
 
 @pytest.mark.parametrize("address", INSIDE)

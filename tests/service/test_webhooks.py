@@ -106,22 +106,22 @@ def receiver() -> Iterator[WebhookReceiver]:
 def running_webhook(loop: PlanLoop, url: str, **settings: Any) -> Iterator[None]:
     """Run the webhook task during the block, after its first check."""
     chosen = WebhookSettings(url=url, secret_file=Path("unused"), **settings)
-    looked = threading.Event()
+    first_read_allowed = threading.Event()
 
-    async def told() -> None:
+    async def deliver() -> None:
         async with httpx2.AsyncClient(trust_env=False) as client:
             await asyncio.gather(
                 run_webhook(loop, Webhook(chosen, SECRET), client, pause=0.02, wait=lambda _tries: 0.05),
-                first_look(),
+                allow_first_read(),
             )
 
-    async def first_look() -> None:
+    async def allow_first_read() -> None:
         await asyncio.sleep(0.2)
-        looked.set()
+        first_read_allowed.set()
 
-    thread = threading.Thread(target=lambda: asyncio.run(told()))
+    thread = threading.Thread(target=lambda: asyncio.run(deliver()))
     thread.start()
-    assert looked.wait(WAIT_S)
+    assert first_read_allowed.wait(WAIT_S)
     try:
         yield
     finally:
@@ -180,7 +180,7 @@ def test_small_moves_are_posted_once_their_sum_exceeds_the_threshold(
         for name in ("a", "b"):
             assert receiver.taken == []
             delete(loop, name)
-            time.sleep(0.3)  # it has looked since
+            time.sleep(0.3)  # it has first_read_allowed since
         found = receiver.moves(1)
     assert [(one["job"], one["before"], one["after"]) for one in found] == [("2", before, before - 600)]
 

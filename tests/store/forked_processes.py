@@ -117,11 +117,11 @@ class DaemonLauncher:
         with self._lock:
             fcntl.lockf(self._process_lock, fcntl.LOCK_EX)
             try:
-                return self._ask(order, list(descriptors.values()))
+                return self._order_start(order, list(descriptors.values()))
             finally:
                 fcntl.lockf(self._process_lock, fcntl.LOCK_UN)
 
-    def _ask(self, order: dict[str, Any], descriptors: list[int]) -> int:
+    def _order_start(self, order: dict[str, Any], descriptors: list[int]) -> int:
         self._number += 1
         order["number"] = f"{os.getpid()}.{self._number}"
         socket.send_fds(self._requests, [json.dumps(order).encode()], descriptors)

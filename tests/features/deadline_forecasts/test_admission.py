@@ -63,7 +63,7 @@ def judged(cluster: Cluster, job: str) -> tuple[str, float | None]:
     return view.deadline_state, view.deadline_probability
 
 
-def part_of(cluster: Cluster) -> DeadlineForecastsState:
+def forecasts_state(cluster: Cluster) -> DeadlineForecastsState:
     return cluster.engine.state.part(DeadlineForecastsState)
 
 
@@ -93,7 +93,7 @@ def test_forecast_accepts_what_the_plan_cannot_guarantee_and_promises_nothing() 
     assert earliest is not None
     assert f"qalter -W x=deadline:{earliest}@80%" in cluster.view("2").why
     assert judged(cluster, "3") == ("", None)
-    assert part_of(cluster).counts == {"accepted": 1, "refused": 1}
+    assert forecasts_state(cluster).counts == {"accepted": 1, "refused": 1}
     cluster.alter_request("2", **{"x.deadline": f"{earliest}@80%"})
     assert judged(cluster, "2") == ("wished", None)
     run_round(cluster)
@@ -126,16 +126,19 @@ def test_lower_probability_is_a_risk_and_a_late_end_a_miss_also_after_a_restore(
     before = judged(cluster, "1")
     assert before[0] == "at_risk", "the job ahead runs unusually long"
     assert "is at risk: accepted at 60 %, " in cluster.view("1").why
-    saved = part_of(cluster)
+    saved = forecasts_state(cluster)
     cluster.engine = Engine.restore(cluster.engine.checkpoint())
     assert judged(cluster, "1") == before
-    assert part_of(cluster).waiting.save() == saved.waiting.save()
-    assert (part_of(cluster).judged, part_of(cluster).requested) == (saved.judged, saved.requested)
+    assert forecasts_state(cluster).waiting.save() == saved.waiting.save()
+    assert (forecasts_state(cluster).judged, forecasts_state(cluster).requested) == (
+        saved.judged,
+        saved.requested,
+    )
     cluster.at(2_701)
     assert judged(cluster, "1") == ("missed", None)
     cluster.at(10_000)
-    assert part_of(cluster).counts == {"accepted": 1, "missed": 1}
-    assert not part_of(cluster).requested
+    assert forecasts_state(cluster).counts == {"accepted": 1, "missed": 1}
+    assert not forecasts_state(cluster).requested
 
 
 def test_outcomes_calibrate_forecasts_also_of_jobs_without_deadlines() -> None:
@@ -143,13 +146,13 @@ def test_outcomes_calibrate_forecasts_also_of_jobs_without_deadlines() -> None:
     for job in "123456":
         cluster.submit(job, walltime=3_600, runtime=60)
     run_round(cluster)
-    assert 3 <= len(part_of(cluster).waiting.open) <= 6
-    forecasts = dict(part_of(cluster).waiting.open)
+    assert 3 <= len(forecasts_state(cluster).waiting.open) <= 6
+    forecasts = dict(forecasts_state(cluster).waiting.open)
     cluster.at(100)
     run_round(cluster)
-    assert part_of(cluster).running.open, "forecasts of running jobs count apart"
+    assert forecasts_state(cluster).running.open, "forecasts of running jobs count apart"
     cluster.at(20 * DAY)
-    outcomes = part_of(cluster).waiting.outcomes
+    outcomes = forecasts_state(cluster).waiting.outcomes
     assert len(outcomes) == len(forecasts)
     accuracy = snapshot(cluster).part(PublishedForecasts).accuracy
     assert sum(one.count for one in accuracy["waiting"]) == len(outcomes)
@@ -186,7 +189,7 @@ def test_job_that_starts_at_once_is_judged_while_it_runs() -> None:
     assert not is_forecast_urgent(snapshot(cluster))
     assert judged(cluster, "1")[0] == "accepted"
     cluster.at(5_000)
-    assert part_of(cluster).counts == {"accepted": 1, "kept": 1}
+    assert forecasts_state(cluster).counts == {"accepted": 1, "kept": 1}
     assert not is_forecast_needed(snapshot(cluster))
 
 
@@ -196,13 +199,13 @@ def test_hold_withdraws_the_judgement_and_deleted_jobs_teach_nothing() -> None:
     run_round(cluster)
     cluster.send(*cluster.server.hold("1"))
     assert judged(cluster, "1") == ("wished", None)
-    assert "1" not in part_of(cluster).waiting.open
+    assert "1" not in forecasts_state(cluster).waiting.open
     cluster.send(*cluster.server.release("1"))
     run_round(cluster)
     assert judged(cluster, "1")[0] == "accepted"
     cluster.send(*cluster.server.delete("1"))
-    assert not part_of(cluster).waiting.open
-    assert part_of(cluster).counts == {"accepted": 2}
+    assert not forecasts_state(cluster).waiting.open
+    assert forecasts_state(cluster).counts == {"accepted": 2}
 
 
 def test_job_that_ends_with_its_node_is_a_miss() -> None:
@@ -213,7 +216,7 @@ def test_job_that_ends_with_its_node_is_a_miss() -> None:
     cluster.server.jobs.pop("1")
     cluster.send(JobEnded(id="e1", time=T + 100, job_id="1", exit_status=-1))
     cluster.at(5_000)
-    assert [one.met for one in part_of(cluster).waiting.outcomes][:1] == [False]
+    assert [one.met for one in forecasts_state(cluster).waiting.outcomes][:1] == [False]
 
 
 def test_site_without_such_admission_forecasts_nothing() -> None:
@@ -224,7 +227,7 @@ def test_site_without_such_admission_forecasts_nothing() -> None:
     assert "this site accepts no deadlines with a probability" in cluster.view("1").why
     facts = DeadlineForecastFacts(job_id="1", deadline=T + 1_800, raw=0.9, probability=0.9, required=0.6)
     cluster.send(DeadlinesForecast(id="late", time=T, jobs=(facts,)))
-    assert not part_of(cluster).judged
+    assert not forecasts_state(cluster).judged
     site = site_policy({}).plain
     cluster.send(PolicyChanged(id="p1", time=T, version=1, site=site))
     run_round(cluster)
@@ -239,7 +242,7 @@ def test_forecast_for_a_former_deadline_judges_nothing() -> None:
     submit(cluster, "1", "+0:30:00@60%")
     facts = DeadlineForecastFacts(job_id="1", deadline=T + 99, raw=0.9, probability=0.9, required=0.6)
     cluster.send(DeadlinesForecast(id="old", time=T, jobs=(facts, replace(facts, job_id="unknown"))))
-    assert not part_of(cluster).judged
+    assert not forecasts_state(cluster).judged
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def client(clusters: Clusters) -> Iterator[TestClient]:
         yield found
 
 
-def ask(client: TestClient, deadline: str) -> dict[str, Any]:
+def what_if_by(client: TestClient, deadline: str) -> dict[str, Any]:
     body = {"request": f"nodes=1:ppn=4,walltime=3600,deadline={deadline}"}
     answer = client.post("/v1/clusters/main/what-if", json=body)
     assert answer.status_code == 200, answer.text
@@ -53,17 +53,17 @@ def ask(client: TestClient, deadline: str) -> dict[str, Any]:
 
 
 def test_what_if_gives_the_probability_of_any_deadline(client: TestClient) -> None:
-    found = [ask(client, str(T + seconds)) for seconds in (HOUR, 2 * HOUR, 4 * HOUR, 30 * HOUR)]
+    found = [what_if_by(client, str(T + seconds)) for seconds in (HOUR, 2 * HOUR, 4 * HOUR, 30 * HOUR)]
     shares = [one["deadline_probability"] for one in found]
     assert shares == sorted(shares)
     assert shares[0] < 0.5
     assert 0.99 < shares[-1] < 1
     assert [one["deadline_state"] for one in found] == ["wished", "wished", "accepted", "accepted"]
-    assert ask(client, f"{T + 30 * HOUR}@98%")["deadline_state"] == "accepted"
-    refused = ask(client, f"{T + HOUR}@98%")
+    assert what_if_by(client, f"{T + 30 * HOUR}@98%")["deadline_state"] == "accepted"
+    refused = what_if_by(client, f"{T + HOUR}@98%")
     assert (refused["deadline_state"], refused["deadline_required"]) == ("wished", 0.98)
-    assert ask(client, f"{refused['earliest_deadline']}@98%")["deadline_state"] == "accepted"
-    assert ask(client, f"{refused['earliest_deadline'] - 1}@98%")["deadline_state"] == "wished"
+    assert what_if_by(client, f"{refused['earliest_deadline']}@98%")["deadline_state"] == "accepted"
+    assert what_if_by(client, f"{refused['earliest_deadline'] - 1}@98%")["deadline_state"] == "wished"
 
 
 def test_what_if_refuses_a_wrong_probability_with_its_place_and_form(client: TestClient) -> None:

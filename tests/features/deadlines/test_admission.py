@@ -18,7 +18,7 @@ from tests.engine.cluster import Cluster, T
 MARGIN = 60
 
 
-def due(seconds: int) -> dict[str, str]:
+def deadline_in(seconds: int) -> dict[str, str]:
     return {"x.deadline": str(T + seconds)}
 
 
@@ -52,14 +52,14 @@ def test_accepted_refused_and_missed_deadlines_are_told_apart() -> None:
 def test_newcomers_of_higher_priority_do_not_delay_an_accepted_job_past_its_latest_start() -> None:
     weights = {"priority": {"wish": 1.0}}
     cluster = busy_cluster(site=weights)
-    cluster.submit("1", walltime=1000, resources=due(2400))
+    cluster.submit("1", walltime=1000, resources=deadline_in(2400))
     for job in "abcdefgh":
         cluster.submit(job, walltime=300, priority=100)
     assert cluster.start("1") == 1300, "one of them fits before it"
     cluster.at(6000)
     assert cluster.runs("1") == [1300]
     without = busy_cluster(site={**weights, "deadlines": {"admission": False}})
-    without.submit("1", walltime=1000, resources=due(2400))
+    without.submit("1", walltime=1000, resources=deadline_in(2400))
     for job in "abcdefgh":
         without.submit(job, walltime=300, priority=100)
     assert without.start("1") == 3400, "it ends 2,000 s after its deadline"
@@ -67,7 +67,7 @@ def test_newcomers_of_higher_priority_do_not_delay_an_accepted_job_past_its_late
 
 def test_the_offered_deadline_is_accepted_by_qalter() -> None:
     cluster = busy_cluster()
-    cluster.submit("1", walltime=100, resources=due(500))
+    cluster.submit("1", walltime=100, resources=deadline_in(500))
     offered = cluster.view("1").earliest_deadline
     assert offered == T + 1100 + MARGIN
     cluster.alter_request("1", **{"x.deadline": str(offered - 1)})
@@ -78,11 +78,11 @@ def test_the_offered_deadline_is_accepted_by_qalter() -> None:
 
 def test_another_deadline_ends_the_guarantee_of_the_former_and_keeps_the_promise_before_it() -> None:
     cluster = busy_cluster()
-    cluster.submit("1", walltime=100, resources=due(2000))
+    cluster.submit("1", walltime=100, resources=deadline_in(2000))
     cluster.at(10)
-    cluster.alter_request("1", **due(3000))
+    cluster.alter_request("1", **deadline_in(3000))
     assert (states(cluster, "1"), cluster.promise("1")) == (["accepted"], 3000 - 100 - MARGIN)
-    cluster.alter_request("1", **due(1000))
+    cluster.alter_request("1", **deadline_in(1000))
     assert (states(cluster, "1"), cluster.promise("1")) == (["wished"], 11_000)
     cluster.alter("1", resources={"nodes": "1:ppn=4", "walltime": "100"})
     assert (states(cluster, "1"), cluster.promise("1")) == ([""], 11_000)
@@ -93,12 +93,12 @@ def test_another_deadline_ends_the_guarantee_of_the_former_and_keeps_the_promise
 
 def test_refused_deadline_is_accepted_when_the_plan_meets_it() -> None:
     cluster = busy_cluster()
-    cluster.submit("1", walltime=100, resources=due(500))
+    cluster.submit("1", walltime=100, resources=deadline_in(500))
     cluster.at(100)
     cluster.send(*cluster.server.delete("0"))
     assert cluster.runs("1") == [100]
     cluster.submit("2", walltime=300)
-    cluster.submit("3", walltime=100, resources=due(600))
+    cluster.submit("3", walltime=100, resources=deadline_in(600))
     assert states(cluster, "3") == ["wished"]
     cluster.send(*cluster.server.delete("2"))
     assert (states(cluster, "3"), cluster.promise("3")) == (["accepted"], 600 - 100 - MARGIN)
@@ -106,7 +106,7 @@ def test_refused_deadline_is_accepted_when_the_plan_meets_it() -> None:
 
 def test_hold_ends_the_admission_and_the_release_judges_anew() -> None:
     cluster = busy_cluster()
-    cluster.submit("1", walltime=100, resources=due(1200))
+    cluster.submit("1", walltime=100, resources=deadline_in(1200))
     cluster.send(*cluster.server.hold("1"))
     assert (states(cluster, "1"), cluster.promise("1")) == (["wished"], None)
     cluster.submit("2", walltime=500)
@@ -118,7 +118,7 @@ def test_node_failure_puts_an_accepted_deadline_at_risk_and_its_miss_has_the_cau
     cluster = Cluster(slack=10_000, nodes=2)
     for job in "ab":
         cluster.submit(job, walltime=1000)
-    cluster.submit("1", "2:ppn=4", walltime=100, resources=due(1200))
+    cluster.submit("1", "2:ppn=4", walltime=100, resources=deadline_in(1200))
     cluster.node("n1", state=NodeState.DOWN)
     cluster.at(400)
     assert states(cluster, "1") == ["at_risk"]
@@ -135,12 +135,12 @@ def test_admission_is_open_to_the_listed_and_promises_also_without_slack() -> No
     site = {"deadlines": {"queues": ["batch"], "users": ["bob"], "margin": 0}}
     cluster = Cluster(slack=0, queue_slack={"batch": "off"}, site=site)
     cluster.submit("0", walltime=1000)
-    cluster.submit("1", walltime=100, resources=due(1100))
+    cluster.submit("1", walltime=100, resources=deadline_in(1100))
     assert (states(cluster, "1"), cluster.promise("1")) == (["accepted"], 1000)
     only_bob = {"deadlines": {"users": ["bob"]}}
     cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=only_bob))
-    cluster.submit("2", walltime=100, resources=due(9000))
-    cluster.submit("3", walltime=100, resources=due(9000), owner="bob@login")
+    cluster.submit("2", walltime=100, resources=deadline_in(9000))
+    cluster.submit("3", walltime=100, resources=deadline_in(9000), owner="bob@login")
     assert states(cluster, "23") == ["wished", "accepted"]
     assert "is a wish: this site accepts no deadlines of such jobs" in cluster.view("2").why
 
@@ -150,7 +150,7 @@ def test_an_accepted_deadline_is_guaranteed_again_when_the_plan_meets_it_again()
     cluster = Cluster(nodes=2, slack=0, site=site, node_grace=60)
     cluster.submit("a", walltime=1000)
     cluster.submit("b", walltime=4000)
-    cluster.submit("1", walltime=100, resources=due(3000))
+    cluster.submit("1", walltime=100, resources=deadline_in(3000))
     cluster.node("n1", state=NodeState.DOWN)
     cluster.at(1100)
     assert (states(cluster, "1"), cluster.promise("1")) == (["at_risk"], 4000), "the first promise is broken"
@@ -164,7 +164,7 @@ def test_an_accepted_deadline_is_guaranteed_again_when_the_plan_meets_it_again()
 def test_larger_request_ends_the_admission_of_a_job_whose_promise_was_broken() -> None:
     cluster = Cluster(nodes=2, queue_slack={"batch": "off"}, node_grace=60)
     cluster.submit("a", "2:ppn=4", walltime=1000)
-    cluster.submit("1", "2:ppn=4", walltime=100, resources=due(1300))
+    cluster.submit("1", "2:ppn=4", walltime=100, resources=deadline_in(1300))
     cluster.node("n1", state=NodeState.DOWN)
     cluster.at(1250)
     part = cluster.engine.state.part(DeadlinesState)
@@ -175,7 +175,7 @@ def test_larger_request_ends_the_admission_of_a_job_whose_promise_was_broken() -
 
 def test_running_job_that_exceeds_its_walltime_misses_its_deadline() -> None:
     cluster = Cluster()
-    cluster.submit("1", walltime=100, runtime=500, resources=due(200))
+    cluster.submit("1", walltime=100, runtime=500, resources=deadline_in(200))
     cluster.at(200)
     assert states(cluster, "1") == ["accepted"]
     cluster.at(201)
@@ -184,15 +184,15 @@ def test_running_job_that_exceeds_its_walltime_misses_its_deadline() -> None:
 
 def test_the_offer_names_the_other_extensions_that_qalter_replaces() -> None:
     cluster = busy_cluster()
-    cluster.submit("1", walltime=100, resources=due(500))
-    cluster.submit("2", walltime=100, resources={**due(500), "x.flags": "RESTARTABLE"})
+    cluster.submit("1", walltime=100, resources=deadline_in(500))
+    cluster.submit("2", walltime=100, resources={**deadline_in(500), "x.flags": "RESTARTABLE"})
     words = "with the other values of -W x, which qalter replaces together"
     assert [words in cluster.view(job).why for job in "12"] == [False, True]
 
 
 def test_refused_deadline_has_no_offer_after_admission_was_closed() -> None:
     cluster = busy_cluster()
-    cluster.submit("1", walltime=100, resources=due(500))
+    cluster.submit("1", walltime=100, resources=deadline_in(500))
     assert cluster.view("1").earliest_deadline is not None
     closed = {"deadlines": {"admission": False}}
     cluster.send(PolicyChanged(id="p1", time=cluster.server.now, version=1, site=closed))
@@ -204,9 +204,9 @@ def test_opened_admission_judges_the_deadlines_of_waiting_jobs() -> None:
     """Also after a restart with another configuration, and in a smaller margin."""
     closed: dict[str, Any] = {"deadlines": {"admission": False}}
     cluster = busy_cluster(site=closed)
-    cluster.submit("1", walltime=100, resources=due(1160))
-    cluster.submit("2", walltime=100, resources=due(1200))
-    cluster.submit("3", walltime=100, resources=due(9000), owner="bob@login")
+    cluster.submit("1", walltime=100, resources=deadline_in(1160))
+    cluster.submit("2", walltime=100, resources=deadline_in(1200))
+    cluster.submit("3", walltime=100, resources=deadline_in(9000), owner="bob@login")
     assert states(cluster, "123") == ["wished", "wished", "wished"]
     assert [cluster.promise(job) for job in "12"] == [11_000, 11_100]
     restarted = cluster.engine.state.settings.with_changes(
@@ -270,7 +270,7 @@ def _run_stream(draw: random.Random, *, failures: bool, slack: int) -> int:
                 walltime,
                 runtime=min(walltime, 60 * draw.randint(1, 60)),
                 priority=draw.randint(0, 3),
-                resources=due(cluster.server.now - T + walltime + 60 * draw.randint(-5, 120)),
+                resources=deadline_in(cluster.server.now - T + walltime + 60 * draw.randint(-5, 120)),
             )
         elif what == "wait":
             cluster.at(cluster.server.now - T + draw.randint(1, 1500))

@@ -22,7 +22,7 @@ class Due(Cluster):
     def __init__(self, site: dict[str, Any] = HOLD, **more: Any) -> None:
         super().__init__(site=site, slack=1000, **more)
         self.submit("1", walltime=150)
-        self.submit("2", resources=due(200))
+        self.submit("2", resources=deadline_in(200))
         self.submit("3", "1:ppn=4", 50)
 
     def change(self, version: int, lost: str) -> None:
@@ -35,7 +35,7 @@ def waits(site: Cluster, job: str) -> str:
     return answer.kind if isinstance(answer, WaitingFor) else ""
 
 
-def due(seconds: int) -> dict[str, str]:
+def deadline_in(seconds: int) -> dict[str, str]:
     return {"x.deadline": str(T + seconds)}
 
 
@@ -72,13 +72,13 @@ def test_job_starts_at_the_last_moment_before_its_deadline() -> None:
     assert site.runs("2") == [0]
     last = Cluster(site=HOLD)
     last.submit("1", walltime=100)
-    last.submit("2", resources=due(200))
+    last.submit("2", resources=deadline_in(200))
     last.at(300)
     assert last.runs("2") == [100]
 
 
 @pytest.mark.parametrize(
-    "asked", [due(10_000), {"walltime": "50"}, {"x.deadline": str(T + 200), "walltime": "99"}]
+    "asked", [deadline_in(10_000), {"walltime": "50"}, {"x.deadline": str(T + 200), "walltime": "99"}]
 )
 def test_a_later_deadline_or_a_shorter_walltime_brings_it_back_and_nothing_else(
     asked: dict[str, str],
@@ -86,7 +86,7 @@ def test_a_later_deadline_or_a_shorter_walltime_brings_it_back_and_nothing_else(
     site = Due()
     site.at(101)
     site.alter("2", priority=5)
-    site.alter_request("2", **due(200))
+    site.alter_request("2", **deadline_in(200))
     assert waits(site, "2") == "deadline"
     site.alter_request("2", **asked)
     assert (waits(site, "2"), site.start("2")) == ("", 200)
@@ -95,9 +95,9 @@ def test_a_later_deadline_or_a_shorter_walltime_brings_it_back_and_nothing_else(
 
 def test_job_submitted_too_late_for_its_deadline_waits_also_after_a_hold() -> None:
     site = Due()
-    site.submit("4", resources=due(99))
+    site.submit("4", resources=deadline_in(99))
     assert (site.start("4"), waits(site, "4")) == (None, "deadline")
-    site.submit("5", resources=due(100), state="H", holds="u")
+    site.submit("5", resources=deadline_in(100), state="H", holds="u")
     assert waits(site, "5") == "hold"
     site.at(1)
     site.send(*site.server.release("5"))
@@ -107,7 +107,7 @@ def test_job_submitted_too_late_for_its_deadline_waits_also_after_a_hold() -> No
 def test_job_without_a_place_waits_for_its_deadline_once_that_is_lost() -> None:
     site = Cluster(nodes=2, site=HOLD)
     site.node("n2", state="drain")
-    site.submit("4", "n2:ppn=4", resources=due(200))
+    site.submit("4", "n2:ppn=4", resources=deadline_in(200))
     assert waits(site, "4") == "node"
     site.at(101)
     assert waits(site, "4") == "deadline"
@@ -133,7 +133,7 @@ def test_a_restart_keeps_the_hold_and_its_moment(before: int) -> None:
     site.at(300)
     assert (site.runs("2"), waits(site, "2")) == ([], "deadline")
     site.engine = Engine.restore(site.engine.checkpoint())
-    site.alter_request("2", **due(10_000))
+    site.alter_request("2", **deadline_in(10_000))
     site.at(301)
     assert len(site.runs("2")) == 1
 
@@ -142,7 +142,7 @@ def test_policies_that_plan_no_starts_hold_it_too() -> None:
     site = Due(policy="fcfs")
     site.at(300)
     assert (site.runs("2"), waits(site, "2"), site.runs("3")) == ([], "deadline", [150])
-    site.alter_request("2", **due(10_000))
+    site.alter_request("2", **deadline_in(10_000))
     site.at(301)
     assert len(site.runs("2")) == 1
 

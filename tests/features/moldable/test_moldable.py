@@ -25,7 +25,7 @@ def submit(cluster: Cluster, job: str, family: str, least: int, most: int, **mor
         cluster.submit(job, walltime=most, resources={"minwclimit": str(least)}, **more)
 
 
-def run_of(cluster: Cluster, job: str) -> Run:
+def find_run(cluster: Cluster, job: str) -> Run:
     [run] = [one for one in cluster.decisions if isinstance(one, Run) and one.job_id == job]
     return run
 
@@ -45,7 +45,7 @@ def test_a_shorter_walltime_lets_a_job_start_before_a_reservation(family: str) -
     assert "planned with a walltime of 00:1" in remarks(cluster, "1")
     assert "between 00:03:20 and 00:33:20, to start earlier" in remarks(cluster, "1")
     cluster.at(100)
-    assert run_of(cluster, "1").walltime == 900, "all of the gap is used"
+    assert find_run(cluster, "1").walltime == 900, "all of the gap is used"
     assert cluster.view("1").planned_end == T + 1000
 
 
@@ -54,7 +54,7 @@ def test_a_start_with_the_walltime_that_the_server_shows_already_is_no_differenc
     lengths = {"min_walltime": "00:03:20", "max_walltime": "00:15:00", "walltime": "00:15:00"}
     resources = {"select": "1:ncpus=4", "place": "free", "nodes": "", **lengths}
     cluster.submit("1", walltime=None, runtime=900, resources=resources, family="openpbs")
-    assert run_of(cluster, "1").walltime == 900
+    assert find_run(cluster, "1").walltime == 900
     assert cluster.view("1").state == "running"
     cluster.send(cluster.server.snapshot())
     assert cluster.alerts("snapshot") == []
@@ -81,7 +81,7 @@ def test_a_walltime_grows_at_the_start_only_within_cost_limits_pools_and_budgets
     cluster.obeys = False
     payer = "phys" if "accounts" in site else ""
     cluster.submit("1", walltime=2000, resources={"minwclimit": "200", **job}, account=payer)
-    assert run_of(cluster, "1").walltime == longest
+    assert find_run(cluster, "1").walltime == longest
 
 
 @pytest.mark.parametrize("family", ["torque", "openpbs"])
@@ -90,7 +90,7 @@ def test_the_longest_walltime_is_kept_if_a_shorter_one_starts_no_earlier(family:
     cluster.reserve("r", "n1", start=1000, end=1050)
     submit(cluster, "1", family, 999, 5000)
     submit(cluster, "2", family, 1500, 5000)
-    assert run_of(cluster, "1").walltime == 1000
+    assert find_run(cluster, "1").walltime == 1000
     assert (cluster.start("2"), cluster.record("2").understood.walltime) == (1050, 5000)
     assert "to start earlier" not in remarks(cluster, "2")
 
@@ -106,7 +106,7 @@ def test_a_job_is_shortened_later_if_it_then_starts_earlier() -> None:
     start = cluster.start("1")
     assert start is not None
     assert 300 <= start <= 365
-    assert run_of(cluster, "1").walltime == 1000 - start
+    assert find_run(cluster, "1").walltime == 1000 - start
 
 
 def test_a_shortened_job_keeps_its_walltime_and_its_promise_when_it_is_altered() -> None:
@@ -141,7 +141,7 @@ def test_the_alternative_that_ends_first_is_planned() -> None:
     cluster.submit("half", "1:ppn=2", walltime=500)
     cluster.submit("1", resources={"trl": "4@400:2@600:1@1000"}, runtime=600)
     assert (cluster.start("1"), cluster.view("1").planned_end) == (0, T + 600)
-    decision = run_of(cluster, "1")
+    decision = find_run(cluster, "1")
     assert (decision.walltime, [share.cpus for share in decision.shares]) == (600, [2])
     assert cluster.record("1").phase.name == "RUNNING"
     cluster.submit("2", resources={"trl": "4@400:2@900"})
@@ -157,7 +157,7 @@ def test_another_alternative_is_planned_once_it_ends_earlier() -> None:
     cluster.submit("1", resources={"x.trl": "4@100:1@600"})
     assert cluster.view("1").planned_end == T + 5100
     cluster.at(370)
-    decision = run_of(cluster, "1")
+    decision = find_run(cluster, "1")
     assert (decision.walltime, [share.cpus for share in decision.shares]) == (600, [1])
 
 
@@ -175,15 +175,15 @@ def test_a_what_if_chooses_like_the_plan() -> None:
     state = cluster.engine.state
     fork = fork_plan(state, publish_snapshot(state))
 
-    def ask(**resources: str) -> tuple[int, int]:
+    def what_if_start(**resources: str) -> tuple[int, int]:
         facts = JobFacts(id="", owner="ann", queue="batch", submitted=T, resources=resources)
         found = fork.what_if(facts, T)
         assert isinstance(found.answer, StartKnown)
         return found.answer.placement.start - T, found.walltime
 
-    assert ask(nodes="1:ppn=4", minwclimit="200", walltime="2000") == (0, 650)
-    assert ask(trl="4@2000:2@990") == (0, 990)
-    assert ask(trl="4@400:2@990") == (0, 400)
+    assert what_if_start(nodes="1:ppn=4", minwclimit="200", walltime="2000") == (0, 650)
+    assert what_if_start(trl="4@2000:2@990") == (0, 990)
+    assert what_if_start(trl="4@400:2@990") == (0, 400)
 
 
 GAPS = st.lists(st.tuples(st.integers(1, 1500), st.integers(1, 600)), max_size=5)

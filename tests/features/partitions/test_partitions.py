@@ -397,12 +397,12 @@ def test_a_hypothetical_job_is_placed_in_the_partition_with_the_earliest_start()
     cluster.submit("2", walltime=300, resources={"partition": "b"})
     facts = cluster.record("1").facts
 
-    def ask(name: str) -> Answer:
+    def what_if_in(name: str) -> Answer:
         fork = fork_plan(cluster.engine.state, publish_snapshot(cluster.engine.state))
         resources = {"nodes": "1:ppn=4", "walltime": "100", "partition": name}
         return fork.what_if(replace(facts, id="", state="Q", resources=resources, shares=()), T).answer
 
-    both, single, unknown, unnamed = ask("a:b"), ask("a"), ask("c"), ask("")
+    both, single, unknown, unnamed = what_if_in("a:b"), what_if_in("a"), what_if_in("c"), what_if_in("")
     assert isinstance(unnamed, StartKnown)
     assert (unnamed.placement.start, unnamed.placement.shares[0].node) == (T, "n3"), "outside all partitions"
     assert isinstance(both, StartKnown)

@@ -108,7 +108,7 @@ def test_a_notice_proposes_a_tighter_walltime_once(served: Callable[..., TestCli
     settings = NotifySettings(commands={"note": ("/bin/sh", "-c", f"cat >> {told}; echo >> {told}")})
     store = Store.open(f"sqlite:///{tmp_path}/s.sqlite")
 
-    def look(*, predicted: bool = True) -> list[dict[str, Any]]:
+    def send_notices(*, predicted: bool = True) -> list[dict[str, Any]]:
         """Find and send the notices of a daemon that was started anew; return all that were sent."""
         notifier = Notifier(
             clusters["main"],
@@ -125,13 +125,13 @@ def test_a_notice_proposes_a_tighter_walltime_once(served: Callable[..., TestCli
         number = store.register_cluster("main", T)
         ask = NoticeSubscription("ann", "", None, None, "command", "note", T)
         store.add_notice_subscription(number, ask)
-        assert look() == [], "it was not asked for"
+        assert send_notices() == [], "it was not asked for"
         store.add_notice_subscription(number, replace(ask, on_tighter_walltime=True))
-        assert look(predicted=False) == []
-        (notice,) = look()
+        assert send_notices(predicted=False) == []
+        (notice,) = send_notices()
         assert (notice["kind"], notice["job"].partition(".")[0]) == ("tighter", "3")
         assert (notice["tighter"]["walltime"], notice["tighter"]["enough"]) == (7200, 22 * 60)
-        assert look() == [notice], "it is proposed once, also by the next daemon"
+        assert send_notices() == [notice], "it is proposed once, also by the next daemon"
     finally:
         store.close()
 

@@ -43,7 +43,7 @@ def filled(jobs: list[tuple[int, int, int, float, int]], **settings: Any) -> Clu
     return cluster
 
 
-def lasts_of(cluster: Cluster) -> Ints:
+def predicted_run_times(cluster: Cluster) -> Ints:
     state = cluster.engine.state
     lasts = state.plan.jobs.durations.copy()
     for record in state.by_slot:
@@ -70,7 +70,7 @@ def test_run_on_with_true_run_times_every_job_starts_as_the_engine_starts_it(
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
     before = given.plan.tables.jobs.copy()
-    found = project_plan(with_room(given.plan.fork()), lasts_of(cluster), given.now, MUCH)
+    found = project_plan(with_room(given.plan.fork()), predicted_run_times(cluster), given.now, MUCH)
     assert (given.plan.tables.jobs == before).all()
     slots = waiting_slots(given.plan, given.since).tolist()
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in slots}
@@ -87,7 +87,9 @@ def test_projected_starts_under_a_backfill_rule_match_the_engine(
     cluster = filled(jobs, predict=False, **rules)
     state = cluster.engine.state
     rule = backfill_rule(state)
-    found = project_plan(with_room(state.plan.fork()), lasts_of(cluster), state.now, MUCH, rule=rule)
+    found = project_plan(
+        with_room(state.plan.fork()), predicted_run_times(cluster), state.now, MUCH, rule=rule
+    )
     foreseen = {
         record.id: [int(found.started[slot]) - T]
         for slot, record in enumerate(state.by_slot)
@@ -110,7 +112,7 @@ def test_rule_uses_predictions_of_the_submission_like_the_engine() -> None:
     sampler = compute_expected_starts(given).sampler
     order = sampler.order.tolist()
     assert sampler.median_run_times[order].tolist() == [60] * 5 + [1_800]
-    found = project_plan(given.plan.fork(), lasts_of(cluster), given.now, MUCH, rule=sampler.rule)
+    found = project_plan(given.plan.fork(), predicted_run_times(cluster), given.now, MUCH, rule=sampler.rule)
     foreseen = {given.ids[slot]: [int(found.started[slot]) - T] for slot in order}
     cluster.at(10**6)
     assert foreseen == {job: cluster.runs(job) for job in foreseen}
@@ -125,7 +127,7 @@ def test_jobs_beyond_the_work_limit_are_decoded_and_projected_starts_stay(
     cluster = filled(jobs)
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
-    lasts = lasts_of(cluster)
+    lasts = predicted_run_times(cluster)
     order = waiting_slots(given.plan, given.since)
     whole = project_plan(given.plan.fork(), lasts, given.now, MUCH).started
     fork = given.plan.fork()
@@ -219,7 +221,7 @@ def test_all_jobs_are_decoded_without_a_work_budget() -> None:
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
     order = waiting_slots(given.plan, given.since)
-    lasts = lasts_of(cluster)
+    lasts = predicted_run_times(cluster)
     fork = given.plan.fork()
     part = project_plan(fork, lasts, given.now, 0)
     # One event, an end, is run on to; it lets the second job start.
@@ -232,4 +234,4 @@ def test_a_plan_that_is_stopped_ends_the_run() -> None:
     given = expected_starts_input(cluster.engine.state)
     assert given is not None
     given.plan.stop()
-    assert (project_plan(given.plan, lasts_of(cluster), given.now, MUCH).started == -1).all()
+    assert (project_plan(given.plan, predicted_run_times(cluster), given.now, MUCH).started == -1).all()

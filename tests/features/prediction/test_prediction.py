@@ -44,7 +44,7 @@ class Foreseen(Cluster):
         self.send(*events)
         return {one.job_id: (one.start - T, one.by - T, one.kind) for event in events for one in event.jobs}
 
-    def told(self, job_id: str) -> tuple[int, int] | None:
+    def expected_times(self, job_id: str) -> tuple[int, int] | None:
         view = self.view(job_id)
         if view.expected_start is None or view.expected_by is None:
             return None
@@ -77,14 +77,14 @@ def test_consistently_short_runs_give_early_expected_starts() -> None:
     cluster = Foreseen()
     cluster.habit()
     begun = queue_of(cluster, "a", "b", "c")
-    assert cluster.told("b") is None
+    assert cluster.expected_times("b") is None
     assert (cluster.start("b"), cluster.start("c")) == (begun + HOUR, begun + 2 * HOUR)
     told = cluster.foretell()
     assert set(told) == {"b", "c"}
     assert begun + 50 <= told["b"][0] <= begun + 80
     assert begun + 100 <= told["c"][0] <= begun + 160
     for job in ("b", "c"):
-        assert cluster.told(job) == told[job][:2]
+        assert cluster.expected_times(job) == told[job][:2]
         view = cluster.view(job)
         assert view.expected_by is not None
         assert view.promised_start is not None
@@ -102,7 +102,7 @@ def test_running_job_has_no_expected_start() -> None:
     assert "b" in cluster.outlook.calibrations["submission"].estimates
     cluster.at(begun + 60)
     assert cluster.runs("b") == [begun + 60]
-    assert cluster.told("b") is None
+    assert cluster.expected_times("b") is None
     assert "b" not in cluster.outlook.calibrations["submission"].estimates
     assert cluster.outlook.calibrations["submission"].outcomes == 1
 
@@ -114,7 +114,7 @@ def test_estimate_is_updated_when_it_moves_by_more_than_its_uncertainty() -> Non
     before = cluster.foretell()["c"]
     cluster.at(begun + 5)
     assert "c" not in cluster.foretell()
-    assert cluster.told("c") == before[:2]
+    assert cluster.expected_times("c") == before[:2]
     assert cluster.view("c").expected_as_of == T + begun + 5, "its age is that of the last look"
     cluster.submit("x", walltime=40 * HOUR, runtime=40 * HOUR, priority=1, owner="bob@login")
     cluster.send(*cluster.server.delete("a"))
@@ -160,12 +160,12 @@ def test_held_or_altered_job_gets_a_new_estimate(what: str) -> None:
     cluster = Foreseen()
     queue_of(cluster, "a", "b")
     cluster.foretell()
-    assert cluster.told("b") is not None
+    assert cluster.expected_times("b") is not None
     if what == "hold":
         cluster.send(*cluster.server.hold("b"))
     else:
         cluster.alter_request("b", walltime="00:10:00")
-    assert cluster.told("b") is None
+    assert cluster.expected_times("b") is None
     assert all("b" not in one.estimates for one in cluster.outlook.calibrations.values())
     if what == "hold":
         assert cluster.foretell() == {}
@@ -178,7 +178,7 @@ def test_queue_without_prediction_uses_walltimes_and_gets_no_estimates() -> None
     cluster.habit(3)
     queue_of(cluster, "a", "b")
     assert cluster.foretell() == {}
-    assert cluster.told("b") is None
+    assert cluster.expected_times("b") is None
     assert cluster.outlook.learner.run_times.ends == 0
 
 
@@ -188,7 +188,7 @@ def test_disabled_prediction_keeps_no_data() -> None:
     assert expected_starts_input(cluster.engine.state) is None
     told = ExpectedFacts("b", T + 1, T + 2, T + HOUR, "submission")
     cluster.send(StartsExpected(id="x", time=T, jobs=(told,)))
-    assert cluster.told("b") is None
+    assert cluster.expected_times("b") is None
 
 
 def test_calibration_uses_the_published_p90_of_the_samples() -> None:
@@ -210,7 +210,7 @@ def test_estimates_of_jobs_that_do_not_wait_are_ignored() -> None:
     queue_of(cluster, "a", "b")
     jobs = tuple(ExpectedFacts(name, T + 1, T + 2, T + HOUR, "submission") for name in ("a", "nobody"))
     cluster.send(StartsExpected(id="x", time=T, jobs=jobs))
-    assert cluster.told("a") is None
+    assert cluster.expected_times("a") is None
     assert cluster.outlook.calibrations["submission"].estimates == {}
 
 
@@ -252,7 +252,7 @@ def test_under_a_queue_policy_starts_are_expected_though_none_are_planned() -> N
     told = cluster.foretell()
     assert now + 50 <= told["b"][0] <= now + 90
     assert told["b"][0] < told["c"][0] <= now + 180
-    assert cluster.told("c") == told["c"][:2]
+    assert cluster.expected_times("c") == told["c"][:2]
 
 
 def test_inaccurate_estimates_raise_an_alert() -> None:
@@ -341,10 +341,10 @@ def test_disabled_prediction_is_forgotten_entirely_or_for_a_queue() -> None:
     saved = cluster.engine.checkpoint()
     settings = cluster.engine.state.settings
     cluster.engine = Engine.restore(saved, settings.with_changes(predict=False))
-    assert cluster.told("b") is None
+    assert cluster.expected_times("b") is None
     assert find_predictor(cluster.engine.state) is None
     cluster.engine = Engine.restore(saved, settings.with_changes(queue_predict={"batch": False}))
-    assert cluster.told("b") is None
+    assert cluster.expected_times("b") is None
     assert cluster.outlook.learner.renew_predictions(cluster.engine.state.now) == {}
     assert cluster.outlook.learner.run_times.ends == 7
 

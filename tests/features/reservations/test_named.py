@@ -213,25 +213,25 @@ def test_a_question_is_answered_as_the_job_would_be_planned() -> None:
     state = cluster.engine.state
     fork = fork_plan(state, publish_snapshot(state))
 
-    def ask(walltime: int, **more: Any) -> Answer:
+    def what_if_in_school(walltime: int, **more: Any) -> Answer:
         resources = {"nodes": "1:ppn=4", "walltime": str(walltime), "advres": "school"}
         facts = JobFacts(
             id="what-if", queue="batch", submitted=T, resources=resources, **{"owner": "ann@login", **more}
         )
         return fork.what_if(facts, T).answer
 
-    inside = ask(400)
+    inside = what_if_in_school(400)
     assert isinstance(inside, StartKnown)
     assert inside.placement.start == T + 500
     assert [share.node for share in inside.placement.shares] == ["n2"]
-    assert "lasts 1000 s at most" in str(ask(1001))
-    assert "does not admit the job" in str(ask(400, owner="bob@login"))
+    assert "lasts 1000 s at most" in str(what_if_in_school(1001))
+    assert "does not admit the job" in str(what_if_in_school(400, owner="bob@login"))
     both = {"nodes": "2:ppn=4", "walltime": "400", "advres": "school"}
     wide = JobFacts(id="what-if", queue="batch", submitted=T, owner="ann@login", resources=both)
     assert "the nodes of reservation school cannot hold it" in str(fork.what_if(wide, T).answer)
     cluster.submit("1", walltime=800, resources={"advres": "school"})
     fork = fork_plan(state, publish_snapshot(state))
-    assert "room in reservation school" in str(ask(400))
+    assert "room in reservation school" in str(what_if_in_school(400))
 
 
 def test_many_jobs_of_a_changed_reservation_are_planned_again_in_slices(

@@ -37,7 +37,7 @@ JOB = SubmissionFacts("ann", "sleep 1", resources={"nodes": "1"})
 DAY = 86_400
 
 
-class Desk:
+class TransferCluster:
     """An engine and the result of its last call."""
 
     def __init__(self) -> None:
@@ -83,172 +83,174 @@ class Desk:
 
 
 def test_transferred_job_is_submitted_held_and_then_released() -> None:
-    desk = Desk()
-    (submit,) = desk.request()
+    cluster = TransferCluster()
+    (submit,) = cluster.request()
     assert (submit.step, submit.submission) == ("submit", JOB)
-    assert desk.request() == []
-    assert desk.release_transfer() == []  # not before it is held
-    desk.done(submit)
-    assert (desk["h"].phase, desk["h"].server_job) == ("held", "7.srv")
-    (release,) = desk.release_transfer()
+    assert cluster.request() == []
+    assert cluster.release_transfer() == []  # not before it is held
+    cluster.done(submit)
+    assert (cluster["h"].phase, cluster["h"].server_job) == ("held", "7.srv")
+    (release,) = cluster.release_transfer()
     assert (release.step, release.server_job) == ("release", "7.srv")
-    assert desk["h"].release_requested
-    assert desk.release_transfer() == []
-    desk.done(release)
-    assert desk["h"].phase == "released"
-    desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv", exit_status=3))
-    assert (desk["h"].end, desk["h"].exit_status) == ("ended", 3)
+    assert cluster["h"].release_requested
+    assert cluster.release_transfer() == []
+    cluster.done(release)
+    assert cluster["h"].phase == "released"
+    cluster.send(JobEnded(id=cluster.id(), time=T, job_id="7.srv", exit_status=3))
+    assert (cluster["h"].end, cluster["h"].exit_status) == ("ended", 3)
 
 
-def array_let_run() -> Desk:
+def array_let_run() -> TransferCluster:
     """An array of three jobs, which may start."""
-    desk = Desk()
+    cluster = TransferCluster()
     facts = replace(JOB, array="4-6")
-    (submit,) = desk.send(TransferRequest(id=desk.id(), time=T, transfer="h", submission=facts, by="fed"))
-    desk.done(submit, "7[].srv")
-    (release,) = desk.release_transfer()
-    desk.done(release, "7[].srv")
-    return desk
+    (submit,) = cluster.send(
+        TransferRequest(id=cluster.id(), time=T, transfer="h", submission=facts, by="fed")
+    )
+    cluster.done(submit, "7[].srv")
+    (release,) = cluster.release_transfer()
+    cluster.done(release, "7[].srv")
+    return cluster
 
 
-def ended(desk: Desk, index: int, exit_status: int = 0) -> None:
-    desk.send(
-        JobEnded(id=desk.id(), time=T + index, job_id=f"7[{index}].srv", exit_status=exit_status), at=T + 9
+def ended(cluster: TransferCluster, index: int, exit_status: int = 0) -> None:
+    cluster.send(
+        JobEnded(id=cluster.id(), time=T + index, job_id=f"7[{index}].srv", exit_status=exit_status), at=T + 9
     )
 
 
 def test_an_array_is_over_with_the_last_of_its_jobs() -> None:
-    desk = array_let_run()
-    ended(desk, 4)
-    desk.send(JobDeleted(id=desk.id(), time=T, job_id="7[5].srv"))
-    assert (desk["h"].end, desk["h"].tasks_ended, desk["h"].tasks_deleted) == ("", 1, 1)
-    desk.engine = Engine.restore(desk.engine.checkpoint())
-    ended(desk, 4)  # once more, by a server that was read again
-    desk.send(JobDeleted(id=desk.id(), time=T, job_id="7[4].srv"))
-    assert (desk["h"].end, desk["h"].tasks_ended, desk["h"].tasks_deleted) == ("", 1, 1)
-    ended(desk, 6, 3)
-    one = desk["h"]
+    cluster = array_let_run()
+    ended(cluster, 4)
+    cluster.send(JobDeleted(id=cluster.id(), time=T, job_id="7[5].srv"))
+    assert (cluster["h"].end, cluster["h"].tasks_ended, cluster["h"].tasks_deleted) == ("", 1, 1)
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    ended(cluster, 4)  # once more, by a server that was read again
+    cluster.send(JobDeleted(id=cluster.id(), time=T, job_id="7[4].srv"))
+    assert (cluster["h"].end, cluster["h"].tasks_ended, cluster["h"].tasks_deleted) == ("", 1, 1)
+    ended(cluster, 6, 3)
+    one = cluster["h"]
     assert (one.end, one.exit_status, one.last_end) == ("ended", 3, T + 6)
     assert (one.tasks, one.tasks_ended, one.tasks_failed, one.tasks_deleted) == (3, 2, 1, 1)
 
 
 def test_array_with_finished_jobs_is_not_reported_as_withdrawn() -> None:
-    desk = array_let_run()
-    ended(desk, 4)
-    (withdraw,) = desk.withdraw()
+    cluster = array_let_run()
+    ended(cluster, 4)
+    (withdraw,) = cluster.withdraw()
     for index in (5, 6):
-        desk.send(JobDeleted(id=desk.id(), time=T, job_id=f"7[{index}].srv"))
-    assert desk["h"].end == "ended"
-    desk.done(withdraw, "7[].srv")
-    assert desk["h"].phase == "released"
+        cluster.send(JobDeleted(id=cluster.id(), time=T, job_id=f"7[{index}].srv"))
+    assert cluster["h"].end == "ended"
+    cluster.done(withdraw, "7[].srv")
+    assert cluster["h"].phase == "released"
 
 
 def test_array_without_runs_is_withdrawn() -> None:
-    desk = array_let_run()
-    (withdraw,) = desk.withdraw()
+    cluster = array_let_run()
+    (withdraw,) = cluster.withdraw()
     for index in (4, 5, 6):
-        desk.send(JobDeleted(id=desk.id(), time=T, job_id=f"7[{index}].srv"))
-    assert desk["h"].end == ""
-    desk.done(withdraw, "7[].srv")
-    assert (desk["h"].phase, desk["h"].end) == ("withdrawn", "")
+        cluster.send(JobDeleted(id=cluster.id(), time=T, job_id=f"7[{index}].srv"))
+    assert cluster["h"].end == ""
+    cluster.done(withdraw, "7[].srv")
+    assert (cluster["h"].phase, cluster["h"].end) == ("withdrawn", "")
 
 
 def test_refused_submission_has_a_reason_and_is_not_repeated() -> None:
-    desk = Desk()
-    (submit,) = desk.request()
-    desk.done(submit, "", done=False, text="requested queue not found")
-    assert (desk["h"].phase, desk["h"].text) == ("refused", "requested queue not found")
-    assert desk.request() == []
-    assert desk.withdraw() == []
-    assert desk["h"].phase == "withdrawn"
+    cluster = TransferCluster()
+    (submit,) = cluster.request()
+    cluster.done(submit, "", done=False, text="requested queue not found")
+    assert (cluster["h"].phase, cluster["h"].text) == ("refused", "requested queue not found")
+    assert cluster.request() == []
+    assert cluster.withdraw() == []
+    assert cluster["h"].phase == "withdrawn"
 
 
 def test_transfer_withdrawn_before_its_request_is_never_submitted() -> None:
-    desk = Desk()
-    assert desk.withdraw() == []
-    assert desk["h"].phase == "withdrawn"
-    assert desk.request() == []
-    assert desk.release_transfer() == []
+    cluster = TransferCluster()
+    assert cluster.withdraw() == []
+    assert cluster["h"].phase == "withdrawn"
+    assert cluster.request() == []
+    assert cluster.release_transfer() == []
 
 
 def test_job_withdrawn_during_its_submission_is_deleted_once_its_id_is_known() -> None:
-    desk = Desk()
-    (submit,) = desk.request()
-    (withdraw,) = desk.withdraw()
-    desk.done(submit)  # the adapter was at it already
-    assert (desk["h"].phase, desk["h"].server_job) == ("withdrawing", "7.srv")
-    desk.done(withdraw)
-    assert desk["h"].phase == "withdrawn"
+    cluster = TransferCluster()
+    (submit,) = cluster.request()
+    (withdraw,) = cluster.withdraw()
+    cluster.done(submit)  # the adapter was at it already
+    assert (cluster["h"].phase, cluster["h"].server_job) == ("withdrawing", "7.srv")
+    cluster.done(withdraw)
+    assert cluster["h"].phase == "withdrawn"
 
 
 def test_running_job_is_not_withdrawn() -> None:
-    desk = Desk()
-    (submit,) = desk.request()
-    desk.done(submit)
-    (release,) = desk.release_transfer()
-    desk.done(release)
-    (withdraw,) = desk.withdraw()
-    desk.done(withdraw, done=False, text="7.srv runs or has run")
-    assert (desk["h"].phase, desk["h"].text) == ("released", "7.srv runs or has run")
+    cluster = TransferCluster()
+    (submit,) = cluster.request()
+    cluster.done(submit)
+    (release,) = cluster.release_transfer()
+    cluster.done(release)
+    (withdraw,) = cluster.withdraw()
+    cluster.done(withdraw, done=False, text="7.srv runs or has run")
+    assert (cluster["h"].phase, cluster["h"].text) == ("released", "7.srv runs or has run")
 
 
 def test_refused_release_can_be_requested_again() -> None:
-    desk = Desk()
-    (submit,) = desk.request()
-    desk.done(submit)
-    (release,) = desk.release_transfer()
-    desk.done(release, done=False, text="the adapter is in shadow mode")
-    assert (desk["h"].phase, desk["h"].release_requested) == ("held", True)
-    assert [one.step for one in desk.release_transfer()] == ["release"]
+    cluster = TransferCluster()
+    (submit,) = cluster.request()
+    cluster.done(submit)
+    (release,) = cluster.release_transfer()
+    cluster.done(release, done=False, text="the adapter is in shadow mode")
+    assert (cluster["h"].phase, cluster["h"].release_requested) == ("held", True)
+    assert [one.step for one in cluster.release_transfer()] == ["release"]
 
 
 def test_deletion_by_a_user_is_reported() -> None:
-    desk = Desk()
-    (submit,) = desk.request()
-    desk.done(submit)
-    desk.send(JobDeleted(id=desk.id(), time=T, job_id="7.srv"))
-    assert desk["h"].end == "deleted"
-    assert desk.withdraw() == []
-    assert desk["h"].phase == "withdrawn"
+    cluster = TransferCluster()
+    (submit,) = cluster.request()
+    cluster.done(submit)
+    cluster.send(JobDeleted(id=cluster.id(), time=T, job_id="7.srv"))
+    assert cluster["h"].end == "deleted"
+    assert cluster.withdraw() == []
+    assert cluster["h"].phase == "withdrawn"
 
 
 def test_job_that_ended_during_its_withdrawal_counts_as_run() -> None:
     """Else it would run again elsewhere."""
-    desk = Desk()
-    (submit,) = desk.request()
-    desk.done(submit)
-    (release,) = desk.release_transfer()
-    desk.done(release)
-    (withdraw,) = desk.withdraw()
+    cluster = TransferCluster()
+    (submit,) = cluster.request()
+    cluster.done(submit)
+    (release,) = cluster.release_transfer()
+    cluster.done(release)
+    (withdraw,) = cluster.withdraw()
     assert withdraw.release_requested
-    desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
-    desk.done(withdraw)
-    assert (desk["h"].phase, desk["h"].end) == ("released", "ended")
-    assert desk.withdraw() == []
-    assert desk["h"].phase == "released"
+    cluster.send(JobEnded(id=cluster.id(), time=T, job_id="7.srv"))
+    cluster.done(withdraw)
+    assert (cluster["h"].phase, cluster["h"].end) == ("released", "ended")
+    assert cluster.withdraw() == []
+    assert cluster["h"].phase == "released"
 
 
 def test_transfers_survive_a_checkpoint_and_a_rebuild() -> None:
-    desk = Desk()
-    (submit,) = desk.request()
-    desk.done(submit)
-    desk.engine = Engine.restore(desk.engine.checkpoint())
-    assert desk["h"].phase == "held"
-    desk.send(BatchSkipped(id=desk.id(), time=T, batch=3, why="a test", anew=True))
-    assert desk["h"].phase == "held"
-    desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
-    assert desk["h"].end == "ended"
+    cluster = TransferCluster()
+    (submit,) = cluster.request()
+    cluster.done(submit)
+    cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    assert cluster["h"].phase == "held"
+    cluster.send(BatchSkipped(id=cluster.id(), time=T, batch=3, why="a test", anew=True))
+    assert cluster["h"].phase == "held"
+    cluster.send(JobEnded(id=cluster.id(), time=T, job_id="7.srv"))
+    assert cluster["h"].end == "ended"
 
 
 def test_transfers_that_ended_a_week_ago_are_dropped() -> None:
-    desk = Desk()
-    (submit,) = desk.request("over")
-    desk.done(submit)
-    desk.send(JobEnded(id=desk.id(), time=T, job_id="7.srv"))
-    desk.request("open")
-    desk.send(at=T + 8 * DAY)
-    assert list(transfer_state(desk.engine.state).transfers) == ["open"]
-    assert transfer_state(desk.engine.state).by_job == {}
+    cluster = TransferCluster()
+    (submit,) = cluster.request("over")
+    cluster.done(submit)
+    cluster.send(JobEnded(id=cluster.id(), time=T, job_id="7.srv"))
+    cluster.request("open")
+    cluster.send(at=T + 8 * DAY)
+    assert list(transfer_state(cluster.engine.state).transfers) == ["open"]
+    assert transfer_state(cluster.engine.state).by_job == {}
 
 
 # ---- places kept for jobs on hold --------------------------------------------------------------------------
@@ -269,72 +271,74 @@ def shown(holds: str = "o", job: str = "7.srv", walltime: str = "100") -> JobQue
     return JobQueued(id=f"q:{job}:{holds}", time=T, job=facts)
 
 
-def kept(desk: Desk, *, late: bool) -> None:
+def kept(cluster: TransferCluster, *, late: bool) -> None:
     """A held job with a held placement of ten minutes; ``late``: the server shows it afterwards."""
     node = NodeFacts(name="n1", cpus=4)
-    desk.send(NodeChanged(id=desk.id(), time=T, node=node))
-    event = TransferRequest(id=desk.id(), time=T, transfer="h", submission=JOB, by="fed", keep_until=T + 600)
-    (asked,) = desk.send(event)
+    cluster.send(NodeChanged(id=cluster.id(), time=T, node=node))
+    event = TransferRequest(
+        id=cluster.id(), time=T, transfer="h", submission=JOB, by="fed", keep_until=T + 600
+    )
+    (asked,) = cluster.send(event)
     if late:
-        desk.done(asked)
-    desk.send(shown())
+        cluster.done(asked)
+    cluster.send(shown())
     if not late:
-        desk.done(asked)
+        cluster.done(asked)
 
 
-def starts(desk: Desk, job: str = "7.srv") -> int:
-    state = desk.engine.state
+def starts(cluster: TransferCluster, job: str = "7.srv") -> int:
+    state = cluster.engine.state
     return state.plan.start(state.records[job].slot)
 
 
 @pytest.mark.parametrize("late", [True, False])
 def test_held_placement_is_not_given_to_other_jobs(late: bool) -> None:
-    desk = Desk()
-    kept(desk, late=late)
-    assert starts(desk) == T
-    assert desk.engine.state.promise[desk.engine.state.records["7.srv"].slot] == FOREVER
-    made = desk.engine.handle([shown("", "8.srv")], T).decisions
+    cluster = TransferCluster()
+    kept(cluster, late=late)
+    assert starts(cluster) == T
+    assert cluster.engine.state.promise[cluster.engine.state.records["7.srv"].slot] == FOREVER
+    made = cluster.engine.handle([shown("", "8.srv")], T).decisions
     assert not [one for one in made if isinstance(one, Run)]  # it is not its turn, nor may the other start
-    assert starts(desk, "8.srv") == T + 100
+    assert starts(cluster, "8.srv") == T + 100
 
 
 def test_held_placement_is_used_after_the_release() -> None:
-    desk = Desk()
-    kept(desk, late=False)
-    desk.release_transfer()
-    made = desk.engine.handle([JobReleased(id=desk.id(), time=T + 5, job_id="7.srv")], T + 5).decisions
+    cluster = TransferCluster()
+    kept(cluster, late=False)
+    cluster.release_transfer()
+    made = cluster.engine.handle([JobReleased(id=cluster.id(), time=T + 5, job_id="7.srv")], T + 5).decisions
     assert [one.job_id for one in made if isinstance(one, Run)] == ["7.srv"]
 
 
 def test_held_placement_ends_at_its_expiry() -> None:
-    desk = Desk()
-    kept(desk, late=False)
-    desk.send(shown("", "8.srv", "5000"), at=T)
-    desk.engine.handle((), T + 59)
-    assert starts(desk) == T
-    desk.engine.handle((), T + 601)
-    state = desk.engine.state
+    cluster = TransferCluster()
+    kept(cluster, late=False)
+    cluster.send(shown("", "8.srv", "5000"), at=T)
+    cluster.engine.handle((), T + 59)
+    assert starts(cluster) == T
+    cluster.engine.handle((), T + 601)
+    state = cluster.engine.state
     assert state.plan.state(state.records["7.srv"].slot) != PLANNED
     assert not transfer_state(state).kept_places
-    assert starts(desk, "8.srv") <= T + 601
+    assert starts(cluster, "8.srv") <= T + 601
 
 
 def test_a_job_on_hold_without_a_place_has_none() -> None:
-    desk = Desk()
-    desk.send(NodeChanged(id=desk.id(), time=T, node=NodeFacts(name="n1", cpus=4)))
-    (asked,) = desk.request()
-    desk.send(shown())
-    desk.done(asked)
-    assert starts(desk) == -1
+    cluster = TransferCluster()
+    cluster.send(NodeChanged(id=cluster.id(), time=T, node=NodeFacts(name="n1", cpus=4)))
+    (asked,) = cluster.request()
+    cluster.send(shown())
+    cluster.done(asked)
+    assert starts(cluster) == -1
 
 
 def test_ends_of_bags_come_along_from_a_checkpoint_in_which_they_were_a_field_of_the_engine() -> None:
-    desk = Desk()
-    desk.send(BagEndReported(id=desk.id(), time=T, array="9[].server", end=T + 500))
-    header, arrays = _opened(desk.engine.checkpoint())
+    cluster = TransferCluster()
+    cluster.send(BagEndReported(id=cluster.id(), time=T, array="9[].server", end=T + 500))
+    header, arrays = _opened(cluster.engine.checkpoint())
     header["state"]["bag_ends"] = header["components"]["transfers"].pop("bag_ends")
     restored = Engine.restore(packed(header, arrays))
     assert transfer_state(restored.state).bag_ends == {"9[].server": T + 500}
     facts = JobFacts(id="9[1].server", owner="ann", queue="q", submitted=T, array="9[].server")
-    restored.handle([JobQueued(id=desk.id(), time=T, job=replace(facts, resources={"nodes": "1"}))], T)
+    restored.handle([JobQueued(id=cluster.id(), time=T, job=replace(facts, resources={"nodes": "1"}))], T)
     assert restored.state.bag_end[restored.state.records["9[1].server"].slot] == T + 500

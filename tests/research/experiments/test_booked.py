@@ -18,7 +18,7 @@ DAY = 86_400
 LINE = "{id} {submit} 0 {run} {procs} -1 -1 {procs} {run} -1 1 1 1 -1 1 -1 -1 -1\n"
 
 
-def wish(submit: int, length: int, cpus: int, ready: int, deadline: int, run: int = 0) -> Asked:
+def make_request(submit: int, length: int, cpus: int, ready: int, deadline: int, run: int = 0) -> Asked:
     return Asked(submit, length, run or length, cpus, ready, deadline)
 
 
@@ -33,7 +33,7 @@ def log(count: int, every: int) -> list[TraceJob]:
     ("order", "taken", "moves"), [("edf", 2, 1), ("lff", 2, 1), ("bjf", 1, 0), ("fifo", 1, 0)]
 )
 def test_by_deadline_and_by_flexibility_who_came_first_makes_way(order: str, taken: int, moves: int) -> None:
-    wishes = [wish(0, 3_000, PROCS, 1_000, 9_000), wish(1, 1_000, PROCS, 1_000, 2_500)]
+    wishes = [make_request(0, 3_000, PROCS, 1_000, 9_000), make_request(1, 1_000, PROCS, 1_000, 2_500)]
     found = book_all(wishes, order, 100)
     assert (found.asked, found.taken, found.moves, found.moved, found.breaches) == (2, taken, moves, moves, 0)
     work = (3_000 + 1_000 * (taken - 1)) * PROCS
@@ -42,7 +42,7 @@ def test_by_deadline_and_by_flexibility_who_came_first_makes_way(order: str, tak
 
 @pytest.mark.parametrize(("freeze", "taken"), [(0, 1), (10, 1), (60, 2), (100, 2)])
 def test_who_is_frozen_makes_way_no_more(freeze: int, taken: int) -> None:
-    wishes = [wish(0, 3_000, PROCS, 1_000, 9_000), wish(500, 1_000, PROCS, 1_000, 2_500)]
+    wishes = [make_request(0, 3_000, PROCS, 1_000, 9_000), make_request(500, 1_000, PROCS, 1_000, 2_500)]
     assert book_all(wishes, "edf", freeze).taken == taken
 
 
@@ -50,40 +50,43 @@ def test_who_is_frozen_makes_way_no_more(freeze: int, taken: int) -> None:
 def test_who_is_refused_takes_the_nearest_offer_that_is_near_enough(
     accept: float | None, taken: int, stretch: float | None
 ) -> None:
-    wishes = [wish(0, 3_000, PROCS, 2_000, 5_000), wish(1, 1_000, PROCS, 1_500, 2_500)]
+    wishes = [make_request(0, 3_000, PROCS, 2_000, 5_000), make_request(1, 1_000, PROCS, 1_500, 2_500)]
     found = book_all(wishes, "fifo", 100, accept)
     assert (found.taken, found.offered, found.stretch) == (taken, taken - 1, stretch)
 
 
 def test_what_ends_early_is_free_for_who_comes_then() -> None:
-    wishes = [wish(0, 3_000, PROCS, 0, 3_000, run=1_000), wish(1_500, 1_000, PROCS, 1_500, 2_500)]
+    wishes = [
+        make_request(0, 3_000, PROCS, 0, 3_000, run=1_000),
+        make_request(1_500, 1_000, PROCS, 1_500, 2_500),
+    ]
     assert book_all(wishes, "fifo", 100).taken == 2
-    assert book_all([wishes[0], wish(999, 1_000, PROCS, 999, 2_500)], "fifo", 100).taken == 1
+    assert book_all([wishes[0], make_request(999, 1_000, PROCS, 999, 2_500)], "fifo", 100).taken == 1
 
 
 def test_what_lies_beyond_the_window_is_no_use() -> None:
     end = DAYS * DAY
-    assert book_all([wish(0, DAY, PROCS, end - 3_600, end + 3 * DAY)], "fifo", 100).used == pytest.approx(
-        3_600 / end
-    )
+    assert book_all(
+        [make_request(0, DAY, PROCS, end - 3_600, end + 3 * DAY)], "fifo", 100
+    ).used == pytest.approx(3_600 / end)
 
 
 def test_a_booking_that_begins_elsewhere_than_it_was_told_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The measure is one that can fail: here a window is taken for another than was asked for."""
-    real: Callable[..., None] = booked._Desk._see
+    real: Callable[..., None] = booked._BookingRequests._see
 
-    def see(desk: Any, i: int, booking: Booking) -> None:
-        desk._window[i] = 0, 1
-        real(desk, i, booking)
+    def _note_window(requests: Any, i: int, booking: Booking) -> None:
+        requests._window[i] = 0, 1
+        real(requests, i, booking)
 
-    monkeypatch.setattr(booked._Desk, "_see", see)
-    assert book_all([wish(0, 100, 1, 0, 1_000)], "edf", 100).breaches == 1
+    monkeypatch.setattr(booked._BookingRequests, "_see", _note_window)
+    assert book_all([make_request(0, 100, 1, 0, 1_000)], "edf", 100).breaches == 1
 
 
 def test_a_booking_that_never_begins_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(booked._Desk, "_see", lambda *_: None)
+    monkeypatch.setattr(booked._BookingRequests, "_see", lambda *_: None)
     with pytest.raises(ReplayDefectError, match="1 bookings were taken, and 0 began"):
-        book_all([wish(0, 100, 1, 0, 1_000)], "edf", 100)
+        book_all([make_request(0, 100, 1, 0, 1_000)], "edf", 100)
 
 
 def test_jobs_of_a_log_ask_for_their_processors_by_a_deadline() -> None:

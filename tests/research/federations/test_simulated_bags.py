@@ -45,7 +45,7 @@ def bag(
     ] * tasks
 
 
-def where(jobs: Sequence[FieldJob], ran: Ran) -> Mapping[str, int]:
+def tasks_by_cluster(jobs: Sequence[FieldJob], ran: Ran) -> Mapping[str, int]:
     return Counter(at for one, at in zip(jobs, ran.cluster, strict=True) if one.array)
 
 
@@ -61,7 +61,7 @@ def where(jobs: Sequence[FieldJob], ran: Ran) -> Mapping[str, int]:
 def test_a_bag_is_shared_by_what_the_plans_offer(sharing: Sharing, shares: Mapping[str, int]) -> None:
     jobs = bag(0, 100, 8, deadline=1_000)
     ran = simulate_bags([cluster("a", 6), cluster("b", 2)], jobs, sharing)
-    assert where(jobs, ran) == shares
+    assert tasks_by_cluster(jobs, ran) == shares
     assert max(ran.end) <= 1_000
     assert all(end - start == 100 for start, end in zip(ran.start, ran.end, strict=True))
 
@@ -70,22 +70,22 @@ def test_who_waits_less_gets_more_by_load() -> None:
     busy = [job(0, 500, 2, "a"), *(job(0, 500, 2, "a") for _ in range(7))]
     jobs = [*busy, *bag(1, 100, 8, deadline=9_000)]
     clusters = [cluster("a", 2), cluster("b", 2)]
-    assert where(jobs, simulate_bags(clusters, jobs, "power")) == {"a": 4, "b": 4}
-    found = where(jobs, simulate_bags(clusters, jobs, "load"))
+    assert tasks_by_cluster(jobs, simulate_bags(clusters, jobs, "power")) == {"a": 4, "b": 4}
+    found = tasks_by_cluster(jobs, simulate_bags(clusters, jobs, "load"))
     assert found["b"] == 7
 
 
 def test_a_bag_that_cannot_meet_its_deadline_ends_as_early_as_can_be() -> None:
     jobs = [job(0, 500, 2, "a"), *bag(1, 100, 4, deadline=150)]
     ran = simulate_bags([cluster("a", 2), cluster("b", 2)], jobs, "none")
-    assert where(jobs, ran) == {"b": 4}
+    assert tasks_by_cluster(jobs, ran) == {"b": 4}
     assert max(ran.end[1:]) == 201
 
 
 def test_without_a_deadline_it_ends_as_early_as_can_be() -> None:
     jobs = bag(0, 100, 8)
     ran = simulate_bags([cluster("a", 4), cluster("b", 4)], jobs, "none")
-    assert where(jobs, ran) == {"a": 4, "b": 4}
+    assert tasks_by_cluster(jobs, ran) == {"a": 4, "b": 4}
     assert set(ran.end) == {100}
 
 
@@ -106,9 +106,9 @@ def test_offers_contain_the_time_of_jobs_with_later_deadlines_where_clusters_pla
     local = [job(0, 100, 2, "a"), job(1, 100, 2, "a", deadline=1_000), job(1, 150, 2, "b")]
     jobs = [*local, *bag(2, 100, 2, deadline=290)]
     clusters = [cluster("a", 2), cluster("b", 2)]
-    assert where(jobs, simulate_bags(clusters, jobs, "none")) == {"b": 2}
+    assert tasks_by_cluster(jobs, simulate_bags(clusters, jobs, "none")) == {"b": 2}
     ran = simulate_bags(clusters, jobs, "none", edf=True)
-    assert (where(jobs, ran), ran.end[3:]) == ({"a": 2}, (200, 200))
+    assert (tasks_by_cluster(jobs, ran), ran.end[3:]) == ({"a": 2}, (200, 200))
 
 
 def test_clusters_coordinate_the_tasks_that_they_know_to_be_of_one_bag() -> None:

@@ -261,11 +261,11 @@ async def test_a_server_that_hangs_on_the_job_list_is_polled_with_backoff(
     house.server.faults.slow_down(30.0, {RequestCode.STATUS_JOB})
     await house.start(**{"server.timeout": 0.2})
 
-    def asked() -> list[float]:
+    def unanswered_at() -> list[float]:
         return [one.created for one in caplog.records if "gave no answer" in one.message]
 
-    await house.until(lambda: len(asked()) >= 3)
-    first, second, third = asked()[:3]
+    await house.until(lambda: len(unanswered_at()) >= 3)
+    first, second, third = unanswered_at()[:3]
     assert second - first >= 0.8, "a second later, give or take a fifth"
     assert third - second >= 1.6
     house.server.faults.clear()

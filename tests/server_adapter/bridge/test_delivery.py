@@ -152,7 +152,7 @@ async def test_events_gather_after_a_delivery_for_a_bounded_time(monkeypatch: py
     assert (await send_two(0.01)).sent == [["job_held"], ["job_held"]]
 
 
-def run_of(number: int) -> Run:
+def make_run(number: int) -> Run:
     name = f"d{number:012d}"
     shares = (ShareFacts("n1", 1, 0, 0),)
     return Run(id=name, cause="1:1", time=1, job_id=f"{number}.server", shares=shares, version="", expires=9)
@@ -161,25 +161,25 @@ def run_of(number: int) -> Run:
 async def test_decisions_in_the_reply_to_events_are_handled_once_and_advance_the_position() -> None:
     daemon = Daemon()
     daemon.takes_events = daemon.gives_decisions = True
-    daemon.fetched = FetchedDecisions((run_of(1),), (), run_of(1).id)
+    daemon.fetched = FetchedDecisions((make_run(1),), (), make_run(1).id)
     exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
     handled: list[Decision] = []
     following = asyncio.create_task(exchange.follow_decisions(handled.append, 1.0))
     await until(lambda: handled)
-    daemon.reply = EventsReply(2, FetchedDecisions((run_of(1), run_of(2)), (), run_of(2).id))
+    daemon.reply = EventsReply(2, FetchedDecisions((make_run(1), make_run(2)), (), make_run(2).id))
     await exchange.enqueue(JobHeld(id="1:1", time=1, job_id="1.server", holds="u"))
     await exchange.flush()
-    assert daemon.positions == [run_of(1).id]
-    assert handled == [run_of(1), run_of(2)]
+    assert daemon.positions == [make_run(1).id]
+    assert handled == [make_run(1), make_run(2)]
     daemon.asked_after.clear()
-    await until(lambda: run_of(2).id in daemon.asked_after)
+    await until(lambda: make_run(2).id in daemon.asked_after)
     following.cancel()
 
 
 async def test_after_a_lost_reply_decisions_are_requested_from_the_position_before_it() -> None:
     daemon = Daemon()
     daemon.takes_events = daemon.gives_decisions = True
-    daemon.fetched = FetchedDecisions((run_of(1),), (), run_of(1).id)
+    daemon.fetched = FetchedDecisions((make_run(1),), (), make_run(1).id)
     exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
     handled: list[Decision] = []
     following = asyncio.create_task(exchange.follow_decisions(handled.append, 1.0))
@@ -187,8 +187,8 @@ async def test_after_a_lost_reply_decisions_are_requested_from_the_position_befo
 
     async def lose(parcels: Sequence[EncodedEvent], after: str = "") -> EventsReply:
         assert parcels
-        assert after == run_of(1).id
-        daemon.fetched = FetchedDecisions((run_of(3),), (), run_of(3).id)  # behind those of the reply
+        assert after == make_run(1).id
+        daemon.fetched = FetchedDecisions((make_run(3),), (), make_run(3).id)  # behind those of the reply
         await until(lambda: len(handled) > 1)
         raise DaemonAwayError("the reply was lost")
 
@@ -197,9 +197,9 @@ async def test_after_a_lost_reply_decisions_are_requested_from_the_position_befo
     with pytest.raises(DaemonAwayError):
         await exchange.flush()
     daemon.asked_after.clear()
-    daemon.fetched = FetchedDecisions((run_of(2), run_of(3)), (), run_of(3).id)
-    await until(lambda: run_of(2) in handled and run_of(1).id in daemon.asked_after)
-    assert handled == [run_of(1), run_of(3), run_of(2)]
+    daemon.fetched = FetchedDecisions((make_run(2), make_run(3)), (), make_run(3).id)
+    await until(lambda: make_run(2) in handled and make_run(1).id in daemon.asked_after)
+    assert handled == [make_run(1), make_run(3), make_run(2)]
     following.cancel()
 
 
@@ -210,14 +210,14 @@ def held(number: int) -> JobHeld:
 async def test_a_lost_reply_does_not_move_the_position_forward() -> None:
     daemon = Daemon()
     daemon.gives_decisions = True
-    daemon.fetched = FetchedDecisions((run_of(1),), (), run_of(1).id)
+    daemon.fetched = FetchedDecisions((make_run(1),), (), make_run(1).id)
     exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
     following = asyncio.create_task(exchange.follow_decisions(lambda _: None, 1.0))
-    await until(lambda: run_of(1).id in daemon.asked_after)
+    await until(lambda: make_run(1).id in daemon.asked_after)
 
     async def lose_late(parcels: Sequence[EncodedEvent], after: str = "") -> EventsReply:
         assert parcels
-        assert after == run_of(1).id
+        assert after == make_run(1).id
         daemon.gives_decisions = False
         await until(lambda: exchange.away)
         daemon.gives_decisions = True
@@ -239,7 +239,7 @@ async def test_a_lost_reply_does_not_move_the_position_forward() -> None:
 async def test_an_answer_that_was_requested_before_a_lost_reply_does_not_move_the_position() -> None:
     daemon = Daemon()
     gate = asyncio.Event()
-    answers = [FetchedDecisions((run_of(1),), (), run_of(1).id)]
+    answers = [FetchedDecisions((make_run(1),), (), make_run(1).id)]
 
     async def decisions(after: str, _wait: float) -> FetchedDecisions:
         daemon.asked_after.append(after)
@@ -247,7 +247,7 @@ async def test_an_answer_that_was_requested_before_a_lost_reply_does_not_move_th
             return answers.pop()
         if not gate.is_set():
             await gate.wait()
-            return FetchedDecisions((run_of(3),), (), run_of(3).id)  # the lost reply had the second
+            return FetchedDecisions((make_run(3),), (), make_run(3).id)  # the lost reply had the second
         await asyncio.sleep(0.01)
         return FetchedDecisions((), (), after)
 
@@ -261,31 +261,31 @@ async def test_an_answer_that_was_requested_before_a_lost_reply_does_not_move_th
         await exchange.flush()
     gate.set()
     await until(lambda: len(daemon.asked_after) > 2)
-    assert (handled, daemon.asked_after[2]) == ([run_of(1), run_of(3)], run_of(1).id)
+    assert (handled, daemon.asked_after[2]) == ([make_run(1), make_run(3)], make_run(1).id)
     following.cancel()
 
 
 async def test_decisions_after_one_whose_handling_failed_are_handled_with_the_next_reply() -> None:
     daemon = Daemon()
     daemon.takes_events = daemon.gives_decisions = True
-    daemon.fetched = FetchedDecisions((run_of(1),), (), run_of(1).id)
+    daemon.fetched = FetchedDecisions((make_run(1),), (), make_run(1).id)
     exchange = DaemonExchange(daemon, 1, lambda: None)  # type: ignore[arg-type]
     handled: list[Decision] = []
 
     def handle(decision: Decision) -> None:
         handled.append(decision)
-        if decision == run_of(2):
+        if decision == make_run(2):
             raise ValueError(decision)
 
     following = asyncio.create_task(exchange.follow_decisions(handle, 1.0))
-    await until(lambda: run_of(1).id in daemon.asked_after)
-    daemon.reply = EventsReply(2, FetchedDecisions((run_of(2), run_of(3)), (), run_of(3).id))
+    await until(lambda: make_run(1).id in daemon.asked_after)
+    daemon.reply = EventsReply(2, FetchedDecisions((make_run(2), make_run(3)), (), make_run(3).id))
     await exchange.enqueue(held(1))
     with pytest.raises(ValueError, match="d000000000002"):
         await exchange.flush()
     await exchange.flush()
-    assert daemon.positions == [run_of(1).id, run_of(1).id]
-    assert handled == [run_of(1), run_of(2), run_of(3)]
+    assert daemon.positions == [make_run(1).id, make_run(1).id]
+    assert handled == [make_run(1), make_run(2), make_run(3)]
     following.cancel()
 
 

@@ -64,7 +64,7 @@ class RepeatedTransfers:
             self._starts_by(self.cluster, job, self._place, synchronous=True)
             job.holds |= held
 
-    def standing(self) -> set[tuple[str, str]]:
+    def states_and_holds(self) -> set[tuple[str, str]]:
         """State and holds of the jobs."""
         return {(job.state.name, "".join(sorted(job.holds))) for job in self.cluster.jobs.values()}
 
@@ -104,9 +104,9 @@ async def test_a_submission_ends_in_one_job_with_the_adapters_hold_alone(
                 ending = EndingAdapter(patch, number)
                 done = await one.do_twice("submit")
             assert (done.done, done.text) == (True, "")
-            assert (len(one.cluster.jobs), one.standing()) == (1 + array, {("HELD", "o")}), number
+            assert (len(one.cluster.jobs), one.states_and_holds()) == (1 + array, {("HELD", "o")}), number
             await one.do("release")
-            assert one.standing() == {("QUEUED", "")}, number
+            assert one.states_and_holds() == {("QUEUED", "")}, number
             return ending.ended
 
     assert await at_each_request(try_once) >= (6 if family == "openpbs" else 4)
@@ -121,7 +121,7 @@ async def test_a_waiting_job_is_withdrawn(family: str, array: bool, tmp_path: Pa
                 ending = EndingAdapter(patch, number)
                 done = await one.do_twice("withdraw")
             assert (done.done, done.text) == (True, "")
-            assert not {"HELD", "QUEUED"} & {state for state, _ in one.standing()}
+            assert not {"HELD", "QUEUED"} & {state for state, _ in one.states_and_holds()}
             return ending.ended
 
     assert await at_each_request(try_once) >= 2
@@ -139,7 +139,7 @@ async def test_a_released_job_that_the_server_does_not_delete_waits_without_a_ho
                 ending = EndingAdapter(patch, number, keeps_jobs=True)
                 done = await one.do_twice("withdraw", release_requested=True)
             assert (done.done, done.text) == (False, "not while the system is frozen")
-            assert one.standing() == {("QUEUED", "")}, number
+            assert one.states_and_holds() == {("QUEUED", "")}, number
             return ending.ended
 
     assert await at_each_request(try_once) >= 3
@@ -156,7 +156,7 @@ async def test_a_job_that_starts_during_its_withdrawal_runs_without_a_hold(
                 ending = EndingAdapter(patch, number, one.start)
                 done = await one.do_twice("withdraw", release_requested=True)
             assert not done.done
-            assert one.standing() == {("RUNNING", "")}, number
+            assert one.states_and_holds() == {("RUNNING", "")}, number
             return ending.ended
 
     assert await at_each_request(try_once) >= 2

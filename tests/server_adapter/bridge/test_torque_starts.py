@@ -46,7 +46,7 @@ async def starting(
             await link.close()
 
 
-def run_of(state: ServerState, job: str, node: str, walltime: int | None = None) -> Run:
+def make_run(state: ServerState, job: str, node: str, walltime: int | None = None) -> Run:
     return Run(
         id=f"d{job}",
         cause="",
@@ -68,7 +68,7 @@ async def run_together(
     jobs = [server.submit(resources=resources, runtime=600.0) for _ in nodes]
     async with starting(server, lost_jobs) as (starter, reader):
         state = await reader.read()
-        runs = [run_of(state, job, node, walltime) for job, node in zip(jobs, nodes, strict=True)]
+        runs = [make_run(state, job, node, walltime) for job, node in zip(jobs, nodes, strict=True)]
         return list(await asyncio.gather(*[starter.run(one, lambda: None) for one in runs]))
 
 
@@ -140,13 +140,13 @@ async def test_a_job_that_came_back_is_started_synchronously_and_so_are_its_fell
         server.submit(resources={"nodes": "1"}, runtime=600.0, array="0-1")
         state = await reader.read()
         one, other = sorted(state.jobs)
-        first = await starter.run(run_of(state, one, "node1"), lambda: None)
+        first = await starter.run(make_run(state, one, "node1"), lambda: None)
         assert first.accepted  # asynchronous: the node has not been asked yet
         server.skip(10)
         state = await reader.read()
         assert state.jobs[one].state == "Q"
         for job in (one, other):
-            outcome = await starter.run(run_of(state, job, "node1"), lambda: None)
+            outcome = await starter.run(make_run(state, job, "node1"), lambda: None)
             assert (outcome.accepted, outcome.code) == (False, TorqueErrorCode.MOMREJECT)
 
 
@@ -161,8 +161,8 @@ async def test_a_refusal_states_the_slot_limit_of_an_array_whose_subjobs_were_re
         state = await reader.read()
         assert {job.slot_limit for job in state.jobs.values()} == {2}
         for job in (jobs[0], jobs[1]):
-            assert (await starter.run(run_of(state, job, "node1"), lambda: None)).accepted
+            assert (await starter.run(make_run(state, job, "node1"), lambda: None)).accepted
         server.skip(10)  # the second one came back
-        outcome = await starter.run(run_of(await reader.read(), jobs[1], "node1"), lambda: None)
+        outcome = await starter.run(make_run(await reader.read(), jobs[1], "node1"), lambda: None)
         assert outcome.code == TorqueErrorCode.IVALREQ
         assert {job.slot_limit for job in (await reader.read()).jobs.values()} == {1}
