@@ -24,9 +24,10 @@ from schedd.dialect.units import without_units
 from schedd.engine import (
     JobRecord,
     Phase,
+    PlanSnapshot,
 )
 from schedd.engine.component.what_if_hooks import slots_named
-from schedd.model import FOREVER, Never, StartKnown
+from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.admission import Admission
 from schedd.service.questions.dependency_times import DependencyTime, find_dependency_time
@@ -39,6 +40,7 @@ from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAn
 from schedd.service.questions.published_start import PublishedStart, current_start
 from schedd.service.questions.smaller_requests import SmallerRequest
 from schedd.service.questions.submission_checks import QueuedJobs
+from schedd.service.read.job_visibility import ALL_JOBS
 from schedd.wire import JobFacts, ResourceTypes
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["questions"], route_class=UnicodeRoute)
@@ -102,11 +104,20 @@ async def post_what_if(
         if question.depend:
             known = VisibleJobs(copy.published, visibility)
             dependency = find_dependency_time(copy.published, question.depend, now, known.find)
+        elif job is not None and job.facts.depend:
+            dependency = _own_dependency(copy.published, job.facts.depend, now)
         return answer_what_if(
             copy, expecting, question, job, now, caller.name, without_slots, submitter, dependency
         )
 
     return reply(request, await run_question(request, answer))
+
+
+def _own_dependency(published: PlanSnapshot, depend: str, now: int) -> DependencyTime:
+    """Return when the dependency of a queued job is met. Jobs that the caller may not see are not named."""
+    found = find_dependency_time(published, depend, now, VisibleJobs(published, ALL_JOBS).find)
+    wait = WaitingFor("dependency", f"its dependency {depend}") if found.wait is not None else None
+    return replace(found, wait=wait, notes=())
 
 
 def _booking_slots(copy: PlanFork, names: tuple[str, ...], caller: Bearer) -> tuple[int, ...]:

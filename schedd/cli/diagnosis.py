@@ -45,6 +45,7 @@ _MIN_FREE_BYTES: Final = 1 << 30
 _FULL_BYTES: Final = 1 << 20
 _TIMEOUT_S: Final = 5.0
 _SPEED_INTERVAL_S: Final = 1.5
+_GONE: Final = "systemctl status schedd; is SCHEDD_URL right?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +257,11 @@ def check_daemon(url: str, cluster: str) -> Iterator[CheckResult]:
             if cluster and cluster not in [one.name for one in clusters]:
                 yield CheckResult("daemon", "bad", f"it has no cluster {cluster}", "see `schedd config show`")
     except Unreachable as error:
-        yield CheckResult("daemon", "bad", str(error), "systemctl status schedd; is SCHEDD_URL right?")
+        hangs = "nothing came within" in str(error)
+        remedy = (
+            "systemctl restart schedd, if its log is silent: journalctl -u schedd -n 50" if hangs else _GONE
+        )
+        yield CheckResult("daemon", "bad", str(error), remedy)
     except Refused as error:
         remedy = "`schedd token create NAME --role reader`, then SCHEDD_TOKEN=…"
         remedy = remedy if error.kind in ("no-token", "not-allowed") else "journalctl -u schedd"
@@ -357,7 +362,11 @@ def _check_server(one: ClusterView) -> Iterator[CheckResult]:
     name, server = one.name, one.server
     if one.heard is None:
         return
-    yield CheckResult("server", "good", f"{name}: {server.version or 'version unknown'}")
+    if one.stale:
+        message = f"{name}: its state is that of the last contact, {server.version or 'version unknown'}"
+        yield CheckResult("server", "warn", message)
+    else:
+        yield CheckResult("server", "good", f"{name}: {server.version or 'version unknown'}")
     if one.mode == "scheduler" and not server.scheduling:
         remedy = "qmgr -c 'set server scheduling = True'"
         yield CheckResult(

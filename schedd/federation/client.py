@@ -61,7 +61,9 @@ class FederationClient:
         )
 
     def job(self, name: str) -> FederatedJobView:
-        return cast("FederatedJobView", self._http.request("GET", f"/v1/federation/jobs/{name}"))
+        return cast(
+            "FederatedJobView", self._http.request("GET", f"/v1/federation/jobs/{quote_segment(name)}")
+        )
 
     def submit(self, body: Mapping[str, Any], wait: float = 0) -> FederatedJobView:
         """Hand a job over: ``script``, ``request`` or ``resources``, and so on.
@@ -75,7 +77,9 @@ class FederationClient:
 
     def cancel(self, name: str) -> FederatedJobView:
         """Take a job back."""
-        return cast("FederatedJobView", self._http.request("DELETE", f"/v1/federation/jobs/{name}"))
+        return cast(
+            "FederatedJobView", self._http.request("DELETE", f"/v1/federation/jobs/{quote_segment(name)}")
+        )
 
     def coallocations(self, *, over: bool = True) -> Sequence[CoAllocationView]:
         """Return the co-allocations that the caller may see."""
@@ -86,7 +90,10 @@ class FederationClient:
         )
 
     def coallocation(self, name: str) -> CoAllocationView:
-        return cast("CoAllocationView", self._http.request("GET", f"/v1/federation/coallocations/{name}"))
+        return cast(
+            "CoAllocationView",
+            self._http.request("GET", f"/v1/federation/coallocations/{quote_segment(name)}"),
+        )
 
     def submit_coallocation(self, body: Mapping[str, Any]) -> CoAllocationView:
         """Submit a co-allocation: ``components`` and further fields of the request."""
@@ -95,7 +102,10 @@ class FederationClient:
         )
 
     def cancel_coallocation(self, name: str) -> CoAllocationView:
-        return cast("CoAllocationView", self._http.request("DELETE", f"/v1/federation/coallocations/{name}"))
+        return cast(
+            "CoAllocationView",
+            self._http.request("DELETE", f"/v1/federation/coallocations/{quote_segment(name)}"),
+        )
 
     def edit_component(
         self,
@@ -106,7 +116,7 @@ class FederationClient:
         later: bool = False,
     ) -> CoAllocationView:
         """Add a component, substitute the one with this number, or delete it (``component`` is None)."""
-        path = f"/v1/federation/coallocations/{name}/components"
+        path = f"/v1/federation/coallocations/{quote_segment(name)}/components"
         if component is None:
             return cast("CoAllocationView", self._http.request("DELETE", f"{path}/{number}"))
         body = {"component": dict(component), "later": later}
@@ -124,7 +134,7 @@ class FederationClient:
         return cast("Sequence[BagView]", self._http.request("GET", "/v1/federation/bags", query)["bags"])
 
     def bag(self, name: str) -> BagView:
-        return cast("BagView", self._http.request("GET", f"/v1/federation/bags/{name}"))
+        return cast("BagView", self._http.request("GET", f"/v1/federation/bags/{quote_segment(name)}"))
 
     def submit_bag(self, body: Mapping[str, Any]) -> BagView:
         """Submit a bag: a ``script``, and an ``offer`` or the terms of the bag."""
@@ -132,7 +142,7 @@ class FederationClient:
 
     def cancel_bag(self, name: str) -> BagView:
         """Take back what waits of it."""
-        return cast("BagView", self._http.request("DELETE", f"/v1/federation/bags/{name}"))
+        return cast("BagView", self._http.request("DELETE", f"/v1/federation/bags/{quote_segment(name)}"))
 
     def bookings(self, *, over: bool = True) -> Sequence[FederatedBookingView]:
         """Bookings that the caller may see."""

@@ -273,6 +273,31 @@ def test_a_hypothetical_job_starts_after_its_dependencies(busy_cluster: TestClie
     assert with_job.status_code == 422
 
 
+def test_no_change_starts_a_queued_job_before_its_dependency_is_met(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    nodes = {"nodes": "n9:ppn=1", "walltime": "02:00:00"}
+    wide = {"nodes": "n9:ppn=8", "walltime": "01:00:00"}
+    held: dict[str, Any] = {"resources": wide, "state": "H", "holds": "s"}
+    post(
+        busy_cluster,
+        {"type": "node_changed", "node": {"name": "n9", "cpus": 8, "mem": 8 << 20}},
+        queued(101, "batch", resources=nodes),
+        queued(102, "batch", resources={"nodes": "n9:ppn=4", "walltime": "05:00:00"}),
+        queued(103, "batch", depend="afterok:101.server", **held),
+        queued(104, "batch", depend="afternotok:101.server", **held),
+        {"type": "server_changed", "server": {"open": True}},
+    )
+    found = check_submission(
+        user, job="103", changes=True, variants=[{"request": "nodes=n9:ppn=1,walltime=01:00:00"}]
+    )
+    assert found["changes_by"] == T + 2 * HOUR
+    assert [one["planned_start"] for one in found["changes"] if one["change"] == "cpus"] == [T + 2 * HOUR]
+    assert [one["planned_start"] for one in found["variants"]] == [T + 2 * HOUR]
+    unmet = check_submission(user, job="104", variants=[{"request": "nodes=n9:ppn=1,walltime=01:00:00"}])
+    assert [one["answer"] for one in unmet["variants"]] == ["waiting"]
+
+
 def test_smallest_changes_for_a_start_in_time_or_sooner_are_found(
     busy_cluster: TestClient, user: TestClient
 ) -> None:

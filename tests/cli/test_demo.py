@@ -26,7 +26,7 @@ from schedd.cli.demo import change_job
 from schedd.cli.demo.arrivals import workload_from_log
 from schedd.cli.demo.past_runs import write_past_runs
 from schedd.cli.demo.processes import DemoError
-from schedd.cli.demo.run import DemoOutput, await_ready
+from schedd.cli.demo.run import DemoOutput, DemoRun, _query_cluster, await_ready
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds, requested_cores
 from schedd.cli.demo.table import DemoTable, format_span
 from schedd.engine import EngineSettings
@@ -437,6 +437,30 @@ def test_many_waiting_jobs_are_played_at_a_speed_that_keeps_forecasts_fresh() ->
     assert 20 <= many.speed(60, 64) < 60, "one thread makes the forecasts"
     assert many.speed(60, 0.5) == pytest.approx(many.speed(60, 64) / 2, abs=1)
     assert 1 <= most.speed(60, 64) < 5
+
+
+def test_a_frozen_daemon_does_not_end_the_demo() -> None:
+    """The daemon closes idle connections once it goes on, which the demo took for its end."""
+    shown, calls = io.StringIO(), 0
+
+    async def report_changes() -> None:
+        nonlocal calls
+        calls += 1
+        if calls <= 2:
+            client = mock.Mock(get=mock.AsyncMock(side_effect=httpx2.ReadError("")))
+            await _query_cluster(client, "demo")
+
+    daemon = SimpleNamespace(alive=True)
+    trial = SimpleNamespace(finished=True, summary=lambda: SimpleNamespace(ended=0))
+    run = DemoRun(daemon, "", mock.Mock(), mock.Mock(speed=60), "torque", DemoOutput(shown), str)  # type: ignore[arg-type]
+    run._trials.append(trial)  # type: ignore[arg-type]
+    reporter: Any = SimpleNamespace(report_changes=report_changes)
+    asyncio.run(run._watch([reporter], [], None))
+    assert calls == 3
+    assert shown.getvalue().count("The demo goes on") == 1
+    calls, daemon.alive = 0, False
+    with pytest.raises(DemoError, match="the daemon does not answer"):
+        asyncio.run(run._watch([reporter], [], None))
 
 
 def test_daemon_that_ends_during_its_start_is_named() -> None:

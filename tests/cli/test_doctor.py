@@ -220,6 +220,9 @@ def test_a_silent_adapter_is_bad_until_its_next_contact(doctor: Doctor, loop: Pl
     ((state, words, do),) = (one for some in found.values() for one in some if one[0] == "bad")
     assert (state, do) == ("bad", REMEDIES["adapter"])  # one fault, one line
     assert "main: stopped, adapter silent (no contact with the adapter since " in words
+    assert found["server"][0][:2] == ("warn", "main: its state is that of the last contact, 6.1.3"), (
+        "not good"
+    )
     loop.alerts.update()
     assert "alert" not in doctor()[1]  # the check of starts says it
     loop.record_adapter_request()
@@ -304,6 +307,15 @@ def test_missing_daemon_is_reported(doctor: Doctor, capsys: pytest.CaptureFixtur
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("bad   daemon")
     assert lines[-1].endswith("0 warn, 1 bad")
+
+
+def test_a_frozen_daemon_is_to_be_restarted(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schedd.cli.diagnosis._TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        code, found = doctor("--url", f"http://127.0.0.1:{frozen.getsockname()[1]}")
+    ((state, words, do),) = found["daemon"]
+    assert (code, state, "nothing came within" in words) == (2, "bad", True)
+    assert do.startswith("systemctl restart schedd")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,10 @@ def write_file(path: Path, text: str, mode: int = 0o600) -> Path:
     ("text", "said"),
     [
         ("[server]\nports = 1", "server.ports: no such setting; did you mean port?"),
+        (
+            "[clusters.a]\nx1 = 1",
+            "clusters.a.x1: no such setting; `schedd config reference` lists all settings",
+        ),
         (AUTH + "[server]\nport = 99999", "server.port: it must be at most 65535"),
         (AUTH + '[server]\nhost = "0.0.0.0"', "can be reached from other machines"),
         (AUTH + "[clusters.main.queue_slack]\nlong = 'soon'", "clusters.main.queue_slack.long: "),

@@ -27,6 +27,7 @@ from schedd.cli.demo.processes import (
 )
 from schedd.cli.demo.steady import SteadyWorkload, core_seconds
 from schedd.cli.demo.table import DemoTable
+from schedd.client.http_stream import quote_segment
 from schedd.plan.kernel_status import are_built
 from schedd.service.cluster.clock import ScaledClock
 from server_adapter.emulator import OPENPBS, Arrival, Clock, EmulatedServer, EmulatorTrial, emulate
@@ -82,6 +83,10 @@ class DemoOutput:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
             self._shown = False
+
+
+class _NoAnswerError(DemoError):
+    """The daemon did not answer a request: it ended, is frozen, or closed an idle connection."""
 
 
 class _DemoReporter:
@@ -147,7 +152,7 @@ class _DemoReporter:
 
     async def _arrived(self, job: str) -> bool:
         """Show the daemon's plan for a job; False if the job is unknown to it."""
-        answer = await _query_cluster(self._client, self._cluster, f"/jobs/{job}")
+        answer = await _query_cluster(self._client, self._cluster, f"/jobs/{quote_segment(job)}")
         if answer is None:
             at = self._trial.server.cluster.jobs.get(job)
             return at is None or at.finished  # it came and went between two looks
@@ -341,10 +346,21 @@ class DemoRun:
         adapters: Sequence[_DemoAdapter],
         federation: DemoProcess | None,
     ) -> None:
+        answers = True
         while True:
             over = all(trial.finished for trial in self._trials)
-            for reporter in reporters:
-                await reporter.report_changes()
+            try:
+                for reporter in reporters:
+                    await reporter.report_changes()
+            except _NoAnswerError as error:
+                if not self._daemon.alive:
+                    raise
+                over = False
+                if answers:
+                    self._say(f"{error}. The demo goes on; rows follow when it answers again.")
+                answers = False
+            else:
+                answers = True
             self._table.ended = sum(trial.summary().ended for trial in self._trials)
             if over:
                 return
@@ -368,7 +384,10 @@ class DemoRun:
         """Print the summary. A daemon that ended has already said why."""
         breaches = 0
         for name in self._names:
-            status = await _query_cluster(client, name) if self._daemon.alive else None
+            try:
+                status = await _query_cluster(client, name) if self._daemon.alive else None
+            except _NoAnswerError:
+                status = None
             if status is None:
                 return
             breaches += int(status["breaches"])
@@ -400,7 +419,7 @@ async def _query_cluster(client: httpx2.AsyncClient, cluster: str, path: str = "
         answer = await client.get(f"/v1/clusters/{cluster}{path}")
         found: dict[str, Any] = answer.json()
     except (httpx2.HTTPError, ValueError) as error:
-        raise DemoError(f"the daemon does not answer: {error!r}") from error
+        raise _NoAnswerError(f"the daemon does not answer: {error!r}") from error
     if answer.status_code in (404, 429):  # too many requests: repeated soon
         return None
     if answer.status_code != 200:

@@ -11,6 +11,7 @@ from schedd.api.problems import ProblemError
 from schedd.api.routes import RouteTable
 from schedd.cli.demo.qsub_options import DemoSubmission, SubmissionError, read_submission
 from schedd.cli.demo.state import demo_state, submitting_user
+from schedd.client.http_stream import quote_segment
 from schedd.dashboard.menu import MenuPage
 from schedd.dashboard.pages.what_if import WhatIfForm, answer_values, ask_what_if
 from schedd.dashboard.paths import dashboard_path
@@ -57,7 +58,9 @@ async def submit_form(
         if fields.get("act") == "submit":
             user = submitting_user(viewer.bearer, request)
             job = await demo_state(request).submit(cluster.name, user, submission)
-            return RedirectResponse(f"{dashboard_path(request)}/{cluster.name}/submit?done={job}", 303)
+            return RedirectResponse(
+                f"{dashboard_path(request)}/{cluster.name}/submit?done={quote_segment(job)}", 303
+            )
     except SubmissionError as error:
         wrong = str(error)
     except ProblemError as error:

@@ -13,7 +13,12 @@ from schedd.cli.user.command_session import (
 )
 from schedd.cli.user.ended_job import show_ended_job
 from schedd.cli.user.formatting import format_duration, format_rows, format_time, wrap_indented
-from schedd.cli.user.job_text import describe_blocker, describe_change, format_time_and_distance
+from schedd.cli.user.job_text import (
+    describe_blocker,
+    describe_change,
+    explanation_members,
+    format_time_and_distance,
+)
 from schedd.cli.user.showstart import job_title, start_rows
 from schedd.client import Client, Refused
 from schedd.client.answers import Explanation, JobView, PriorityView
@@ -63,7 +68,8 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     priority = _waiting_priority(client, job)
     if args.json:
         history = {"changes": found.moves, "promise_ended": found.promise_ended}
-        show_json({"job": job, "explain": found, "history": history, "priority": priority})
+        explained = explanation_members(found)
+        show_json({"job": job, "explain": explained, "history": history, "priority": priority})
         return job.planned_start is not None
     print(job_title(job) + "\n")
     run_time = [*_run_time_rows(client, job), *_tighter_walltime_rows(client, job)]
@@ -143,7 +149,8 @@ def _blockers_text(found: Explanation, now: int) -> str:
     """All blockers, where they are more than `start_rows` names."""
     if found.earliest is None or not (found.blockers or found.hidden):
         return ""
-    lines = [f"To start {_format_start(found.earliest, now)}, all of these blockers would have to be gone:"]
+    start = _format_start(found.earliest, now)
+    lines = [f"On any nodes it could start {start}, if all of these were gone:"]
     lines += [wrap_indented(describe_blocker(one, now)) for one in found.blockers]
     if found.hidden:
         lines.append(f"  jobs of other users: {found.hidden}")

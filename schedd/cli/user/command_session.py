@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +39,8 @@ _CODE_BY_KIND: Final = {
     "too-often": _NOT_ALLOWED,
 }
 _TOKEN_HINT: Final = "put a token into SCHEDD_TOKEN or ~/.config/schedd/token"
+_PLACE: Final = re.compile(r"^(?:path\.\w+: |body\.request: |body\.|query\.)")
+"""The place of a fault in a request, which the user did not write."""
 _FIRST_TIMEOUT_S: Final = 8.0
 """For the first response, which a daemon that works has at hand: a frozen one is noticed soon."""
 _TIMEOUT_S: Final = 60.0  # for later ones: a search takes most of it
@@ -136,7 +139,7 @@ def run_with_exit_code(
     try:
         return 0 if run(args) else _NO_START
     except Refused as error:
-        message = error.places[0].removeprefix("body.request: ") if error.places else str(error)
+        message = _PLACE.sub("", error.places[0]) if error.places else str(error)
         _print_error(found, f"{error.detail}; {_TOKEN_HINT}" if error.kind == "no-token" else message)
         return _CODE_BY_KIND.get(error.kind, _REFUSED if error.status == _CONFLICT else _UNREACHABLE)
     except Unreachable as error:

@@ -1,6 +1,7 @@
 """Blockers, changes and places of a job in words, with local times."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from schedd.cli.user.formatting import format_duration, format_time
 from schedd.client.answers import (
@@ -13,6 +14,7 @@ from schedd.client.answers import (
     ShareFacts,
     WhatIfVariantResult,
 )
+from schedd.client.json_object import json_members
 from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast
 from schedd.name_list import shorten_list
 from schedd.start_sentence import (
@@ -144,6 +146,14 @@ def _describe_holdings(on: Sequence[BlockedResource]) -> str:
         else:
             parts.append(f"{' and '.join(what)} of {shorten_list(names)}")
     return "; ".join(parts) or "its nodes"
+
+
+_REPEATED = ("view", "moves", "promise_ended")
+
+
+def explanation_members(found: Explanation) -> dict[str, Any]:
+    """Return an explanation for output as JSON, without the job and its moves."""
+    return {name: value for name, value in json_members(found).items() if name not in _REPEATED}
 
 
 _MAX_LINKS = 5

@@ -20,6 +20,7 @@ from schedd.cli.user.job_text import (
     describe_deadline,
     describe_job_start,
     describe_what_if_start,
+    explanation_members,
     explanation_rows,
     forecast_age,
     format_due,
@@ -27,7 +28,7 @@ from schedd.cli.user.job_text import (
     format_start,
     format_time_and_distance,
 )
-from schedd.cli.user.time_arguments import parse_time, parse_wish_time
+from schedd.cli.user.time_arguments import parse_coming_time, parse_wish_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import (
     CheapestStart,
@@ -46,6 +47,7 @@ from schedd.time_words import WISH_TIMES
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
 _NODE_PARTITION = re.compile(r"(?:^|,)\s*node_partition\s*=", re.IGNORECASE)
 _MAX_WINDOWS = 4
+_SOON_S = 60  # a start within this time is at once, and a window of this length is one moment
 _NOTHING_SMALLER = "no single smaller request is enough"
 PLANNED_CONDITION = ", if the jobs ahead use their full walltimes"
 """Why a forecast may be earlier than the planned start."""
@@ -152,7 +154,7 @@ def _show(session: Session, args: argparse.Namespace) -> bool:
         raise ClientError(f"{what} and -l {args.request} are two what-ifs")
     request: str = args.request if args.request is not None else expand_shorthand(what)
     request = _with_options(request, args)
-    by = parse_time(args.cheapest_by, session.now) if args.cheapest_by is not None else None
+    by = parse_coming_time(args.cheapest_by, session.now) if args.cheapest_by is not None else None
     after = parse_wish_time(args.after, session.now) if args.after else None
     found = session.client.what_if(
         request,
@@ -243,7 +245,7 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     if altered or job.state == "planned":
         result = client.what_if(job=job.id, variants=altered, **wanted)
     if args.json:
-        show_json({"job": job, "explain": found, "what_if": result})
+        show_json({"job": job, "explain": explanation_members(found), "what_if": result})
         return job.planned_start is not None
     print(job_title(job) + "\n")
     lines = list(start_rows(job, found, now))
@@ -438,8 +440,8 @@ def _window_rows(windows: Sequence[StartWindow], now: int) -> Iterator[tuple[str
     for window in windows[: _MAX_WINDOWS - 1]:
         open_ended = window.last - now > 10 * 366 * 86_400
         until = "at any later time" if open_ended else f"to {format_time(window.last, now)}"
-        if window.last == window.first:
-            until = "only at this second"
+        if window.last - window.first < _SOON_S:
+            until = "only then"
         yield name, f"{format_time(window.first, now)}  {until}"
         name = "or"
     if len(windows) == _MAX_WINDOWS:
@@ -449,8 +451,9 @@ def _window_rows(windows: Sequence[StartWindow], now: int) -> Iterator[tuple[str
 def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     """The changes that let it start at once or by the wished time, and those for a sooner start."""
     wish, start = found.start_by is not None, found.planned_start
-    name = "in time if" if wish else "at once if"
     by = found.changes_by
+    at_once = by is None or by <= now + _SOON_S
+    name = "in time if" if wish else "at once if" if at_once else f"at {format_near_time(by or now, now)} if"
     if not found.changes and by is not None and start is not None and start > by:
         sooner = "" if wish or found.sooner_by is not None else "; --sooner seeks an earlier start"
         yield name, _NOTHING_SMALLER + sooner

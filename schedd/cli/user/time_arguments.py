@@ -12,6 +12,14 @@ def parse_time(text: str, now: int) -> int:
         raise ClientError(str(error)) from None
 
 
+def parse_coming_time(text: str, now: int) -> int:
+    """A moment as ``parse_time`` reads it, or a future one as people say it. Raises ClientError."""
+    try:
+        return parse_moment(text, now)
+    except ValueError:
+        return parse_wish_time(text, now)
+
+
 def parse_wish_time(text: str, now: int) -> int:
     """A future moment as people say it. Raises ClientError."""
     try:

@@ -56,7 +56,7 @@ function byDay(windows, from, until) {
 }
 
 function entry(one) {
-  const link = made("a", { href: `#r-${one.name}`, className: one.kept ? "window kept" : "window", title: [one.name, one.where, one.reason].filter(Boolean).join(" · ") });
+  const link = made("a", { href: `#r-${encodeURIComponent(one.name)}`, className: one.kept ? "window kept" : "window", title: [one.name, one.where, one.reason].filter(Boolean).join(" · ") });
   link.append(made("span", { className: "hours", textContent: one.words }), ` ${one.name}`);
   return made("li", {}, link);
 }

@@ -17,7 +17,7 @@ from schedd.cli.user.command_session import (
     show_json,
 )
 from schedd.cli.user.formatting import format_duration, format_table, format_time
-from schedd.cli.user.time_arguments import parse_time
+from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BookingOptionView, BookingView
 from schedd.federation.commands import bookings as federation_bookings
@@ -154,7 +154,7 @@ def _booking_terms(args: argparse.Namespace, now: int) -> dict[str, Any]:
     for name in ("start", "ready", "deadline"):
         text = getattr(args, name)
         if text is not None:
-            body[name] = parse_time(text, now)
+            body[name] = parse_coming_time(text, now)
     if args.start is None and args.deadline is None:
         raise ClientError("say when: --at, or --by (and --after)")
     if args.only and not args.federation:

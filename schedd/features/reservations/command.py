@@ -8,7 +8,7 @@ from typing import Final
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
 from schedd.cli.user.formatting import format_duration, format_table, format_time
 from schedd.cli.user.preview_text import format_preview
-from schedd.cli.user.time_arguments import parse_time
+from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError
 from schedd.client.answers import ReservationView
 from schedd.client.client import Reserved
@@ -115,8 +115,8 @@ def _read_reservation(args: argparse.Namespace, now: int) -> Reserved:
         "nodes": args.nodes,
         "features": args.features,
         "everywhere": args.everywhere,
-        "start": parse_time(args.start, now) if args.start is not None else None,
-        "end": parse_time(args.end, now) if args.end is not None else None,
+        "start": parse_coming_time(args.start, now) if args.start is not None else None,
+        "end": parse_coming_time(args.end, now) if args.end is not None else None,
         "reason": args.reason,
         "access": {who: getattr(args, who) for who in _ACCESS},
         "shorter": 60 * args.shorter,

@@ -14,7 +14,7 @@ from schedd.cli.user.action_parsers import (
 )
 from schedd.cli.user.command_session import run_with_exit_code
 from schedd.cli.user.formatting import format_duration, format_rows, format_table, format_time
-from schedd.cli.user.time_arguments import parse_time
+from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import BagOfferView, BagView
 from schedd.client.json_object import json_members
@@ -164,7 +164,7 @@ def _bag_terms(
     return {
         "request": ",".join(request),
         "tasks": args.tasks,
-        "deadline": parse_time(args.by, now()),
+        "deadline": parse_coming_time(args.by, now()),
         "balance": args.balance,
         "clusters": [one for one in args.only.split(",") if one],
         "queues": queues,

@@ -14,7 +14,7 @@ from typing import Any, Final
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.user.command_session import show_json
 from schedd.cli.user.formatting import format_duration, format_table
-from schedd.cli.user.time_arguments import parse_time
+from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError, Refused
 from schedd.client.answers import ClusterWhatIf
 from schedd.federation.commands.jobs import connect_federation
@@ -163,7 +163,7 @@ def read_submission(
 def _parse_deadline(text: str, now: int) -> int:
     """The moment that `--by` names. Raises ValueError."""
     try:
-        return parse_time(text, now)
+        return parse_coming_time(text, now)
     except ClientError as error:
         raise ValueError(f"--by {error}") from None
 

@@ -53,6 +53,7 @@ __all__ = [
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _SECRET = (("sha256",), ("url",))
+_MAX_NAMED = 10  # settings of a section that a message lists
 """Settings that may contain a token or password; errors do not show their values."""
 
 
@@ -230,7 +231,9 @@ def _hint(problem: Problem) -> str:
         section = _find_section(section, str(step))
     names = [field.alias or key for key, field in section.model_fields.items()] if section else []
     near = get_close_matches(str(name), names, 1)
-    return f"; did you mean {near[0]}?" if near else f"; there is {', '.join(names)}"
+    if near or len(names) > _MAX_NAMED:
+        return f"; did you mean {near[0]}?" if near else "; `schedd config reference` lists all settings"
+    return f"; there is {', '.join(names)}"
 
 
 def _find_section(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:

@@ -41,10 +41,11 @@ def test_reservations_are_created_shown_and_lifted(run: Run, monkeypatch: pytest
     assert code == 0
     assert out.startswith("Effects of reservation other; nothing was changed:\n1 waiting job would move")
     assert "other" not in run("reservation", "list")[1]
-    assert run("reservation", "add", "repair", "-w", "n9")[2].endswith("body.nodes: no node n9\n")
+    assert run("reservation", "add", "repair", "-w", "n9")[2].endswith("nodes: no node n9\n")
     assert run("reservation", "add", "repair")[0] == 2
     _, _, err = run("reservation", "add", "repair", "--all", "--end", "soon")
-    assert err.endswith("no time; write 2026-12-01T08:00, 08:00 or +2h\n")
+    assert "soon: no time; write tonight, tomorrow, friday" in err
+    assert run("reservation", "add", "other", "--all", "--start", "tomorrow 8:00", "--preview")[0] == 0
     quick = run("reservation", "add", "quick", "--all", "--cores", "2", "--gpus", "1", "--shorter", "30")
     assert "(2 cores and 1 gpu of each" in quick[1]
     assert run("reservation", "add", "quick", "--all", "--total")[2].endswith("name an amount\n")
@@ -188,7 +189,7 @@ def test_nodes_and_queues_are_held_and_released(
     assert run("hold", "-w", "n9", "--reason", "x") == (
         2,
         "",
-        "schedd hold: path.name: no node, property or state n9\n",
+        "schedd hold: no node, property or state n9\n",
     )
     assert run("hold", "-w", "n[1-2]", "--reason", "x")[1].count("\nnode  n") == 2
     assert run("release", "-w", "n*")[:2] == (0, "node n* is planned for again\n")

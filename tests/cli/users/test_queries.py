@@ -156,7 +156,7 @@ def test_checkjob_shows_request_blockers_moves_and_risks(run: Run, loop: PlanLoo
     code, out, _ = run("checkjob", "2")
     assert code == 0
     assert "state       Q, queued\nasks for    nodes=2:ppn=8, walltime=3600\n" in out
-    assert "To start now, all of these blockers would have to be gone:\n" in out
+    assert "On any nodes it could start now, if all of these were gone:\n" in out
     assert "  job 1.srv.site runs until Tue 14 Nov 22:30:00 and holds cpus of n1\n" in out
     assert "  reservation repair keeps free n2 until Tue 14 Nov 23:36:40\n" in out
     moves = out.partition("How its start moved, the latest first:\n")[2]

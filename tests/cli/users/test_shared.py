@@ -340,3 +340,4 @@ def test_a_job_is_shown_from_one_plan(
     assert main([command, "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["job"]["generation"] == found["explain"]["generation"]
+    assert not {"view", "moves", "promise_ended"} & found["explain"].keys(), "nothing is in the output twice"
