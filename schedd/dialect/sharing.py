@@ -4,6 +4,7 @@ The adapter reports it as the feature ``sharing=…`` of each vnode that is not 
 are those of ``is_excl`` in the server's scheduler.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,11 +21,14 @@ _PASSING: Final = "resv="  # a temporary feature, ignored in node classes
 
 @dataclass(frozen=True, slots=True)
 class NodeKind:
-    """Equivalence class of nodes with equal resources; ``names`` are node names and properties."""
+    """Equivalence class of nodes with equal resources; ``names`` are node names and properties, ``nodes`` is
+    the number of nodes.
+    """
 
     features: frozenset[str]
     capacity: tuple[int, int, int, int, tuple[tuple[str, int], ...]]
     names: frozenset[str] = field(default=frozenset())
+    nodes: int = 0
 
     @property
     def sharing(self) -> str:
@@ -44,6 +48,22 @@ class NodeKind:
             and all(any(self._meets(name) for name in alternatives) for alternatives in chunk.features)
         )
 
+    def count_units(self, chunk: Chunk, *, apart: bool) -> int:
+        """Return how many units fit on the empty nodes of the class, at most one on each if ``apart``."""
+        if not self.could_hold(chunk):
+            return 0
+        named = any(
+            self.features.isdisjoint(one) and not self.names.isdisjoint(one) for one in chunk.features
+        )
+        nodes = 1 if named else self.nodes
+        if apart:
+            return nodes
+        cpus, mem, vmem, gpus, resources = self.capacity
+        has = dict(resources)
+        amounts = [(cpus, chunk.cpus), (mem, chunk.mem), (vmem, chunk.vmem), (gpus, chunk.gpus)]
+        amounts += [(has[name], amount) for name, amount in chunk.resources]
+        return nodes * min([size // need for size, need in amounts if size and need], default=chunk.count)
+
     def _meets(self, name: str) -> bool:
         if name.startswith("!"):
             return name[1:] not in self.features
@@ -59,13 +79,15 @@ def node_kinds(nodes: Iterable[Node], hidden: str = "") -> tuple[NodeKind, ...]:
     if not any(one.startswith(_SHARING) for node in nodes for one in node.features):
         return ()
     names: dict[NodeKind, set[str]] = {}
+    counts: Counter[NodeKind] = Counter()
     for node in nodes:
         features = frozenset(one for one in node.features if "=" in one and not one.startswith(_PASSING))
         resources = tuple(one for one in node.resources if not (hidden and one[0].startswith(hidden)))
         capacity = (node.cpus, node.mem, node.vmem, node.gpus, resources)
-        own = names.setdefault(NodeKind(features, capacity), set())
-        own.update([node.name, *(one for one in node.features if "=" not in one)])
-    return tuple([replace(kind, names=frozenset(own)) for kind, own in names.items()])
+        kind = NodeKind(features, capacity)
+        counts[kind] += 1
+        names.setdefault(kind, set()).update([node.name, *(one for one in node.features if "=" not in one)])
+    return tuple([replace(kind, names=frozenset(own), nodes=counts[kind]) for kind, own in names.items()])
 
 
 def shared_or_not(
@@ -76,7 +98,7 @@ def shared_or_not(
 
     If that differs between nodes, the job is restricted to the nodes that match its request, if its chunks
     fit there; else to the other nodes. If they fit only on both, and for a job of a reservation, all of its
-    nodes are exclusive.
+    nodes are exclusive. If they fit nowhere, the request alone decides.
     """
     asks = bool({"excl", "exclhost"} & set(words))
     values = {kind.sharing for kind in kinds} or {_USUAL}
@@ -93,14 +115,23 @@ def shared_or_not(
     for exclusive, wanted, other in sorted(
         [(True, alone, together), (False, together, alone)], key=lambda one: one[0] is not asks
     ):
-        there = [kind for kind in kinds if kind.sharing in wanted]
-        if all(any(kind.could_hold(chunk) for kind in there) for chunk in chunks):
+        if _hold(chunks, [kind for kind in kinds if kind.sharing in wanted], words):
             return exclusive, _restrict_sharing(chunks, wanted, other), ""
+    if not _hold(chunks, kinds, words):
+        return asks, chunks, ""
     return (
         True,
         chunks,
         "its chunks fit on shared and on exclusive nodes only together: planned as place=excl",
     )
+
+
+def _hold(chunks: Sequence[Chunk], kinds: Collection[NodeKind], words: Collection[str]) -> bool:
+    """Return whether empty nodes of these classes hold the units of each chunk, looked at by itself."""
+    apart = bool({"scatter", "vscatter"} & set(words))
+    if apart and sum(chunk.count for chunk in chunks) > sum(kind.nodes for kind in kinds):
+        return False
+    return all(sum(kind.count_units(chunk, apart=apart) for kind in kinds) >= chunk.count for chunk in chunks)
 
 
 def _is_alone(sharing: str, words: Collection[str]) -> bool:

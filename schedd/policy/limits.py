@@ -325,6 +325,8 @@ def format_amount(amount: int, what: str, unit: str = "") -> str:
         "gpu_seconds": "s of walltime times gpus",
         "node_seconds": "s of walltime times nodes",
     }
+    if amount == 1 and what in ("jobs", "cpus", "nodes", "gpus"):
+        return f"1 {what[:-1]}"
     return f"{amount} {units.get(what, what)}"
 
 
@@ -333,8 +335,6 @@ def format_limit(limit: Limit) -> str:
     what = format_amount(limit.amount, limit.what, limit.unit)
     if limit.counts == "used":
         what = format_hours(limit.amount, limit.what)
-    elif limit.amount == 1 and limit.what in ("jobs", "cpus", "nodes", "gpus"):
-        what = what[:-1]
     whose = (
         ""
         if limit.who == "all"

@@ -70,6 +70,23 @@ def test_job_that_needs_both_kinds_is_exclusive_and_has_a_note() -> None:
     assert "only together" in request.notes[0]
 
 
+@pytest.mark.parametrize("place", ["scatter", "free"])
+def test_job_with_more_chunks_than_one_kind_has_nodes_uses_both(place: str) -> None:
+    """It was *never*: each chunk by itself fits on the shared nodes, all of them do not."""
+    nodes = (node("a"), node("b"), node("g", "force_excl"))
+    request = parse_request("3:ncpus=5", place, *nodes)
+    assert (request.exclusive, request.chunks[0].features) == (True, ())
+    assert "only together" in request.notes[0]
+    assert not parse_request("2:ncpus=5", place, *nodes).exclusive
+    assert parse_request("2:ncpus=2:host=host-a", "scatter", *nodes).notes == (), "there is one such node"
+
+
+def test_job_that_fits_nowhere_has_no_note_about_sharing() -> None:
+    nodes = (node("a"), node("g", "force_excl"))
+    request = parse_request("1:ncpus=500", "free", *nodes)
+    assert (request.exclusive, request.chunks[0].features, request.notes) == (False, (), ())
+
+
 def test_reservation_does_not_change_a_nodes_kind() -> None:
     before = node_kinds([node("a", "force_excl"), node("b", "force_excl")])
     after = node_kinds([node("a", "force_excl", resv="R7"), node("b", "force_excl")])

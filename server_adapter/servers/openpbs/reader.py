@@ -419,15 +419,18 @@ def _open_reservation_queues(state: ServerState, begins: Mapping[str, int]) -> S
 
 
 def _charge_exclusive_jobs(state: ServerState, ours: OwnPartition, whole: Collection[str]) -> ServerState:
-    """Charge exclusive jobs, and jobs on the vnodes `whole`, with all resources of their vnodes; apply the
-    scheduler's own setting `scheduling`.
+    """Charge exclusive jobs, except on vnodes that ignore this, and jobs on the vnodes `whole`, with all
+    resources of their vnodes; apply the scheduler's own setting `scheduling`.
     """
     changed = {}
+    ignoring = {name for name, node in state.nodes.items() if "sharing=ignore_excl" in node.properties}
     for name, job in state.jobs.items():
         if job.shares and (job.exclusive or whole):
             shares = tuple(
                 [
-                    _full_share(share, state) if job.exclusive or share.node in whole else share
+                    _full_share(share, state)
+                    if share.node in whole or (job.exclusive and share.node not in ignoring)
+                    else share
                     for share in job.shares
                 ]
             )
