@@ -97,8 +97,8 @@ def shared_or_not(
     an empty string.
 
     If that differs between nodes, the job is restricted to the nodes that match its request, if its chunks
-    fit there; else to the other nodes. If they fit only on both, and for a job of a reservation, all of its
-    nodes are exclusive. If they fit nowhere, the request alone decides.
+    fit there; else to the other nodes. If they fit only on both, all of its nodes are exclusive. If they fit
+    nowhere, and for a job of a reservation, the request alone decides.
     """
     asks = bool({"excl", "exclhost"} & set(words))
     values = {kind.sharing for kind in kinds} or {_USUAL}
@@ -107,11 +107,7 @@ def shared_or_not(
     if not alone or not together:
         return bool(alone), chunks, ""
     if any(name.startswith(_PASSING) for chunk in chunks for names in chunk.features for name in names):
-        return (
-            True,
-            chunks,
-            "",
-        )  # the current nodes of the reservation are ignored: node classes outlast it
+        return asks, chunks, ""  # node classes outlast a reservation: the adapter follows its nodes' sharing
     for exclusive, wanted, other in sorted(
         [(True, alone, together), (False, together, alone)], key=lambda one: one[0] is not asks
     ):

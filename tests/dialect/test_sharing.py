@@ -91,7 +91,9 @@ def test_reservation_does_not_change_a_nodes_kind() -> None:
     before = node_kinds([node("a", "force_excl"), node("b", "force_excl")])
     after = node_kinds([node("a", "force_excl", resv="R7"), node("b", "force_excl")])
     assert before == after
-    assert parse_request("1:ncpus=1:resv=R7", "free", node("a", "force_excl", resv="R7"), node("b")).exclusive
+    nodes = (node("a", "force_excl", resv="R7"), node("b"))
+    assert not parse_request("1:ncpus=1:resv=R7", "free", *nodes).exclusive
+    assert parse_request("1:ncpus=1:resv=R7", "free:excl", *nodes).exclusive, "as the adapter writes it"
 
 
 def test_node_names_do_not_split_a_kind() -> None:

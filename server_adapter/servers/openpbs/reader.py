@@ -45,6 +45,7 @@ from server_adapter.servers.openpbs.reservations import (
 )
 from server_adapter.servers.openpbs.stuck_vnodes import StuckVnodes
 from server_adapter.servers.openpbs.suspended_jobs import jobs_to_resume
+from server_adapter.servers.openpbs.vnode_capacity import takes_vnode
 
 _log = logging.getLogger(__name__)
 
@@ -236,7 +237,7 @@ class OpenPBSReader:
             pending_reservations=pending_reservations,
             queues=_bind_queues_to_nodes(state.queues, queues_of),
         )
-        state = _open_reservation_queues(state, begins(found))
+        state = _state_sharing(_open_reservation_queues(state, begins(found)))
         whole = {node.name for node in nodes if is_exclusive(node.values)}
         self._before = state = _charge_exclusive_jobs(state, ours, whole)
         return state
@@ -416,6 +417,28 @@ def _open_reservation_queues(state: ServerState, begins: Mapping[str, int]) -> S
         if job.queue in ahead and job.state not in ACTIVE
     }
     return replace(state, queues=queues, jobs={**state.jobs, **jobs})
+
+
+def _state_sharing(state: ServerState) -> ServerState:
+    """Write into the `place` of the jobs of reservations whether they have its vnodes to themselves, by the
+    `sharing` of these vnodes: the daemon knows only classes of nodes, which outlast reservations.
+    """
+    sharing: dict[str, set[str]] = {}
+    for node in state.nodes.values():
+        own = [one.removeprefix("sharing=") for one in node.properties if one.startswith("sharing=")]
+        for one in node.properties:
+            if one.startswith("resv="):
+                sharing.setdefault(one.removeprefix("resv="), set()).update(own or [SHARED])
+    special = {name for name, found in sharing.items() if found != {SHARED}}
+    changed = {}
+    for name, job in state.jobs.items() if special else ():
+        if job.queue in special:
+            place = job.resources.get("place", "free")
+            alone = any(takes_vnode(place, {"sharing": one}) for one in sharing[job.queue])
+            words = [word for word in place.split(":") if word not in ("excl", "exclhost", "shared")]
+            place = ":".join([*words, "excl" if alone else "shared"])
+            changed[name] = replace(job, resources={**job.resources, "place": place})
+    return replace(state, jobs={**state.jobs, **changed}) if changed else state
 
 
 def _charge_exclusive_jobs(state: ServerState, ours: OwnPartition, whole: Collection[str]) -> ServerState:

@@ -184,6 +184,32 @@ async def test_a_job_with_exclusive_vnodes_holds_all_their_resources(tmp_path: P
         await server.close()
 
 
+@pytest.mark.parametrize(
+    ("sharing", "place", "told"),
+    [
+        ("default_shared", "scatter", "scatter"),
+        ("ignore_excl", "scatter:excl", "scatter:shared"),
+        ("default_excl", "pack", "pack:excl"),
+        ("default_excl", "pack:shared", "pack:shared"),
+        ("force_exclhost", "shared", "excl"),
+    ],
+)
+async def test_jobs_of_a_reservation_share_its_vnodes_unless_these_say_otherwise(
+    tmp_path: Path, sharing: str, place: str, told: str
+) -> None:
+    """On a cluster with vnodes of both kinds each job of a reservation had whole nodes in the plan."""
+    job = QUEUED | {"queue": "R1", "reserve_ID": "R1.s", "Resource_List.place": place}
+    site = Site(jobs={"1.s": job, "2.s": QUEUED | {"Resource_List.place": place}})
+    site.queues["R1"] = dict(site.queues["workq"])
+    site.nodes["n1"] |= {"resv": "R1.s", "sharing": sharing}
+    site.nodes["n2"] = site.nodes["n1"] | {"resv": "", "sharing": "force_excl"}
+    async with site.peer.listening():
+        server = site.make_server(tmp_path)
+        jobs = (await server.read()).jobs
+        assert (jobs["1.s"].resources["place"], jobs["2.s"].resources["place"]) == (told, place)
+        await server.close()
+
+
 async def test_the_end_of_a_run_is_read_from_the_history(tmp_path: Path) -> None:
     running = QUEUED | {"job_state": "R", "exec_vnode": "(n1:ncpus=1)", "stime": "100"}
     site = Site(jobs={"1.s": running})
