@@ -1,7 +1,6 @@
 """``schedd doctor``: look at a site from the settings to the server, and say what to do."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Final
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.diagnosis import ADAPTER_SETTINGS, CheckResult, check_adapter_files, check_daemon, check_host
 from schedd.cli.installation import add_config_option
+from schedd.cli.user.command_session import show_json
 
 _CODES: Final = {"good": 0, "warn": 1, "bad": 2}
 
@@ -51,7 +51,7 @@ def run(argv: Sequence[str]) -> int:
     ]
     shown = [one for one in found if one.state != "good"] if args.quiet else found
     if args.json:
-        print(json.dumps([asdict(one) for one in shown], ensure_ascii=False))
+        show_json([asdict(one) for one in shown])
     else:
         for one in shown:
             print(_format_result(one))

@@ -4,6 +4,7 @@ Only the standard library is imported here, so that commands for users start fas
 ``make_parser``, and ``run``, a function that gets the arguments and returns the exit code.
 """
 
+import io
 import os
 import select
 import sys
@@ -71,7 +72,12 @@ _ABOUT = "A planning scheduler for PBS-family clusters: every queued job has a p
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code. A reader that has seen enough (``| head``) is no error."""
+    """Run one command; returns its exit code. A reader that has seen enough (``| head``) is no error.
+
+    A terminal that cannot show a character, such as the ellipsis after a long name, gets a question mark.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
     try:
         try:
             return _run_command(argv)

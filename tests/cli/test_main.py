@@ -1,5 +1,6 @@
 """The dispatcher of commands: its output, and imports that it must avoid."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -35,6 +36,21 @@ def test_the_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> Non
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"schedd {__version__}\n"
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "iso-8859-1"])
+def test_terminals_without_utf8_get_question_marks_and_escaped_json(encoding: str) -> None:
+    shown = run_in_terminal(encoding, "from schedd.cli.main import main; main(['submit', '--help'])")
+    assert "--only CLUSTER,?" in shown
+    name = "from schedd.cli.user.command_session import show_json; show_json({'name': 'long…'})"
+    assert run_in_terminal(encoding, name) == '{"name": "long\\u2026"}\n'
+    assert run_in_terminal("utf-8", name) == '{"name": "long…"}\n'
+
+
+def run_in_terminal(encoding: str, code: str) -> str:
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
+    return done.stdout.decode(encoding)
 
 
 def test_mistyped_command_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

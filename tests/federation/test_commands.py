@@ -146,6 +146,25 @@ def test_a_job_without_an_answer_yet_is_accepted_with_a_note(
     assert "job 4 waits for a cluster: no cluster has taken it yet; see checkjob --federation 4" in shown.err
 
 
+def test_submit_tells_a_federation_that_is_not_ready_from_denied_access(
+    shell: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    harness: FederationHarness,
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("sleep 1\n")
+    words = ("submit", "-l", "nodes=1:ppn=4,walltime=1:00", str(script))
+    harness.app.state.federation = None
+    assert shell(*words) == 4
+    harness.app.state.federation = harness.federation
+    assert "another daemon leads" in capsys.readouterr().err
+    monkeypatch.setenv("SCHEDD_TOKEN", "unknown")
+    assert shell(*words) == 5
+    assert "put a token into SCHEDD_TOKEN" in capsys.readouterr().err
+
+
 # ---- showq, showstart, checkjob --federation; schedd cancel ------------------------------------------------
 
 

@@ -34,6 +34,7 @@ _CODE_BY_KIND: Final = {
     "invalid": _USAGE,
     "bad-request": _USAGE,
     "too-hard": _USAGE,
+    "too-large": _USAGE,
     "no-token": _NOT_ALLOWED,
     "not-allowed": _NOT_ALLOWED,
     "too-often": _NOT_ALLOWED,
@@ -139,9 +140,8 @@ def run_with_exit_code(
     try:
         return 0 if run(args) else _NO_START
     except Refused as error:
-        message = _PLACE.sub("", error.places[0]) if error.places else str(error)
-        _print_error(found, f"{error.detail}; {_TOKEN_HINT}" if error.kind == "no-token" else message)
-        return _CODE_BY_KIND.get(error.kind, _REFUSED if error.status == _CONFLICT else _UNREACHABLE)
+        _print_error(found, _PLACE.sub("", describe_refusal(error)))
+        return refusal_code(error)
     except Unreachable as error:
         _print_error(found, str(error))
         return _UNREACHABLE
@@ -150,6 +150,18 @@ def run_with_exit_code(
         return _USAGE
     except KeyboardInterrupt:
         return 130
+
+
+def describe_refusal(error: Refused) -> str:
+    """Return what is wrong, where, and what helps."""
+    if error.kind == "no-token" and "Authorization" in error.hint:  # no hint for a command's user
+        return f"{error.detail}; {_TOKEN_HINT}"
+    return error.places[0] if error.places else str(error)
+
+
+def refusal_code(error: Refused) -> int:
+    """Return the exit code, as in ``EXIT_CODES``."""
+    return _CODE_BY_KIND.get(error.kind, _REFUSED if error.status == _CONFLICT else _UNREACHABLE)
 
 
 def cluster_warnings(cluster: ClusterView, *, acts: bool = False) -> Iterator[str]:
@@ -175,4 +187,5 @@ def _print_error(found: argparse.ArgumentParser, message: str) -> None:
 
 
 def show_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False))
+    """Print it; a terminal without UTF-8 gets its other characters escaped."""
+    print(json.dumps(value, ensure_ascii=(sys.stdout.encoding or "utf-8").lower() != "utf-8"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
-from schedd.cli.user.command_session import show_json
+from schedd.cli.user.command_session import describe_refusal, refusal_code, show_json
 from schedd.cli.user.formatting import format_duration, format_table
 from schedd.cli.user.time_arguments import parse_coming_time
 from schedd.client import ClientError, Refused
@@ -43,7 +43,7 @@ _CODES: Final = """exit status:
   0  the job is taken; with --where: a cluster has a start for it
   1  with --where: no cluster has a start for it
   2  wrong usage
-  4  no federation answers
+  4  no federation answers, or it is not ready
   5  access denied
   6  no cluster can run the job; standard error has the reasons"""
 _CHOICE_WAIT_S: Final = 15  # seconds to wait for the choice of a cluster
@@ -129,8 +129,8 @@ def run(argv: Sequence[str]) -> int:
             hint = f"no cluster has taken it yet; see checkjob --federation {found.id}"
             print(f"schedd submit: job {found.id} waits for a cluster: {hint}", file=sys.stderr)
     except Refused as error:
-        print(f"schedd submit: {error.places[0] if error.places else error}", file=sys.stderr)
-        return 2 if error.places or error.kind == "not-now" else 5
+        print(f"schedd submit: {describe_refusal(error)}", file=sys.stderr)
+        return 2 if error.places or error.kind == "not-now" else refusal_code(error)
     except (ClientError, OSError, UnicodeDecodeError, ValueError) as error:
         print(f"schedd submit: {error}", file=sys.stderr)
         return 2 if isinstance(error, ValueError | OSError) or "where is" in str(error) else 4
