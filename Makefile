@@ -11,7 +11,15 @@ PYTHONS ?= python3.15 python3.14 python3.13 python3.12 python3.11 python3 python
 # Processes of `make test`: four for two cores, as many tests wait. Each runs one file after the other.
 WORKERS ?= 4
 
-PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
+PIP := $(VENV)/bin/python -m pip install --disable-pip-version-check --no-color --progress-bar off
+COMMA := ,
+# Of pip's output: at a terminal the library that it is at, and its errors, which go past the pipe.
+SHOW_STEP := while read -r verb what rest; do \
+    case "$$verb" in Collecting|Downloading|Building|Preparing|Installing) \
+      [ ! -t 1 ] || printf '\r\033[K  %s %s' "$$verb" "$$what";; esac; \
+  done; [ ! -t 1 ] || printf '\r\033[K'
+install_into_venv = { $(PIP) $(1) || touch $(VENV)/.failed; } | { $(SHOW_STEP); }; \
+  if [ -e $(VENV)/.failed ]; then rm $(VENV)/.failed; false; fi
 WARM_UP := $(VENV)/bin/python -c "from schedd.service.warmup import warm_up; warm_up()"
 # Bytecode is kept although the environment may forbid it (images of containers do): without it each process of
 # a test run compiles the tests and the libraries again.
@@ -132,14 +140,18 @@ $(COMPILER): pyproject.toml
 	fi
 	@echo "Installing schedd and its libraries into $(VENV) (450 MB)"
 	@# What links the checkout is installed first: an environment for the build would get Bokeh and NumPy once more.
-	@$(PIP) $(PIP_OPTIONS) numba pydantic python-dateutil structlog 'hatchling>=1.27' editables
+	@$(call install_into_venv,$(PIP_OPTIONS) numba pydantic python-dateutil structlog 'hatchling>=1.27' editables)
 	@touch $@
 
+# The kernels are compiled meanwhile: see `test`.
 $(PROGRAM): $(COMPILER)
-	@$(PIP) $(PIP_OPTIONS) --no-build-isolation --editable '.[charts,compile,postgresql]'
+	@echo "Compiling the kernels, and installing the other libraries meanwhile"
+	@$(WARM_UP) 2>$(VENV)/.warm-up.log & compiled=$$!; \
+	$(call install_into_venv,$(PIP_OPTIONS) --no-build-isolation --editable '.[charts$(COMMA)compile$(COMMA)postgresql]'); \
+	installed=$$?; wait $$compiled; exit $$installed
 	@touch $@
 
 $(STAMP): $(COMPILER)
 	@echo "Installing what tests, lint and packages need into $(VENV) (1 GB more)"
-	@$(PIP) --no-compile --no-build-isolation --editable '.[dev]'
+	@$(call install_into_venv,--no-compile --no-build-isolation --editable '.[dev]')
 	@touch $(PROGRAM) $@
