@@ -104,8 +104,6 @@ async def post_what_if(
         if question.depend:
             known = VisibleJobs(copy.published, visibility)
             dependency = find_dependency_time(copy.published, question.depend, now, known.find)
-        elif job is not None and job.facts.depend:
-            dependency = _own_dependency(copy.published, job.facts.depend, now)
         return answer_what_if(
             copy, expecting, question, job, now, caller.name, without_slots, submitter, dependency
         )
@@ -153,6 +151,8 @@ def answer_what_if(
     facts = job.facts if job is not None else None
     instead_of = job.id if job is not None else ""
     published = copy.published
+    if job is not None and job.facts.depend:
+        dependency = _own_dependency(published, job.facts.depend, now)
     own = PublishedStart.from_job(published, job, now) if job is not None and not without_slots else None
     queued = QueuedJobs(lambda: all_jobs(published), ResourceTypes(published.server.resources))
 

@@ -124,8 +124,13 @@ def test_checkjob_shows_an_array(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "array 7[].server: ann@login" in shown
     assert "01:00:00 from the first end to the last, 50.0 % of the response" in shown
-    assert main(["showstart", "7[]"]) == 0
-    assert capsys.readouterr().out == shown
+    for named in (["showstart", "7[]"], ["showstart", "7"], ["checkjob", "7.server"]):
+        assert main(named) == 0
+        assert capsys.readouterr().out == shown
+    assert main(["showstart", "8"]) == 3
+    assert "has no job 8" in capsys.readouterr().err
+    assert main(["showstart", "8[]"]) == 3
+    assert "no job array 8[]" in capsys.readouterr().err
     start = next(line for line in shown.splitlines() if line.startswith("next start"))
     assert "lanned" in start
     assert re.search(r": 7\[\d\]\.server$", start)

@@ -294,6 +294,8 @@ def test_no_change_starts_a_queued_job_before_its_dependency_is_met(
     assert found["changes_by"] == T + 2 * HOUR
     assert [one["planned_start"] for one in found["changes"] if one["change"] == "cpus"] == [T + 2 * HOUR]
     assert [one["planned_start"] for one in found["variants"]] == [T + 2 * HOUR]
+    windows = check_submission(user, job="103", windows=2)["windows"]
+    assert windows[0]["first"] >= T + 2 * HOUR
     unmet = check_submission(user, job="104", variants=[{"request": "nodes=n9:ppn=1,walltime=01:00:00"}])
     assert [one["answer"] for one in unmet["variants"]] == ["waiting"]
 

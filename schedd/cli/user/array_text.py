@@ -14,9 +14,23 @@ from schedd.start_sentence import format_near_time
 _COUNTS = ("waiting", "planned", "running", "ended", "failed", "deleted")
 
 
-def show_array(client: Client, name: str, now: int, *, as_json: bool) -> bool:
+def find_array(client: Client, name: str) -> ArrayView | None:
+    """Return the array of an id that names no job, such as `123[]` or `123`; None if there is none.
+
+    Raises Refused only for an id with brackets, which names an array.
+    """
+    if "[" in name and "[]" not in name:
+        return None
+    try:
+        return client.array(name)
+    except Refused:
+        if "[]" in name:
+            raise
+        return None
+
+
+def show_array(found: ArrayView, client: Client, now: int, *, as_json: bool) -> bool:
     """Print an array: next start, subjobs by state, last end. Return whether the last end is known."""
-    found = client.array(name)
     next_job = None
     if found.next_job:
         with suppress(Refused):  # it ended meanwhile

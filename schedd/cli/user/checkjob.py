@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Iterator, Sequence
 
-from schedd.cli.user.array_text import show_array
+from schedd.cli.user.array_text import find_array, show_array
 from schedd.cli.user.command_session import (
     Session,
     add_federation_option,
@@ -62,8 +62,8 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     try:
         job, found = client.explained_job(args.job)
     except Refused as error:
-        if "[]" in args.job:
-            return show_array(client, args.job, now, as_json=args.json)
+        if array := find_array(client, args.job):
+            return show_array(array, client, now, as_json=args.json)
         return show_ended_job(session, args.job, error, as_json=args.json)
     priority = _waiting_priority(client, job)
     if args.json:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
-from schedd.cli.user.array_text import show_array
+from schedd.cli.user.array_text import find_array, show_array
 from schedd.cli.user.command_session import (
     Session,
     add_federation_option,
@@ -41,7 +41,13 @@ from schedd.client.answers import (
 )
 from schedd.deadline_sentence import format_probability
 from schedd.name_list import shorten_list
-from schedd.start_sentence import describe_start, describe_wish, destination_start_facts, format_near_time
+from schedd.start_sentence import (
+    StartSentence,
+    describe_start,
+    describe_wish,
+    destination_start_facts,
+    format_near_time,
+)
 from schedd.time_words import WISH_TIMES
 
 _SIZE = re.compile(r"\d+[kmgtp]?[bw]?", re.IGNORECASE)
@@ -49,7 +55,6 @@ _NODE_PARTITION = re.compile(r"(?:^|,)\s*node_partition\s*=", re.IGNORECASE)
 _MAX_WINDOWS = 4
 _SOON_S = 60  # a start within this time is at once, and a window of this length is one moment
 _NOTHING_SMALLER = "no single smaller request is enough"
-PLANNED_CONDITION = ", if the jobs ahead use their full walltimes"
 """Why a forecast may be earlier than the planned start."""
 _FORECAST = ("likely", "any time")
 
@@ -235,8 +240,8 @@ def _show_job(session: Session, args: argparse.Namespace) -> bool:
     try:
         job, found = client.explained_job(args.what)
     except Refused as error:
-        if "[]" in args.what:
-            return show_array(client, args.what, now, as_json=args.json)
+        if array := find_array(client, args.what):
+            return show_array(array, client, now, as_json=args.json)
         return show_ended_job(session, args.what, error, as_json=args.json, briefly=True)
     request = _with_options(args.request or "", args)
     altered = [request] if request or args.request is not None else []
@@ -274,6 +279,14 @@ def job_title(job: JobView) -> str:
     return f"{whose}, {cpus} for {format_duration(job.walltime)}{assumed}"
 
 
+def planned_condition(sentence: StartSentence, planned: int) -> str:
+    """Return the condition of a planned start behind a forecast. A start that is likely after it, as the plan
+    improved since, has none.
+    """
+    later = sentence.likely is not None and sentence.likely > planned
+    return ", if the jobs ahead use their full walltimes" * (sentence.certainty in _FORECAST and not later)
+
+
 def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str, str]]:
     """When, where and why."""
     start, state = job.displayed_start, job.state
@@ -292,7 +305,10 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
     elif state == "planned":
         sentence = describe_job_start(job, now)
         yield "start", format_start(sentence, now)
-        yield "planned", format_due(start, now) + PLANNED_CONDITION * (sentence.certainty in _FORECAST)
+        yield "planned", format_due(start, now) + planned_condition(sentence, start)
+        latest = found.planned_start
+        if latest is not None and abs(latest - start) > _SOON_S:
+            yield "at present", f"{format_due(latest, now)}; changes are shown after a pause"
         yield "end", format_due(start + job.walltime, now)
     else:
         yield "starting", format_due(start, now)
@@ -354,9 +370,9 @@ def _variant_rows(found: WhatIfVariantResult, now: int) -> Iterator[tuple[str, s
         if at_once:
             yield "start", format_time_and_distance(start, now)
         else:
-            condition = PLANNED_CONDITION * (sentence.certainty in _FORECAST)
             yield "start", format_start(sentence, now)
             if sentence.certainty != "stopped":
+                condition = planned_condition(sentence, start)
                 yield "planned", format_time_and_distance(start, now) + condition
         if sentence.certainty != "stopped":
             yield "end", format_time_and_distance(end, now)
@@ -460,7 +476,7 @@ def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
     yield from _smaller_request_rows(name, found.changes, now)
     by = found.sooner_by
     if by is not None and by != found.changes_by and start is not None and start > by:
-        name = f"by {format_near_time(by, now)} if"
+        name = f"planned by {format_near_time(by, now)} if"
         if not found.sooner_changes:
             yield name, _NOTHING_SMALLER
         yield from _smaller_request_rows(name, found.sooner_changes, now)
