@@ -123,11 +123,17 @@ def shared_or_not(
 
 
 def _hold(chunks: Sequence[Chunk], kinds: Collection[NodeKind], words: Collection[str]) -> bool:
-    """Return whether empty nodes of these classes hold the units of each chunk, looked at by itself."""
+    """Return whether empty nodes of these classes hold the units of each chunk, looked at by itself, and the
+    nodes and cores of all chunks together.
+    """
     apart = bool({"scatter", "vscatter"} & set(words))
-    if apart and sum(chunk.count for chunk in chunks) > sum(kind.nodes for kind in kinds):
-        return False
-    return all(sum(kind.count_units(chunk, apart=apart) for kind in kinds) >= chunk.count for chunk in chunks)
+    nodes = sum(kind.nodes for kind in kinds)
+    cpus = sum(kind.nodes * kind.capacity[0] for kind in kinds)
+    return (
+        all(sum(kind.count_units(chunk, apart=apart) for kind in kinds) >= chunk.count for chunk in chunks)
+        and sum(chunk.count * chunk.cpus for chunk in chunks) <= cpus
+        and (not apart or sum(chunk.count for chunk in chunks) <= nodes)
+    )
 
 
 def _is_alone(sharing: str, words: Collection[str]) -> bool:

@@ -77,6 +77,7 @@ def test_job_with_more_chunks_than_one_kind_has_nodes_uses_both(place: str) -> N
     request = parse_request("3:ncpus=5", place, *nodes)
     assert (request.exclusive, request.chunks[0].features) == (True, ())
     assert "only together" in request.notes[0]
+    assert parse_request("1:ncpus=8+1:ncpus=7+1:ncpus=6", place, *nodes).exclusive
     assert not parse_request("2:ncpus=5", place, *nodes).exclusive
     assert parse_request("2:ncpus=2:host=host-a", "scatter", *nodes).notes == (), "there is one such node"
 
