@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from schedd.store import connections
-from schedd.store.errors import DatabaseUnavailable, translate_error
+from schedd.store.errors import DatabaseBusy, DatabaseUnavailable, has_failed_sync, translate_error
 from schedd.store.tables_version import NEEDED_VERSION, revision
 
 
@@ -32,6 +32,8 @@ class Database:
         )
         self._deferring = self._writer.execution_options(**{connections.DEFERRED: True})
         self._lock = Lock()
+        self._log_in_doubt = False
+        """Whether a sync of SQLite's log failed: what the kernel dropped is not synced by a later one."""
         self.name = connections.redacted_url(self._url)
 
     @classmethod
@@ -65,14 +67,21 @@ class Database:
         the next normal transaction or ``sync``. PostgreSQL treats it as a normal transaction.
         """
         engine = self._deferring if deferred else self._writer
-        with self._lock, self._begin(engine) as connection:
-            if guarded and self.guard is not None:
-                self.guard(connection)
-            yield connection
+        with self._lock:
+            if self._log_in_doubt:
+                self._move_log()
+            with self._begin(engine) as connection:
+                if guarded and self.guard is not None:
+                    self.guard(connection)
+                yield connection
 
     def sync(self) -> None:
         """Write deferred transactions to disk. Raises StoreError."""
         if self.path is None:
+            return
+        if self._log_in_doubt:
+            with self._lock:
+                self._move_log()
             return
         try:
             # No process locks the WAL file, so closing a second descriptor of it releases no lock.
@@ -84,9 +93,19 @@ class Database:
         try:
             os.fdatasync(log)
         except OSError as error:
+            self._log_in_doubt = True
             raise DatabaseUnavailable(f"{self.name} cannot be synced: {error.strerror}") from error
         finally:
             os.close(log)
+
+    def _move_log(self) -> None:
+        """Move SQLite's log, which is still readable, into the database, which is then synced."""
+        with self._begin(self._writer) as connection:
+            connection.exec_driver_sql("COMMIT")  # a log is moved outside of transactions
+            busy = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one()
+        if busy:
+            raise DatabaseBusy(f"{self.name} cannot be synced: a reader holds its log")
+        self._log_in_doubt = False
 
     @contextmanager
     def lease_transaction(self) -> Iterator[Connection]:
@@ -104,6 +123,7 @@ class Database:
             with engine.begin() as connection:
                 yield connection
         except SQLAlchemyError as error:
+            self._log_in_doubt = self._log_in_doubt or has_failed_sync(error)
             # A connection that failed may be half dead; the next transaction gets a new one.
             with suppress(SQLAlchemyError):
                 engine.dispose()

@@ -111,6 +111,12 @@ def translate_error(error: SQLAlchemyError, where: str) -> StoreError:
     return kind(f"{where}: {first}; {_WHAT_TO_DO[kind]}")
 
 
+def has_failed_sync(error: SQLAlchemyError) -> bool:
+    """Whether SQLite could not sync a file."""
+    code = getattr(error.orig, "sqlite_errorcode", 0) if isinstance(error, DBAPIError) else 0
+    return code == sqlite3.SQLITE_IOERR_FSYNC
+
+
 def _kind(error: DBAPIError) -> type[StoreError]:
     orig = error.orig
     code = getattr(orig, "sqlite_errorcode", None)

@@ -1,6 +1,11 @@
 """Events and their decisions are synced once, before they are acknowledged or published."""
 
+import errno
+import os
+import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +14,7 @@ import pytest
 from sqlalchemy import event
 
 from schedd.store import DurableJournal, Leadership, LogWatermarkFile, Promise, Store
+from schedd.store.errors import DatabaseBusy, DatabaseUnavailable
 from schedd.wire import Alert
 from tests.store.event_builders import StoredState, queued
 
@@ -143,3 +149,38 @@ def test_statements_of_a_batch_are_not_built_again(store: Store, events: int) ->
     finally:
         lead.release()
         journal.close()
+
+
+@pytest.mark.parametrize("then", ["sync", "write"])
+def test_log_that_could_not_be_synced_is_moved_into_the_database(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, then: str
+) -> None:
+    """The kernel drops what it could not write: a second sync of the same log succeeds without it."""
+    journal = DurableJournal(store, "c", 1000)
+    with store.database.write() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout = 10")
+    assert journal.commit_events([queued(1)], 1000) is not None
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fdatasync", fail_to_sync)
+        with pytest.raises(DatabaseUnavailable, match="cannot be synced"):
+            journal.sync_events()
+    reader = sqlite3.connect(tmp_path / "s.sqlite", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM events").fetchone()
+    with pytest.raises(DatabaseBusy, match="a reader holds its log"):
+        journal.sync_events()
+    reader.close()
+    if then == "sync":
+        journal.sync_events()
+        assert Path(f"{tmp_path}/s.sqlite-wal").stat().st_size == 0
+    else:
+        with store.database.write():
+            assert Path(f"{tmp_path}/s.sqlite-wal").stat().st_size == 0
+    journal.close()
+    shutil.copy(tmp_path / "s.sqlite", tmp_path / "copy.sqlite")  # without the log
+    with closing(sqlite3.connect(tmp_path / "copy.sqlite")) as copy:
+        assert copy.execute("SELECT count(*) FROM events").fetchone() == (1,)
+
+
+def fail_to_sync(_file: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
