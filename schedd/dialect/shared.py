@@ -1,12 +1,14 @@
 """Requests for resources of the whole cluster, such as floating licences.
 
 Formats: like any resource (``matlab=2``), or lists as in Moab and Maui: ``gres=matlab:2%ansys``,
-``software=matlab:2``, ``-W x=GRES:matlab+2``. Names are compared case-insensitively.
+``software=matlab:2``, ``-W x=GRES:matlab+2``. Names are compared case-insensitively. A string or boolean of
+the server or a queue is a resource called ``color other than red``, of which there is none.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
+from typing import Final
 
 from schedd.dialect.errors import RequestError
 from schedd.dialect.requested_resources import parse_typed
@@ -15,6 +17,8 @@ from schedd.dialect.span import LARGEST, Span
 from schedd.dialect.units import LARGEST_SIZE, TIME_RESOURCES, parse_walltime
 from schedd.wire import NO_TYPES, ResourceTypes
 
+OTHER_THAN: Final = " other than "
+_TRUE = frozenset({"true", "t", "yes", "y", "1"})
 _LISTS = ("gres", "software", "x.gres")
 _ITEM = re.compile(r"([^:+=]+)(?:[:+=](\d+))?")
 
@@ -27,8 +31,8 @@ def shared_amounts(
 
     An amount above the maximum is returned as the maximum plus one: see ``check_shared``.
     """
-    found: dict[str, int] = {}
     known, keys = _known_names(frozenset(names))
+    found = {name: 1 for name in names if OTHER_THAN in name and _asks_other(resources, name, types)}
     if not find_spellings(tuple(resources), keys):
         return found
     for key, value in resources.items():
@@ -47,7 +51,18 @@ def _known_names(names: frozenset[str]) -> tuple[dict[str, str], frozenset[str]]
     them, in lower case.
     """
     known = {name.lower(): name for name in names}
-    return known, frozenset({*known, *_LISTS})
+    return known, frozenset({*known, *_LISTS, *(name.partition(OTHER_THAN)[0] for name in known)})
+
+
+def _asks_other(resources: Mapping[str, str], name: str, types: ResourceTypes) -> bool:
+    """Return whether a job requests another value of a resource than those in ``name``."""
+    resource, _, allowed = name.partition(OTHER_THAN)
+    for key, asked in resources.items():
+        if key.lower() == resource.lower():
+            if types.resource_type(resource) == "boolean":
+                return (asked.lower() in _TRUE) != (allowed.lower() in _TRUE)
+            return not set(map(str.strip, asked.split(","))) <= set(map(str.strip, allowed.split(",")))
+    return False
 
 
 def check_shared(

@@ -3,7 +3,8 @@
 Servers print limits in two forms. ``max_running``, ``max_user_run``, ``max_group_run`` (TORQUE and old
 OpenPBS) and ``max_user_res.ncpus``, ``max_group_res.ncpus`` are plain numbers; ``max_run`` and
 ``max_run_res.ncpus`` (OpenPBS) list entities: ``[u:PBS_GENERIC=4], [u:ann=10], [o:PBS_ALL=100]``.
-``resources_available.NAME`` is the total amount for all jobs, for example of licences. The server itself
+``resources_available.NAME`` is the total amount for all jobs, for example of licences, or the only value that
+jobs may request. The server itself
 enforces limits on queued jobs, which only answers to questions read (``parse_queued_limits``); soft limits
 have no effect without preemption.
 """
@@ -16,6 +17,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from schedd.dialect.errors import RequestError
+from schedd.dialect.shared import OTHER_THAN
 from schedd.dialect.units import TIME_RESOURCES, format_rounded_size, parse_walltime
 from schedd.policy.recurrence import Recurrence
 from schedd.wire import FLOAT_PARTS, NO_TYPES, ResourceTypes, float_parts
@@ -156,7 +158,8 @@ def parse_server_limits(
             limits = _plain(text, _PLAIN_RES[prefix], resource, queue, types)
         elif name.startswith(_AVAILABLE) and resource not in _OF_REQUESTS:
             if types.resource_type(resource) and not types.is_amount(resource):
-                continue  # a string or a boolean limits no amount
+                found.append(Limit(amount=0, what=f"{resource}{OTHER_THAN}{text.strip()}", queue=queue))
+                continue
             limits = _plain(text, "all", resource, queue, types) or []  # it may be no number at all
         else:
             continue
@@ -312,6 +315,8 @@ def needs(limits: Mapping[str, Limit], job: Claim) -> dict[str, int]:
 
 def format_amount(amount: int, what: str, unit: str = "") -> str:
     """Return an amount of a limit as text for users."""
+    if OTHER_THAN in what:
+        return "another value"
     if what in ("mem", "vmem") or unit == "size":
         return f"{format_rounded_size(amount)} of {what}"
     if unit == "float":
@@ -332,6 +337,8 @@ def format_amount(amount: int, what: str, unit: str = "") -> str:
 
 def format_limit(limit: Limit) -> str:
     """Return a limit as text for users."""
+    if OTHER_THAN in limit.what:
+        return f"no {limit.what}{_place(limit)}"
     what = format_amount(limit.amount, limit.what, limit.unit)
     if limit.counts == "used":
         what = format_hours(limit.amount, limit.what)

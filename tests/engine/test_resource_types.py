@@ -8,7 +8,7 @@ from schedd.engine import Engine
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.model import StartKnown
 from schedd.service.questions.plan_fork import fork_plan
-from schedd.wire import JobFacts, ResourceFacts, ServerFacts
+from schedd.wire import JobFacts, QueueFacts, ResourceFacts, ServerFacts
 from tests.engine.cluster import Cluster, T
 
 RESOURCES = {
@@ -87,6 +87,36 @@ def test_limits_count_resources_by_their_types() -> None:
     submit(cluster, "5", "1:ncpus=1", Matlab="2")
     assert [cluster.start(job) for job in "345"] == [0, 0, 100]
     assert cluster.alerts("limit") == []
+
+
+def test_strings_and_booleans_of_the_server_and_its_queues_keep_jobs_with_other_values_waiting() -> None:
+    """pbs_sched says `Insufficient amount of server resource: sbool (True != False)`."""
+    types = {
+        "sbool": ResourceFacts("boolean"),
+        "sstr": ResourceFacts("string"),
+        "ssa": ResourceFacts("string_array"),
+    }
+    closed = {"resources_available.sbool": "False", "resources_available.ssa": "x,y"}
+    cluster = cluster_of(types, **{name.replace(".", "__"): text for name, text in closed.items()})
+    queue = QueueFacts(name="batch", started=True, limits={"resources_available.sstr": "abc"})
+    cluster.send(*cluster.server.change_queue(queue))
+    for job, asked in enumerate(({"sbool": "True"}, {"ssa": "z"}, {"sstr": "abd"})):
+        submit(cluster, str(job), "1:ncpus=1", **asked)
+    for job, asked in enumerate(({"sbool": "false"}, {"ssa": "y"}, {"sstr": "abc"}, {}), start=3):
+        submit(cluster, str(job), "1:ncpus=1", **asked)
+    assert [cluster.start(str(job)) for job in range(3, 7)] == [0, 0, 0, 0]
+    assert [cluster.view(str(job)).notes for job in range(7)] == [()] * 7
+    assert [cluster.view(job).why for job in "012"] == [
+        "waiting for a limit to be raised: no sbool other than False; it asks for another value",
+        "waiting for a limit to be raised: no ssa other than x,y; it asks for another value",
+        "waiting for a limit to be raised: no sstr other than abc in queue batch; it asks for another value",
+    ]
+    assert cluster.engine.state.limits.copies == {}
+    open_now = ServerFacts(family="openpbs", resources=types, limits={"resources_available.sbool": "True"})
+    cluster.send(*cluster.server.change_server(open_now))
+    assert [cluster.start(job) for job in "01"] == [0, 0]
+    submit(cluster, "7", "1:ncpus=1", sbool="F")
+    assert cluster.view("7").why.startswith("waiting for a limit to be raised: no sbool other than True")
 
 
 def test_types_are_kept_in_a_checkpoint() -> None:

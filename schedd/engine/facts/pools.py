@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from schedd.dialect.shared import shared_amounts
+from schedd.dialect.shared import OTHER_THAN, shared_amounts
 from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.model import FOREVER, Place, WaitingFor
 from schedd.plan.columns import Ints
@@ -194,6 +194,8 @@ class LimitBook:
         """Available amount of each resource of the whole cluster: the minimum over all sources."""
         found: dict[str, int] = {}
         for limit in self._all:
+            if OTHER_THAN in limit.what:
+                continue
             if limit.shared and limit.who == "all" and not limit.scope and not limit.queue:
                 found[limit.what] = min(limit.amount, found.get(limit.what, limit.amount))
         return found
