@@ -79,8 +79,17 @@ def _format_amounts(need: int, best: int, unit: str) -> tuple[str, str]:
 
 
 def _format_features(features: Features) -> str:
-    """Return features as readable text."""
-    return " and ".join(
-        " or ".join("not " + name[1:] if name.startswith("!") else name for name in sorted(alternatives))
-        for alternatives in features
-    )
+    """Return features as readable text, negated ones last."""
+    texts = [
+        (any(name.startswith("!") for name in names), " or ".join(map(_format_feature, sorted(names))))
+        for names in features
+    ]
+    return " and ".join(text for _, text in sorted(texts, key=lambda one: one[0]))
+
+
+def _format_feature(name: str) -> str:
+    if name == "!of_queue=True":  # of OpenPBS's adapter, as the next two
+        return "no queue of its own"
+    if name.startswith(("of_queue=", "resv=")):
+        return name.replace("of_queue=", "queue ", 1).replace("resv=", "reservation ", 1)
+    return f"not {name[1:]}" if name.startswith("!") else name
