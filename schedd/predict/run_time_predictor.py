@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 from schedd.plan.columns import Ints
 from schedd.predict.delays import LONGEST_DELAY_S, RecentDelays
+from schedd.predict.halts import Halts
 from schedd.predict.learner import Learner
 from schedd.predict.start_calibration import CalibratedStart, StartCalibration
 
@@ -29,12 +30,18 @@ class RunTimePredictor:
         self.calibrations: dict[EstimateKind, StartCalibration] = {
             kind: StartCalibration() for kind in ESTIMATE_KINDS
         }
+        self._share_halts(Halts())
         self.start_delays = RecentDelays()  # from due to started
         self.end_delays = RecentDelays()  # from an end to its report
         self._due: dict[str, int] = {}  # when each job with an open run decision was due
         self.as_of = -1  # time of the latest round of all expected starts; -1: none yet
         self.near_as_of = self.near_until = -1
         """Time of the latest round of near starts, and its latest considered start; -1: none yet."""
+
+    def _share_halts(self, halts: Halts) -> None:
+        self.halts = halts
+        for one in self.calibrations.values():
+            one.halts = halts
 
     def record_dispatch(self, job: str, due: int) -> None:
         """Record that a run decision was made for a job that was ``due``."""
@@ -70,6 +77,7 @@ class RunTimePredictor:
         """Return a copy without the open jobs: they are to be listed again."""
         new = RunTimePredictor(Learner(self.learner.run_times))
         new.calibrations = {kind: one.without_estimates() for kind, one in self.calibrations.items()}
+        new._share_halts(self.halts.copy())
         new.start_delays, new.end_delays = self.start_delays.copy(), self.end_delays.copy()
         return new
 
@@ -99,6 +107,7 @@ class RunTimePredictor:
         """Return an independent copy."""
         new = RunTimePredictor(self.learner.copy())
         new.calibrations = {kind: one.copy() for kind, one in self.calibrations.items()}
+        new._share_halts(self.halts.copy())
         new.start_delays, new.end_delays = self.start_delays.copy(), self.end_delays.copy()
         new._due = dict(self._due)
         new.as_of, new.near_as_of, new.near_until = self.as_of, self.near_as_of, self.near_until
@@ -113,6 +122,7 @@ class RunTimePredictor:
             "start_delays": self.start_delays.save(),
             "end_delays": self.end_delays.save(),
             "due": self._due,
+            "halts": self.halts.save(),
         }
         return {"version": _VERSION, "learner": plain, "kinds": kinds, **rounds, **delays}, arrays
 
@@ -129,7 +139,8 @@ class RunTimePredictor:
         new.as_of, new.near_as_of, new.near_until = (
             plain[name] for name in ("as_of", "near_as_of", "near_until")
         )
-        # Earlier versions save no delays.
+        # Earlier versions save neither halts nor delays.
+        new._share_halts(Halts.load(plain.get("halts", ())))
         new.start_delays = RecentDelays.load(plain.get("start_delays", ()))
         new.end_delays = RecentDelays.load(plain.get("end_delays", ()))
         new._due = {job: index(due) for job, due in plain.get("due", {}).items()}

@@ -11,6 +11,9 @@ P50 is the median of the samples. Where it covers fewer than 48 or more than 56 
 far as these bounds. Jobs that still wait count with their wait so far (Kaplan and Meier 1958): the
 started jobs are a biased sample of early ones.
 
+Nothing is learned from a wait during which all starts were halted, and it does not count in the accuracy: the
+estimate could not know it, and the next ones are no later because of it.
+
 The delay of starts is added to all of these times: no estimate is earlier than a start that was due now.
 """
 
@@ -25,6 +28,7 @@ from typing import Any, Final
 import numpy as np
 
 from schedd.predict.delays import NO_DELAY, Delay
+from schedd.predict.halts import Halts
 from schedd.predict.predictions import Floats
 
 _WINDOW: Final = 300
@@ -127,6 +131,9 @@ class StartCalibration:
     that wait through the same events are early or late together.
     """
     period_since: int = 0  # time of the first outcome of the latest period
+    halted: int = 0  # outcomes that did not count, since starts were halted during the wait
+    halts: Halts = field(default_factory=Halts, compare=False, repr=False)
+    """Of the cluster: shared by its calibrations."""
     _p50_corrections: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
     """Of P50, by band; None: something has changed since they were computed."""
 
@@ -221,6 +228,9 @@ class StartCalibration:
         issued = self.estimates.pop(job, None)
         if issued is None or issued.issued_at > now:
             return
+        if self.halts.overlap(issued.issued_at, now):
+            self.halted += now <= issued.expected.p90
+            return
         band = self.band(issued.base)
         waited = log(now - issued.issued_at + _FLOOR)
         band.add_error(waited - issued.base)
@@ -239,7 +249,7 @@ class StartCalibration:
         if self._p50_corrections is None:
             still: list[list[float]] = [[] for _ in self.bands]
             for one in self.estimates.values():
-                if one.p50_base is not None:
+                if one.p50_base is not None and not self.halts.overlap(one.issued_at, now):
                     waited = log(max(now - one.issued_at, 0) + _FLOOR)
                     still[bisect_left(_BAND_ENDS, one.p50_base)].append(waited - one.p50_base)
             self._p50_corrections = tuple(
@@ -256,12 +266,16 @@ class StartCalibration:
         self.estimates.pop(job, None)
 
     def advance_clock(self, now: int) -> None:
-        """Count each estimate with a P90 before ``now`` as a miss."""
+        """Count each estimate with a P90 before ``now`` as a miss, unless starts were halted meanwhile."""
         self._p50_corrections = None
         while self.pending_p90 and self.pending_p90[0][0] < now:
             moment, job = heapq.heappop(self.pending_p90)
             issued = self.estimates.get(job)
-            if issued is not None and issued.expected.p90 == moment:
+            if issued is None or issued.expected.p90 != moment:
+                continue
+            if self.halts.overlap(issued.issued_at, moment):
+                self.halted += 1
+            else:
                 self.band(issued.base).move(_STEP * (1.0 - _MISSES))
                 self._record_outcome((False, False), issued.issued_at, moment)
 
@@ -290,6 +304,7 @@ class StartCalibration:
             "estimates": estimates,
             "recent_hits": [[p50, p90] for p50, p90 in self.recent_hits],
             "periods": [self.period_since, *self.period_hits],
+            "halted": self.halted,
             "p50_errors": [list(band.p50_errors) for band in self.bands],
             "p50_bases": {job: t.p50_base for job, t in self.estimates.items() if t.p50_base is not None},
         }
@@ -309,7 +324,8 @@ class StartCalibration:
             (sum(p50 for p50, _ in plain["recent_hits"]), sum(p90 for _, p90 in plain["recent_hits"])),
         )  # fmt: skip
         heapq.heapify(new.pending_p90)
-        new.period_since, *periods = plain.get("periods", (0,))  # earlier versions do not save them
+        new.period_since, *periods = plain.get("periods", (0,))  # earlier versions do not save these
+        new.halted = plain.get("halted", 0)
         new.period_hits.extend((hits, among) for hits, among in periods)
         if len(new.bands) != len(_BAND_ENDS) + 1:
             raise ValueError(f"{len(new.bands)} bands of waits, {len(_BAND_ENDS) + 1} are expected")

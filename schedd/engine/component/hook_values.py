@@ -138,3 +138,5 @@ class ForecastRounds:
     near: tuple[int, int] = (-1, -1)  # time of the last round of near starts, and the latest start in it
     held: Mapping[str, tuple[int, float, float]] = field(default_factory=dict)
     """By kind of estimate: number of recent outcomes, and the shares covered by P50 and P90."""
+    halted: Mapping[str, int] = field(default_factory=dict)
+    """By kind of estimate: outcomes that did not count, since all starts were halted during the wait."""

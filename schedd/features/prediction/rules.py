@@ -181,6 +181,8 @@ def close_batch(state: EngineState, event: str) -> None:
     predictor = find_predictor(state)
     if predictor is None:
         return
+    # In another mode other schedulers start the jobs.
+    predictor.halts.note(state.now, halted=state.mode == "scheduler" and bool(state.halted))
     predictor.advance_clock(state.now)
     for kind, share in inaccurate_estimates(state).items():
         if f"expected {kind}" not in state.alerts:

@@ -76,7 +76,8 @@ def forecast_rounds(state: EngineState) -> ForecastRounds | None:
         for kind, one in predictor.calibrations.items()
         if one.recent_hits
     }
-    return ForecastRounds(predictor.as_of, (predictor.near_as_of, predictor.near_until), held)
+    halted = {kind: one.halted for kind, one in predictor.calibrations.items()}
+    return ForecastRounds(predictor.as_of, (predictor.near_as_of, predictor.near_until), held, halted)
 
 
 def first_estimates(state: EngineState, job: str) -> dict[str, int]:

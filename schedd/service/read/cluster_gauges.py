@@ -47,6 +47,11 @@ class ClusterGauges(Collector):
             "Share of the latest jobs that started by their published P50 or P90 expected start",
             labels=["cluster", "published", "quantile"],
         )
+        halted_waits = CounterMetricFamily(
+            "schedd_expected_halted",
+            "Expected starts that do not count in the coverage: all starts were halted during the wait",
+            labels=["cluster", "published"],
+        )
         generations = _counter("schedd_generations", "Batches that the planner took in")
         at_risk = _gauge("schedd_promises_at_risk", "Promises that cannot be kept as planned now")
         pressures = GaugeMetricFamily(
@@ -88,6 +93,8 @@ class ClusterGauges(Collector):
             for kind, (_, p50, p90) in published.forecasts.held.items():
                 covered.add_metric([*name, kind, "0.5"], p50)
                 covered.add_metric([*name, kind, "0.9"], p90)
+            for kind, number in published.forecasts.halted.items():
+                halted_waits.add_metric([*name, kind], number)
             leading.add_metric(name, loop.is_leader)
             generations.add_metric(name, published.generation)
             at_risk.add_metric(name, published.at_risk)
@@ -109,7 +116,7 @@ class ClusterGauges(Collector):
             busy,
         )
         yield from (paused, halted, stale, failing, alerts, covered, leading, generations, at_risk, breaches)
-        yield from (pressures, oldest)
+        yield from (halted_waits, pressures, oldest)
         shown = {loop.name: loop.published for loop in self._shown}
         for module in feature_modules("metrics"):
             yield from module.collect_metrics(shown)

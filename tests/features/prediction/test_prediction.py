@@ -372,3 +372,37 @@ def test_requeue_of_a_job_that_cannot_be_read_predicts_it_again_whatever_is_cach
     assert cluster.engine.checkpoint() == other.engine.checkpoint()
     prediction = cluster.outlook.learner.prediction("odd")
     assert prediction.p50 < prediction.walltime / 2  # others have ended since its submission
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize(("seconds", "halted"), [(50, 0), (3 * HOUR, 1)])
+def test_an_estimate_does_not_count_if_all_starts_were_halted_during_its_wait(
+    seconds: int, halted: int, restart: bool
+) -> None:
+    cluster = Foreseen()
+    cluster.habit()
+    for job in ("runs", "waits"):
+        cluster.submit(job, walltime=HOUR, runtime=60)
+    cluster.foretell()
+    known = cluster.outlook.calibrations["submission"]
+    before = (len(known.recent_hits), known.outcomes)
+    cluster.engine.pause("maintenance")
+    cluster.send()
+    cluster.at(cluster.server.now - T + seconds // 2)
+    if restart:
+        cluster.engine = Engine.restore(cluster.engine.checkpoint())
+    cluster.at(cluster.server.now - T + seconds - seconds // 2)
+    cluster.engine.resume()
+    cluster.send()
+    cluster.at(cluster.server.now - T + HOUR)
+    assert "waits" not in cluster.engine.state.records
+    known = cluster.outlook.calibrations["submission"]
+    assert known.halted == halted
+    assert (len(known.recent_hits), known.outcomes) == (before[0] + 1 - halted, before[1] + 1 - halted)
+    assert publish_snapshot(cluster.engine.state).forecasts.halted["submission"] == halted
+    # The next estimate counts again.
+    for job in ("runs", "waits"):
+        cluster.submit(job, walltime=HOUR, runtime=60)
+    cluster.foretell()
+    cluster.at(cluster.server.now - T + HOUR)
+    assert (known.halted, known.outcomes) == (halted, before[1] + 2 - halted)
