@@ -63,7 +63,7 @@ def list_subscriptions(connection: Connection, cluster: int) -> Sequence[NoticeS
 def last_notices(connection: Connection, cluster: int) -> Mapping[tuple[int, str], LastNotice]:
     query = select(_LAST_NOTICES).join(notices).where(notices.c.cluster == cluster)
     return {
-        (row.notice, row.job): LastNotice(row.start, row.soon, row.lost, row.tighter)
+        (row.notice, row.job): LastNotice(row.start, row.soon, row.lost, row.tighter, row.walltime)
         for row in connection.execute(query)
     }
 
@@ -79,7 +79,7 @@ def update_last_notices(
     for (number, job), mark in new.items():
         row = {"notice": number, "job": job, **asdict(mark), "time": now}
         statement = dialect.insert(_LAST_NOTICES).values(row)
-        update = {name: statement.excluded[name] for name in ("start", "soon", "lost", "tighter", "time")}
+        update = {name: statement.excluded[name] for name in row if name not in ("notice", "job")}
         connection.execute(statement.on_conflict_do_update(index_elements=["notice", "job"], set_=update))
     for number, job in gone:
         connection.execute(

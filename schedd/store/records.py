@@ -335,6 +335,7 @@ class LastNotice:
     soon: int = -1
     lost: int = -1  # deadline that was reported as lost; -1 as soon as it can be met again
     tighter: int = -1  # tighter walltime that was proposed
+    walltime: int = -1  # of its run, in seconds; -1: it does not run
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,7 +291,7 @@ notices = Table(
 )
 
 # The last notice about a job: its `start` (-1: none), the start of the last reminder (`soon`), the deadline
-# that was reported as `lost`, and the `tighter` walltime that was proposed.
+# that was reported as `lost`, the `tighter` walltime that was proposed, and the `walltime` of its run.
 last_notices = Table(
     "last_notices",
     metadata,
@@ -301,6 +301,7 @@ last_notices = Table(
     Column("soon", BigInteger, nullable=False),
     Column("lost", BigInteger, nullable=False, server_default="-1"),
     Column("tighter", BigInteger, nullable=False, server_default="-1"),
+    Column("walltime", BigInteger, nullable=False, server_default="-1"),
     Column("time", BigInteger, nullable=False),
 )
 

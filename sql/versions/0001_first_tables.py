@@ -304,6 +304,7 @@ def upgrade() -> None:
         sa.Column("soon", sa.BigInteger(), nullable=False),
         sa.Column("lost", sa.BigInteger(), server_default="-1", nullable=False),
         sa.Column("tighter", sa.BigInteger(), server_default="-1", nullable=False),
+        sa.Column("walltime", sa.BigInteger(), server_default="-1", nullable=False),
         sa.Column("time", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(["notice"], ["notices.id"], name=op.f("fk_last_notices_notice_notices")),
         sa.PrimaryKeyConstraint("notice", "job", name=op.f("pk_last_notices")),

@@ -1,1 +1,1 @@
-"""Notices by mail or a site's command about moved and near starts, lost deadlines, tighter walltimes."""
+"""Notices by mail or a site's command about moved and near starts, lost deadlines, and walltimes."""

@@ -37,7 +37,9 @@ _LeadSeconds = Annotated[int, Field(ge=60, le=30 * 86_400)]
 
 
 class NoticeRequest(BaseModel):
-    """When a notice is sent (at least one of `moved`, `ahead`, `lost` and `tighter`), and how."""
+    """When a notice is sent (at least one of `moved`, `ahead`, `lost` and `tighter`), and how. One is also
+    sent when the walltime of a run was altered.
+    """
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"job": "123.server", "moved": 1800, "ahead": 900}]}

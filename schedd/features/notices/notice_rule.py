@@ -1,4 +1,4 @@
-"""Rules for notices: moved and near starts, lost deadlines, tighter walltimes. Pure functions."""
+"""Rules for notices: moved and near starts, lost deadlines, tighter and altered walltimes. Pure functions."""
 
 from dataclasses import dataclass, replace
 from typing import Final, Literal
@@ -11,7 +11,7 @@ from schedd.service.questions.tighter_walltimes import TighterWalltime
 from schedd.start_sentence import StartFacts
 from schedd.store.records import LastNotice, NoticeSubscription
 
-NoticeKind = Literal["moved", "soon", "lost", "tighter"]
+NoticeKind = Literal["moved", "soon", "lost", "tighter", "walltime"]
 _NOT_YET: Final = -1
 
 
@@ -25,13 +25,17 @@ class Notice:
     start: int
     before: int = -1  # for `moved`: the start in the last notice
     deadline: int = -1  # for `lost`: the deadline
-    end: int = -1  # for `lost`: the planned end
+    end: int = -1  # for `lost`: the planned end; for `walltime`: the end by the new one
     at_risk: bool = False  # for `lost`: the deadline is accepted, and can still be kept
     facts: StartFacts | None = None  # the job's start at that time, for the sentence about it
     forecast: DeadlineFacts | None = None
     """For `lost`: the forecast of a deadline with a probability, which is below that probability now."""
     gain: TighterWalltime | None = None
     """For `tighter`: the walltime with which the job would start sooner."""
+    walltime: int = -1
+    """For `walltime`: the new walltime of the run in seconds, and"""
+    former_walltime: int = -1
+    """the former one."""
 
 
 def lost_deadline(record: JobRecord, now: int) -> int:
@@ -84,3 +88,21 @@ def decide_notice(
         mark = replace(known, tighter=gain.enough)
         return mark, Notice(wish, job, "tighter", displayed, gain=gain)
     return known, None
+
+
+def decide_run_notice(
+    wish: NoticeSubscription, last: LastNotice | None, record: JobRecord, now: int
+) -> tuple[LastNotice, Notice | None]:
+    """Return the new state of a running job's notices, and the notice that its walltime was altered since the
+    last look, as by an extension. Every subscription has it.
+    """
+    known = last if last is not None else LastNotice(record.run.started)
+    walltime, former = record.understood.requested_walltime or _NOT_YET, known.walltime
+    mark = replace(known, walltime=walltime)
+    if _NOT_YET in (walltime, former) or walltime == former:
+        return mark, None
+    end = record.run_end(now)
+    found = Notice(
+        wish, record.id, "walltime", record.run.started, end=end, walltime=walltime, former_walltime=former
+    )
+    return mark, found

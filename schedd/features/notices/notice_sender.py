@@ -66,6 +66,8 @@ class NoticeSender:
         letter["Auto-Submitted"] = "auto-generated"
         job = _single_line(notice.job)
         lines = [f"Job {job} on {self._cluster}: {_headline(notice, now)}."]
+        if notice.kind == "walltime":
+            lines.append(f"It runs until {_format_time(notice.end)} at most.")
         if notice.kind not in ("soon", "moved") and (sentence := _start_sentence(notice, now, _format_time)):
             lines.append(f"{sentence}.")
         if notice.kind == "moved" and notice.before >= 0:
@@ -80,7 +82,7 @@ class NoticeSender:
             lines.append(f"qalter -l walltime={walltime} {job}   changes it.")
         lines += [
             "",
-            f"showstart {job}   says why and where.",
+            f"{'checkjob' if notice.kind == 'walltime' else 'showstart'} {job}   says why and where.",
             f"{_unsubscribe_command(notice)}   ends these mails.",
         ]
         letter.set_content("\n".join(lines) + "\n")
@@ -100,6 +102,8 @@ class NoticeSender:
             "deadline": notice.deadline if notice.deadline >= 0 else None,
             "end": notice.end if notice.end >= 0 else None,
             "at_risk": notice.at_risk if notice.kind == "lost" else None,
+            "walltime": notice.walltime if notice.walltime >= 0 else None,
+            "former_walltime": notice.former_walltime if notice.former_walltime >= 0 else None,
             "tighter": asdict(notice.gain) if notice.gain is not None else None,
             "deadline_probability": notice.forecast.probability if notice.forecast is not None else None,
             "headline": _start_sentence(notice, now, format_utc),
@@ -150,6 +154,9 @@ def _headline(notice: Notice, now: int) -> str:
         gain = notice.gain
         sooner = format_walltime(gain.planned_start - gain.sooner_start)
         return f"walltime={format_walltime(gain.enough)} would start it {sooner} sooner as planned now"
+    if notice.kind == "walltime":
+        new, former = format_walltime(notice.walltime), format_walltime(notice.former_walltime)
+        return f"its walltime is {new} now, it was {former}"
     if notice.start < 0:
         return "its planned start is not known any more"
     sentence = _start_sentence(notice, now, _format_time)

@@ -1,5 +1,5 @@
 """Notices to users by mail or command: a start moved or is near, a deadline is lost, a tighter walltime would
-start the job sooner.
+start the job sooner, the walltime of a run was altered.
 
 A notice is recorded in the database before it is sent, and is sent at most once: if the daemon ends in
 between, a recorded notice is lost, an unrecorded one is sent by the next leader. A failed relay or command is
@@ -26,7 +26,7 @@ from schedd.engine import (
     published_record,
     render_job,
 )
-from schedd.features.notices.notice_rule import Notice, decide_notice, lost_deadline
+from schedd.features.notices.notice_rule import Notice, decide_notice, decide_run_notice, lost_deadline
 from schedd.features.notices.notice_sender import NoticeSender
 from schedd.plan.work_limits import WorkSpent
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -178,7 +178,7 @@ class Notifier:
         for wish, record in _subscribed_jobs(published, wishes):
             key = (wish.number, record.id)
             seen.add(key)
-            if record.phase not in (Phase.WAITING, Phase.BLOCKED):
+            if record.phase is Phase.DISPATCHED:
                 continue
             try:
                 mark, notice = self._decide(published, wish, record, now, gains.get(record.id))
@@ -257,6 +257,9 @@ class Notifier:
         gain: TighterWalltime | None,
     ) -> tuple[LastNotice, Notice | None]:
         """Return the new state of the job's notices, and the notice to send now."""
+        last = self._last_notices.get((wish.number, record.id))
+        if record.phase is Phase.RUNNING:
+            return decide_run_notice(wish, last, record, now)
         start = int(published.starts[record.slot]) if record.slot >= 0 else -1
         displayed = job_displayed_start(published, record, start)
         lost, forecast = _NOT_LOST
@@ -265,7 +268,9 @@ class Notifier:
             lost = lost_deadline(record, now)
             at_risk = lost < 0
             lost, forecast = (lost, None) if lost >= 0 else _deadline_at_risk(published, record)
-        last, length = self._last_notices.get((wish.number, record.id)), record.understood.walltime
+        if last is not None:
+            last = replace(last, walltime=-1)  # its run is over
+        length = record.understood.walltime
         mark, notice = decide_notice(
             wish, last, record.id, displayed, now, lost=lost, walltime=length, gain=gain
         )

@@ -5,6 +5,7 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
@@ -23,7 +24,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.settings.file import NotifySettings, SettingsError
 from schedd.store import Store
 from schedd.store.records import LastNotice, NoticeSubscription
-from schedd.wire import JobDeleted
+from schedd.wire import JobAltered, JobDeleted, JobQueued, JobStarted, ShareFacts
 from tests.cli.test_certificates import certify
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 from tests.waits import WAIT_S
@@ -280,6 +281,49 @@ def test_accepted_deadline_at_risk_is_mailed_once(mail_relay: tuple[MailServer, 
         assert "It has no planned start." in str(letter.get_payload())
 
 
+def test_altered_walltime_of_a_run_is_mailed_once_across_restarts(
+    mail_relay: tuple[MailServer, str], store: Store
+) -> None:
+    mail_server, relay = mail_relay
+    with busy_planner() as loop:
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+
+        def look(notifier: Notifier, letters: int) -> None:
+            for _ in range(2):
+                notifier.find_notices()
+                notifier.send()
+                assert len(mail_server.letters) == letters
+
+        def describe(walltime: str, **more: Any) -> None:
+            facts = loop.published.ids["2"].facts
+            resources = {**facts.resources, "walltime": walltime}
+            changed = replace(facts, resources=resources, **more)
+            loop.submit([JobAltered(id=event_id(), time=loop.now(), job=changed)]).result(WAIT_S)
+
+        notifier.add(subscription("2", min_move_s=90_000))
+        describe("5400")
+        look(notifier, 0)
+        shares = (ShareFacts(node="n1", cpus=4),)
+        started = JobStarted(id=event_id(), time=loop.now(), job_id="2", shares=shares)
+        loop.submit([started]).result(WAIT_S)
+        look(notifier, 0)
+        describe("7200")
+        look(Notifier(loop, mail_settings(relay), lambda: store), 1)
+        notifier = Notifier(loop, mail_settings(relay), lambda: store)
+        look(notifier, 1)
+        (letter,) = mail_server.letters
+        subject = " ".join(letter["Subject"].split())
+        assert subject == f"[{loop.name}] job 2: its walltime is 02:00:00 now, it was 01:30:00"
+        assert "It runs until " in str(letter.get_payload())
+        assert "checkjob 2" in str(letter.get_payload())
+        # The next run of a job that returned to its queue is another one.
+        facts = replace(loop.published.ids["2"].facts, state="Q", shares=(), started=None)
+        loop.submit([JobQueued(id=event_id(), time=loop.now(), job=facts)]).result(WAIT_S)
+        look(notifier, 1)
+        describe("3600")
+        look(notifier, 1)
+
+
 def test_notices_cover_all_own_jobs_only(mail_relay: tuple[MailServer, str], store: Store) -> None:
     mail_server, relay = mail_relay
     with busy_planner() as loop:
@@ -533,6 +577,8 @@ def test_command_gets_the_notice_as_json_on_stdin(tmp_path: Path, store: Store) 
             "at_risk": None,
             "deadline_probability": None,
             "tighter": None,
+            "walltime": None,
+            "former_walltime": None,
             "headline": "Planned 2023-11-15 00:13:20 UTC, at the latest 2023-11-15 00:13:20 UTC",
             "now": loop.now(),
         }
