@@ -186,12 +186,17 @@ class OpenPBSReader:
         vnodes = self._stuck.without(objects.vnodes, listed)
         hosts = self._hosts(vnodes)
         nodes = hosts.nodes(vnodes)
-        jobs = [job for job in listed if job.values.get("queue") in names or _holds(job.values, there)]
+
+        def is_ours(job: DescribedObject) -> bool:
+            return job.values.get("queue") in names or _holds(job.values, there)
+
+        jobs = [job for job in listed if is_ours(job)]
         await asyncio.sleep(0)
         self.suspended = jobs_to_resume(jobs)
         await asyncio.sleep(0)
         jobs += over
-        jobs += await self._ended({job.name for job in jobs})
+        gone = await self._ended({job.name for job in jobs})
+        jobs += [job for job in gone if is_over(job.values) or is_ours(job)]  # else moved to another queue
         await asyncio.sleep(0)
         jobs = _translate_placements(jobs, hosts)
         await asyncio.sleep(0)

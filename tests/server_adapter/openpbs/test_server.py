@@ -156,6 +156,19 @@ async def test_jobs_of_another_partition_on_own_vnodes_count(tmp_path: Path) -> 
     assert not state.pending_reservations, "another scheduler's reservation is its affair"
 
 
+async def test_a_job_that_is_moved_to_a_queue_of_another_partition_leaves(tmp_path: Path) -> None:
+    site = Site(jobs={"1.s": dict(QUEUED), "2.s": dict(QUEUED)})
+    site.queues["planned"] = site.queues["workq"] | {"partition": "part1"}
+    async with site.peer.listening():
+        server = site.make_server(tmp_path)
+        assert set((await server.read()).jobs) == {"1.s", "2.s"}
+        site.jobs["1.s"]["queue"] = "planned"
+        assert set((await server.read()).jobs) == {"2.s"}
+        site.jobs["1.s"]["queue"] = "workq"
+        assert set((await server.read()).jobs) == {"1.s", "2.s"}
+        await server.close()
+
+
 async def test_jobs_of_a_queue_with_vnodes_run_only_on_them_and_others_elsewhere(tmp_path: Path) -> None:
     site = Site(jobs={"1.s": dict(QUEUED), "2.s": QUEUED | {"queue": "fast"}})
     site.queues["fast"] = dict(site.queues["workq"])
