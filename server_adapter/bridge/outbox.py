@@ -4,7 +4,14 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-OUTCOMES = frozenset({"run_accepted", "run_refused"})
+OUTCOMES = frozenset(
+    {
+        *("run_accepted", "run_refused", "preemption_done", "extension_done", "switched"),
+        "transfer_step_done",
+    }
+)
+"""Types of the events with the outcome of a decision. Each decision is handled once, so they are never made
+again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,11 @@
 """Queued events for the daemon: limits, and the events that survive an overflow."""
 
-from schedd.wire import JobDeleted, JobHeld
+from dataclasses import fields
+from typing import get_args
+
+from schedd.wire import Event, JobDeleted, JobHeld
 from server_adapter.bridge.adapter import _counts
-from server_adapter.bridge.outbox import EncodedEvent, Outbox
+from server_adapter.bridge.outbox import OUTCOMES, EncodedEvent, Outbox
 
 
 def parcel(number: int, kind: str) -> EncodedEvent:
@@ -16,6 +19,11 @@ def test_beyond_the_limit_only_outcomes_are_stored() -> None:
     assert (len(box), box.overflowed) == (3, False)
     box.append(parcel(3, "run_refused"))
     assert ([one.type for one in box.batch()], box.overflowed) == (["run_accepted", "run_refused"], True)
+
+
+def test_the_outcomes_are_the_events_about_a_decision() -> None:
+    kinds = [{one.name: one for one in fields(kind)} for kind in get_args(Event)]
+    assert {one["type"].default for one in kinds if "decision_id" in one} == OUTCOMES
 
 
 def test_a_batch_is_bounded_by_count_and_bytes_and_never_empty() -> None:
