@@ -18,13 +18,17 @@ class AttributeQuery:
     """Requests jobs or nodes with these attributes.
 
     A server refuses the whole request (15002) if it does not know one of the names, but only when it has an
-    object to describe. Each name is then tried once on one object, and unknown names are removed. Every
-    server must know the first name.
+    object to describe. Each name is then tried once on one object, and unknown names are removed until
+    `reset`. Every server must know the first name.
     """
 
     def __init__(self, code: RequestCode, names: Iterable[str]) -> None:
         self._code = code
-        self._names = tuple(names)
+        self._all = self._names = tuple(names)
+
+    def reset(self) -> None:
+        """Request all attributes again, since a server of another version may know others."""
+        self._names = self._all
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -42,7 +46,12 @@ class AttributeQuery:
         except ServerRefusedError as error:
             if error.code != TorqueErrorCode.NOATTR:
                 raise
-        first = name or (await connection.describe(self._request("", self._names[:1])))[0].name
+        first = name
+        if not first:
+            found = await connection.describe(self._request("", self._names[:1]))
+            if not found:  # the last object has gone since
+                return []
+            first = found[0].name
         known = [word for word in self._names if await self._knows(connection, first, word)]
         unknown = [word for word in self._names if word not in known]
         _log.info("the server has no attribute %s", ", ".join(unknown))

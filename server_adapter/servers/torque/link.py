@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection
 
 from server_adapter.batch.codes import RequestCode
+from server_adapter.batch.errors import ServerRefusedError, ServerUnreachableError
 from server_adapter.batch.sockets import Address
 from server_adapter.bridge.link import ServerLink
 from server_adapter.torque.codes import READ_ONLY
@@ -19,8 +20,9 @@ PERMITTED: dict[str, frozenset[RequestCode]] = {
 
 
 class TorqueLink(ServerLink[TorqueConnection]):
-    """Connection to a TORQUE server. The protocol version is detected once, by the first status request: a
-    later 15058 has another cause.
+    """Connection to a TORQUE server. The protocol version is detected by the first status request, and again
+    after an attempt that fails: the server may have been replaced, and a newer one may leave a request of
+    the older protocol without an answer.
     """
 
     def __init__(
@@ -39,9 +41,13 @@ class TorqueLink(ServerLink[TorqueConnection]):
 
         async def connect() -> TorqueConnection:
             nonlocal version
-            connection = await open_connection(
-                address, credential, user=user, version=version, timeout=timeout, permitted=permitted
-            )
+            known, version = version, None
+            try:
+                connection = await open_connection(
+                    address, credential, user=user, version=known, timeout=timeout, permitted=permitted
+                )
+            except ServerRefusedError as error:
+                raise ServerUnreachableError(f"another version may serve now: {error}") from error
             version = connection.version
             return connection
 

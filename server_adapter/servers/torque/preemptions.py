@@ -37,6 +37,7 @@ class TorquePreemptionClient(PreemptionRequests[TorqueConnection]):
         self._jobs = jobs
         self._delays = AttributeQuery(RequestCode.STATUS_JOB, ("queue", "user_kill_delay"))
         self._substate = AttributeQuery(RequestCode.STATUS_JOB, ("job_state", "substate"))
+        self.queries = (self._delays, self._substate)
 
     async def find_job(self, job: str) -> JobFacts | None:
         """Return the job; None if it is complete or unknown."""

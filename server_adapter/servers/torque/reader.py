@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -66,7 +66,9 @@ class TorqueReader:
         by_hand: ManualStarts | None = None,
         *,
         full_every: float = 5.0,
+        queries: Iterable[AttributeQuery] = (),
     ) -> None:
+        """`queries` are reset with the reader's own if the server has another version."""
         self._link = link
         self._jobs = jobs or job_query()
         self._by_hand = by_hand
@@ -74,6 +76,8 @@ class TorqueReader:
             StateBuilder(FACT_PARSERS, by_hand.started_by) if by_hand else StateBuilder(FACT_PARSERS)
         )
         self._nodes = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
+        self._queries = (self._jobs, self._nodes, *queries)
+        self._version = ""
         self._full_every = full_every
         self._full_at = self._full_took = float("-inf")
         self._selects = True
@@ -115,10 +119,16 @@ class TorqueReader:
 
     async def _read_objects(self) -> _TorqueObjects:
         server = await self._describe(SERVER)
+        values = server[0].values if server else {}
+        before, self._version = self._version, values.get("pbs_version", "")
+        if self._version != before:
+            self._selects = True
+            for query in self._queries:
+                query.reset()
         queues = await self._describe(QUEUES)
         async with self._link.borrow() as connection:
             nodes = await self._nodes.fetch(connection)
-        return _TorqueObjects(server[0].values if server else {}, queues, nodes)
+        return _TorqueObjects(values, queues, nodes)
 
     async def _list_all(self) -> None:
         began = time.monotonic()

@@ -89,7 +89,9 @@ class TorqueServer(ComposedServer):
             ),
             query,
         )
-        self._reader = TorqueReader(link, query, by_hand, full_every=settings.poll.interval)
+        self._reader = TorqueReader(
+            link, query, by_hand, full_every=settings.poll.interval, queries=self._preemptions.queries
+        )
         self._read_since: float | None = None
         super().__init__(
             link=link,

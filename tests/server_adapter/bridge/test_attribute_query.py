@@ -48,3 +48,15 @@ async def test_other_refusals_are_not_treated_as_unknown_names() -> None:
         await query.fetch(server)  # type: ignore[arg-type]
     assert len(server.asked) == 1
     assert query.names == ("job_state", "planned_start")
+
+
+@pytest.mark.anyio
+async def test_there_may_be_no_object_left_to_try_the_names_on() -> None:
+    class EmptiedServer(StrictServer):
+        async def describe(self, request: StatusRequest) -> list[DescribedObject]:
+            await super().describe(request)
+            return []
+
+    query = AttributeQuery(RequestCode.STATUS_JOB, ["job_state", "planned_start"])
+    assert await query.fetch(EmptiedServer()) == []  # type: ignore[arg-type]
+    assert query.names == ("job_state", "planned_start")

@@ -148,3 +148,27 @@ async def test_short_lists_are_read_completely_after_ends(
     for count in (1, 2):
         server.submit(resources={"nodes": "1"}, runtime=600.0)
         assert len(await states(reader)) == count
+
+
+@pytest.mark.parametrize("versions", [("2.5", "6.1"), ("6.1", "2.5")])
+async def test_a_server_of_another_version_is_read_with_its_own_attributes_and_protocol(
+    versions: tuple[str, str],
+) -> None:
+    def serve(version: str, port: int = 0) -> EmulatedServer:
+        return EmulatedServer([NodeSpec("node1", 4)], version=version, port=port)
+
+    async def asks_for_tasks(server: EmulatedServer) -> bool:
+        server.submit(resources={"nodes": "1"})
+        await link.wait_until_up()
+        assert len((await reader.read()).jobs) == 1
+        await link.close()
+        return "req_information" in reader._jobs.names
+
+    async with serve(versions[0]) as server:
+        address = Address(*server.address)
+        link = TorqueLink(address, TorqueAnyPort(), timeout=1.0)
+        reader = TorqueReader(link)
+        asked = [await asks_for_tasks(server)]
+    async with serve(versions[1], address.port) as server:
+        asked.append(await asks_for_tasks(server))
+    assert asked == [version == "6.1" for version in versions]
