@@ -40,6 +40,7 @@ from schedd.wire import (
     PlanImproved,
     PolicyChanged,
     QueueChanged,
+    QueueFacts,
     ResourceTypes,
     RunAccepted,
     RunRefused,
@@ -289,6 +290,9 @@ def _apply_snapshot(state: EngineState, event: Snapshot) -> None:
         )
     )
     apply_all(state, defer_arrivals(state, found), of_snapshot=True)
+    gone = state.queues.keys() - {queue.name for queue in event.queues}
+    if event.queues and gone:
+        _remove_queues(state, gone, event)
     if event.server_age is not None:
         nodes.await_reports(state, event.time - event.server_age + state.settings.server_grace)
     if not state.arriving:
@@ -296,6 +300,14 @@ def _apply_snapshot(state: EngineState, event: Snapshot) -> None:
     retry_refused_jobs(state)  # the adapter has reached the server
     if words:
         state.alert(event.id, "snapshot", words, "differences")
+
+
+def _remove_queues(state: EngineState, names: Iterable[str], event: Snapshot) -> None:
+    """Remove queues that the server no longer has, with their limits and defaults."""
+    for name in sorted(names):
+        _change_queue(state, QueueChanged(id=event.id, time=event.time, queue=QueueFacts(name=name)))
+        del state.queues[name]
+    state.gather_limits()
 
 
 def _is_young(state: EngineState, event: Snapshot) -> bool:

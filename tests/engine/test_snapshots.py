@@ -4,7 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from schedd.wire import JobAltered, JobFacts, JobQueued, Run, RunAccepted, ShareFacts, Snapshot
+from schedd.wire import (
+    JobAltered,
+    JobFacts,
+    JobQueued,
+    QueueChanged,
+    QueueFacts,
+    Run,
+    RunAccepted,
+    ShareFacts,
+    Snapshot,
+)
 from tests.engine.cluster import Cluster, T
 
 
@@ -33,6 +43,21 @@ def test_a_snapshot_wins_and_its_differences_are_reported() -> None:
     assert cluster.runs("3") == cluster.runs("4") == [0]
     said = "the server's state differed: 1 x job altered, 1 x job ended, 1 x job queued, 1 x node changed"
     assert cluster.alerts("snapshot") == [said]
+
+
+def test_a_queue_that_a_snapshot_lacks_is_removed_with_its_limits() -> None:
+    cluster = Cluster()
+    limits = cluster.engine.state.limits
+    before = limits.sources
+    night = QueueFacts(name="night", started=False, limits={"max_running": "1"})
+    cluster.send(QueueChanged(id="q:1", time=T, queue=night))
+    assert limits.sources != before
+    cluster.send(replace(cluster.server.snapshot(), queues=()))
+    assert set(cluster.engine.state.queues) == {"batch", "night"}, "its sender does not list queues"
+    cluster.send(cluster.server.snapshot())
+    assert set(cluster.engine.state.queues) == {"batch"}
+    assert limits.sources == before
+    assert not cluster.alerts("snapshot")
 
 
 @pytest.mark.parametrize("first", ["queued", "altered", "snapshot"])
