@@ -5,14 +5,11 @@ Each is about one run, known by its start. If the adapter or the server was rest
 is delivered again: a run that is over is reported as preempted, and never another run stopped.
 """
 
-import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from schedd.wire import ExtendRun, JobFacts, Preempt, PreemptionDone, Resume
+from schedd.wire import JobFacts, Preempt, Resume
 from server_adapter.batch.errors import (
     OpenOutcomeError,
     ProtocolError,
@@ -20,22 +17,16 @@ from server_adapter.batch.errors import (
     ServerRefusedError,
     ServerUnreachableError,
 )
-from server_adapter.batch.supervision import TaskSet
-from server_adapter.bridge.decision_queue import DecisionOutcomes, decision_key
-from server_adapter.bridge.delivery import DaemonExchange
-from server_adapter.bridge.facts import ACTIVE
-from server_adapter.bridge.run_checks import describe_old_term
+from server_adapter.bridge.run_orders import SETTLING_S, RunOrderExecutor, RunOrderOutcome, is_this_run
 
 _log = logging.getLogger(__name__)
 
 PREEMPTIONS_AT_ONCE: Final = 8
 """Jobs that are requeued at the same time: the server answers when the job has ended on its nodes."""
-_SETTLING_S: Final = 2.0  # time until a request with a lost answer is checked
 _CHECKPOINT_S: Final = 300.0  # a job that still runs this long after its hold is not checkpointed
 CHECKPOINT_HOLD: Final = "s"
 """The kind of hold by which a job is checkpointed. No other hold of this kind is on a job that runs: the
 server sets it for dependencies, which are fulfilled then."""
-_SAME_RUN_S: Final = 30  # two reported starts of one run differ by at most this
 
 
 class PreemptionServer(Protocol):
@@ -90,16 +81,6 @@ class PreemptionJournal(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _PreemptionOutcome:
-    """Outcome of a decision. `outage`: none can be carried out at present, whatever the job."""
-
-    done: bool
-    code: int = 0
-    text: str = ""
-    outage: bool = False
-
-
 @dataclass(slots=True)
 class _Progress:
     """Progress of a decision over several tries: the time of the signal, and whether an answer was lost."""
@@ -108,78 +89,25 @@ class _Progress:
     lost: bool = False
 
 
-class PreemptionExecutor:
-    """Executes preemptions, several at a time. `barred` returns the reason against any, or an empty text;
-    `term` is the highest known leader's term.
-    """
+class PreemptionExecutor(RunOrderExecutor[PreemptionServer, PreemptionJournal, Preempt | Resume]):
+    """Executes preemptions and resumptions."""
 
-    def __init__(
-        self,
-        server: PreemptionServer,
-        delivery: DaemonExchange,
-        barred: Callable[[], str],
-        request_reading: Callable[[], None],
-        term: Callable[[], int],
-        journal: PreemptionJournal,
-        clock: Callable[[], float] = time.time,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        self._server = server
-        self._delivery = delivery
-        self._barred = barred
-        self._request_reading = request_reading
-        self._term = term
-        self._journal = journal
-        self._clock = clock
-        self._sleep = sleep
-        self._tasks = TaskSet("a preemption")
-        self._under_way: set[str] = set()
-        self._outcomes: DecisionOutcomes[_PreemptionOutcome] = DecisionOutcomes()
-
-    def begin(self, order: Preempt | Resume) -> None:
-        """Execute one decision, unless it is under way; its outcome is reported to the daemon."""
-        if decision_key(order) not in self._under_way:
-            self._under_way.add(decision_key(order))
-            self._tasks.spawn(self._carry_out(order))
-
-    async def close(self) -> None:
-        """Cancel preemptions in their grace time."""
-        await self._tasks.close()
-
-    async def _carry_out(self, order: Preempt | Resume) -> None:
-        try:
-            outcome = self._outcomes.find(order) or await self._attempt(order)
-        finally:
-            self._under_way.discard(decision_key(order))
-        self._outcomes.record(order, outcome)
+    def _log_outcome(self, order: Preempt | Resume, outcome: RunOrderOutcome) -> None:
         what = "resumed" if isinstance(order, Resume) else f"preempted for {order.preemptor}"
         if outcome.done:
             _log.info("%s is %s: %s", order.job_id, what, outcome.text)
         else:
             _log.warning("%s could not be %s: %s", order.job_id, what, outcome.text)
-        await self._delivery.enqueue(
-            PreemptionDone(
-                id=next(self._delivery.ids),
-                time=int(self._clock()),
-                decision_id=order.id,
-                job_id=order.job_id,
-                done=outcome.done,
-                code=outcome.code,
-                text=outcome.text,
-                outage=outcome.outage,
-            )
-        )
-        self._request_reading()
 
-    async def _attempt(self, order: Preempt | Resume) -> _PreemptionOutcome:
+    async def _attempt(self, order: Preempt | Resume) -> RunOrderOutcome:
         server = self._server
         if reason := self._refusal(order):
-            return _PreemptionOutcome(False, text=reason, outage=True)
+            return RunOrderOutcome(False, text=reason, outage=True)
         if self._clock() >= order.expires:
             if done := await self._find_done(server, order):
-                return _PreemptionOutcome(True, text=done)
+                return RunOrderOutcome(True, text=done)
             text = f"the decision expired {self._clock() - order.expires:.0f} s ago"
-            return _PreemptionOutcome(False, text=text, outage=True)
+            return RunOrderOutcome(False, text=text, outage=True)
         progress = _Progress()
         while True:
             try:
@@ -188,38 +116,31 @@ class PreemptionExecutor:
                 return await self._preempt(server, order, progress)
             except ServerRefusedError as error:
                 if done := await self._find_done(server, order):
-                    return _PreemptionOutcome(True, text=done)
+                    return RunOrderOutcome(True, text=done)
                 text = error.text or str(error)
                 if progress.lost and isinstance(order, Preempt) and order.method == "suspend":
                     text = f"{text}; an earlier request may have stopped it on its nodes"
-                return _PreemptionOutcome(False, error.code, text)
+                return RunOrderOutcome(False, error.code, text)
             except (RightsError, ValueError) as error:
-                return _PreemptionOutcome(False, text=str(error), outage=True)
+                return RunOrderOutcome(False, text=str(error), outage=True)
             except (ServerUnreachableError, ProtocolError) as error:
                 # The request may have been carried out: the next try looks at the run first.
                 if self._clock() >= _deadline(order, progress):
                     text = f"{error}; no final answer in time"
                     if isinstance(error, OpenOutcomeError):
-                        return _PreemptionOutcome(False, error.code, text)
-                    return _PreemptionOutcome(False, text=text, outage=True)
+                        return RunOrderOutcome(False, error.code, text)
+                    return RunOrderOutcome(False, text=text, outage=True)
                 if not progress.lost:
                     _log.warning("%s of %s: %s; it is tried again", order.type, order.job_id, error)
                 progress.lost = True
-                await self._sleep(_SETTLING_S)
-
-    def _refusal(self, order: Preempt | Resume) -> str:
-        if barred := self._barred():
-            return barred
-        if order.term < self._term():
-            return describe_old_term(order.term, self._term())
-        return ""
+                await self._sleep(SETTLING_S)
 
     async def _preempt(
         self, server: PreemptionServer, order: Preempt, progress: _Progress
-    ) -> _PreemptionOutcome:
+    ) -> RunOrderOutcome:
         """Try once. The grace time begins with the signal, however late the decision came."""
         if done := await self._end_of_run(server, order):
-            return _PreemptionOutcome(True, text=done)
+            return RunOrderOutcome(True, text=done)
         if order.signal and progress.signalled_at is None:
             if await server.signal_job(order.job_id, order.signal):
                 progress.signalled_at = self._clock()
@@ -228,15 +149,15 @@ class PreemptionExecutor:
         if progress.signalled_at is not None:
             await self._sleep(max(0.0, progress.signalled_at + order.grace - self._clock()))
             if not is_this_run(order, await server.find_job(order.job_id)):
-                return _PreemptionOutcome(True, text=f"the run ended after {order.signal}")
+                return RunOrderOutcome(True, text=f"the run ended after {order.signal}")
         if barred := self._barred():
-            return _PreemptionOutcome(False, text=barred, outage=True)
+            return RunOrderOutcome(False, text=barred, outage=True)
         if order.method != "suspend":
             self._journal.record_preemption(order.job_id)
         match order.method:
             case "suspend":
                 await server.suspend_job(order.job_id)
-                return _PreemptionOutcome(True, text="it was suspended")
+                return RunOrderOutcome(True, text="it was suspended")
             case "checkpoint":
                 return await self._checkpoint(server, order)
             case "requeue":
@@ -244,34 +165,34 @@ class PreemptionExecutor:
 
     async def _requeue(
         self, server: PreemptionServer, order: Preempt, progress: _Progress
-    ) -> _PreemptionOutcome:
+    ) -> RunOrderOutcome:
         """Request a rerun, once, and follow the run while the server is ending it: an error in reply may mean
         only that the server does not wait any longer for the node.
         """
         if not (progress.lost and await server.is_being_requeued(order.job_id)):
             try:
                 await server.requeue_job(order.job_id)
-                return _PreemptionOutcome(True, text="it was requeued")
+                return RunOrderOutcome(True, text="it was requeued")
             except ServerRefusedError as error:
                 if not await server.is_being_requeued(order.job_id):
                     raise
                 _log.warning("%s; the server is ending the run, which is followed", error)
         while await server.is_being_requeued(order.job_id):
             if self._clock() >= _deadline(order, progress):
-                return _PreemptionOutcome(False, text="the server has not ended the run in time")
-            await self._sleep(_SETTLING_S)
+                return RunOrderOutcome(False, text="the server has not ended the run in time")
+            await self._sleep(SETTLING_S)
         if done := await self._end_of_run(server, order):
-            return _PreemptionOutcome(True, text=done)
-        return _PreemptionOutcome(False, text="the server did not end the run")
+            return RunOrderOutcome(True, text=done)
+        return RunOrderOutcome(False, text="the server did not end the run")
 
-    async def _checkpoint(self, server: PreemptionServer, order: Preempt) -> _PreemptionOutcome:
+    async def _checkpoint(self, server: PreemptionServer, order: Preempt) -> RunOrderOutcome:
         """Hold the job, which ends its run with a checkpoint, and lift the hold. A job with such a hold by
         others is left alone, since nothing tells the two holds apart.
         """
         job = await server.find_job(order.job_id)
         held = job is not None and CHECKPOINT_HOLD in job.holds
         if held and not self._journal.is_set(order.job_id):
-            return _PreemptionOutcome(False, text="it has a system hold of an administrator")
+            return RunOrderOutcome(False, text="it has a system hold of an administrator")
         if not held:
             self._journal.record(order.job_id)
             try:
@@ -284,21 +205,21 @@ class PreemptionExecutor:
         while is_this_run(order, await server.find_job(order.job_id)):
             if self._clock() >= until:
                 await self._lift_hold(server, order.job_id)
-                return _PreemptionOutcome(False, text="it was held, and runs on without a checkpoint")
-            await self._sleep(_SETTLING_S)
+                return RunOrderOutcome(False, text="it was held, and runs on without a checkpoint")
+            await self._sleep(SETTLING_S)
         await self._lift_hold(server, order.job_id)
-        return _PreemptionOutcome(True, text="it was checkpointed")
+        return RunOrderOutcome(True, text="it was checkpointed")
 
     async def _lift_hold(self, server: PreemptionServer, job: str) -> None:
         await server.lift_hold(job)
         self._journal.forget(job)
 
-    async def _resume(self, server: PreemptionServer, order: Resume) -> _PreemptionOutcome:
+    async def _resume(self, server: PreemptionServer, order: Resume) -> RunOrderOutcome:
         job = await server.find_job(order.job_id)
         if job is None or job.state != "S" or not is_this_run(order, job):
-            return _PreemptionOutcome(True, text="it was not suspended any more")
+            return RunOrderOutcome(True, text="it was not suspended any more")
         await server.resume_job(order.job_id)
-        return _PreemptionOutcome(True, text="it goes on")
+        return RunOrderOutcome(True, text="it goes on")
 
     async def _end_of_run(self, server: PreemptionServer, order: Preempt) -> str:
         """Return how the run of a decision was stopped before, or an empty text; a checkpointed job loses the
@@ -329,15 +250,6 @@ class PreemptionExecutor:
 def full_signal_name(signal: str) -> str:
     """Return a signal as the nodes know it: `SIGUSR1` for `USR1`; a number has no prefix."""
     return signal if signal.isdigit() else f"SIG{signal.removeprefix('SIG')}"
-
-
-def is_this_run(order: Preempt | Resume | ExtendRun, job: JobFacts | None) -> bool:
-    """Return whether the job is still in the run of the decision. A job that is exiting is not: it can be
-    neither signalled nor requeued, and its nodes are free in a moment.
-    """
-    if job is None or job.state not in ACTIVE - {"E"}:
-        return False
-    return job.started is None or abs(job.started - order.started) <= _SAME_RUN_S
 
 
 def _deadline(order: Preempt | Resume, progress: _Progress) -> int:
