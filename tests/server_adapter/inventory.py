@@ -11,8 +11,8 @@ from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.torque import notation as read
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import TorqueErrorCode
-from server_adapter.torque.node_status import AttributeFields, NodeStatus, Values, parse_node
 from tests.server_adapter import admin_requests
+from tests.server_adapter.node_status import AttributeFields, NodeStatus, Values, parse_node
 
 JOB_ATTRIBUTES = frozenset(
     [

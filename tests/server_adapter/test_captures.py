@@ -13,10 +13,10 @@ from server_adapter.batch.replies import Reply, Status
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.dis import Decoder, encode_string
 from server_adapter.torque.frames import decode_request
-from server_adapter.torque.node_status import parse_node
 from server_adapter.torque.replies import decode_reply, encode_reply
 from server_adapter.torque.status import TorqueStatusDecoder
 from tests.server_adapter.inventory import parse_job, parse_queue, parse_server
+from tests.server_adapter.node_status import parse_node
 
 CAPTURES = Path(__file__).resolve().parents[3] / "shared" / "protocols" / "captures" / "torque"
 FILES = sorted(CAPTURES.glob("*.jsonl"))

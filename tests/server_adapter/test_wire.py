@@ -24,11 +24,11 @@ from server_adapter.torque import notation
 from server_adapter.torque.codes import READ_ONLY
 from server_adapter.torque.errors import BUSY, code_name, refusal_error
 from server_adapter.torque.frames import decode_request
-from server_adapter.torque.node_status import parse_node
 from server_adapter.torque.replies import decode_reply, encode_reply
 from server_adapter.torque.requests import SHAPES, AuthenticateUserRequest, ResourceQueryRequest
 from server_adapter.torque.status import TorqueStatusDecoder
 from tests.server_adapter.inventory import parse_job, parse_queue, parse_server
+from tests.server_adapter.node_status import parse_node
 
 JOB = "0.localhost"
 # Request bytes as the protocol document has them, section 5 (user root, version 2).

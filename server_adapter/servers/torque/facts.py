@@ -175,7 +175,7 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
     return NodeFacts(
         name=name,
         cpus=parse_count(values.get("np")),
-        state=_node_state(values.get("state", "")),
+        state=node_state(values.get("state", "")),
         mem=mem or (before.mem if before else 0),
         vmem=vmem or (before.vmem if before else 0),
         gpus=max(0, parse_count(values.get("gpus")) - unusable),
@@ -269,7 +269,8 @@ def _extensions(text: str) -> dict[str, str]:
     return found
 
 
-def _node_state(text: str) -> NodeStateName:
+def node_state(text: str) -> NodeStateName:
+    """Return the state of a node: up, drain or down."""
     states = read.split_list(text)
     if not states or "down" in states or "unknown" in states or "state-unknown" in states:
         return "down"

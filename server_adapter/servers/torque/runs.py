@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,19 +13,18 @@ from schedd.wire import JobFacts, Run
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.requests import RunRequest, StatusRequest
-from server_adapter.bridge.facts import Values, parse_or
+from server_adapter.bridge.facts import Values, parse_count, parse_or
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute
 from server_adapter.servers.torque.attribute_query import AttributeQuery
-from server_adapter.servers.torque.facts import array_id, ending, job_facts
+from server_adapter.servers.torque.facts import array_id, ending, job_facts, node_state
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.requests import run_request, walltime_request
 from server_adapter.servers.view_expiry import view_expiry
 from server_adapter.torque.connection import TorqueConnection
 from server_adapter.torque.errors import BUSY, TorqueErrorCode
-from server_adapter.torque.node_status import NodeStatus, parse_node
-from server_adapter.torque.notation import seconds
+from server_adapter.torque.notation import node_jobs, seconds
 
 _log = logging.getLogger(__name__)
 
@@ -33,6 +32,7 @@ _ONE_BY_ONE: Final = 4  # nodes requested by name; above this number all are req
 _SLOT_LIMIT: Final = re.compile(r"Array slot limit is (\d{1,9})\b")
 _REMEMBERED: Final = 10_000  # jobs whose next run is synchronous
 _NODE_ATTRIBUTES: Final = ("state", "np", "jobs")
+_NO_JOBS: Final[Mapping[str, int]] = {}
 _SCHEDULING: Final = StatusRequest(code=RequestCode.STATUS_SERVER, attributes=(Attribute("scheduling"),))
 
 
@@ -259,7 +259,7 @@ class TorqueStarter:
                     continue
                 raise
             lost = self._lost_jobs()
-            nodes |= {node.name: _free_capacity(parse_node(node.name, node.values), lost) for node in found}
+            nodes |= {node.name: _free_capacity(node.values, lost) for node in found}
         return nodes
 
 
@@ -287,6 +287,10 @@ def _ran(run: Run, values: Values | None) -> bool:
     return held == {share.node: share.cpus for share in run.shares}
 
 
-def _free_capacity(node: NodeStatus, lost: Collection[str]) -> FreeNodeCapacity:
-    used = sum(slots for job, slots in node.jobs.items() if job not in lost)
-    return FreeNodeCapacity(node.slots, used, down=node.down, offline=node.offline)
+def _free_capacity(values: Values, lost: Collection[str]) -> FreeNodeCapacity:
+    jobs = parse_or(node_jobs, values.get("jobs"), default=_NO_JOBS)
+    used = sum(slots for job, slots in jobs.items() if job not in lost)
+    state = node_state(values.get("state", ""))
+    return FreeNodeCapacity(
+        parse_count(values.get("np")), used, down=state == "down", offline=state == "drain"
+    )

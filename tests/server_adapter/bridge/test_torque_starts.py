@@ -13,9 +13,10 @@ from server_adapter.bridge.server import RunOutcome
 from server_adapter.bridge.state import ServerState
 from server_adapter.emulator import EmulatedServer, NodeSpec
 from server_adapter.emulator.lifecycle import settle
+from server_adapter.servers.torque.facts import node_facts
 from server_adapter.servers.torque.link import PERMITTED, TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader, job_query
-from server_adapter.servers.torque.runs import TorqueStarter
+from server_adapter.servers.torque.runs import TorqueStarter, _free_capacity
 from server_adapter.torque.credentials import TorqueAnyPort
 from server_adapter.torque.errors import TorqueErrorCode
 
@@ -166,3 +167,12 @@ async def test_a_refusal_states_the_slot_limit_of_an_array_whose_subjobs_were_re
         outcome = await starter.run(make_run(await reader.read(), jobs[1], "node1"), lambda: None)
         assert outcome.code == TorqueErrorCode.IVALREQ
         assert {job.slot_limit for job in (await reader.read()).jobs.values()} == {1}
+
+
+@pytest.mark.parametrize("state", ["free", "job-exclusive", "down,offline", "state-unknown", "reserve", ""])
+def test_a_node_has_the_same_state_in_the_plan_and_right_before_a_run(state: str) -> None:
+    values = {"state": state, "np": "4", "jobs": "0-1/1.s,2/2.s"}
+    before = _free_capacity(values, ["2.s"])
+    planned = node_facts("n1", values).state
+    assert (before.down, before.offline) == (planned == "down", planned == "drain")
+    assert (before.cpus, before.used) == (4, 2)
