@@ -39,6 +39,10 @@ class RunRules:
     per_node: float = 10.0
 
 
+class _ExpiredError(Exception):
+    """The decision expired before its request: the daemon may have given its nodes to another job."""
+
+
 class Dispatcher:
     """Executes run decisions, one request at a time; decisions for busy nodes let others go first.
 
@@ -92,12 +96,16 @@ class Dispatcher:
 
             def on_request() -> None:
                 nonlocal requested
+                if self._clock() >= run.expires:
+                    raise _ExpiredError
                 requested = True
                 self._journal.record_request(run.job_id, _name(run))
 
             self._requesting += 1
             try:
                 tried = await self._server.run(run, on_request)
+            except _ExpiredError:
+                tried = RunOutcome(False, 0, "the decision expired while it waited for the server")
             except ServerRefusedError as error:
                 tried = RunOutcome(False, error.code, error.text or str(error))
             except StaleConnectionError as error:

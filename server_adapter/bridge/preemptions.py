@@ -141,6 +141,9 @@ class PreemptionExecutor(RunOrderExecutor[PreemptionServer, PreemptionJournal, P
         """Try once. The grace time begins with the signal, however late the decision came."""
         if done := await self._end_of_run(server, order):
             return RunOrderOutcome(True, text=done)
+        if not progress.lost and self._clock() >= _deadline(order, progress):
+            text = "the decision expired while it waited for the server"
+            return RunOrderOutcome(False, text=text, outage=True)
         if order.signal and progress.signalled_at is None:
             if await server.signal_job(order.job_id, order.signal):
                 progress.signalled_at = self._clock()

@@ -188,6 +188,19 @@ def test_signal_comes_a_grace_time_before_the_requeueing() -> None:
     assert house.now == NOW + 120
 
 
+def test_run_is_not_stopped_by_a_decision_that_expired_while_it_waited_for_a_connection() -> None:
+    house = ExecutorHarness()
+    find = house.server.find_job
+
+    async def wait_and_find(job: str) -> JobFacts | None:
+        house.now += 90
+        return await find(job)
+
+    house.server.find_job = wait_and_find  # type: ignore[method-assign]
+    (event,) = house.do(order(signal="USR1", grace=120))
+    assert (event.done, event.outage, house.server.requests) == (False, True, [])
+
+
 def test_job_that_a_signal_would_end_is_requeued_without_a_grace_time() -> None:
     house = ExecutorHarness()
     house.server.is_ended_by_signals = True

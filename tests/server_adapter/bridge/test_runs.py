@@ -102,6 +102,35 @@ async def test_a_start_that_the_server_did_not_answer_in_time_is_an_outage(
     assert now >= 1020
 
 
+async def test_a_decision_that_expires_while_the_server_is_slow_is_not_requested(tmp_path: Path) -> None:
+    now = 1000.0
+
+    class SlowServer:
+        async def run(self, _: Run, on_request: Callable[[], None]) -> RunOutcome:
+            nonlocal now
+            now += 90.0  # the check of the job and of its nodes
+            on_request()
+            raise AssertionError("it was requested")
+
+    journal = Journal(tmp_path)
+    server = cast("Server", SlowServer())
+    outcome = await Dispatcher(server, journal, lambda: "", RunRules(), clock=lambda: now).run(
+        Run(
+            id="run-1",
+            cause="",
+            time=1000,
+            job_id="1.host",
+            shares=(ShareFacts("node1", 1),),
+            version="",
+            expires=1060,
+            term=1,
+        )
+    )
+    journal.close()
+    assert (outcome.accepted, outcome.text) == (False, "the decision expired while it waited for the server")
+    assert not journal.requested
+
+
 @pytest.mark.parametrize("what", ["hold", "offline", "down", "alter", "delete", "scheduling"])
 async def test_unreported_changes_are_noticed_right_before_the_run(build: Build, what: str) -> None:
     house = await build(plan=False, **{"poll.interval": 600.0})
