@@ -49,6 +49,7 @@ from server_adapter.bridge.power_switcher import PowerSwitcher
 from server_adapter.bridge.preemptions import PreemptionExecutor
 from server_adapter.bridge.queue_drainer import QueueDrainer
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
+from server_adapter.bridge.reading_requests import ReadingRequests
 from server_adapter.bridge.reported_ends import ReportedEnds
 from server_adapter.bridge.reservations import ReservationConfirmer
 from server_adapter.bridge.run_executor import RunExecutor
@@ -63,7 +64,6 @@ from server_adapter.settings import Settings
 _log = logging.getLogger(__name__)
 
 _AS_DECIDED = 1000.0  # per second; the daemon sets the actual rate
-_STARTED_AFTER = 0.4  # seconds until most accepted runs have started
 _SOON = 0.5  # seconds until most pending events have been delivered
 _SLICE = 50  # events encoded in one slice
 _PARTIAL_REST = 0.5  # of the time of a partial reading; after a full one, its whole time
@@ -96,6 +96,7 @@ class Adapter:
         self._clock = clock
         self._ready = ready
         self.journal = Journal(settings.state_dir, clock)
+        self._requests = ReadingRequests(settings.poll.interval)
         pace = AdaptiveRateLimiter(_AS_DECIDED)
         self.server = connect(pace)
         daemon = settings.daemon
@@ -126,17 +127,18 @@ class Adapter:
         self._reservation_tasks = TaskSet("a reservation")
         self._settling = False
         self._settled_at = -1  # number of the last full reading that began before the last settlement ended
-        self._reading_requested = asyncio.Event()
-        self._scope: ReadScope | None = None  # requested since the start of the last reading
-        self._read_whole_at = float("-inf")
         self._snapshots = SnapshotSchedule(settings.poll.snapshot, clock)
         self._reported_ends = ReportedEnds()
         self._accepted = AcceptedRuns()
         self._accepted.recall(self.journal.requested, clock())
         self._runs = RunExecutor(
-            dispatcher, self.delivery, self._accepted, self.request_reading, self.request_reading_soon, clock
+            dispatcher,
+            self.delivery,
+            self._accepted,
+            self.request_reading,
+            self._requests.request_soon,
+            clock,
         )
-        self._reading_timer: asyncio.TimerHandle | None = None
         self._transfers = TransferExecutor(
             self.server.transfer_client,
             self.delivery,
@@ -168,7 +170,6 @@ class Adapter:
             self.server.router, settings.drain, drain_token, self._barred, kept, transport=transport
         )
         self._begun = self._finished = 0  # whole readings
-        self._was_called = False
         self._up_since: float | None = None
         self._uncalled = ""
         self._cycling = False
@@ -193,7 +194,7 @@ class Adapter:
         """Works until cancelled."""
         try:
             if self.settings.mode == "scheduler":
-                await self.server.become_scheduler(self._called)
+                await self.server.become_scheduler(self._requests.request_for_call)
             await self._first_contact()
             self._ready()
             works: dict[str, Callable[[], Awaitable[None]]] = {
@@ -238,23 +239,7 @@ class Adapter:
 
     def request_reading(self, scope: ReadScope = ReadScope.ALL) -> None:
         """Request a reading: something in this scope has changed on the server."""
-        self._scope = scope if self._scope is None else max(scope, self._scope)
-        self._reading_requested.set()
-
-    def request_reading_soon(self) -> None:
-        """Request a reading soon after the start of accepted jobs; several calls cause one."""
-        if self._reading_timer is None:
-            self._reading_timer = asyncio.get_running_loop().call_later(
-                _STARTED_AFTER, self._end_reading_delay
-            )
-
-    def _end_reading_delay(self) -> None:
-        self._reading_timer = None
-        self.request_reading(ReadScope.ENDS)
-
-    def _called(self, scope: ReadScope) -> None:
-        self._was_called = True
-        self.request_reading(scope)
+        self._requests.request(scope)
 
     def handle_decision(self, decision: Decision) -> None:
         match decision:
@@ -326,22 +311,10 @@ class Adapter:
                 await waits.sleep()
                 continue
             rest = time.monotonic() - began
-            if self._read_whole_at < began:
+            if self._requests.read_whole_at < began:
                 rest *= _PARTIAL_REST
             await asyncio.sleep(max(self.settings.poll.gap, rest))  # leave the server time for other clients
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._until_poll()):
-                    await self._reading_requested.wait()
-            self._reading_requested.clear()
-
-    def _until_poll(self) -> float:
-        return max(0.0, self._read_whole_at + self.settings.poll.interval - time.monotonic())
-
-    def _next_scope(self) -> ReadScope:
-        """Return the scope of the next reading, and reset the requested one."""
-        called, self._scope = self._scope, None
-        whole = called is None or self._until_poll() <= 0 or self._snapshots.should_send
-        return ReadScope.ALL if whole or called is None else called
+            await self._requests.wait()
 
     async def _until_up(self) -> None:
         waits = Backoff(first=5.0, longest=60.0)
@@ -357,8 +330,7 @@ class Adapter:
     async def _cycle(self) -> None:
         # 1. Read.
         began = time.monotonic()
-        scope, was_called = self._next_scope(), self._was_called
-        self._was_called = False
+        scope, was_called = self._requests.take(full=self._snapshots.should_send)
         whole = scope is ReadScope.ALL
         self._begun += whole
         number = self._begun
@@ -366,10 +338,10 @@ class Adapter:
         try:
             state = await self.server.read(scope)
         except BaseException:
-            self._scope = ReadScope.ALL
+            self._requests.note_failure()
             raise
         if whole:
-            self._read_whole_at = time.monotonic()
+            self._requests.note_full_reading()
         now = int(self._clock())
         # 2. Compare with the last reading, and report to the daemon.
         await asyncio.sleep(0)
@@ -396,7 +368,7 @@ class Adapter:
         if whole:
             self._finished = number
             self._was_read.set()
-        elif was_called and not events and began - self._read_whole_at >= _UNEXPLAINED_EVERY_S:
+        elif was_called and not events and began - self._requests.read_whole_at >= _UNEXPLAINED_EVERY_S:
             self.request_reading()  # the call had another reason, such as a change of a node
         self.server.update_state(state)
         self._note_missing_calls()
