@@ -106,16 +106,9 @@ class PowerSwitcher:
         _, first = self._waiting.first()
         on = first.on
         some = [one for one in self._waiting.decisions() if one.on == on][: self._settings.at_once]
-        left: list[Switch] = []
-        for one in some:
-            known = self._outcomes.find(one)
-            refused = known or self._refusal(one)
-            if refused is not None:
-                await self._report(one, refused)
-            else:
-                left.append(one)
+        left = await self._permitted(some)
         if left and not on:
-            left = await self._not_in_use(left)
+            left = await self._permitted(await self._not_in_use(left))  # the reading may have taken long
         if not left:
             return
         command = [*(self._settings.on if on else self._settings.off), *(one.node for one in left)]
@@ -125,6 +118,17 @@ class PowerSwitcher:
             _log.warning("%s: %s", command[0], ran.text)
         for one in left:
             await self._report(one, ran)
+
+    async def _permitted(self, some: Sequence[Switch]) -> list[Switch]:
+        """Return the decisions that may be executed now, and report the others."""
+        left: list[Switch] = []
+        for one in some:
+            refused = self._outcomes.find(one) or self._refusal(one)
+            if refused is not None:
+                await self._report(one, refused)
+            else:
+                left.append(one)
+        return left
 
     def _refusal(self, one: Switch) -> CommandResult | None:
         barred = self._barred()

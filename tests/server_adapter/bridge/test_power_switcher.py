@@ -28,6 +28,7 @@ class SwitcherHarness:
         self.term = 1
         self.state: ServerState = EMPTY_STATE
         self.read = 0
+        self.now, self.reading_s = NOW, 0
         names = (f"e:{number}" for number in count(1))
         delivery: Any = SimpleNamespace(ids=names, enqueue=self._record)
         script = f'echo "$0 $*" >> "{self.noted}"; '
@@ -45,7 +46,7 @@ class SwitcherHarness:
             lambda: self.barred,
             self._fresh,
             lambda: self.term,
-            lambda: NOW,
+            lambda: self.now,
         )
 
     async def _record(self, event: Switched) -> None:
@@ -53,6 +54,7 @@ class SwitcherHarness:
 
     async def _fresh(self) -> ServerState:
         self.read += 1
+        self.now += self.reading_s
         return self.state
 
     def do(self, *decisions: Switch) -> list[Switched]:
@@ -89,6 +91,15 @@ def test_a_repeated_decision_is_not_executed_again(tmp_path: Path) -> None:
     house.do(switch(1, "n1", False))
     (told,) = house.do(switch(1, "n1", False))
     assert (told.done, house.ran) == (True, ["off n1"])
+
+
+def test_a_decision_that_expires_while_the_server_does_not_answer_switches_no_node_off(
+    tmp_path: Path,
+) -> None:
+    house = SwitcherHarness(tmp_path)
+    house.reading_s = 600
+    (told,) = house.do(switch(1, "n1", False))
+    assert (told.done, told.text, house.ran) == (False, "the decision expired 540 s ago", [])
 
 
 @pytest.mark.parametrize(
