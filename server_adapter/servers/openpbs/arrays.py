@@ -1,10 +1,13 @@
 """Job arrays: for waiting subjobs the server returns only indices; in the plan each is a job."""
 
+import logging
 from collections.abc import Iterable
 
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values
 from server_adapter.openpbs.notation import index_ranges, subjob
+
+_log = logging.getLogger(__name__)
 
 INDICES = ("array_indices_submitted", "array_indices_remaining")
 """Attributes from which the waiting subjobs of an array are read."""
@@ -17,7 +20,11 @@ def expand_arrays(jobs: Iterable[DescribedObject]) -> list[DescribedObject]:
         if job.values.get("array") != "True":
             found.append(job)
             continue
-        waiting = waiting_indices(job.values)
+        try:
+            waiting = waiting_indices(job.values)
+        except ValueError as error:
+            _log.warning("the waiting subjobs of %s are not known: %s", job.name, error)
+            continue
         if job.values.get("job_state") not in ("Q", "B", "H", "W") or not waiting:
             continue
         state = "Q" if job.values["job_state"] == "B" else job.values["job_state"]

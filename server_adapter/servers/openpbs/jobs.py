@@ -190,14 +190,16 @@ def _to_describe(
     with a subjob that started or ended. New jobs that have already ended are left out. The server answers in
     the order of the names: new jobs stay in its own, which is that of their arrival.
     """
-    ran = (name for name, job in known.items() if job.values["job_state"] in _ACTIVE)
+    ran = (name for name, job in known.items() if job.values.get("job_state") in _ACTIVE)
     wanted = dict.fromkeys(name for name in ran if name not in active)
     for name, values in (*active.items(), *recent.items()):
         before = known.get(name)
         if before is None:
             if not is_over(values):
                 wanted[name] = None
-        elif before.values["job_state"] != values["job_state"] or before.values.get("array") == "True":
+        elif (
+            before.values.get("job_state") != values.get("job_state") or before.values.get("array") == "True"
+        ):
             wanted[name] = None
     arrays = [parent(name) for name in wanted if "[" in name]
     return wanted | dict.fromkeys(name for name in arrays if name in known)

@@ -45,6 +45,7 @@ _ALONE: Final = frozenset({"excl", "exclhost"})
 _GATED: Final = frozenset({"ncpus", "ngpus", "mem"})
 _ANYWHERE: Final = frozenset({"", "free", "excl", "exclhost", "shared"})
 _NO_CHUNKS: Final[list[list[VnodePiece]]] = []
+_NO_REQUEST: Final[list[tuple[int, dict[str, str]]]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +298,8 @@ def _mended(values: Values, time: _Occurrence, usable: frozenset[str]) -> Reserv
         return ReservationOccurrence(time.start, where=time.where)
     brackets = parse_or(exec_vnode, time.where, default=_NO_CHUNKS)
     lost = [i for i, bracket in enumerate(brackets) if any(piece.vnode not in usable for piece in bracket)]
-    units = [one for count, one in select(values.get("schedselect", "")) for _ in range(count)]
+    chunks = parse_or(lambda text: [*select(text)], values.get("schedselect"), default=_NO_REQUEST)
+    units = [one for count, one in chunks for _ in range(count)]
     if len(units) != len(brackets):
         return None
     moved = ["1" + "".join(f":{name}={value}" for name, value in units[i].items()) for i in lost]

@@ -162,9 +162,9 @@ class TorqueReader:
                 self._selects = False
                 return False
             gone = {
-                name: job.values["job_state"]
+                name: state
                 for name, job in self._described.items()
-                if job.values["job_state"] in _ACTIVE_OR_OVER and name not in found
+                if (state := job.values.get("job_state", "?")) in _ACTIVE_OR_OVER and name not in found
             }
             back = [name for name, state in gone.items() if state != _OVER]  # else it left the list
             if len(back) > _SINGLY:

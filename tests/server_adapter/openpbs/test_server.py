@@ -9,7 +9,7 @@ from schedd.wire import ShareFacts
 from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.run_checks import RunVerdict
-from server_adapter.bridge.server import OccurrencePlacement
+from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import OpenPBSErrorCode
 from server_adapter.settings import SettingsError, load_settings
@@ -132,6 +132,22 @@ async def test_a_scheduler_sees_its_own_partition_alone(tmp_path: Path) -> None:
             state = await server.read()
             assert (set(state.nodes), set(state.jobs), state.server.scheduling) == (nodes, jobs, scheduling)
             await server.close()
+
+
+async def test_an_object_without_an_attribute_or_with_an_odd_one_hides_no_other(tmp_path: Path) -> None:
+    array = QUEUED | {"array": "True", "array_indices_remaining": "1-?"}
+    stateless = {"queue": "workq", "mtime": "100"}
+    site = Site(jobs={"1.s": QUEUED | {"mtime": "100"}, "2[].s": array, "3.s": stateless})
+    broken = {"reserve_state": "10", "reserve_start": "5000", "reserve_end": "6000", "reserve_retry": "1"}
+    site.reservations["R4.s"] = broken | {"resv_nodes": "(n1:ncpus=2)"}
+    site.nodes["n1"]["state"] = "down"
+    async with site.peer.listening():
+        server = site.make_server(tmp_path)
+        for scope in (ReadScope.ALL, ReadScope.JOBS):
+            state = await server.read(scope)
+            assert set(state.jobs) == {"1.s", "3.s"}
+            assert "cannot be moved" in state.pending_reservations["R4.s"].problem
+        await server.close()
 
 
 async def test_jobs_of_another_partition_on_own_vnodes_count(tmp_path: Path) -> None:
