@@ -123,8 +123,18 @@ def test_partitions_of_nodes_and_lists_of_users_become_partitions() -> None:
             "NODEALLOCATIONPOLICY PRIORITY\nNODECFG[n1] PRIORITY=10\nNODECFG[n2] PRIORITY=-5",
             {"prefer": {"n1": 10, "n2": -5}},
         ),
-        ("NODEALLOCATIONPOLICY CPULOAD", None),
+        ("NODEALLOCATIONPOLICY CPULOAD", {"arrange": "spread"}),
+        ("NODEALLOCATIONPOLICY FIRSTAVAILABLE", None),
         ("NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='LOAD'", None),
+        (
+            "NODEALLOCATIONPOLICY PRIORITY\nNODECFG[DEFAULT] PRIORITYF='-0.01*CMEM - 2*CPROCS'",
+            {"expression": "-0.01*(mem / 1024) - 2*(cpus)"},
+        ),
+        (
+            "NODECFG[n1] PARTITION=fast\nPARCFG[fast] NODEALLOCATIONPOLICY=CONTIGUOUS",
+            {"partitions": {"fast": {"arrange": "contiguous"}}},
+        ),
+        ("NODECFG[n1] PARTITION=fast\nPARCFG[fast] NODEALLOCATIONPOLICY=FIRSTAVAILABLE", None),
     ],
 )
 def test_the_order_of_nodes_becomes_a_node_choice(text: str, choice: dict[str, object] | None) -> None:
@@ -221,7 +231,7 @@ def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
         ("XFMINWCLIMIT 0:10:00", "XFMINWCLIMIT", "no matter: the expansion factor has no weight"),
         ("PROCWEIGHT 7\nPROCCAP 100", "PROCCAP", "translated: a formula, with the term min(ncpus, 100)"),
         ("PROCWEIGHT 7\nRESCAP 100", "RESCAP", "blocker: there are no caps of components"),
-        ("BYPASSWEIGHT 7", "BYPASSWEIGHT", "blocker: there is no priority by how often"),
+        ("BYPASSWEIGHT 7", "BYPASSWEIGHT", "blocker: no term of priority and formula is how often"),
         (
             "QUEUETIMEWEIGHT 5\nQUEUETIMECAP 120",
             "QUEUETIMECAP",
@@ -490,9 +500,13 @@ def test_walltime_limits_count_requested_walltimes() -> None:
         ("CLASSCFG[x] HOLD=TRUE", "CLASSCFG[x] HOLD", "blocker: hold the queue: `schedd hold -q"),
         ("NODECFG[n1] TRIGGER=atype=exec", "NODECFG[n1] TRIGGER", "different: no program is run"),
         ("NODECFG[DEFAULT] ENABLEPROFILING=TRUE", "NODECFG[DEFAULT] ENABLEPROFILING", "no matter: "),
-        ("PARCFG[ALL] NODEALLOCATIONPOLICY=CPULOAD", "NODEALLOCATIONPOLICY", "different: where several"),
+        (
+            "PARCFG[ALL] NODEALLOCATIONPOLICY=CPULOAD",
+            "NODEALLOCATIONPOLICY",
+            'different: node_choice: arrange = "spread"',
+        ),
         ("PARCFG[ALL] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[ALL]", "no matter: it is about all nodes"),
-        ("PARCFG[fast] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[fast]", "blocker: not translated: define"),
+        ("PARCFG[fast] NODEALLOCATIONPOLICY=CPULOAD", "PARCFG[fast]", "blocker: not translated: no NODECFG"),
         ("ALLOWMULTIREQNODEUSE TRUE", "ALLOWMULTIREQNODEUSE", 'no matter: the same by node_rule = "pack"'),
         ("ALLOWMULTIREQNODEUSE FALSE", "ALLOWMULTIREQNODEUSE", 'different: by node_rule = "pack"'),
         ("USERCFG[ann] SHOESIZE=9", "USERCFG[ann] SHOESIZE", "different: Maui has no such setting"),
@@ -615,6 +629,15 @@ def test_a_file_without_qos_gets_no_table_qos() -> None:
 def test_node_speeds_are_translated_if_fair_share_uses_them() -> None:
     done = import_maui("USEMACHINESPEEDFORFS TRUE\nNODECFG[n1] SPEED=1.5\n")
     assert settings_in(done.toml("main"))["site"]["speeds"] == {"n1": 1.5}
+
+
+def test_walltimes_are_normalised_by_speeds_as_in_maui() -> None:
+    done = import_maui("USEMACHINESPEED TRUE\nNODECFG[n1] SPEED=0.5\n")
+    assert settings_in(done.toml("main"))["site"]["normalised_walltimes"] == {"speed": 1}
+    assert finding_text(done, "NODECFG[n1] SPEED").startswith("different: speeds and normalised_walltimes")
+    without = import_maui("USEMACHINESPEED TRUE\n")
+    assert finding_text(without, "USEMACHINESPEED").startswith("different: no NODECFG has a SPEED")
+    assert not without.site.get("normalised_walltimes")
 
 
 def test_units_share_nodes_by_maui_default() -> None:
@@ -800,7 +823,7 @@ def test_an_inexpressible_reservation_is_a_blocker(attributes: str, why: str) ->
 def test_unknown_moab_parameters_are_blockers() -> None:
     text = "POWERPOLICY ONDEMAND\nFROBNICATION 9\nUSERCFG[a] SHOESIZE=9\nQUEUETIMEWEIGHT 2\n"
     done = import_maui(text, moab=True)
-    assert finding_text(done, "POWERPOLICY").startswith("blocker: nodes are never switched on or off")
+    assert finding_text(done, "POWERPOLICY").startswith("blocker: set mode of power_saving")
     assert finding_text(done, "FROBNICATION").startswith(
         "blocker: not known to this import: look up what Moab"
     )

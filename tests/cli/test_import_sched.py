@@ -124,7 +124,7 @@ def test_queues_have_no_weight_without_by_queue_or_under_strict_fifo() -> None:
 def test_openpbs_sort_keys_follow_fair_share() -> None:
     done = import_directory(OPENPBS)
     assert done.site["priority"] == {"queue": 0, "fair_share": 8e8, "wish": 3.9e5 / 2048, "size": 0.19}
-    assert finding_text(done, "job_sort_key mem LOW") == "blocker: there is no priority by mem"
+    assert finding_text(done, "job_sort_key mem LOW").startswith("blocker: priority has no weight by mem")
     assert finding_text(done, "job_sort_key walltime LOW").startswith("blocker: not translated")
 
 
@@ -334,10 +334,43 @@ def test_default_preemption_matters_only_with_express_queues() -> None:
     assert finding_text(own, "preemptive_sched").startswith(
         "blocker: running jobs are stopped for others only by"
     )
-    assert finding_text(own, "preempt_prio").startswith("blocker: ")
+    assert finding_text(own, "preempt_prio").startswith("blocker: jobs to preempt are not found by a level")
     assert finding_text(
         import_sched("preemptive_sched: false\npreempt_order: SCR\n"), "preempt_order"
     ).startswith("no matter")
+
+
+@pytest.mark.parametrize(
+    ("lines", "choice", "said"),
+    [
+        ('node_sort_key: "ncpus HIGH" ALL', {"expression": "cpus"}, "translated: "),
+        ('node_sort_key: "mem LOW total"', {"expression": "-mem"}, "translated: "),
+        ('node_sort_key: "ncpus HIGH unused"', {"arrange": "spread"}, "translated: "),
+        ('node_sort_key: "ncpus HIGH assigned"', {"arrange": "pack"}, "translated: "),
+        ('node_sort_key: "mem LOW unused"', {"arrange": "least_memory"}, "translated: "),
+        ('node_sort_key: "mem HIGH unused"', None, "different: not translated"),
+        ('node_sort_key: "sort_priority HIGH" ALL', None, "different: not translated"),
+        ('node_sort_key: "a) HIGH"', None, "different: not translated"),
+        ("smp_cluster_dist: round_robin", {"arrange": "spread"}, "different: node_choice.arrange"),
+        ("smp_cluster_dist: pack", None, "no matter: node_choice packs"),
+        ("smp_cluster_dist: sideways", None, "different: not translated"),
+        ("sort_nodes: true", None, "different: not translated"),
+    ],
+)
+def test_the_order_of_nodes_becomes_a_node_choice(
+    lines: str, choice: dict[str, str] | None, said: str
+) -> None:
+    done = import_sched(f"{lines}\n")
+    assert done.site.get("node_choice") == choice
+    assert finding_text(done, lines.partition(":")[0]).startswith(said)
+    settings_in(done.toml("main"))
+
+
+def test_of_several_keys_of_nodes_the_first_is_translated() -> None:
+    done = import_sched('node_sort_key: "ncpus HIGH"\nnode_sort_key: "mem LOW"\n')
+    assert done.site["node_choice"] == {"expression": "cpus"}
+    (left,) = [one for one in done.findings if one.line == 2]
+    assert left.message.startswith("the first of these keys is translated")
 
 
 @pytest.mark.parametrize(
@@ -374,9 +407,9 @@ def test_preempt_order_becomes_the_methods_of_preemption(
         ("round_robin: true all", "round_robin", "blocker: queues do not take turns"),
         ("sort_by: no_sort ALL", "sort_by no_sort", "no matter: equal jobs keep their order"),
         ("sort_by: short_walltime_first ALL", "sort_by short_walltime_first", "translated: priority.short"),
-        ("sort_by: largest_memory_first ALL", "sort_by largest_memory_first", "blocker: there is no"),
+        ("sort_by: largest_memory_first ALL", "sort_by largest_memory_first", "blocker: priority has no"),
         ("key: high_priority_first", "key high_priority_first", "no matter: counts only with"),
-        ("job_sort_key: \"ncpus\" ALL", "job_sort_key ncpus", "blocker: there is no priority by"),
+        ("job_sort_key: \"ncpus\" ALL", "job_sort_key ncpus", "blocker: priority has no weight by"),
         ("job_sort_formula: \"ncpus*10\"", "job_sort_formula", "blocker: PBS reads it from the server"),
         ("peer_queue: \"workq workq@other\"", "peer_queue", "blocker: jobs are not taken"),
         ('server_dyn_res: "matlab"', "server_dyn_res", "blocker: matlab: not understood"),

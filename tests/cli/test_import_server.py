@@ -13,7 +13,7 @@ from schedd.cli.importing.qmgr import parse_qmgr
 from schedd.cli.importing.result import ImportResult, Verdict
 from schedd.cli.importing.server_settings import ServerObject, import_server
 from schedd.cli.main import main
-from tests.cli.import_helpers import settings_in
+from tests.cli.import_helpers import import_sched, settings_in
 
 CAPTURES = Path(__file__).parents[3] / "shared/protocols/captures/openpbs/status-attributes.txt"
 
@@ -263,6 +263,27 @@ def test_express_queues_become_preemptors_and_the_other_queues_targets() -> None
     done = import_objects(*queues, ServerObject("scheduler", "default", {"preempt_queue_prio": "200"}))
     assert not done.with_verdict(Verdict.BLOCKER)
     assert "preemption" not in done.site
+
+
+def test_a_sched_config_says_which_queues_of_the_server_are_express() -> None:
+    queues = [
+        ServerObject("queue", name, {"Priority": much}) for name, much in (("express", "90"), ("batch", "5"))
+    ]
+    done = import_sched("preemptive_sched: true ALL\npreempt_queue_prio: 80\n")
+    assert {one.setting for one in done.with_verdict(Verdict.BLOCKER)} == {"preemptive_sched"}
+    import_server(queues, done, openpbs=True)
+    assert done.site["preemption"]["preemptors"] == {"queues": ["express"]}
+    assert not done.with_verdict(Verdict.BLOCKER)
+    assert not [one for one in done.findings if "Remove the table" in one.message]
+    off = import_sched("preemptive_sched: false ALL\npreempt_queue_prio: 80\n")
+    import_server(queues, off, openpbs=True)
+    assert "preemption" not in off.site
+
+
+@pytest.mark.parametrize(("pack", "arrange"), [("True", "pack"), ("False", "spread")])
+def test_node_pack_becomes_a_node_choice(pack: str, arrange: str) -> None:
+    done = import_objects(server(node_pack=pack), openpbs=False)
+    assert settings_in(done.toml("main"))["site"]["node_choice"] == {"arrange": arrange}
 
 
 def test_disabled_and_unknown_attributes_are_reported() -> None:

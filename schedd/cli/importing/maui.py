@@ -12,7 +12,11 @@ from schedd.cli.importing.maui_entries import MauiEntry, parse_entries
 from schedd.cli.importing.maui_fair_share import FAIR_SHARE, translate_fair_share
 from schedd.cli.importing.maui_limits import CREDENTIALS, NO_PREEMPTOR, translate_credential
 from schedd.cli.importing.maui_node_sets import NODE_SETS, translate_node_sets
-from schedd.cli.importing.maui_nodes import translate_node_order, translate_nodes
+from schedd.cli.importing.maui_nodes import (
+    translate_node_order,
+    translate_nodes,
+    translate_partition_node_orders,
+)
 from schedd.cli.importing.maui_parameters import MOAB_ALONE, OFF, PARAMETERS
 from schedd.cli.importing.maui_partitions import translate_partitions
 from schedd.cli.importing.maui_preemption import translate_preemption
@@ -26,9 +30,9 @@ _ELSEWHERE = frozenset({*WEIGHTS, *FAIR_SHARE, *NODE_SETS, "SRCFG", "NODECFG"})
 _MANY = frozenset({*CREDENTIALS, "SRCFG", "NODECFG", "QOSCFG", "PARCFG", "RMCFG", "AMCFG", SHARE_TREE})
 """Parameters of which every line counts, even of the same index."""
 _MOAB_ALONE = {
-    "POWERPOLICY": "nodes are never switched on or off: those that Moab switched off stay off until "
-    "you switch them on",
-    "NODEIDLEPOWERTHRESHOLD": "nodes are never switched on or off",
+    "POWERPOLICY": "set mode of power_saving, and the commands of the adapter's [power] "
+    "(docs/administrators/power.md); nodes that Moab switched off stay off until you switch them on",
+    "NODEIDLEPOWERTHRESHOLD": "set idle of power_saving (docs/administrators/power.md)",
     "SUBMITFILTER": "the server's affair: qsub's submit filter",
     "REMAPCLASS": "jobs are not moved to other queues: the server's routing queues can do it",
     "REMAPCLASSLIST": "jobs are not moved to other queues: the server's routing queues can do it",
@@ -63,10 +67,11 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
     preempts = _may_preempt(used)
     translate_preemption(used, done)
     nodes = [entry for entry in entries if entry.name == "NODECFG"]
+    translate_nodes(entries, done)
     for entry in used:
         _translate_entry(entry, done, nodes, preempts=preempts)
-    translate_nodes(entries, done)
     translate_partitions(entries, done)
+    translate_partition_node_orders(entries, done)
     translate_node_sets(entries, done)
     translate_reservations(entries, today, zone, done)
     _translate_node_rule(entries, done)
@@ -124,6 +129,10 @@ def _translate_entry(
         pass  # with the rule for units
     elif name == "NODEALLOCATIONPOLICY" and translate_node_order(entry, nodes, done):
         pass
+    elif name == "USEMACHINESPEED" and "speeds" in done.site:
+        pass  # with the speeds of nodes
+    elif name == "PARCFG":
+        pass  # with the partitions
     elif name == "NODEACCESSPOLICY":
         _translate_access_policy(entry, done)
     elif name == "JOBMAXOVERRUN":

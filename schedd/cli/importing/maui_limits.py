@@ -1,7 +1,7 @@
 """Throttling policies of Maui, and what else the CFG lines of users, groups, accounts, queues and QOS say."""
 
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
-from schedd.cli.importing.maui_preemption import is_selected_by_preemption
+from schedd.cli.importing.maui_preemption import PLANNED_FLAGS, is_selected_by_preemption
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
 
 CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "QOSCFG", "SYSCFG"})
@@ -18,8 +18,6 @@ _AS_ASKED = "the full request of a job counts until it ends, not the remaining p
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
 _ELIGIBLE = {"MAXIJOB": "jobs", "MAXIPROC": "cpus", "MAXINODE": "nodes"}
 """Bounds of the waiting jobs that are considered."""
-_FULFILLED_FLAGS = frozenset({"RESERVEALWAYS", "RESERVED", "RUNNOW"})
-"""Flags of a QOS that ask for what every job has: a planned start."""
 NO_PREEMPTOR = "no job may preempt others by this file, so that nothing follows from it"
 _SERVER_RESOURCES = {
     "WCLIMIT": "walltime",
@@ -50,13 +48,16 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "EXCLUDEDACCOUNTLIST": (Verdict.BLOCKER, "accounts are not kept out of queues"),
     "REQUIREDCLASSLIST": (Verdict.BLOCKER, "users are not bound to queues; the server's acl_users can do it"),
     "ALIST": (Verdict.BLOCKER, "users are not bound to accounts"),
-    "ADEF": (Verdict.BLOCKER, "jobs without an account get none"),
+    "ADEF": (
+        Verdict.BLOCKER,
+        "only the table accounts has an account for jobs without one, the same for all: accounts.otherwise",
+    ),
     "FSWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
     "QTWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
     "XFWEIGHT": (Verdict.BLOCKER, "weights are the same for all"),
     "QTTARGET": (Verdict.BLOCKER, "there are no targets of waiting"),
     "XFTARGET": (Verdict.BLOCKER, "there are no targets of the expansion factor"),
-    "FSCAP": (Verdict.BLOCKER, "usage is not a hard limit: limits apply to running jobs"),
+    "FSCAP": (Verdict.BLOCKER, 'a hard bound of use is a limit with counts = "used": write it as [[limits]]'),
     "OVERRUN": (Verdict.DIFFERS, "it is pbs_server or the mom that ends a job, for all queues alike"),
     "WCOVERRUN": (Verdict.DIFFERS, "it is pbs_server or the mom that ends a job, for all queues alike"),
     "NAPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
@@ -64,7 +65,10 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "FORCENODEACCESSPOLICY": (Verdict.BLOCKER, "set naccesspolicy in the queue's resources_default"),
     "HOLD": (Verdict.BLOCKER, "hold the queue: `schedd hold -q QUEUE --reason TEXT`"),
     "TRIGGER": (Verdict.DIFFERS, NO_TRIGGER),
-    "CHARGERATE": (Verdict.NO_MATTER, "allocations are not managed here"),
+    "CHARGERATE": (
+        Verdict.DIFFERS,
+        "charges are not taken over: see charge_queues and charge_qos of fair_share, and price of qos.levels",
+    ),
     "COMMENT": (Verdict.NO_MATTER, "only a remark"),
     "EMAILADDRESS": (Verdict.NO_MATTER, "only mail"),
     "ENABLEPROFILING": (Verdict.NO_MATTER, "statistics are always kept"),
@@ -178,7 +182,7 @@ def _translate_attribute(
         pass  # with the partitions
     elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):
         _translate_job_limit(entry, name, setting, value, done)
-    elif name in ("FLAGS", "QFLAGS") and set(value.upper().replace(":", ",").split(",")) <= _FULFILLED_FLAGS:
+    elif name in ("FLAGS", "QFLAGS") and set(value.upper().replace(":", ",").split(",")) <= PLANNED_FLAGS:
         done.note(Verdict.NO_MATTER, entry.line, setting, "every job has a planned start")
     elif name in ("FLAGS", "JOBFLAGS", "QFLAGS"):
         done.note(Verdict.BLOCKER, entry.line, setting, f"there are no such flags of jobs: {value}")

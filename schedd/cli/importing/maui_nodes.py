@@ -1,11 +1,23 @@
 """What Maui's NODECFG says of single nodes. Meanings: Maui Administrator's Guide, 12.2 and 12.3."""
 
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from schedd.cli.importing.maui_entries import MauiEntry
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, number
+from schedd.policy.expressions import FormulaError, parse_formula
 
 _LONGEST_PRIORITY = 10
+_NO_ORDER = (
+    "not translated: of the nodes that allow the earliest start those are taken that node_choice prefers "
+    "(docs/administrators/partitions.md)"
+)
+_NO_PARTITION = (
+    "not translated: no NODECFG of this file puts nodes into it, or its attributes cannot be read; define "
+    "the partition by its nodes or their properties in partitions.sets, and its limits in limits "
+    "(docs/administrators/partitions.md)"
+)
 
 _NO_LIMITS = (
     "there are no limits of single nodes; where it says how many processors a node may give, set np of the "
@@ -19,14 +31,16 @@ _ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
     ),
     "MAXLOAD": (Verdict.DIFFERS, "what jobs asked for counts, not the load of nodes"),
     "FEATURES": (Verdict.BLOCKER, _ON_SERVER),
-    "PRIORITY": (Verdict.DIFFERS, "where several nodes are free, another one may be taken"),
-    "PRIORITYF": (Verdict.DIFFERS, "where several nodes are free, another one may be taken"),
+    "PRIORITY": (Verdict.NO_MATTER, "it counts only with NODEALLOCATIONPOLICY PRIORITY"),
+    "PRIORITYF": (Verdict.NO_MATTER, "it counts only with NODEALLOCATIONPOLICY PRIORITY"),
     "ACCESS": (Verdict.BLOCKER, "nodes are shared unless jobs ask for whole ones"),
     "TRIGGER": (Verdict.DIFFERS, NO_TRIGGER),
-    "NODETYPE": (Verdict.NO_MATTER, "it names nodes for charges"),
+    **dict.fromkeys(
+        ("NODETYPE", "CHARGERATE"),
+        (Verdict.DIFFERS, "charges of nodes are not taken over: see charge_nodes of fair_share"),
+    ),
     **dict.fromkeys(
         (
-            "CHARGERATE",
             "ENABLEPROFILING",
             "FRAME",
             "RACK",
@@ -47,27 +61,84 @@ _ORDERS: Mapping[str, tuple[str, str]] = {
     "CONTIGUOUS": ("arrange", "contiguous"),
     "MINRESOURCE": ("expression", "-mem"),
     "FASTEST": ("expression", "speed"),
+    "CPULOAD": ("arrange", "spread"),
 }
 """By value of NODEALLOCATIONPOLICY: a setting of node_choice, and its value."""
+_PRIORITY_TERMS: Mapping[str, str] = {"CPROCS": "cpus", "CMEM": "mem / 1024", "SPEED": "speed"}
+"""Terms of PRIORITYF that do not change with the jobs of a node, as terms of node_choice.expression."""
 
 
 def translate_node_order(entry: MauiEntry, entries: Sequence[MauiEntry], done: ImportResult) -> bool:
     """Translate NODEALLOCATIONPOLICY. Return whether there is an equivalent."""
-    policy = entry.value.upper()
+    table: dict[str, Any] = {}
+    translated = _translate_order(entry.value, entry.line, entry.setting, entries, table, done)
+    if translated:
+        done.table("node_choice").update(table)
+    return translated
+
+
+def translate_partition_node_orders(entries: Sequence[MauiEntry], done: ImportResult) -> None:
+    """A finding for each attribute of PARCFG: the node choice of a partition, or what it is not."""
+    nodes = [entry for entry in entries if entry.name == "NODECFG"]
+    sets = done.site.get("partitions", {}).get("sets", {})
+    for entry in entries:
+        if entry.name != "PARCFG":
+            continue
+        if entry.rest or entry.index not in sets:
+            done.note(Verdict.BLOCKER, entry.line, entry.setting, _NO_PARTITION)
+            continue
+        for name, _, value in entry.attributes():
+            setting = f"{entry.setting} {name}"
+            table: dict[str, Any] = {}
+            if name != "NODEALLOCATIONPOLICY":
+                done.note(Verdict.BLOCKER, entry.line, setting, "there is no such setting of a partition")
+            elif _translate_order(value, entry.line, setting, nodes, table, done):
+                done.table("node_choice").setdefault("partitions", {})[entry.index] = table
+            else:
+                done.note(Verdict.DIFFERS, entry.line, setting, _NO_ORDER)
+
+
+def _translate_order(
+    policy: str,
+    line: int,
+    setting: str,
+    nodes: Sequence[MauiEntry],
+    table: dict[str, Any],
+    done: ImportResult,
+) -> bool:
+    """Write an order of nodes into a table node_choice. Return whether there is an equivalent."""
+    policy, verdict, message = policy.upper(), Verdict.TRANSLATED, ""
     if policy in _ORDERS:
-        setting, value = _ORDERS[policy]
-        done.table("node_choice")[setting] = value
-        message = f'node_choice.{setting} = "{value}", among nodes that allow the same start'
+        name, value = _ORDERS[policy]
+        table[name] = value
+        message = f'node_choice: {name} = "{value}", among nodes that allow the same start'
+        if policy == "CPULOAD":
+            verdict, message = Verdict.DIFFERS, f"{message}; cpus without a job count, not the load"
     elif policy == "PRIORITY":
-        points = _node_priorities(entries)
-        if not points:
-            return False
-        done.table("node_choice")["prefer"] = points
-        message = "node_choice.prefer, with the PRIORITY of NODECFG, among nodes that allow the same start"
-    else:
+        points, expression = _node_priorities(nodes), _node_formula(nodes)
+        table |= {"prefer": points} if points else {}
+        table |= {"expression": expression} if expression else {}
+        message = "node_choice, with the PRIORITY of NODECFG, among nodes that allow the same start"
+    if not table:
         return False
-    done.note(Verdict.TRANSLATED, entry.line, entry.setting, message)
+    done.note(verdict, line, setting, message)
     return True
+
+
+def _node_formula(entries: Sequence[MauiEntry]) -> str:
+    """The PRIORITYF of all nodes as a formula of node_choice; empty: none, or it changes with jobs."""
+    for entry in entries:
+        if entry.name == "NODECFG" and entry.index.upper() in ("", "DEFAULT"):
+            for name, _, value in entry.attributes():
+                names = set(re.findall(r"[A-Z]+", value.upper()))
+                if name == "PRIORITYF" and names <= _PRIORITY_TERMS.keys():
+                    text = re.sub("[A-Z]+", lambda one: f"({_PRIORITY_TERMS[one[0]]})", value.upper())
+                    try:
+                        parse_formula(text)
+                    except FormulaError:
+                        return ""
+                    return text
+    return ""
 
 
 def _node_priorities(entries: Sequence[MauiEntry]) -> dict[str, float]:
@@ -88,7 +159,11 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
         for entry in entries
         if entry.name in ("USEMACHINESPEED", "USEMACHINESPEEDFORFS")
     }
-    ordered = any(one.name == "NODEALLOCATIONPOLICY" and one.value.upper() == "PRIORITY" for one in entries)
+    ordered = any(
+        one.name in ("NODEALLOCATIONPOLICY", "PARCFG")
+        and re.search(r"(^|NODEALLOCATIONPOLICY=)PRIORITY\b", one.value.upper())
+        for one in entries
+    )
     for entry in entries:
         if entry.name != "NODECFG":
             continue
@@ -107,6 +182,10 @@ def translate_nodes(entries: Sequence[MauiEntry], done: ImportResult) -> None:
                 done.note(Verdict.NO_MATTER, entry.line, setting, "nodes are shared")
             elif name == "PRIORITY" and ordered and entry.index in _node_priorities([entry]):
                 done.note(Verdict.TRANSLATED, entry.line, setting, "node_choice.prefer")
+            elif name == "PRIORITYF" and ordered and _node_formula([entry]):
+                done.note(Verdict.TRANSLATED, entry.line, setting, "node_choice.expression")
+            elif name in ("PRIORITY", "PRIORITYF") and ordered:
+                done.note(Verdict.DIFFERS, entry.line, setting, _NO_ORDER)
             elif name in _ATTRIBUTES:
                 done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
             else:
@@ -127,7 +206,11 @@ def _speed(
         return
     done.table("speeds")[entry.index] = speed
     if scaled.get("USEMACHINESPEED"):
-        message = "speeds: it counts in fair share; walltimes stay what jobs asked for"
+        done.table("normalised_walltimes")["speed"] = 1.0
+        message = (
+            "speeds and normalised_walltimes.speed = 1: walltimes are for nodes of speed 1, and are set for "
+            "the nodes of a job at its start; speeds count in fair share, too"
+        )
         done.note(Verdict.DIFFERS, entry.line, setting, message)
     else:
         done.note(Verdict.TRANSLATED, entry.line, setting, "speeds, which count in fair share")

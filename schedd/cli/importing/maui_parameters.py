@@ -15,7 +15,7 @@ _LOG = "see [log]; logs go to the journal"
 _LOAD = "what jobs asked for counts, not the load of nodes"
 _LIMIT_ON_SERVER = "the server's affair: set resources_max of server and queues there"
 _MOM = "the mom ends jobs that use more than they asked for ($enforce, cgroups)"
-_ACCOUNTS = "allocations are not managed here"
+_ACCOUNTS = "no bank is asked: budgets are in the table accounts (docs/administrators/accounts.md)"
 _TRIAL = "for simulations and tests of Maui; `schedd replay` does that"
 _QUEUED = "the server's affair: max_user_queuable and max_queuable; qsub then refuses jobs"
 _OLD_LIMIT = (
@@ -63,7 +63,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     **_table(_NO, "name them in admins and operators of [auth]", "ADMIN1 ADMIN2 ADMIN3 ADMIN4 ADMINS"),
     **_table(_NO, "see [auth]", "ADMINHOST ADMINHOSTS ADMINCFG"),
     **_table(
-        _NO,
+        _OTHER,
         _ACCOUNTS,
         "AMCFG BANKAPPENDMACHINENAME BANKCHARGEPOLICY BANKDEFERONJOBFAILURE BANKFALLBACKACCOUNT "
         "BANKFLUSHINTERVAL BANKHOST BANKPORT BANKPROTOCOL BANKSERVER BANKTIMEOUT BANKTYPE",
@@ -99,7 +99,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     ),
     **_table(
         _OTHER,
-        "alerts are metrics, webhooks and lines of the log: no program is run",
+        "alerts are metrics, webhooks and lines of the log, users get mail by [notify]: no program is run",
         "NOTIFICATIONPROGRAM NOTIFICATIONINTERVAL MAILPROGRAM FEEDBACKPROGRAM",
     ),
     **_table(
@@ -112,7 +112,7 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     **_table(_OTHER, _MOM, "ENFORCERESOURCELIMITS RESOURCELIMITPOLICY RESLIMITPOLICY WCVIOLATIONACTION"),
     **_table(
         _OTHER,
-        "see speeds in [clusters.NAME.site]: they count in fair share, not in walltimes",
+        "no NODECFG has a SPEED: see speeds and normalised_walltimes (docs/administrators/policy.md)",
         "USEMACHINESPEED",
     ),
     "USEMACHINESPEEDFORFS": (_NO, "the same as speeds in [clusters.NAME.site]"),
@@ -167,11 +167,12 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         _STOP,
         "not translated: define the partition by its nodes or their properties in partitions.sets, and its "
         "limits in limits with partition (docs/administrators/partitions.md)",
-        "PARCFG FEATUREPARTITIONHEADER USELOCALMACHINEPRIORITY",
+        "FEATUREPARTITIONHEADER USELOCALMACHINEPRIORITY",
     ),
     **_table(
         _OTHER,
-        "where several nodes are free, another one may be taken: it is chosen for the earliest start",
+        "not translated: of the nodes that allow the earliest start those are taken that node_choice prefers "
+        "(docs/administrators/partitions.md)",
         "NODEALLOCATIONPOLICY NODEALLOCMAXPS ALLOCLOCALITYPOLICY TASKDISTRIBUTIONPOLICY",
     ),
     **_table(_NO, "nodes have the properties that the server names", "FEATURENODETYPEHEADER"),
@@ -183,9 +184,15 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
     ),
     "PARIGNQUEUELIST": (_STOP, "jobs of these queues would be started: stop the queues on the server"),
     "FSSECONDARYGROUPS": (_STOP, "in fair share and limits only the group of a job counts"),
-    "FSENFORCEMENT": (_STOP, "no use is a hard bound: fair share only sorts"),
+    "FSENFORCEMENT": (
+        _STOP,
+        'fair share only sorts: limits with counts = "used" are hard bounds of use',
+    ),
     "FSCONFIGFILE": (_STOP, "that file is not read: insert its contents here and import again"),
-    "REJECTNEGPRIOJOBS": (_OTHER, "a job of negative priority waits like others, and starts"),
+    "REJECTNEGPRIOJOBS": (
+        _OTHER,
+        "a job of negative priority waits like others, and starts, unless formula.threshold holds it back",
+    ),
     "ENABLENEGJOBPRIORITY": (_NO, "priorities may be negative"),
     **_table(
         _OTHER, "the server's affair: its default queue and defaults", "DEFAULTACCOUNT DEFAULTCLASSLIST"
@@ -196,8 +203,14 @@ PARAMETERS: Mapping[str, tuple[Verdict, str]] = {
         _STOP,
         "not translated: write it as a formula, whose terms may be compared (docs/administrators/formula.md)",
     ),
-    "RESCTLPOLICY": (_OTHER, "operators and admins make reservations"),
-    "MINADMINSTIME": (_NO, "running jobs are never stopped"),
+    "RESCTLPOLICY": (
+        _OTHER,
+        "operators and admins make reservations, and users book times as [bookings] allows",
+    ),
+    "MINADMINSTIME": (
+        _NO,
+        "jobs wait by the plan before others are preempted: see wait and min_run of the table preemption",
+    ),
     "USEJOBREGEX": (_NO, "only for Maui's commands"),
 }
 """By name: verdict and reason if it is on. A parameter that is off has no effect."""

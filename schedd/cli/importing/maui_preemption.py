@@ -13,6 +13,8 @@ _SELECTORS: Final[Mapping[str, str]] = {
     "CLASSCFG": "queues",
     "QOSCFG": "qos",
 }
+PLANNED_FLAGS: Final = frozenset({"RESERVEALWAYS", "RESERVED", "RUNNOW"})
+"""Flags that ask for what every job has: a planned start."""
 _ROLES: Final[Mapping[str, str]] = {"PREEMPTOR": "preemptors", "PREEMPTEE": "targets"}
 _ALL: Final = frozenset({"", "ALL", "BASE", "DEFAULT"})
 _POLICIES: Final[Mapping[str, str]] = {
@@ -42,7 +44,7 @@ def is_selected_by_preemption(entry: MauiEntry, flags: str, done: ImportResult) 
     """Return whether the table preemption has all that these flags say."""
     roles = {role for role, _ in _roles(entry)}
     words = set(flags.upper().replace(":", ",").split(","))
-    return "preemption" in done.site and bool(roles) and words <= set(_ROLES)
+    return "preemption" in done.site and bool(roles) and words <= {*_ROLES, *PLANNED_FLAGS}
 
 
 def _roles(entry: MauiEntry) -> Iterator[tuple[str, str]]:

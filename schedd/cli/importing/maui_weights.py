@@ -43,7 +43,10 @@ _PRIORITY_TERMS = {  # weight of the table priority: the same in a formula
 _UNSUPPORTED_WEIGHTS = {  # sub-component: (its component, the kind of credential)
     "BYPASSWEIGHT": ("SERVICEWEIGHT", "how often a job was passed over"),
     "SPVIOLATIONWEIGHT": ("SERVICEWEIGHT", "violations of soft limits"),
-    "DISKWEIGHT": ("RESWEIGHT", "the disk asked for"),
+    "DISKWEIGHT": (
+        "RESWEIGHT",
+        "the disk asked for, whose resource is unknown: name it in formula.expression",
+    ),
     "PEWEIGHT": ("RESWEIGHT", "processor equivalents"),
     "UJOBWEIGHT": ("RESWEIGHT", "the jobs of the same user"),
     "UPROCWEIGHT": ("RESWEIGHT", "the processors of the same user"),
@@ -149,7 +152,11 @@ class MauiWeights:
         if name in _FORMULA_WEIGHTS:
             return Verdict.TRANSLATED, *where, f"a formula, with the term {self._formula_term(name)}"
         if name in _UNSUPPORTED_WEIGHTS:
-            return Verdict.BLOCKER, *where, f"there is no priority by {_UNSUPPORTED_WEIGHTS[name][1]}"
+            return (
+                Verdict.BLOCKER,
+                *where,
+                f"no term of priority and formula is {_UNSUPPORTED_WEIGHTS[name][1]}",
+            )
         if name in FAIR_SHARE_WEIGHTS and not fair:
             return Verdict.NO_MATTER, *where, "fair share is off"
         if name in FAIR_SHARE_WEIGHTS:

@@ -50,6 +50,8 @@ class ImportResult:
     """What a setting is that no documentation has: the old scheduler passes over it, too, or it may not."""
     ends: dict[int, int] = field(default_factory=dict)
     """Of lines of the file that are continued, by the first: the last."""
+    preempts: bool | None = None  # preemptive_sched of a sched_config; None: no file has been read
+    express_priority: int | None = None  # its preempt_queue_prio
 
     def note(
         self, verdict: Verdict, line: int, setting: str, message: str, file: str = "", example: str = ""

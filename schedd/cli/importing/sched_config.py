@@ -22,6 +22,7 @@ from schedd.cli.importing.sched_times import (
     translate_prime_option,
     translate_prime_prefix,
 )
+from schedd.policy.expressions import FormulaError, parse_formula
 from schedd.policy.recurrence import Recurrence
 from schedd.policy.site_tables import VARIABLE_TABLES
 
@@ -188,7 +189,9 @@ def _strict(option: SchedOption, source: SchedConfig) -> None:
 def _preemption(option: SchedOption, source: SchedConfig) -> None:
     if option.off:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "it is off")
+        source.done.preempts = False
         return
+    source.done.preempts = True
     levels = source.get("preempt_prio")
     special = levels is not None and set(levels.value.replace(",", " ").split()) - {
         "express_queue",
@@ -197,7 +200,7 @@ def _preemption(option: SchedOption, source: SchedConfig) -> None:
     if special or source.get("preempt_queue_prio") is not None:
         message = (
             "running jobs are stopped for others only by the table preemption: name the express queues in "
-            "its preemptors and the others in its targets"
+            "its preemptors and the others in its targets; with --server they are found by their Priority"
         )
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
@@ -214,7 +217,10 @@ def _preempt_prio(option: SchedOption, source: SchedConfig) -> None:
     if set(option.value.replace(",", " ").split()) <= {"express_queue", "normal_jobs"}:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "see preemptive_sched")
     elif source.on("preemptive_sched"):
-        message = "running jobs are stopped for others only by the table preemption"
+        message = (
+            "jobs to preempt are not found by a level: name them in targets and scavengers of the table "
+            "preemption (docs/administrators/preemption.md)"
+        )
         source.done.note(Verdict.BLOCKER, option.line, option.name, message)
     else:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "preemptive_sched is off")
@@ -235,6 +241,12 @@ def _preempt_order(option: SchedOption, source: SchedConfig) -> None:
         source.done.note(Verdict.DIFFERS, option.line, option.name, f"{message}; {left}")
     else:
         source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
+
+
+def _preempt_queue_prio(option: SchedOption, source: SchedConfig) -> None:
+    if option.value.isdecimal():
+        source.done.express_priority = int(option.value)
+    _preempting(option, source)
 
 
 def _preempting(option: SchedOption, source: SchedConfig) -> None:
@@ -286,11 +298,57 @@ def _check_fair_share_part(option: SchedOption, source: SchedConfig) -> None:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "fair share is off")
 
 
-def _nodes_sorted(option: SchedOption, source: SchedConfig) -> None:
-    message = (
-        "where several nodes are free, another one may be taken: nodes are chosen for the earliest start"
-    )
+def _nodes_distributed(option: SchedOption, source: SchedConfig) -> None:
+    """``smp_cluster_dist``: pack, round_robin or lowest_load."""
+    value = option.value.lower()
+    if value == "pack":
+        source.done.note(Verdict.NO_MATTER, option.line, option.name, "node_choice packs nodes by default")
+        return
+    if value not in ("round_robin", "lowest_load"):
+        source.done.note(Verdict.DIFFERS, option.line, option.name, _NODE_CHOICE)
+        return
+    source.done.table("node_choice")["arrange"] = "spread"
+    message = 'node_choice.arrange = "spread": to the nodes with the most free cpus that allow the same start'
     source.done.note(Verdict.DIFFERS, option.line, option.name, message)
+
+
+def _nodes_sorted(option: SchedOption, source: SchedConfig) -> None:
+    """``node_sort_key: "ncpus HIGH unused"``: a resource, HIGH or LOW, and total, assigned or unused."""
+    words = option.value.split()
+    found = None
+    if option.name == "node_sort_key" and 2 <= len(words) <= _SORT_WORDS:
+        amount = words[2].lower() if len(words) == _SORT_WORDS else "total"
+        found = _node_order(words[0], words[1].upper(), amount)
+    if found is None:
+        source.done.note(Verdict.DIFFERS, option.line, option.name, _NODE_CHOICE)
+        return
+    table, (name, value) = source.done.table("node_choice"), found
+    if table.setdefault(name, value) != value:
+        message = "the first of these keys is translated; for several write node_choice.expression"
+        source.done.note(Verdict.DIFFERS, option.line, option.name, message)
+        return
+    message = f'node_choice.{name} = "{value}", among nodes that allow the same start'
+    source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
+
+
+def _node_order(resource: str, direction: str, amount: str) -> tuple[str, str] | None:
+    """A setting of node_choice with its value; None: there is no equivalent."""
+    if direction not in ("HIGH", "LOW") or resource == "sort_priority":
+        return None
+    if amount == "total":
+        term = {"ncpus": "cpus", "ngpus": "gpus"}.get(resource, resource)
+        text = term if direction == "HIGH" else f"-{term}"
+        try:
+            parse_formula(text)
+        except FormulaError:
+            return None
+        return "expression", text
+    fullest = (amount, direction) in (("unused", "LOW"), ("assigned", "HIGH"))
+    if resource == "ncpus" and amount in ("unused", "assigned"):
+        return "arrange", "pack" if fullest else "spread"
+    if resource == "mem" and (amount, direction) == ("unused", "LOW"):
+        return "arrange", "least_memory"
+    return None
 
 
 def _provisioning(option: SchedOption, source: SchedConfig) -> None:
@@ -318,9 +376,17 @@ def _note_server_settings(source: SchedConfig) -> None:
         source.done.note(Verdict.DIFFERS, 0, "qmgr", message)
 
 
+_PEERS = (
+    "jobs are not taken from other servers: a federation hands them out (docs/administrators/federation.md)"
+)
 _PROMISED = "every job has a planned start, and a promise that bounds its wait"
 _LOADED = "what jobs asked for counts, not the load of nodes"
 _SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
+_NODE_CHOICE = (
+    "not translated: of the nodes that allow the earliest start those are taken that node_choice prefers "
+    "(docs/administrators/partitions.md)"
+)
+_SORT_WORDS = 3
 _LOCAL = "only in NASA's own builds of PBS"
 _HANDLERS: Mapping[str, _Handler] = {
     **dict.fromkeys(FAIR_SHARE_PARTS, _check_fair_share_part),
@@ -356,7 +422,7 @@ _HANDLERS: Mapping[str, _Handler] = {
     ),
     "preemptive_sched": _preemption,
     "preempt_prio": _preempt_prio,
-    "preempt_queue_prio": _preempting,
+    "preempt_queue_prio": _preempt_queue_prio,
     "preempt_order": _preempt_order,
     "preempt_sort": _preempting,
     "preempt_checkpoint": _preempting,
@@ -375,15 +441,15 @@ _HANDLERS: Mapping[str, _Handler] = {
         Verdict.BLOCKER,
         "PBS reads it from the server, not from here: set it with qmgr, or as formula.expression",
     ),
-    "peer_queue": _note_handler(Verdict.BLOCKER, "jobs are not taken from other servers"),
-    "peer_translation": _note_handler(Verdict.BLOCKER, "jobs are not taken from other servers"),
+    "peer_queue": _note_handler(Verdict.BLOCKER, _PEERS),
+    "peer_translation": _note_handler(Verdict.BLOCKER, _PEERS),
     "server_dyn_res": _dynamic,
     "mom_resources": _note_handler(
         Verdict.BLOCKER, "moms are not asked for amounts of resources: it would not be counted"
     ),
     "load_balancing": _note_handler(Verdict.DIFFERS, _LOADED),
     "load_balancing_rr": _note_handler(Verdict.DIFFERS, _LOADED),
-    "smp_cluster_dist": _nodes_sorted,
+    "smp_cluster_dist": _nodes_distributed,
     "node_sort_key": _nodes_sorted,
     "sort_nodes": _nodes_sorted,
     "node_group_key": _note_handler(
@@ -394,7 +460,9 @@ _HANDLERS: Mapping[str, _Handler] = {
     "do_not_span_psets": _note_handler(Verdict.BLOCKER, f"{_SETS}, with strict = true"),
     "only_explicit_psets": _note_handler(Verdict.BLOCKER, f"{_SETS}; nodes without a value make no set"),
     "throughput_mode": _note_handler(Verdict.NO_MATTER, "jobs are started without waiting for each other"),
-    "resv_confirm_ignore": _note_handler(Verdict.DIFFERS, "reservations of pbs_rsub are not made here"),
+    "resv_confirm_ignore": _note_handler(
+        Verdict.DIFFERS, "reservations of pbs_rsub are confirmed only on vnodes that the plan has free"
+    ),
     **dict.fromkeys(
         (
             "max_borrow",

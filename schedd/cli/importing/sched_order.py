@@ -30,6 +30,7 @@ _KEYS = {  # OpenPBS's job_sort_key: (term, sign when HIGH goes first)
     "fair_share_perc": ("class", 1),
     "fairshare_perc": ("class", 1),
 }
+_NO_WEIGHT = "priority has no weight by {}: write a formula (docs/administrators/formula.md)"
 _BY_CPUT = frozenset({"shortest_job_first", "longest_job_first"})
 _CPUT = (
     "pbs_sched sorts by requested cput (-l cput), not by walltime. Jobs without it keep their order "
@@ -94,7 +95,7 @@ def _translate_key(option: SchedOption, name: str, source: SchedConfig, free: li
     try:
         key = _term(option)
     except KeyError:
-        done.note(Verdict.BLOCKER, option.line, name, f"there is no priority by {option.value.split()[0]}")
+        done.note(Verdict.BLOCKER, option.line, name, _NO_WEIGHT.format(option.value.split()[0]))
         return
     if key is None:
         done.note(Verdict.NO_MATTER, option.line, name, "equal jobs keep their order")

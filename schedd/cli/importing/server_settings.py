@@ -5,7 +5,7 @@ pbs_sched_attributes). Values that are read from the running server need no sett
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -82,6 +82,10 @@ def _translate_attribute(
             note(Verdict.BLOCKER, "this limit cannot be read: jobs would run beyond it")
         else:
             note(Verdict.TRANSLATED, "read from the server; holds at every moment of the plan")
+    elif plain == "node_pack":
+        arrange = "spread" if off else "pack"
+        done.table("node_choice")["arrange"] = arrange
+        note(Verdict.TRANSLATED, f'node_choice.arrange = "{arrange}", among nodes that allow the same start')
     elif plain in _SIGNIFICANT and not (off and plain not in _ALSO_OFF):
         note(*_SIGNIFICANT[plain])
     elif plain in _SIGNIFICANT:
@@ -133,9 +137,17 @@ def _translate_node_set_option(name: str, *, off: bool, done: ImportResult, note
 
 def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> None:
     """Whether jobs of some queue preempt others: its Priority is that of an express queue, or higher."""
+    if done.preempts is False:
+        return
     schedulers = [one for one in listed if one.kind == "scheduler"]
     bounds = [_int_or_none(one.values.get("preempt_queue_prio", "")) for one in schedulers]
-    least = min((bound for bound in bounds if bound is not None), default=_EXPRESS)
+    known = [bound for bound in (*bounds, done.express_priority) if bound is not None]
+    least = min(known, default=_EXPRESS)
+    message = f"queues of Priority {least} or more are preemptors: see the queues of the server"
+    done.findings = [
+        replace(one, verdict=Verdict.TRANSLATED, message=message) if one.setting in _ANSWERED else one
+        for one in done.findings
+    ]
     express, others = [], []
     for one in listed:
         if one.kind != "queue":
@@ -148,8 +160,10 @@ def _translate_preemption(listed: list[ServerObject], done: ImportResult) -> Non
         express.append(one.name)
         message = (
             f"an express queue (preempt_queue_prio {least}): in the preemptors of the table preemption, and "
-            "the other queues in its targets. Remove the table if preemptive_sched is off in sched_config"
+            "the other queues in its targets"
         )
+        if done.preempts is None:
+            message += ". Remove the table if preemptive_sched is off in sched_config"
         done.note(Verdict.DIFFERS, 0, f"Priority = {priority}", message, one.location)
     if not express:
         return
@@ -177,15 +191,21 @@ def _int_or_none(text: str) -> int | None:
 
 _SHOWN: Final = 60
 _EXPRESS: Final = 150
+_ANSWERED: Final = ("preemptive_sched", "preempt_queue_prio")
+"""Options of a sched_config that name the queues of preemptors only by their Priority."""
 _RUN_LIMITS: Final = frozenset(
     {
         "max_running", "max_user_run", "max_group_run", "max_run", "max_run_res", "max_user_res",
         "max_group_res", "resources_available",
     }
 )  # fmt: skip
-_PREEMPTED: Final = (
-    Verdict.DIFFERS,
-    "running jobs are stopped for others only by the table preemption; it matters to express queues",
+_SOFT_LIMIT: Final = (
+    "in PBS they only select jobs to preempt: name these in targets of the table preemption; soft in "
+    "limits plans jobs beyond it after all others"
+)
+_NODE_CHOICE: Final = (
+    "of the nodes that allow the earliest start those are taken that node_choice prefers "
+    "(docs/administrators/partitions.md)"
 )
 _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
     **dict.fromkeys(
@@ -193,15 +213,17 @@ _SIGNIFICANT: Final[Mapping[str, tuple[Verdict, str]]] = {
             "max_run_soft", "max_run_res_soft", "max_user_run_soft", "max_group_run_soft",
             "max_user_res_soft", "max_group_res_soft",
         ),
-        (Verdict.DIFFERS, "soft limits have no effect here: there is no preemption"),
+        (Verdict.DIFFERS, _SOFT_LIMIT),
     ),
-    "preempt_targets": _PREEMPTED,
     "job_exclusive_on_use": (
         Verdict.BLOCKER, "nodes would be shared: make naccesspolicy=singlejob a default of the queues"
     ),
-    "node_pack": (Verdict.DIFFERS, "nodes are chosen for the earliest start"),
-    "node_sort": (Verdict.DIFFERS, "nodes are chosen for the earliest start"),
-    "default_node": (Verdict.DIFFERS, "nodes are chosen for the earliest start"),
+    "preempt_targets": (
+        Verdict.DIFFERS,
+        "victims are restricted by preempt_targets of a job: set resources_default.preempt_targets",
+    ),
+    "node_sort": (Verdict.DIFFERS, _NODE_CHOICE),
+    "default_node": (Verdict.DIFFERS, _NODE_CHOICE),
     "partition": (Verdict.DIFFERS, "name its scheduler as server.scheduler in pbs-adapter.toml"),
     "job_run_wait": (
         Verdict.DIFFERS, "runjob_hook or none: a run is acknowledged at once, not after some 50 ms"
