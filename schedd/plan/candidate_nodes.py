@@ -1,6 +1,7 @@
 """Candidate nodes of a request: nodes that could hold a unit when empty and up, by classes of equal nodes."""
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,12 +69,18 @@ class CandidateNodes:
     """Number of candidates, by node classes and by features that name nodes."""
     _having: dict[Features, tuple[int, ...]] = declared(FOUND, make=dict)
     """Classes whose nodes have these features, by features that name no nodes."""
-    _last_fit: tuple[Any, tuple[int, ...]] = declared(SHARED, default=(None, ()))
-    """The latest amounts and features that were compared with all classes, and the classes that fit."""
+    _capacities: Mapping[str, list[int]] = declared(SHARED, make=dict)
+    """By name of a resource: the different capacities of the classes, ascending."""
+    _fitting: dict[tuple[object, ...], tuple[int, ...]] = declared(FOUND, make=dict)
+    """Classes that could hold a unit, by the least sufficient capacities and the features."""
 
     def __post_init__(self) -> None:
         self._class_list = [(node_class.capacity, node_class.features) for node_class in self.classes]
         self._class_sizes = [len(rows) for rows in self.classes.values()]
+        self._capacities = {
+            name: sorted({capacity[column] for capacity, _ in self._class_list})
+            for name, column in self.columns.items()
+        }
         self._present = frozenset().union(*(node_class.features for node_class in self.classes))
 
     def copy(self) -> "CandidateNodes":
@@ -106,24 +113,33 @@ class CandidateNodes:
         return matches(chunk.features, node_class.features)
 
     def fitting_classes(
-        self, chunk: Chunk, named: Iterable[tuple[str, int]], by_name: bool
+        self, chunk: Chunk, named: Sequence[tuple[str, int]], by_name: bool
     ) -> tuple[int, ...]:
-        """Return the node classes that could hold a unit; features count unless they name nodes."""
-        amounts = [(self.columns.get(name, -1), need) for name, need in named]
+        """Return the node classes that could hold a unit with the needs ``named``; features count unless they
+        name nodes.
+        """
         features = () if by_name else chunk.features
-        asked = (amounts, features)
-        if self._last_fit[0] == asked:  # an arrival calls this twice: for its nodes, and whether it has any
-            return self._last_fit[1]
-        fit: list[int] = []
-        for i in self._classes_having(features) if features else range(len(self._class_list)):
-            capacity = self._class_list[i][0]
-            for column, need in amounts:
-                if column < 0 or capacity[column] < need:
-                    break
-            else:
-                fit.append(i)
-        self._last_fit = (asked, tuple(fit))
-        return self._last_fit[1]
+        levels: list[tuple[str, int]] = []
+        for name, need in named:
+            capacities = self._capacities.get(name)
+            if capacities is None:
+                return ()
+            levels.append((name, bisect_left(capacities, need)))
+        key = (*levels, features)
+        found = self._fitting.get(key)
+        if found is None:
+            if len(self._fitting) >= _MOST_CACHED:
+                self._fitting.clear()
+            found = self._fitting[key] = self._find_fitting(named, features)
+        return found
+
+    def _find_fitting(self, named: Iterable[tuple[str, int]], features: Features) -> tuple[int, ...]:
+        needs = [(self.columns[name], need) for name, need in named]
+        return tuple(
+            i
+            for i in self._classes_having(features)
+            if all(self._class_list[i][0][column] >= need for column, need in needs)
+        )
 
     def _classes_having(self, features: Features) -> tuple[int, ...]:
         """Return the classes whose nodes have these features, which name no nodes."""

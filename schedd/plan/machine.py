@@ -301,7 +301,8 @@ class Machine:
         """Add ``amount`` to the total demand for a pool (negative: a job left)."""
         self._demand[row] += amount
         rows = self._slabs.tb.rows
-        rows[row, at.MOST] = max(int(rows[row, at.MOST]), amount)
+        if amount > rows[row, at.MOST]:
+            rows[row, at.MOST] = amount
         self._note_slack(row)
 
     def _note_slack(self, row: int) -> None:

@@ -31,7 +31,7 @@ COUNTERS_OF_ITS_OWN = {
 OWN_COLUMNS = {at.ALLOC, at.HELD}
 """Positions of entries, and values derived from them."""
 ROOM = {"scratch", "out"}
-GIVEN_AGAIN = {"Repairs.ranks", "CandidateNodes._last_fit", "CandidateNodes._having"}
+GIVEN_AGAIN = {"Repairs.ranks", "CandidateNodes._fitting", "CandidateNodes._having"}
 """Not saved: the caller gives the ranks before each repair, and which classes fit is found again."""
 
 

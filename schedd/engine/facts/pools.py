@@ -214,9 +214,11 @@ class LimitBook:
         any_limit = any_limit or bool(scopes) or facts.queue.startswith(self._prefixes)
         if not any_limit and facts.slot_limit is None:
             return {}
-        job, last = (facts, understood, plan, self.types), self._last_job
-        if last is None or any(one is not other for one, other in zip(last, job, strict=True)):
-            self._last_job, self._last_amounts = job, {}
+        last = self._last_job
+        if last is None or not (
+            last[0] is facts and last[1] is understood and last[2] is plan and last[3] is self.types
+        ):
+            self._last_job, self._last_amounts = (facts, understood, plan, self.types), {}
         elif scopes in self._last_amounts:
             return self._last_amounts[scopes]
         claim = self.claim(facts, understood)
@@ -229,10 +231,11 @@ class LimitBook:
             claim = replace(claim, amounts={**claim.amounts, WATTS: watts})
         found = self._claim_limits(claim, facts.slot_limit)
         wanted = needs(found, claim)
+        rows = plan.pools
         for pool in wanted:
             limit = found[pool]
             before = self.pools.get(pool)
-            new = pool not in plan.pools
+            new = pool not in rows
             if not new and before is limit:
                 continue
             if before == limit and not new:

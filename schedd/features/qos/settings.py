@@ -1,6 +1,7 @@
 """Settings of QOS: ``[clusters.NAME.site.qos]``."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
@@ -57,6 +58,12 @@ class QosSettings(Section):
     unknown: Literal["refuse", "ignore"] = "refuse"
     """A job that requests a QOS which does not exist is never planned (`refuse`), or is planned as if it
     requested none (`ignore`)."""
+
+    @cached_property
+    def has_defaults(self) -> bool:
+        """Whether a job may have a QOS that it does not request."""
+        tables = (self.queue_defaults, self.user_defaults, self.account_defaults, self.group_defaults)
+        return bool(self.default) or any(tables)
 
     @model_validator(mode="after")
     def _name_levels(self) -> Self:

@@ -117,14 +117,13 @@ def _default_qos(settings: QosSettings, facts: JobFacts) -> str:
 
 
 def idle_hooks(state: EngineState) -> tuple[str, ...]:
-    """If no default requests a QOS, only one that the job requests is refused; without levels, a job has no
-    other.
-    """
+    """Without defaults, a job has a QOS only if it requests one; defaults of the policy are never refused."""
     defaults = [state.server.defaults, *(queue.defaults for queue in state.queues.values())]
     if any(read_qos(one) for one in defaults if one):
         return ()
-    has_levels = state.site.part(QosSettings).levels
-    return ("refusal",) if has_levels else ("labels", "refusal", "label_points", "charge_factor")
+    if state.site.part(QosSettings).has_defaults:
+        return ("refusal",)
+    return "labels", "refusal", "label_points", "charge_factor"
 
 
 def level_of(known: EngineState | PlanSnapshot, facts: JobFacts) -> QosLevel | None:
