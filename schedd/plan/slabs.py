@@ -523,7 +523,8 @@ class Slabs:
             if first + n > self.tb.chunks.shape[0]:
                 self._extend(chunks=2 * (first + n))
             self.n_chunks = first + n
-        self.tb.chunks[first : first + n] = chunks
+        for i, chunk in enumerate(chunks, first):  # one by one: most have one, and nested lists take longer
+            self.tb.chunks[i] = chunk
         self.tb.shapes[shape] = (first, *fields)
         if fields[0] > self.most_chunks:
             self.most_chunks = fields[0]
