@@ -8,10 +8,12 @@ Function calls are counted, too: unlike times they are the same on every machine
 import gc
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
+from pathlib import Path
 from time import thread_time_ns
 from types import FrameType
 
@@ -87,6 +89,8 @@ class EngineCost:
     idle_us_p50: float
     arrival_calls: int
     idle_calls: int
+    arrival_parts: Mapping[str, float]
+    """The mean number of functions called for an arrival by folder of their source, most first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +146,11 @@ def bench_engine(
 def _count_replay_calls() -> int:
     trace = generate(_REPLAYED, _REPLAY_PROCS, seed=1, load=0.9)
     prepared = prepare(select(trace, estimates="exact"), single_node_site(_REPLAY_PROCS))
-    counts: list[int] = []
+    counts: list[Counter[str]] = []
     for _ in range(2):  # what is made once is made in the first
         with _counting(counts):
             run(prepared, PLANNING_POLICY)
-    return round(counts[-1] / len(prepared.jobs))
+    return round(counts[-1].total() / len(prepared.jobs))
 
 
 @dataclass(slots=True)
@@ -157,8 +161,8 @@ class _Samples:
     site: "_EngineAtSite"
     took: list[float] = field(default_factory=list)
     idle: list[float] = field(default_factory=list)
-    calls: list[int] = field(default_factory=list)
-    idle_calls: list[int] = field(default_factory=list)
+    calls: list[Counter[str]] = field(default_factory=list)
+    idle_calls: list[Counter[str]] = field(default_factory=list)
 
     def count(self, job: BenchJob) -> None:
         event = self.site.queued(job)
@@ -190,9 +194,25 @@ class _Samples:
             arrival_us_p99=round(float(np.percentile(took, 99)), 1),
             idle_us_least=round(float(np.percentile(idle, 10)), 1),
             idle_us_p50=round(float(np.median(idle)), 1),
-            arrival_calls=int(np.median(self.calls)),
-            idle_calls=int(np.median(self.idle_calls)),
+            arrival_calls=int(np.median([one.total() for one in self.calls])),
+            idle_calls=int(np.median([one.total() for one in self.idle_calls])),
+            arrival_parts=self._parts(),
         )
+
+    def _parts(self) -> dict[str, float]:
+        calls: Counter[str] = Counter()
+        for files in self.calls:
+            for path, n in files.items():
+                calls[_folder(path)] += n
+        return {part: round(n / len(self.calls), 1) for part, n in calls.most_common()}
+
+
+def _folder(path: str) -> str:
+    """Return the folder of a source file within the package; of others, what they are."""
+    if path.startswith("<"):
+        return "generated functions"
+    parts = Path(path).parent.parts
+    return "/".join(parts[parts.index("schedd") + 1 :]) if "schedd" in parts else "libraries"
 
 
 def _measure(engines: Sequence[_Samples], arriving: Sequence[BenchJob], arrivals: int) -> float:
@@ -216,13 +236,13 @@ def _measure(engines: Sequence[_Samples], arriving: Sequence[BenchJob], arrivals
 
 
 @contextmanager
-def _counting(counts: list[int]) -> Iterator[None]:
-    """Append the number of Python functions that are called in the block."""
-    n = 0
+def _counting(counts: list[Counter[str]]) -> Iterator[None]:
+    """Append the numbers of Python functions that are called in the block, by file of their source."""
+    n: Counter[str] = Counter()
 
-    def note(_frame: FrameType, what: str, _argument: object) -> None:
-        nonlocal n
-        n += what == "call"
+    def note(frame: FrameType, what: str, _argument: object) -> None:
+        if what == "call":
+            n[frame.f_code.co_filename] += 1
 
     sys.setprofile(note)
     try:

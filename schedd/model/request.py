@@ -113,7 +113,10 @@ class Request:
     @property
     def units(self) -> int:
         """Total units of all chunks."""
-        return sum(chunk.count for chunk in self.chunks)
+        total = 0  # a plain loop for speed, as for cpus
+        for chunk in self.chunks:
+            total += chunk.count
+        return total
 
     @property
     def cpus(self) -> int:

@@ -301,8 +301,7 @@ class Machine:
         """Add ``amount`` to the total demand for a pool (negative: a job left)."""
         self._demand[row] += amount
         rows = self._slabs.tb.rows
-        if amount > rows[row, at.MOST]:
-            rows[row, at.MOST] = amount
+        rows[row, at.MOST] = max(rows[row, at.MOST], amount)
         self._note_slack(row)
 
     def _note_slack(self, row: int) -> None:

@@ -150,7 +150,8 @@ class Plan(PlanContents, WorkLimits):
         return slot
 
     def _pool_entries(self, pools: Mapping[str, int]) -> list[tuple[int, int]]:
-        return [(self.pools[name], amount) for name, amount in pools.items() if amount > 0]
+        rows = self.pools
+        return [(rows[name], amount) for name, amount in pools.items() if amount > 0]
 
     def _add_pool_entries(self, entries: list[tuple[int, int]]) -> int:
         for row, amount in entries:

@@ -9,7 +9,8 @@ from schedd.plan.plan import Plan
 
 def speed_range(plan: Plan) -> tuple[float, float]:
     """Return the speeds of the slowest and the fastest node; 1 without nodes."""
-    return min(plan.speeds, default=1.0), max(plan.speeds, default=1.0)
+    speeds = plan.speeds
+    return min(speeds, default=1.0), max(speeds, default=1.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,11 +148,11 @@ class RunTimes:
 
     def predict(self, features: JobFeatures) -> Prediction:
         """Return the prediction for a job submitted now."""
-        keys = _template_keys(features)
+        keys, most = _template_keys(features), features.most_work
         raw, quantiles = predict_submitted(
-            self._tb, keys, LEVELS, self._offset, self._shift, _FIRST_SHIFTED, features.most_work
+            self._tb, keys, LEVELS, self._offset, self._shift, _FIRST_SHIFTED, most
         )
-        return Prediction(features.walltime, quantiles, raw, keys, most_work=features.most_work)
+        return Prediction(features.walltime, quantiles, raw, keys, most_work=most)
 
     def snapshot(self, keys: Ints) -> TemplateSnapshot:
         """Return a copy of these keys' templates, (jobs, TEMPLATES_PER_JOB), for another thread."""

@@ -121,7 +121,7 @@ class ShareTree(Section):
         return {self.place(tuple(key.split("/"))): share for key, share in self.shares.items()}
 
     def names(self, job: JobOwner) -> Names:
-        return tuple(_NAME_OF[level](job) or _NONE for level in self.levels)
+        return tuple([_NAME_OF[level](job) or _NONE for level in self.levels])
 
     def owners(self, jobs: Iterable[JobOwner]) -> set[Names]:
         raw = {_RAW_NAMES(job) for job in jobs}  # far fewer than jobs

@@ -56,7 +56,7 @@ def node_features(state: EngineState, facts: NodeFacts) -> list[str]:
 def job_partition(known: EngineState | PlanSnapshot, facts: JobFacts) -> str:
     """The partition of a running or planned job, or the first partition that may take it; empty: none."""
     table = partition_table(known)
-    if not table:
+    if not table.names:
         return NO_PARTITION
     candidates = table.candidates(facts)
     if not candidates:  # it runs all the same, if it was started by hand
@@ -93,8 +93,7 @@ def charge_factor(known: EngineState | PlanSnapshot, facts: JobFacts) -> float:
 
 def restriction(known: EngineState | PlanSnapshot, facts: JobFacts) -> Restriction | None:
     """The nodes of the job's partition; None: the site has no partitions."""
-    table = partition_table(known)
-    if not table:
+    if not partition_table(known).names:
         return None
     return _restriction_to(job_partition(known, facts))
 
@@ -123,7 +122,7 @@ def refuse_large_job(state: EngineState, record: JobRecord) -> Never | None:
     """Why none of its partitions can ever hold a job; None: one can. ``choose_partition`` precedes."""
     request = record.understood.request
     table = partition_table(state)
-    if request is None or not table:
+    if request is None or not table.names:
         return None
     if state.has_present_request(record) and state.plan.fits_in_slot(record.slot):
         return None
@@ -148,7 +147,7 @@ def _too_large(table: PartitionTable, facts: JobFacts, never: Never) -> Never:
 def choose_partition(state: EngineState, record: JobRecord) -> JobRecord | None:
     """Choose the partition with the earliest start for an unplaced job that may run in several."""
     table = partition_table(state)
-    if not table or record.slot < 0 or record.phase not in WAITING_PHASES:
+    if not table.names or record.slot < 0 or record.phase not in WAITING_PHASES:
         return None
     candidates = table.candidates(record.facts)
     if len(candidates) < 2 or not _may_choose(state, record, candidates):
