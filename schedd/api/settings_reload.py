@@ -53,14 +53,16 @@ class SettingsReloader:
             try:
                 status = await self._reload()
             except SettingsError as error:
-                problem = f"the settings were rejected, and the previous ones stay in force: {error}"
-                status = f"the settings stay as they are: {error}"
+                first, *more = str(error).splitlines()
+                why = f"{first} (and {len(more)} more)" if more else first  # `schedd config check` shows all
+                problem = f"the settings were rejected, and the previous ones stay in force: {why}"
+                status = f"the settings stay as they are: {why}"
                 _log.error("the settings stay unchanged", why=str(error))
-                await asyncio.to_thread(self._note, (f"refused: {error}",))
+                await asyncio.to_thread(self._note, (f"refused: {why}",))
             for loop in self._clusters:
                 loop.settings_problem = problem
             if ready:
-                _notify_manager("READY=1", f"STATUS={status.partition(chr(10))[0]}")
+                _notify_manager("READY=1", f"STATUS={status}")
 
     async def _reload(self) -> str:
         new, parts = await asyncio.to_thread(self._checked)

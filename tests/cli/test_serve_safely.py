@@ -135,6 +135,10 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: ServedDae
     # Before this one the alert is about the file before.
     (text,) = _wait_until(served.process, lambda: [one for one in rejected() if "chmod 0600" in one])
     assert rejected() == [text]
+    write_settings(folder, main="start_rte = 40", log='level = "loud"')
+    reload_settings(served, "the settings stay unchanged")
+    (text,) = _wait_until(served.process, lambda: [one for one in rejected() if "(and 1 more)" in one])
+    assert "\n" not in text
 
     path = write_settings(folder, limits="io_timeout = 0.5\nuser_rate = 7", auth='operators = ["bob"]')
     text = path.read_text().replace(SLACK, 'slack = 900\npolicy = "easy"')
@@ -151,7 +155,7 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: ServedDae
     store = Store.open(f"sqlite:///{folder}/s.sqlite")
     noted = [entry.detail for entry in store.audit_entries() if entry.act == "reload"]
     assert "clusters.main.slack 0 -> 15m" in noted[0]
-    assert len(noted) == 5
+    assert len(noted) == 6
     assert all(detail.startswith("refused: ") for detail in noted[1:])
     store.close()
 

@@ -352,12 +352,12 @@ class DemoRun:
             try:
                 for reporter in reporters:
                     await reporter.report_changes()
-            except _NoAnswerError as error:
+            except _NoAnswerError:
                 if not self._daemon.alive:
                     raise
                 over = False
                 if answers:
-                    self._say(f"{error}. The demo goes on; rows follow when it answers again.")
+                    self._say("The daemon does not answer. The demo goes on, with rows once it answers.")
                 answers = False
             else:
                 answers = True
