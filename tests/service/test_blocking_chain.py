@@ -1,8 +1,9 @@
 """The explanation chain of a job's nodes covers every moment until its start."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import event, given, settings
@@ -15,9 +16,10 @@ from schedd.plan.views import blocking_chain
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import Explanation, explain
-from schedd.service.questions.explanation_chain import describe_jobs_before
+from schedd.service.questions.explanation_chain import JobsAhead, Right, describe_jobs_before
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.service.read.job_visibility import JobVisibility
+from schedd.start_sentence import RIGHTS
 from schedd.wire import (
     Event,
     JobStarted,
@@ -30,6 +32,7 @@ from schedd.wire import (
     ShareFacts,
 )
 from tests.engine.cluster import Cluster
+from tests.engine.test_move_words import queue_of, reorder
 from tests.engine.test_windows import quota
 from tests.property_examples import examples
 from tests.service.planner_harness import T, event_id, job, node, planner
@@ -206,19 +209,114 @@ def test_other_users_jobs_are_shown_as_a_number() -> None:
     assert "2.s" not in seen.why
 
 
-def test_earlier_jobs_are_counted_by_right() -> None:
-    with planner(publish_starts=False, end_allowance=0) as loop:
-        high = QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="high", priority=100))
-        loop.submit([node("n1"), high, job("1"), job("2")]).result(WAIT_S)
-        first = get_explanation(loop, "2")
-        loop.submit([job("3", queue="high", walltime="60")]).result(WAIT_S)
-        found = get_explanation(loop, "2")
-    assert (first.chain[0].kind, first.chain[0].count) == ("running", 1)
-    assert found.planned_start is not None
-    assert first.planned_start is not None
-    if found.planned_start > first.planned_start:
-        assert [(one.right, one.count) for one in found.ahead] == [("priority", 1)]
-        assert "job 3, which has a higher priority, is planned on n1" in found.why
+def running_job(**settings: Any) -> Cluster:
+    """Job 1 runs on n1 for 1,000 s, job 0 on n2 for 100 s; job 2 waits for both nodes."""
+    cluster = Cluster(nodes=2, end_allowance=0, **settings)
+    cluster.submit("0", "n2:ppn=4", 100)
+    cluster.submit("1", "n1:ppn=4", 1_000)
+    cluster.submit("2", "2:ppn=4", 1_000)
+    return cluster
+
+
+def job_that_came_earlier() -> Cluster:
+    cluster = Cluster(nodes=1, end_allowance=0)
+    for name in ("1", "3", "2"):
+        cluster.submit(name)
+    return cluster
+
+
+def job_of_higher_priority() -> Cluster:
+    cluster = running_job(site={"priority": {"wish": 1.0}}, slack=10_000)
+    cluster.submit("3", "2:ppn=4", 60, priority=10)
+    return cluster
+
+
+def job_with_a_tight_promise() -> Cluster:
+    cluster = running_job(slack=0)
+    cluster.submit("3", "n2:ppn=4", 500)
+    return cluster
+
+
+def job_in_a_gap() -> Cluster:
+    cluster = running_job(slack=10_000)
+    cluster.submit("3", "n2:ppn=4", 500)
+    return cluster
+
+
+def job_moved_by_the_optimizer() -> Cluster:
+    cluster = queue_of({"2": 1_000, "3": 500})
+    reorder(cluster, ["3", "2"])
+    return cluster
+
+
+def job_moved_by_an_admin() -> Cluster:
+    cluster = queue_of({"2": 1_000, "3": 500})
+    reorder(cluster, ["3", "2"], chosen=True)
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("right", "scenario", "words", "many"),
+    [
+        ("earlier", job_that_came_earlier, "1 earlier job goes first", "2 earlier jobs go first"),
+        (
+            "priority",
+            job_of_higher_priority,
+            "1 job of higher priority goes first",
+            "2 jobs of higher priority go first",
+        ),
+        (
+            "promise",
+            job_with_a_tight_promise,
+            "1 queued job goes first: it must start first to keep its promise",
+            "2 queued jobs go first: 2 must start first to keep their promises",
+        ),
+        (
+            "placement",
+            job_in_a_gap,
+            "1 queued job goes first: it fills a gap before it",
+            "2 queued jobs go first: 2 fill gaps before it",
+        ),
+        (
+            "optimizer",
+            job_moved_by_the_optimizer,
+            "1 queued job goes first: it was moved ahead by the optimizer",
+            "2 queued jobs go first: 2 were moved ahead by the optimizer",
+        ),
+        (
+            "optimizer",
+            job_moved_by_an_admin,
+            "1 queued job goes first: it was moved ahead by the optimizer",
+            "2 queued jobs go first: 2 were moved ahead by the optimizer",
+        ),
+    ],
+)
+def test_job_ahead_is_named_with_its_right(
+    right: str, scenario: Callable[[], Cluster], words: str, many: str
+) -> None:
+    """Job 3 is planned before job 2 on its nodes; the right is the one that the scenario made."""
+    state = scenario().engine.state
+    found = explain(fork_plan(state, publish_snapshot(state)), "2", state.now)
+    assert found is not None
+    assert state.plan.start(state.records["3"].slot) < state.plan.start(state.records["2"].slot)
+    assert [(one.right, one.count) for one in found.ahead] == [(right, 1)]
+    assert describe_jobs_before(found.ahead) == words
+    assert describe_jobs_before([replace(found.ahead[0], count=2)]) == many
+    fills_gap = scenario in (
+        job_with_a_tight_promise,
+        job_in_a_gap,
+    )  # and so keeps no node until job 2 starts
+    named = [one.id for link in found.chain for one in link.jobs if one.right == right]
+    assert named == ([] if fills_gap else ["3"])
+    assert (f"job 3, which {RIGHTS[right][0]}, is planned on" in found.why) is not fills_gap
+
+
+def test_rights_of_jobs_ahead_are_all_shown() -> None:
+    assert set(RIGHTS) == set(get_args(Right))
+    ahead = [JobsAhead(right, count) for count, right in enumerate(get_args(Right), 1)]
+    assert describe_jobs_before(ahead) == "15 queued jobs go first: " + ", ".join(
+        f"{one.count} {RIGHTS[one.right][one.count > 1]}" for one in ahead
+    )
 
 
 def test_short_gap_is_explained_with_its_end() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 
 from schedd.engine.component.cluster_hooks import added_features, withdraw_nodes
 from schedd.engine.component.registry import components
+from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.job_requests import planner_node
 from schedd.engine.facts.records import Cause, JobRecord
 from schedd.engine.facts.reevaluation_queue import queue_if_many
@@ -223,9 +224,8 @@ def leave_lost_nodes(state: EngineState, event: str) -> None:
         note_node_failure(state, name)
     names = list(lost)
     words = f"{_are(names, 'is', 'are')} down"
-    replan_jobs(
-        state, state.plan.jobs_on_nodes(names), event, Cause.NODE_LOST, f"{words} since {min(lost.values())}"
-    )
+    since = f"{words} since {format_moment(min(lost.values()))}"
+    replan_jobs(state, state.plan.jobs_on_nodes(names), event, Cause.NODE_LOST, since)
     withdraw_nodes(state, names, event, words)
 
 

@@ -95,6 +95,13 @@ def without_start(state: "EngineState", links: tuple[DependencyLink, ...]) -> bo
     return any(met_at(state, link.kind, one) is None for link in links for one in _jobs(state, link))
 
 
+def last_prerequisite(state: "EngineState", links: tuple[DependencyLink, ...]) -> str:
+    """Return the name of the job that meets its link last, or without a planned start: a clause begins so."""
+    moments = [(met_at(state, link.kind, one), one.id) for link in links for one in _jobs(state, link)]
+    _, job = max(moments, key=lambda met: (met[0] is None, met[0] or 0), default=(0, ""))
+    return f"job {job}, which it waits for," if job else "its dependency"
+
+
 def last_starts(state: "EngineState") -> Ints:
     """Return by slot the last start that a search may give to each job: it keeps promises, and lets no
     dependent start later than planned.

@@ -287,7 +287,8 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
     if not record.behind:
         found = dependencies.find_dependencies(state, record)
         if not isinstance(found, WaitingFor):
-            replan(state, record, event, Cause.CHAIN, "its dependency has a planned start")
+            name = dependencies.last_prerequisite(state, found)
+            replan(state, record, event, Cause.CHAIN, f"{name} has a planned start")
             return True
         if found != record.answer:
             mark_for_update(state, record, found)
@@ -296,12 +297,14 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
     if state.plan.state(slot) != PLANNED:
         return False
     if dependencies.without_start(state, record.behind):
-        replan(state, record, event, Cause.CHAIN, "its dependency has no planned start any more")
+        name = dependencies.last_prerequisite(state, record.behind)
+        replan(state, record, event, Cause.CHAIN, f"{name} has no planned start any more")
         return True
     ready = dependencies.ready_after(state, record.behind)
     ready = max(ready, record.facts.not_before or 0, record.back_off.until, state.now)
     if ready > state.plan.start(slot) and ready > state.now:
-        replan(state, record, event, Cause.CHAIN, "its dependency was moved")
+        name = dependencies.last_prerequisite(state, record.behind)
+        replan(state, record, event, Cause.CHAIN, f"{name} is later than planned before")
         return True
     if ready < state.plan.ready(slot) and state.now < state.plan.start(slot):
         if record.id in state.capped:

@@ -128,7 +128,7 @@ def _no_room(state: EngineState, record: JobRecord, words: str, cause: Cause) ->
         if limit is None or pool not in book.lowered or limit.scope or limit.queue:
             continue
         if limit.shared and limit.who == "all":
-            return Cause.LICENCE, f"there are only {limit.amount} of {limit.what}"
+            return Cause.LICENCE, f"{limit.what}: only {limit.amount} can be used at once"
     return cause, words
 
 

@@ -21,8 +21,6 @@ from schedd.policy.limits import format_limit
 from schedd.start_sentence import StartFacts, describe_start, format_utc
 from schedd.wire import ShareFacts
 
-_MOVED_FOR_OTHERS: Final = (Cause.IMPROVED, Cause.CHOSEN, Cause.PRIORITY, Cause.DEADLINE, Cause.EXTENDED)
-"""Causes that move a job later for the sake of others, within its promise."""
 _NAMED_JOBS: Final = 5
 
 _WITHOUT_DETAILS: Final[Mapping[str, Any]] = {
@@ -418,7 +416,7 @@ def _change_words(published: PlanSnapshot, found: ChangeSet, slot: int, before: 
     the promise of a job that moved later still holds.
     """
     words = found.words
-    if min(before, after) < 0 or found.cause not in _MOVED_FOR_OTHERS:
+    if min(before, after) < 0:
         return words
     if found.cause in (Cause.IMPROVED, Cause.CHOSEN):
         slots, first = np.unique(found.slots, return_index=True)
@@ -430,10 +428,25 @@ def _change_words(published: PlanSnapshot, found: ChangeSet, slot: int, before: 
         elif after < before:
             passed = (new > old) & (old >= 0) & (old < before) & (new > after)
             words += _name_jobs(published, found, slots[passed], "; it moved ahead of {}")
-    promised = int(published.promise[slot])
-    if before < after <= promised < FOREVER:
-        words += f"; its promise of {format_moment(promised)} still holds"
+    if before < after and (promised := _promised_at(published, slot, found.time)) < FOREVER:
+        promise = f"its promise of {format_moment(promised)}"
+        if after > promised:
+            words += f"; that is later than {promise}"
+        elif found.cause is not Cause.OUTAGE:  # while jobs are not started, nothing is sure
+            words += f"; {promise} still holds"
     return words
+
+
+def _promised_at(published: PlanSnapshot, slot: int, time: int) -> int:
+    """Return the promise of a job when it was moved: another one may have followed since then."""
+    record = published.records[slot] if slot < len(published.records) else None
+    if record is not None:
+        for breach in record.breaches:
+            if breach.time >= time:
+                return breach.promised
+        if record.ended is not None and record.ended.time > time:
+            return record.ended.promised
+    return int(published.promise[slot])
 
 
 def _name_jobs(published: PlanSnapshot, found: ChangeSet, slots: Ints, form: str) -> str:

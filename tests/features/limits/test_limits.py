@@ -136,7 +136,7 @@ def test_a_lowered_limit_moves_planned_jobs_and_breaks_promises_by_name() -> Non
     assert change is not None
     assert (change.cause, change.words) == (
         "queue stopped or limit lowered",
-        "the server's limits were changed",
+        "the server's limits were changed; that is later than its promise of 2023-11-14 22:15:00 UTC",
     )
     limit_server(cluster)
     assert starts(cluster, *"5678") == [100] * 4
