@@ -169,7 +169,8 @@ class PlanFork:
             plan = self._plan_without(instead_of, moment, without_slots) if other else self._plan
             stack.enter_context(limit_searches(plan))
             placing = self.published.settings.site.placement
-            asking = self._trial(plan, facts, understood, moment, best=placing != Placing.FIRST_GAP)
+            best = placing is not Placing.FIRST_GAP
+            asking = self._trial(plan, facts, understood, moment, best=best)
             asking = replace(asking, within=self._cost_limit(facts, moment))
             ahead = placing is Placing.BEST_GAP_EDF and read_deadline(facts.resources, facts.submitted)
             answer = self._immediate_answer(facts, request, understood) or self._component_wait(
@@ -191,7 +192,7 @@ class PlanFork:
                 later = isinstance(answer, Never) or answer.kind in ("node", "limit")
             seen = asking.windows(request, understood.walltime, most_windows) if at_once or later else ()
             several = len(variants) > 1 and bool(changes or sooner or tasks)
-            trials = self._trials(plan, variants, moment) if several else [asking]
+            trials = self._trials(plan, variants, moment, best=best) if several else [asking]
             scale = understood.scale
             others = [asking] if scale is not None else trials  # its walltime is for nodes of one speed
 
@@ -220,9 +221,12 @@ class PlanFork:
             known = isinstance(answer, StartKnown)
             many: tuple[TasksEnd, ...] = ()
             if known and tasks:
-                forms = [(one, one.understood.request or request) for one in trials] if several else []
-                trial = self._in_deadline_order(asking) if ahead and not forms else asking
-                many = tuple(ends_of_tasks(forms or [(trial, request)], tasks))
+                first = self._in_deadline_order(asking) if ahead else asking
+                forms = [
+                    (replace(one, plan=first.plan, order=first.order), one.understood.request or request)
+                    for one in trials
+                ]
+                many = tuple(ends_of_tasks(forms, tasks))
         remarks = (means, scale.describe() if scale is not None else "")
         return WhatIfAnswer(
             answer,
@@ -272,7 +276,7 @@ class PlanFork:
         """
         if len(variants) == 1:
             return variants[0]
-        best, least = variants[0], FOREVER
+        best, least = variants[0], (FOREVER, FOREVER)
         with self._lock:
             cores = {
                 sum(chunk.count * chunk.cpus for chunk in self._read(facts)[0].chunks) for facts in variants
@@ -287,16 +291,16 @@ class PlanFork:
                     asking = self._trial(plan, facts, understood, moment, best=False)
                     found = asking.start(request, understood.walltime)
                 if isinstance(found, StartKnown):
-                    by_end = len(cores) > 1 or understood.scaled
-                    counted = found.placement.start + (understood.walltime if by_end else 0)
+                    by_end = len(cores) > 1 or bool(understood.scaled)
+                    counted = asking.order_among_forms(found.placement.start, by_end=by_end)
                     if counted < least:
                         best, least = facts, counted
         return best
 
-    def _trials(self, plan: Plan, variants: Sequence[JobFacts], moment: int) -> list[Trial]:
+    def _trials(self, plan: Plan, variants: Sequence[JobFacts], moment: int, *, best: bool) -> list[Trial]:
         """Return a trial of each variant of a job that is not refused as it was submitted."""
         return [
-            self._trial(plan, facts, self._read(facts)[1], moment, best=False)
+            self._trial(plan, facts, self._read(facts)[1], moment, best=best)
             for facts in variants
             if job_refusal(self.published, facts) is None
         ]

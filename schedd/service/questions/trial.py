@@ -181,6 +181,13 @@ class Trial:
                 self.plan.drop_job(slot, self.now)
         return (slot, start) if start >= 0 else (-1, -1)
 
+    def order_among_forms(self, start: int, *, by_end: bool) -> tuple[int, int]:
+        """Return the key by which the plan chooses among forms of a request: the least, then the first one.
+        Of scaled walltimes with equal ends, the earlier start counts.
+        """
+        end = start + self.understood.walltime
+        return (end, start if self.understood.scaled else 0) if by_end else (start, 0)
+
     def _place(self, slot: int, others: Sequence[int] = ()) -> int:
         """Place the job as the engine would, without displacing others unless they have later deadlines;
         return its start, or -1.
@@ -267,14 +274,14 @@ def ends_of_tasks(forms: Sequence[tuple[Trial, Request]], tasks: Sequence[int]) 
 
 
 def _best_form(forms: Sequence[_Form], others: Sequence[int], *, by_end: bool) -> _Form | None:
-    """Return the form in which the next job starts or ends first. The plan stays unchanged."""
+    """Return the form whose first gap starts or ends first for the next job. The plan stays unchanged."""
     best: _Form | None = None
-    least = FOREVER
+    least = FOREVER, FOREVER
     for trial, need in forms:
-        slot, start = trial.add_task(*need, others)
+        slot, start = replace(trial, weights=None, order=None).add_task(*need, others)
         if start >= 0:
             trial.plan.drop_job(slot, trial.now)
-            value = start + trial.understood.walltime if by_end else start
+            value = trial.order_among_forms(start, by_end=by_end)
             if value < least:
                 best, least = (trial, need), value
     return best

@@ -1,6 +1,8 @@
 """Walltimes for a reference speed, scaled to the nodes of each job."""
 
+import random
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -251,6 +253,32 @@ def test_equal_tasks_end_by_the_walltimes_of_their_nodes() -> None:
     fork, facts = question(cluster_of())
     ends = [one.end - T for one in fork.what_if(facts, T, tasks=(1, 2, 3, 4)).many]
     assert ends == [200, 400, 400, 600]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_equal_tasks_end_as_the_same_jobs_that_are_submitted_together(seed: int) -> None:
+    draw = random.Random(seed)
+    criteria = draw.choice([{"weighted_utilisation": 1.0}, {"weighted_utilisation": 3.0, "response": 1.0}])
+    site = {
+        "placement": draw.choice(["best_gap", "best_gap_edf"]),
+        "speeds": {"n1": draw.choice([0.5, 1.0]), "n2": 2.0, "n3": draw.choice([1.0, 3.0])},
+        "criteria": criteria,
+        "normalised_walltimes": {"speed": 1.0},
+    }
+    cluster = Cluster(3, site=site)
+    for number in range(draw.randrange(6)):
+        nodes = f"{draw.choice([1, 2])}:ppn={draw.choice([1, 2, 4])}"
+        cluster.submit(str(number), nodes, draw.choice([100, 300, 1_000]), runtime=5_000)
+    resources = {"nodes": f"{draw.choice([1, 2])}:ppn={draw.choice([1, 4])}", "walltime": "100"}
+    if draw.random() < 0.3:
+        resources["deadline"] = str(draw.choice([300, 3_000]))
+    fork, facts = question(cluster, resources=resources)
+    found = [one.end for one in fork.what_if(facts, T, tasks=(1, 2, 3, 4)).many]
+    cluster.obeys = False
+    jobs = [replace(facts, id=f"task{number}") for number in range(4)]
+    cluster.send(*(event for job in jobs for event in cluster.server.submit(job, 100)))
+    ends = [cluster.view(job.id).planned_end or 0 for job in jobs]
+    assert found == list(accumulate(ends, max))
 
 
 # ---- settings -------------------------------------------------------------------------------------
