@@ -144,7 +144,7 @@ def get_history(
         promised_start=view.promised_start,
         at_risk=visibility.redact_risk(record.risk),
         breaches=visibility.redact_breaches(record.breaches),
-        promise_ended=record.ended,
+        promise_ended=visibility.redact_ended_promise(record.ended, published),
         past=None,
         **snapshot_fields(published),
     )
@@ -182,7 +182,7 @@ async def get_explanation(
             shown,
             view=view,
             moves=tuple(visibility.redact_change(one, published) for one in moves),
-            promise_ended=record.ended,
+            promise_ended=visibility.redact_ended_promise(record.ended, published),
         )
     return reply(request, shown, published)
 

@@ -9,11 +9,12 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from schedd.engine import Breach, Cause, Risk, render_job
+from schedd.engine import Breach, Cause, EndedPromise, Risk, render_job
 from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
+from schedd.service.read.plan_lists import find_record
 from schedd.service.settings.file import AuthSettings, LimitSettings
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN, problem
@@ -123,6 +124,20 @@ def test_explanations_only_count_other_users_jobs(busy_cluster: TestClient, loop
     seen = ann.redact_view(risky, loop.published)
     assert seen.at_risk is not None
     assert (seen.at_risk.event, [one.event for one in seen.breaches]) == ("", [""])
+
+
+def test_ended_promise_does_not_name_other_users_jobs(
+    busy_cluster: TestClient, loop: PlanLoop, send_as: As, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy_cluster.post(f"{MAIN}/events", json={"events": [CLOSED]})
+    record = find_record(loop.published, "1.server")
+    assert record is not None
+    known = replace(record, ended=EndedPromise(1, "ended 2.server", "it waits for job 2.server", 2))
+    monkeypatch.setattr("schedd.api.jobs.find_record", lambda *_: known)
+    path = f"{MAIN}/jobs/1.server/history"
+    own = send_as("ann", path).json()["promise_ended"]
+    assert own == {"time": 1, "event": "", "words": "it waits for another user's job", "promised": 2}
+    assert busy_cluster.get(path).json()["promise_ended"]["event"] == "ended 2.server"
 
 
 def test_proxy_acts_only_for_the_user_that_it_names(app: FastAPI, send_as: As) -> None:

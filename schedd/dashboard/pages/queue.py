@@ -114,7 +114,7 @@ async def show_job(
         places=group_places(view.planned_nodes),
         history=history,
         folds=group_changes(history),
-        ended=record.ended,
+        ended=visibility.redact_ended_promise(record.ended, published),
         explained=explained,
         priority=priority,
         busy=busy,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from schedd.engine import Breach, Change, JobRecord, JobView, PlanSnapshot, Risk
+from schedd.engine import Breach, Change, EndedPromise, JobRecord, JobView, PlanSnapshot, Risk
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.explain import Explanation
 from schedd.service.questions.explanation_chain import hide_other_jobs
@@ -59,6 +59,14 @@ class JobVisibility:
     def redact_breaches(self, breaches: tuple[Breach, ...]) -> tuple[Breach, ...]:
         """Redact the breaches of a visible job; their events may name invisible jobs."""
         return breaches if self.viewer is None else tuple(replace(one, event="") for one in breaches)
+
+    def redact_ended_promise(
+        self, ended: EndedPromise | None, published: PlanSnapshot
+    ) -> EndedPromise | None:
+        """Redact the previous promise of a visible job; its event may name an invisible job."""
+        if self.viewer is None or ended is None:
+            return ended
+        return replace(ended, words=self.redact_text(ended.words, published), event="")
 
     def redact_change(self, change: Change, published: PlanSnapshot) -> Change:
         """Redact a move of a visible job; its event may name an invisible job."""
