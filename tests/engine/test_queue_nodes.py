@@ -16,12 +16,12 @@ def test_jobs_keep_to_the_nodes_of_their_queue_and_others_leave_them_alone() -> 
         cluster.submit(str(number), family="openpbs", queue=queue, resources=ASKED)
     where = [[share.node for share in cluster.view(str(number)).planned_nodes] for number in range(4)]
     assert where == [["n2"], ["n2"], ["n1"], ["n1"]]
-    for number, queue in (("5", "fast"), ("6", "batch")):
-        cluster.submit(number, family="openpbs", queue=queue, resources={**ASKED, "select": "1:host=n3"})
-    assert [cluster.view(number).why for number in "56"] == ["never on this cluster: no node has n3"] * 2
-    for number, queue in (("7", "fast"), ("8", "batch")):
-        cluster.submit(number, family="openpbs", queue=queue, resources={**ASKED, "select": "1:ncpus=99"})
-    assert [cluster.view(number).why for number in "78"] == [
+    for name, queue in (("5", "fast"), ("6", "batch")):
+        cluster.submit(name, family="openpbs", queue=queue, resources={**ASKED, "select": "1:host=n3"})
+    assert [cluster.view(name).why for name in "56"] == ["never on this cluster: no node has n3"] * 2
+    for name, queue in (("7", "fast"), ("8", "batch")):
+        cluster.submit(name, family="openpbs", queue=queue, resources={**ASKED, "select": "1:ncpus=99"})
+    assert [cluster.view(name).why for name in "78"] == [
         f"never on this cluster: 99 cpus of a node with {which}: the largest has 4"
         for which in ("queue fast", "no queue of its own")
     ]
