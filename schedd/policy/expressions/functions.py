@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import e
+from math import e, factorial
 from typing import Final
 
 import numpy as np
@@ -68,9 +68,30 @@ def _sqrt(a: Value) -> Floats:
     return blank_invalid(np.less(a, 0), np.sqrt(a))
 
 
-def _exp(a: Value) -> Floats:
-    result = np.exp(a)
-    return blank_invalid(_overflows(result, a), result)
+def _checked(function: Callable[..., object]) -> Callable[..., Floats]:
+    """A function of Python's ``math``: no value if an operand has none or the result overflows."""
+
+    def checked(*values: Value) -> Floats:
+        result = np.asarray(function(*values), np.float64)
+        outside = _overflows(result, *values) | np.logical_or.reduce(
+            np.broadcast_arrays(*map(np.isnan, values))
+        )
+        return blank_invalid(outside, result)
+
+    return checked
+
+
+def _factorial(a: Value) -> Floats:
+    whole = np.equal(a, np.floor(a)) & np.greater_equal(a, 0) & np.less(a, _FACTORIALS.shape[0])
+    return blank_invalid(~whole, _FACTORIALS[np.where(whole, a, 0).astype(np.int64)])
+
+
+def _hypotenuse(*values: Value) -> Floats:
+    result = np.abs(values[0])
+    for one in values[1:]:
+        result = np.hypot(result, one)
+    missing = np.logical_or.reduce(np.broadcast_arrays(*map(np.isnan, values)))
+    return blank_invalid(missing, result)
 
 
 def _integer_rounding(rounding: Callable[[Value], object]) -> Callable[[Value], Floats]:
@@ -140,22 +161,46 @@ class FormulaFunction:
     most: int = 1
 
 
+_FACTORIALS: Final = np.array([float(factorial(n)) for n in range(171)])
+"""Factorials; that of 171 is larger than any float."""
 FUNCTIONS: Final[Mapping[str, FormulaFunction]] = {
     "abs": FormulaFunction(np.abs),
+    "acos": FormulaFunction(np.arccos),
+    "acosh": FormulaFunction(np.arccosh),
+    "asin": FormulaFunction(np.arcsin),
+    "asinh": FormulaFunction(np.arcsinh),
+    "atan": FormulaFunction(np.arctan),
+    "atan2": FormulaFunction(np.arctan2, 2, 2),
+    "atanh": FormulaFunction(_checked(np.arctanh)),
+    "cbrt": FormulaFunction(np.cbrt),
     "ceil": FormulaFunction(_integer_rounding(np.ceil)),
-    "exp": FormulaFunction(_exp),
+    "copysign": FormulaFunction(_checked(np.copysign), 2, 2),
+    "cos": FormulaFunction(np.cos),
+    "cosh": FormulaFunction(_checked(np.cosh)),
+    "degrees": FormulaFunction(np.degrees),
+    "exp": FormulaFunction(_checked(np.exp)),
+    "expm1": FormulaFunction(_checked(np.expm1)),
     "fabs": FormulaFunction(np.abs),
+    "factorial": FormulaFunction(_factorial),
     "float": FormulaFunction(lambda a: a),
     "floor": FormulaFunction(_integer_rounding(np.floor)),
+    "fmod": FormulaFunction(np.fmod, 2, 2),
+    "hypot": FormulaFunction(_hypotenuse, 1, 50),
     "int": FormulaFunction(_integer_rounding(np.trunc)),
     "log": FormulaFunction(_logarithm, 1, 2),
     "log10": FormulaFunction(_log10),
+    "log1p": FormulaFunction(_checked(np.log1p)),
     "log2": FormulaFunction(_log2),
     "max": FormulaFunction(_greatest_value, 2, 50),
     "min": FormulaFunction(_least_value, 2, 50),
     "pow": FormulaFunction(raise_power, 2, 2),
+    "radians": FormulaFunction(np.radians),
     "round": FormulaFunction(_round, 1, 2),
+    "sin": FormulaFunction(np.sin),
+    "sinh": FormulaFunction(_checked(np.sinh)),
     "sqrt": FormulaFunction(_sqrt),
+    "tan": FormulaFunction(np.tan),
+    "tanh": FormulaFunction(np.tanh),
     "trunc": FormulaFunction(_integer_rounding(np.trunc)),
 }
 OPERATORS: Final[Mapping[str, tuple[int, Callable[..., Value]]]] = {

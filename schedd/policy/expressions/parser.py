@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import e, isfinite, pi
+from math import e, isfinite, pi, tau
 from typing import Final
 
 import numpy as np
@@ -33,9 +33,10 @@ from schedd.policy.expressions.syntax_tree import (
 MAX_NODES: Final = 1000  # maximum number of operators, numbers, names and calls
 MAX_DEPTH: Final = 40  # maximum nesting
 MAX_EXPONENT: Final = 1000  # maximum of an exponent that is written as a number
+MAX_BITS: Final = 1023  # bits of the largest whole number
 _MAX_WORDS: Final = 100
 _TRUTH: Final = {"True": 1.0, "False": 0.0}
-CONSTANTS: Final[Mapping[str, float]] = {"pi": pi, "e": e, **_TRUTH}
+CONSTANTS: Final[Mapping[str, float]] = {"pi": pi, "e": e, "tau": tau, **_TRUTH}
 _KEYWORDS: Final = frozenset({"and", "or", "not", "if", "else", "in"})
 _TOKEN: Final = re.compile(
     r"""\s*(?:
@@ -50,6 +51,8 @@ _TOKEN: Final = re.compile(
 _NUMBER: Final = re.compile(
     r"(?:0+|[1-9][0-9]*|[0-9]+\.[0-9]*|[0-9]*\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+"
 )
+_WHOLE_WITH_BASE: Final = re.compile(r"0[xX](?:_?[0-9a-fA-F])+|0[oO](?:_?[0-7])+|0[bB](?:_?[01])+")
+"""A hexadecimal, octal or binary number."""
 _LOOSE_UNDERSCORE: Final = re.compile(r"(?<![0-9])_|_(?![0-9])")
 """An underscore of a number that is not between two digits."""
 _LOOSE_DOT: Final = re.compile(r"\.(?![A-Za-z_])")  # a dot of a name that begins no further name
@@ -320,6 +323,11 @@ class FormulaParser:
         raise _fault(token, f"{token.text!r} stands where a number, a name or a ( should be", "remove it")
 
     def _number(self, token: _Token) -> float:
+        if _WHOLE_WITH_BASE.fullmatch(token.text):
+            whole = int(token.text, 0)
+            if whole.bit_length() > MAX_BITS:
+                raise _fault(token, f"{token.text[:20]} is too large", "numbers go up to 1.7e308")
+            return float(whole)
         plain = token.text.replace("_", "")
         if _NUMBER.fullmatch(plain) is None or _LOOSE_UNDERSCORE.search(token.text):
             raise _fault(token, f"{token.text!r} is no number", "write numbers as 3, 0.5 or 1e6")
