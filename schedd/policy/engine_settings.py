@@ -156,8 +156,8 @@ class PlanningSettings(Section):
     are deleted. Walltimes remain decisive for ending jobs and for promises in any case."""
     predict_from: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
     """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`), or
-    the output of Slurm's `sacct --parsable2`: the jobs of the last year are read from them at the first
-    start, for predictions from the beginning.
+    the output of Slurm's `sacct` (`--parsable2` or `--json`): the jobs of the last year are read from them
+    at the first start, for predictions from the beginning.
     """
     queue_predict: dict[QueueName, bool] = Field(default_factory=dict)
     """The same for single queues: `{ debug = false }`."""

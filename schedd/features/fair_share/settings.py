@@ -32,7 +32,8 @@ class FairShareSettings(ShareTree):
     for all other nodes. The default is 1."""
     accounting: Annotated[str, Field(pattern=r"^[^\x00-\x1f]*$", max_length=4096)] = ""
     """The server's accounting logs, a file or the directory of daily ones (`server_priv/accounting`), or
-    the output of Slurm's `sacct --parsable2`: read at the first start, so that earlier usage counts.
+    the output of Slurm's `sacct` (`--parsable2` or `--json`): read at the first start, so that earlier
+    usage counts.
     """
 
     @property

@@ -11,6 +11,7 @@ from math import inf, isfinite
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.errors import RequestError
@@ -302,7 +303,9 @@ def _resource_number(name: str, text: str, types: ResourceTypes) -> float:
 class _Times:
     """Rows of jobs, with columns of their times."""
 
-    __slots__ = ("around", "eligible", "latest", "planned", "predicted", "rows", "since", "submitted")
+    __slots__ = (
+        *("around", "eligible", "latest", "owners", "planned", "predicted", "rows", "since", "submitted"),
+    )
 
     def __init__(
         self,
@@ -312,6 +315,8 @@ class _Times:
         predicted: Sequence[float | None],
     ) -> None:
         self.rows, self.around, self.predicted = rows, around, predicted
+        self.owners: tuple[list[OwnerShare], npt.NDArray[np.int64]] | None = None
+        """Shares of the distinct owners, and the place of each row's owner; None: not yet looked up."""
         self.since: Floats = times[:, 0]
         self.submitted: Floats = times[:, 1]
         self.planned: Floats = times[:, 2]
@@ -329,9 +334,12 @@ class _Times:
         shares = self.around.shares
         if shares is None:
             return np.zeros(len(self.rows))
-        owners = [row.owner for row in self.rows]
-        found = {owner: find(shares.share(owner)) for owner in set(owners)}
-        return np.array([found[owner] for owner in owners], np.float64)
+        if self.owners is None:
+            places: dict[Hashable, int] = {}
+            rows = [places.setdefault(row.owner, len(places)) for row in self.rows]
+            self.owners = [shares.share(owner) for owner in places], np.array(rows, np.int64)
+        found, rows_of_owners = self.owners
+        return np.array([find(one) for one in found], np.float64)[rows_of_owners]
 
 
 def _eligible(times: _Times) -> Floats:

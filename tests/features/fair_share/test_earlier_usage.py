@@ -1,10 +1,12 @@
 """Usage before the first start, from accounting logs."""
 
 import gzip
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from schedd.engine import Engine, EngineSettings
@@ -143,9 +145,22 @@ def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None
     assert plain.saved()["owners"]
 
 
-def test_usage_is_read_from_the_output_of_sacct(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_usage_is_read_from_the_output_of_sacct(form: str, tmp_path: Path) -> None:
     log = tmp_path / "sacct.txt"
-    columns = "JobID|User|Group|Account|State|Submit|Start|End|AllocCPUS"
     start = NOW - 2 * 3600
-    log.write_text(f"{columns}\n1|ann|phys|a1|COMPLETED|{start - 100}|{start}|{start + 3600}|4\n")
+    if form == "table":
+        columns = "JobID|User|Group|Account|State|Submit|Start|End|AllocCPUS"
+        log.write_text(f"{columns}\n1|ann|phys|a1|COMPLETED|{start - 100}|{start}|{start + 3600}|4\n")
+    else:
+        job = {
+            "job_id": 1,
+            "user": "ann",
+            "group": "phys",
+            "account": "a1",
+            "state": {"current": ["COMPLETED"]},
+            "time": {"submission": start - 100, "start": start, "end": start + 3600},
+            "required": {"CPUs": 4},
+        }
+        log.write_text(json.dumps({"jobs": [job]}, indent=1))
     assert decayed_usage(earlier_part(settings(log), "main", NOW)) == {("phys", "ann"): (4 * 3600.0, 100.0)}

@@ -1,9 +1,11 @@
 """Run times before the daemon's first start, from accounting logs."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from schedd.engine import EngineSettings
@@ -109,20 +111,50 @@ def test_daemon_reads_accounting_logs_at_its_first_start(tmp_path: Path) -> None
     assert told[6] <= 70
 
 
-def test_run_times_are_learned_from_the_output_of_sacct(tmp_path: Path) -> None:
-    columns = "JobID|User|JobName|State|Submit|Start|End|AllocCPUS|TimelimitRaw|Partition"
-    rows = [
-        f"{i}|ann|relax|COMPLETED|{end - 69}|{end - 60}|{end}|4|60|batch"
-        for i, end in enumerate(range(NOW - DAY, NOW - DAY + 5000, 100), 1)
-    ]
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_run_times_are_learned_from_the_output_of_sacct(form: str, tmp_path: Path) -> None:
     log = tmp_path / "sacct.txt"
-    log.write_text("\n".join([columns, *rows, "rubbish"]))
+    ends = range(NOW - DAY, NOW - DAY + 5000, 100)
+    if form == "table":
+        columns = "JobID|User|JobName|State|Submit|Start|End|AllocCPUS|TimelimitRaw|Partition"
+        rows = [
+            f"{i}|ann|relax|COMPLETED|{end - 69}|{end - 60}|{end}|4|60|batch" for i, end in enumerate(ends, 1)
+        ]
+        log.write_text("\n".join([columns, *rows, "rubbish"]))
+    else:
+        jobs = [
+            {
+                "job_id": i,
+                "user": "ann",
+                "name": "relax",
+                "partition": "batch",
+                "state": {"current": ["COMPLETED"]},
+                "time": {
+                    "submission": end - 69,
+                    "start": end - 60,
+                    "end": end,
+                    "limit": {"set": True, "infinite": False, "number": 60},
+                },
+                "required": {"CPUs": 4},
+            }
+            for i, end in enumerate(ends, 1)
+        ]
+        log.write_text(json.dumps({"jobs": [*jobs, "rubbish"]}, indent=1))
     with capture_logs() as logs:
         learned = learn_past_runs(log)
     assert learned.ends == 50
     assert 55 <= learned.predict(ASK).p50 <= 70
     (said,) = [one for one in logs if "was read from accounting logs" in one["event"]]
     assert (said["runs"], said["malformed"]) == (50, 1)
+
+
+def test_a_document_of_sacct_without_jobs_is_logged_and_nothing_is_learned(tmp_path: Path) -> None:
+    log = tmp_path / "sacct.json"
+    log.write_text('{"meta": {}}\n')
+    with capture_logs() as logs:
+        assert learn_past_runs(log).ends == 0
+    (said,) = [one for one in logs if one["event"] == "an accounting log cannot be read"]
+    assert said["why"] == 'no output of `sacct --json`: the list "jobs" is missing'
 
 
 def test_a_table_of_sacct_without_columns_is_logged_and_nothing_is_learned(tmp_path: Path) -> None:
