@@ -14,6 +14,7 @@ from schedd.model import NodeState
 from schedd.policy.site import site_policy
 from schedd.wire import Decision, Event, PolicyChanged
 from tests.engine.cluster import Cluster, T
+from tests.engine.policy_previews import previewed_moves
 
 MARGIN = 60
 
@@ -303,3 +304,17 @@ def _run_stream(draw: random.Random, *, failures: bool, slack: int) -> int:
         assert not late or (failures and cluster.causes[name]), name
         assert set(cluster.causes[name]) <= MAY_BREAK
     return len(accepted)
+
+
+def test_a_preview_names_the_owner_whose_accepted_deadline_would_be_missed() -> None:
+    cluster = Cluster(nodes=2, slack=10_000)
+    cluster.submit("0", walltime=1000)
+    cluster.submit("b", walltime=2000)
+    cluster.submit("1", walltime=100, resources=deadline_in(1160))
+    cluster.submit("2", walltime=100)
+    assert states(cluster, "1") == ["accepted"]
+    moved = previewed_moves(cluster, {"limits": [{"amount": 1}]})
+    assert {job: ((one.after or 0) - T, one.broken) for job, one in moved.items()} == {
+        "1": (2000, True),
+        "2": (2100, False),
+    }

@@ -21,6 +21,7 @@ from schedd.service.settings.file import SettingsError, read_settings_file
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import JobDeleted, PolicyChanged
 from tests.engine.cluster import Cluster, T
+from tests.engine.policy_previews import previewed_moves
 
 SITE = {
     "fair_share": {"levels": ["group", "user"], "shares": {"phys": 3, "bio": 1}, "interval": 3600, "decay": 1}
@@ -351,3 +352,13 @@ def test_settings_advice_names_an_unused_fair_share(site: dict[str, Any], advice
     assert all(advice in line for line in found)
     off = SITE["fair_share"] | {"enabled": False}
     assert not list(SETTINGS.advice(SiteSettings.model_validate({"fair_share": off}).plain))
+
+
+def test_a_preview_of_fair_share_names_the_jobs_that_change_places() -> None:
+    cluster = Cluster(nodes=1, slack=1000)
+    cluster.submit("1", group="phys")
+    cluster.submit("2", group="phys")
+    cluster.submit("3", group="bio", owner="bob@login")
+    cluster.at(50)
+    moved = previewed_moves(cluster, SITE | {"priority": {"fair_share": 1000.0}})
+    assert {job: (one.after or 0) - T for job, one in moved.items()} == {"3": 100, "2": 200}

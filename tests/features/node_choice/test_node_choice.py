@@ -19,6 +19,7 @@ from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import JobFacts, NodeFacts, PolicyChanged, Run
 from tests.engine.cluster import Cluster, T
+from tests.engine.policy_previews import previewed_moves
 from tests.property_examples import examples
 
 MIB = 1 << 10
@@ -278,3 +279,12 @@ def test_arrangement_of_an_arriving_job_leaves_nothing_to_repair(arrange: str) -
         assert cluster.start(str(job)) == 1000 * (job // 2)
         assert not plan.freed
         assert plan.searched_from == T
+
+
+def test_a_preview_of_a_node_choice_moves_no_start() -> None:
+    cluster = Cluster(nodes=3)
+    for job in "1234":
+        cluster.submit(job)
+    assert previewed_moves(cluster, {"node_choice": {"prefer": {"n3": 5}}}) == {}
+    cluster.submit("5")
+    assert cluster.planned_node_names("5") == ["n3"], "it is in force"

@@ -22,6 +22,7 @@ from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import ExtendRun, JobFacts, PolicyChanged, Run
 from tests.engine.cluster import Cluster, T
+from tests.engine.policy_previews import previewed_moves
 from tests.property_examples import examples
 
 SPEEDS = {"n1": 0.5, "n2": 2.0, "n3": 1.0}
@@ -399,3 +400,12 @@ def test_no_job_is_planned_shorter_than_its_scaled_walltime(
         levels = len({1.0, *speeds})
         if levels <= 8:  # else neighbours are one group
             assert decision.walltime <= stated * reference / slowest + 1
+
+
+def test_a_preview_of_normalised_walltimes_names_the_jobs_behind_longer_ones() -> None:
+    cluster = Cluster(nodes=1, slack=1000, site={"speeds": {"n1": 0.5}})
+    for job in "123":
+        cluster.submit(job)
+    policy = {"speeds": {"n1": 0.5}, "normalised_walltimes": {"speed": 1.0}}
+    assert any(one.after == T + 300 for one in previewed_moves(cluster, policy).values())
+    assert {cluster.start(job) for job in "23"} == {100, 300}

@@ -20,6 +20,7 @@ from schedd.service.questions.plan_fork import fork_plan
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import NodeFacts, PolicyChanged, Reserve, Run
 from tests.engine.cluster import Cluster, T
+from tests.engine.policy_previews import previewed_moves
 from tests.property_examples import examples
 from tests.setting_faults import settings_fault
 
@@ -497,3 +498,14 @@ def test_the_table_of_partitions_follows_the_policy_also_in_a_fork() -> None:
         rules = one.site.part(PartitionRules)
         assert partition_table(one).rules is rules
         assert partition_table(one).names == PartitionTable(rules).names == names
+
+
+def test_a_preview_of_partitions_names_the_jobs_that_start_later() -> None:
+    cluster = Cluster(nodes=2)
+    for job in "1234":
+        cluster.submit(job)
+    thin = {"partitions": {"sets": {"thin": {"nodes": ["n2"]}}, "default": ["thin"]}}
+    moved = previewed_moves(cluster, thin)
+    assert [(one.job, (one.before or 0) - T, (one.after or 0) - T) for one in moved.values()] == [
+        ("3", 100, 200)
+    ]
