@@ -26,7 +26,7 @@ from tests.engine.test_move_words import HOUR, queue_of, reorder
 from tests.features.walltime_extensions.test_walltime_extensions import ExtendingCluster
 
 EDF: dict[str, Any] = {"placement": "best_gap_edf", "criteria": {"late_jobs": 1.0}}
-Act = Callable[[], None]
+Act = Callable[[], object]
 
 
 def arrived() -> tuple[Cluster, Act]:

@@ -76,7 +76,7 @@ def forecast_rounds(state: EngineState) -> ForecastRounds | None:
         for kind, one in predictor.calibrations.items()
         if one.recent_hits
     }
-    halted = {kind: one.halted for kind, one in predictor.calibrations.items()}
+    halted: dict[str, int] = {kind: one.halted for kind, one in predictor.calibrations.items()}
     return ForecastRounds(predictor.as_of, (predictor.near_as_of, predictor.near_until), held, halted)
 
 
