@@ -11,22 +11,22 @@ from server_adapter.bridge.server import Server
 from server_adapter.openpbs import credentials as openpbs
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.servers.torque.server import TorqueServer
-from server_adapter.settings import ServerSettings, Settings, SettingsError
+from server_adapter.settings import AdapterSettings, AdapterSettingsError, PbsServerSettings
 from server_adapter.torque import credentials as torque
 
 Clock = Callable[[], float]
 
 
-def connector(settings: Settings, clock: Clock = time.time) -> Callable[[AdaptiveRateLimiter], Server]:
+def connector(settings: AdapterSettings, clock: Clock = time.time) -> Callable[[AdaptiveRateLimiter], Server]:
     """Return the factory of the configured server. Raises `SettingsError` for an unknown family."""
     make = _FAMILIES.get(settings.server.family)
     if make is None:
         known = ", ".join(_FAMILIES)
-        raise SettingsError(f"server.family: {settings.server.family!r} is none of {known}")
+        raise AdapterSettingsError(f"server.family: {settings.server.family!r} is none of {known}")
     return lambda pace: make(settings, pace, clock)
 
 
-def torque_credential(server: ServerSettings) -> torque.TorqueCredential:
+def torque_credential(server: PbsServerSettings) -> torque.TorqueCredential:
     """Return the credential for a TORQUE server, by the settings and the user of this process."""
     if server.auth == "none":
         return torque.TorqueAnyPort()
@@ -34,10 +34,10 @@ def torque_credential(server: ServerSettings) -> torque.TorqueCredential:
         return torque.TorquePrivilegedPort()
     if server.auth in ("auto", "trqauthd"):
         return torque.Trqauthd(server.trqauthd, server.name or None)
-    raise SettingsError(f"server.auth: {server.auth} is no way of TORQUE's")
+    raise AdapterSettingsError(f"server.auth: {server.auth} is no way of TORQUE's")
 
 
-def openpbs_credential(server: ServerSettings) -> openpbs.OpenPBSCredential:
+def openpbs_credential(server: PbsServerSettings) -> openpbs.OpenPBSCredential:
     match server.auth:
         case "none":
             return openpbs.OpenPBSAnyPort()
@@ -47,15 +47,15 @@ def openpbs_credential(server: ServerSettings) -> openpbs.OpenPBSCredential:
             return openpbs.Munge()
         case "auto":
             return openpbs.OpenPBSVouch()
-    raise SettingsError(f"server.auth: {server.auth} is no way of OpenPBS's")
+    raise AdapterSettingsError(f"server.auth: {server.auth} is no way of OpenPBS's")
 
 
-def _torque(settings: Settings, pace: AdaptiveRateLimiter, clock: Clock) -> Server:
+def _torque(settings: AdapterSettings, pace: AdaptiveRateLimiter, clock: Clock) -> Server:
     by_hand = _by_hand(settings)
     return TorqueServer(settings, torque_credential(settings.server), by_hand, pace, clock=clock)
 
 
-def _by_hand(settings: Settings) -> ManualStarts:
+def _by_hand(settings: AdapterSettings) -> ManualStarts:
     server = settings.server
     log = None
     if server.logs is not None:
@@ -63,12 +63,12 @@ def _by_hand(settings: Settings) -> ManualStarts:
     return ManualStarts(RecordedStarts(settings.state_dir), log)
 
 
-def _openpbs(settings: Settings, pace: AdaptiveRateLimiter, clock: Clock) -> Server:
+def _openpbs(settings: AdapterSettings, pace: AdaptiveRateLimiter, clock: Clock) -> Server:
     by_hand = _by_hand(settings)
     return OpenPBSServer(settings, openpbs_credential(settings.server), by_hand, pace, clock=clock)
 
 
-_FAMILIES: Final[Mapping[str, Callable[[Settings, AdaptiveRateLimiter, Clock], Server]]] = {
+_FAMILIES: Final[Mapping[str, Callable[[AdapterSettings, AdaptiveRateLimiter, Clock], Server]]] = {
     "torque": _torque,
     "openpbs": _openpbs,
 }

@@ -23,7 +23,7 @@ from server_adapter.bridge.manual_starts import RecordedStarts
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.site_check import check_site
 from server_adapter.families import connector
-from server_adapter.settings import Settings, SettingsError, load_settings, read_token
+from server_adapter.settings import AdapterSettings, AdapterSettingsError, load_settings, read_token
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         token = read_token(settings.daemon.token_file)
         drain_token = read_token(settings.drain.token_file)
-    except (SettingsError, OSError) as error:
+    except (AdapterSettingsError, OSError) as error:
         print(f"pbs-adapter: {error}", file=sys.stderr)  # noqa: T201
         return EXIT_SETTINGS
     _set_up_logging(options.log_level)
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def _check(settings: Settings, token: str) -> None:
+async def _check(settings: AdapterSettings, token: str) -> None:
     """Check server and daemon once, in any mode, without changes to either."""
     settings = settings.model_copy(update={"mode": "shadow", "transfers": False})
     server = connector(settings)(AdaptiveRateLimiter(1.0))
@@ -70,7 +70,9 @@ async def _check(settings: Settings, token: str) -> None:
         await client.close()
 
 
-async def _serve(settings: Settings, token: str, drain_token: str, options: argparse.Namespace) -> None:
+async def _serve(
+    settings: AdapterSettings, token: str, drain_token: str, options: argparse.Namespace
+) -> None:
     adapter = Adapter(
         settings,
         connector(settings),

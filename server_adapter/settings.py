@@ -12,7 +12,7 @@ from schedd.wire.section import problem_words
 from schedd.wire.times import FloatSeconds
 
 
-class SettingsError(Exception):
+class AdapterSettingsError(Exception):
     """Invalid setting; the message has its name, the place and the permitted values."""
 
 
@@ -34,7 +34,7 @@ _MOVED = {
 """What the daemon decides, and had a setting in both files: docs/developers/decisions/011."""
 
 
-class ServerSettings(_Section):
+class PbsServerSettings(_Section):
     """Connection to pbs_server."""
 
     family: str = "torque"
@@ -211,7 +211,7 @@ class DrainSettings(_Section):
         return self
 
 
-class Settings(_Section):
+class AdapterSettings(_Section):
     """Settings of the adapter, on the host of the PBS server."""
 
     cluster: str = "main"
@@ -225,7 +225,7 @@ class Settings(_Section):
     server."""
     state_dir: Path = Path("/var/lib/pbs-adapter")
     """Directory of the adapter's state."""
-    server: ServerSettings = ServerSettings()
+    server: PbsServerSettings = PbsServerSettings()
     """See `[server]`."""
     listen: ListenSettings = ListenSettings()
     """See `[listen]`."""
@@ -261,7 +261,7 @@ class Settings(_Section):
         return self
 
 
-def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
+def load_settings(path: Path | None, overrides: dict[str, Any]) -> AdapterSettings:
     """Settings from a TOML file (or none), with `overrides` such as `{"daemon.url": …}` on top.
 
     Raises `SettingsError`.
@@ -272,22 +272,22 @@ def load_settings(path: Path | None, overrides: dict[str, Any]) -> Settings:
         try:
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise SettingsError(f"{path}: {error.strerror}") from error
+            raise AdapterSettingsError(f"{path}: {error.strerror}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path} is no TOML file: {error}") from error
+            raise AdapterSettingsError(f"{path} is no TOML file: {error}") from error
     for key, value in overrides.items():
         section, dot, name = key.rpartition(".")
         target = values
         if dot:
             target = values.setdefault(section, {})
             if not isinstance(target, dict):
-                raise SettingsError(f"{where}: {section} must be a table, [{section}]")
+                raise AdapterSettingsError(f"{where}: {section} must be a table, [{section}]")
         target[name] = value
     try:
-        return Settings.model_validate(values)
+        return AdapterSettings.model_validate(values)
     except ValidationError as error:
         problems = [_describe_errors(item) for item in error.errors()]
-        raise SettingsError(f"{where}: " + "; ".join(problems)) from error
+        raise AdapterSettingsError(f"{where}: " + "; ".join(problems)) from error
 
 
 def read_token(path: Path | None) -> str:
@@ -297,9 +297,9 @@ def read_token(path: Path | None) -> str:
     try:
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"token file {path} cannot be read: {error}") from error
+        raise AdapterSettingsError(f"token file {path} cannot be read: {error}") from error
     if not token or len(token.split()) != 1:
-        raise SettingsError(f"token file {path} must hold one token and nothing else")
+        raise AdapterSettingsError(f"token file {path} must hold one token and nothing else")
     return token
 
 

@@ -57,8 +57,8 @@ FEDERATION_SECTIONS: dict[str, type[BaseModel]] = {
     "[coallocation]": federation.CoAllocationSettings,
     "[bags]": federation.BagSettings,
     "[oidc]": federation.ProviderSettings,
-    "[[oidc.grants]]": federation.GrantSettings,
-    "[clusters.NAME]": federation.ClusterSettings,
+    "[[oidc.grants]]": federation.FederationGrantSettings,
+    "[clusters.NAME]": federation.MemberClusterSettings,
 }
 """Every section of the federation's file."""
 _NEEDED = "## The 25 settings you need"

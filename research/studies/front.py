@@ -8,7 +8,7 @@ from rich.console import Console
 
 from research.experiments.fronts import ALONE, METHODS, Volume, volumes
 from research.studies.results import Results, chosen
-from schedd.replay.comparison import Comparison, Machine
+from schedd.replay.comparison import ComparedMachine, Comparison
 
 NAME: Final = "front"
 ABOUT: Final = (
@@ -30,7 +30,7 @@ def run_front(logs: Path, out: Path, *, quick: bool, only: Sequence[str]) -> Non
             for size in sizes:
                 wanted = Comparison(
                     logs=[logs / name],
-                    machine=Machine(nodes=nodes, cpus_per_node=cpus),
+                    machine=ComparedMachine(nodes=nodes, cpus_per_node=cpus),
                     estimates="user",
                     jobs=size,
                 )

@@ -14,7 +14,7 @@ from schedd.api.large_bodies import LARGE_BODY_BYTES, EventsRoute
 from schedd.api.planner_calls import TIMEOUTS, await_planner
 from schedd.api.problems import ACT_PROBLEMS, BODY_PROBLEMS, ProblemError
 from schedd.api.replies import reply
-from schedd.api.request_bodies import Delivery
+from schedd.api.request_bodies import DeliveryBody
 from schedd.api.reservations import audit_reservation
 from schedd.api.routes import RouteTable
 from schedd.api.views import DecisionBatch, EventsAccepted
@@ -59,7 +59,7 @@ MAX_DECISIONS_IN_REPLY: Final = 250  # maximum number of decisions in the reply 
 async def post_events(
     request: Request,
     cluster: Cluster,
-    delivery: Delivery,
+    delivery: DeliveryBody,
     caller: Adapter,
     adapter: AdapterId = "",
     host: AdapterHost = "",

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from schedd.api.access import authenticate, get_daemon, require_adapter, resolve_scope
 from schedd.api.exchange import AdapterReport, accept_events, wait_for_decisions
 from schedd.api.large_bodies import LARGE_BODY_BYTES, parse_delivery
-from schedd.api.request_bodies import Delivery
+from schedd.api.request_bodies import DeliveryBody
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 
@@ -49,7 +49,7 @@ _MAX_REASON: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class _Route:
+class _FastRoute:
     """The route of a request in the metrics."""
 
     path: str
@@ -75,7 +75,7 @@ class ExchangeFastPath:
         self._app = app
         self._compress_from = compress_from
         self._level = level
-        self._routes = {name: _Route(f"/v1/clusters/{{cluster}}/{name}") for name in _ROUTES.values()}
+        self._routes = {name: _FastRoute(f"/v1/clusters/{{cluster}}/{name}") for name in _ROUTES.values()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """As ASGI asks."""
@@ -192,12 +192,12 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return again
 
 
-def _plain_delivery(body: bytes) -> Delivery | None:
+def _plain_delivery(body: bytes) -> DeliveryBody | None:
     try:
         found = parse_delivery(body)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, Delivery) else None
+    return found if isinstance(found, DeliveryBody) else None
 
 
 async def _answer_or_problem(request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
@@ -240,7 +240,7 @@ async def _answer_poll(request: Request, cluster: str, poll: _Poll, headers: Map
 
 
 async def _answer_events(
-    request: Request, cluster: str, delivery: Delivery, headers: Mapping[bytes, str]
+    request: Request, cluster: str, delivery: DeliveryBody, headers: Mapping[bytes, str]
 ) -> Response:
     async def answer() -> Response:
         found, caller = await _cluster_and_adapter(request, cluster)

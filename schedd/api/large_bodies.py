@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.request_bodies import Delivery
+from schedd.api.request_bodies import DeliveryBody
 from schedd.api.unicode_text import UnicodeRequest, UnicodeRoute, check_unicode
 from schedd.wire import AdapterEvent, Event, JobFacts, Snapshot
 from schedd.wire.snapshot_json import JsonReader
@@ -27,7 +27,7 @@ _JOBS_ADAPTER: Final = TypeAdapter(list[JobFacts])
 
 
 class EventsRoute(UnicodeRoute):
-    """The route of ``Delivery``. Errors in a body are reported by the framework, as everywhere."""
+    """The route of ``DeliveryBody``. Errors in a body are reported by the framework, as everywhere."""
 
     @property
     def request_class(self) -> type[Request]:
@@ -56,7 +56,7 @@ def parse_delivery(body: bytes) -> Any:
     if not isinstance(events, list) or len(events) > _MAX_EVENTS:
         return value
     try:
-        return Delivery.model_construct(events=tuple(_validate_events(events)))
+        return DeliveryBody.model_construct(events=tuple(_validate_events(events)))
     except ValidationError:
         return value
 

@@ -15,7 +15,7 @@ from schedd.wire import AdapterEvent, JobFacts
 from schedd.wire.bounds import TIME_END
 
 
-class Delivery(BaseModel):
+class DeliveryBody(BaseModel):
     """Events in the order in which they happened.
 
     Each has an ``id`` chosen by the sender, which stays the same in repeated deliveries: an event is handled

@@ -19,8 +19,8 @@ from schedd.store.database import read_versions
 from server_adapter import settings as adapter
 
 ADAPTER_SECTIONS: dict[str, type[BaseModel]] = {
-    "pbs-adapter.toml": adapter.Settings,
-    "pbs-adapter.toml [server]": adapter.ServerSettings,
+    "pbs-adapter.toml": adapter.AdapterSettings,
+    "pbs-adapter.toml [server]": adapter.PbsServerSettings,
     "pbs-adapter.toml [listen]": adapter.ListenSettings,
     "pbs-adapter.toml [daemon]": adapter.DaemonSettings,
     "pbs-adapter.toml [poll]": adapter.PollSettings,

@@ -36,9 +36,7 @@ from schedd.dialect.units import format_size, parse_size
 from schedd.service.settings.file import SettingsError, read_settings_file
 from schedd.service.settings.reference import DECIDE, Decision
 from schedd.wire import NodeFacts
-from server_adapter.settings import ServerSettings, load_settings
-from server_adapter.settings import Settings as AdapterSettings
-from server_adapter.settings import SettingsError as AdapterSettingsError
+from server_adapter.settings import AdapterSettings, AdapterSettingsError, PbsServerSettings, load_settings
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -179,7 +177,7 @@ _MODE_REMARKS = {
 def _choose_planning_mode(
     ask: "_Prompter",
     accounting: Path | None,
-    server: ServerSettings,
+    server: PbsServerSettings,
     nodes: Sequence[NodeFacts],
     policy: Path | None,
     slack: str,
@@ -281,16 +279,16 @@ def _load_imported_policy(policy: Path | None, cluster: str) -> dict[str, Any]:
     return dict(next(iter(clusters.values())))
 
 
-def _server_settings(named: str, family: Family, auth: Auth) -> ServerSettings:
+def _server_settings(named: str, family: Family, auth: Auth) -> PbsServerSettings:
     if not named:
-        return ServerSettings(host="127.0.0.1", port=1, family=family, auth=auth)
+        return PbsServerSettings(host="127.0.0.1", port=1, family=family, auth=auth)
     try:
         return parse_server_address(named, family, auth)
     except ValueError:
         fail("config init", f"--server {named!r}: HOST or HOST:PORT")
 
 
-def _read_server(server: ServerSettings) -> ServerSummary | None:
+def _read_server(server: PbsServerSettings) -> ServerSummary | None:
     if server.port == 1:
         return None
     try:
@@ -324,7 +322,7 @@ def _daemon_lines(
 
 
 def _adapter_lines(
-    cluster: str, mode: str, server: ServerSettings, host: str, certificate: Path | None, token: Path
+    cluster: str, mode: str, server: PbsServerSettings, host: str, certificate: Path | None, token: Path
 ) -> Iterator[str]:
     yield "# Written by `schedd config init`. All settings: `schedd config reference`."
     yield f'cluster = "{cluster}"'

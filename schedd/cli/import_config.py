@@ -165,10 +165,10 @@ def _import_server(named: str, family: Family, auth: Auth, done: "ImportResult")
     """What the server says of itself. A pointer of the file to it is answered by that."""
     from schedd.cli.importing.server_settings import ServerObject, import_server  # noqa: PLC0415
     from schedd.cli.server_facts import ServerUnreadableError, parse_server_address, read_server_settings  # noqa: PLC0415
-    from server_adapter.settings import Settings  # noqa: PLC0415
+    from server_adapter.settings import AdapterSettings  # noqa: PLC0415
 
     try:
-        described = read_server_settings(Settings(server=parse_server_address(named, family, auth)))
+        described = read_server_settings(AdapterSettings(server=parse_server_address(named, family, auth)))
     except ValueError:
         fail("import", f"--server {named!r}: HOST or HOST:PORT")
     except ServerUnreadableError as error:

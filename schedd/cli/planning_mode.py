@@ -60,7 +60,7 @@ def recommend_planning_mode(
     from schedd.cli.replay_recommend import compare_modes, print_recommendation  # noqa: PLC0415
     from schedd.optimize import SearchSettings  # noqa: PLC0415
     from schedd.policy.slack import Slack  # noqa: PLC0415
-    from schedd.replay.comparison import Comparison, Machine  # noqa: PLC0415
+    from schedd.replay.comparison import ComparedMachine, Comparison  # noqa: PLC0415
     from schedd.replay.driver import ReplayDefectError  # noqa: PLC0415
     from schedd.replay.searches import SearchSchedule  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
@@ -75,7 +75,9 @@ def recommend_planning_mode(
         if site is not None:
             settings = site.settings.with_changes(slack=str(promised))
             site = site._replace(settings=settings)
-        wanted = Comparison(logs=files, machine=Machine(listed=nodes), estimates="user", last=COMPARED_JOBS)
+        wanted = Comparison(
+            logs=files, machine=ComparedMachine(listed=nodes), estimates="user", last=COMPARED_JOBS
+        )
         logs = compare_modes(wanted, searching, site, promised, note=_explain)
     except (TraceError, ReplayDefectError, ValueError, OSError) as error:
         _explain(f"the planning modes are not compared: {error}")

@@ -217,7 +217,7 @@ def run(argv: Sequence[str]) -> int:
         parse_searches,
         parse_slacks,
     )
-    from schedd.replay.comparison import Comparison, Machine  # noqa: PLC0415
+    from schedd.replay.comparison import ComparedMachine, Comparison  # noqa: PLC0415
     from schedd.replay.driver import ReplayDefectError  # noqa: PLC0415
     from schedd.replay.searches import SEARCH_POLICY  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
@@ -229,7 +229,7 @@ def run(argv: Sequence[str]) -> int:
         check_outputs(args.json, args.plot)
         wanted = Comparison(
             logs=paths,
-            machine=Machine(
+            machine=ComparedMachine(
                 procs=args.procs,
                 nodes=args.nodes,
                 cpus_per_node=args.cpus_per_node,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from schedd.wire import NodeFacts
     from server_adapter.bridge.server import ObjectSettings, Server
     from server_adapter.bridge.state import ServerState
-    from server_adapter.settings import ServerSettings, Settings
+    from server_adapter.settings import AdapterSettings, PbsServerSettings
 
 Auth = Literal["auto", "privileged", "trqauthd", "munge", "none"]  # how a server is to trust us
 Family = Literal["torque", "openpbs"]  # which kind of server it is
@@ -61,37 +61,37 @@ def add_server_options(parser: argparse.ArgumentParser, auth: str) -> None:
     parser.add_argument("--auth", choices=get_args(Auth), default="auto", help=f"{auth} (default: auto)")
 
 
-def parse_server_address(named: str, family: Family, auth: Auth) -> "ServerSettings":
+def parse_server_address(named: str, family: Family, auth: Auth) -> "PbsServerSettings":
     """The server at HOST or HOST:PORT. Raises ValueError."""
-    from server_adapter.settings import ServerSettings  # noqa: PLC0415
+    from server_adapter.settings import PbsServerSettings  # noqa: PLC0415
 
     host, _, port = named.partition(":")
-    return ServerSettings(host=host or "127.0.0.1", port=int(port or 15001), family=family, auth=auth)
+    return PbsServerSettings(host=host or "127.0.0.1", port=int(port or 15001), family=family, auth=auth)
 
 
-def read_server_summary(settings: "Settings") -> ServerSummary:
+def read_server_summary(settings: "AdapterSettings") -> ServerSummary:
     """Ask the server, which is only read. Raises UnseenError."""
     return summarize_server(_run_query(settings, lambda server: server.read()))
 
 
-def read_server_settings(settings: "Settings") -> "list[ObjectSettings]":
+def read_server_settings(settings: "AdapterSettings") -> "list[ObjectSettings]":
     """All that the server says of itself, its queues and its schedulers. Raises UnseenError."""
     return _run_query(settings, lambda server: server.settings())
 
 
-def _run_query(settings: "Settings", ask: "Callable[[Server], Awaitable[_T]]") -> _T:
+def _run_query(settings: "AdapterSettings", ask: "Callable[[Server], Awaitable[_T]]") -> _T:
     from server_adapter.batch.errors import BatchError  # noqa: PLC0415
-    from server_adapter.settings import SettingsError  # noqa: PLC0415
+    from server_adapter.settings import AdapterSettingsError  # noqa: PLC0415
 
     try:
         return asyncio.run(_query_server(settings, ask))
     except TimeoutError:
         raise ServerUnreadableError(f"it has not answered within {_TIMEOUT_S:g} s") from None
-    except (BatchError, SettingsError, OSError) as error:
+    except (BatchError, AdapterSettingsError, OSError) as error:
         raise ServerUnreadableError(str(error)) from None
 
 
-async def _query_server(settings: "Settings", ask: "Callable[[Server], Awaitable[_T]]") -> _T:
+async def _query_server(settings: "AdapterSettings", ask: "Callable[[Server], Awaitable[_T]]") -> _T:
     from server_adapter.bridge.rate_limits import AdaptiveRateLimiter  # noqa: PLC0415
     from server_adapter.families import connector  # noqa: PLC0415
 

@@ -7,9 +7,9 @@ from typing import Any
 from schedd.client.endpoint import ConfigError, Endpoint
 from schedd.client.errors import Refused, Unreachable
 from schedd.client.http_stream import (
+    HttpProtocolError,
     HttpResponse,
     HttpStream,
-    ProtocolError,
     connect_tcp,
     connect_unix,
     parse_url,
@@ -80,7 +80,7 @@ class HttpConnection:
                         parse_json(fields["data"]),
                     )
                     fields = {}
-        except (OSError, ProtocolError) as error:
+        except (OSError, HttpProtocolError) as error:
             raise Unreachable(f"the connection to the daemon was lost: {self._describe(error)}") from None
         finally:
             self._http.close()
@@ -111,7 +111,7 @@ class HttpConnection:
                 self._http.close()
             try:
                 return self._http.request(method, target, data, headers)
-            except (OSError, ProtocolError) as error:
+            except (OSError, HttpProtocolError) as error:
                 self._http.close()
                 # The daemon may close a kept connection at this moment. But a request without a response in
                 # time may be carried out still, and a POST must not be carried out twice.
@@ -129,7 +129,7 @@ class HttpConnection:
     def _read(self, answer: HttpResponse) -> bytes:
         try:
             return answer.read()
-        except (OSError, ProtocolError) as error:
+        except (OSError, HttpProtocolError) as error:
             self._http.close()
             raise Unreachable(f"the connection to the daemon was lost: {self._describe(error)}") from None
 

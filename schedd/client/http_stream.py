@@ -19,11 +19,11 @@ _WITHOUT_BODY: Final = (204, 304)
 _UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-class ProtocolError(ClientError):
+class HttpProtocolError(ClientError):
     """The response is not HTTP/1.1, or incomplete."""
 
 
-class Address(NamedTuple):
+class HttpAddress(NamedTuple):
     """The parts of an ``http`` or ``https`` URL; ``root`` is the path before the paths of the API."""
 
     scheme: str
@@ -34,7 +34,7 @@ class Address(NamedTuple):
     root: str
 
 
-def parse_url(url: str) -> Address | None:
+def parse_url(url: str) -> HttpAddress | None:
     """Return the parts of an ``http`` or ``https`` URL without a query; None for any other."""
     scheme, _, rest = url.partition("://")
     default = {"http": 80, "https": 443}.get(scheme.lower())
@@ -48,7 +48,7 @@ def parse_url(url: str) -> Address | None:
         return None
     if port and int(port) > 0xFFFF:
         return None
-    return Address(scheme.lower(), authority, host, int(port or default), f"/{path}".rstrip("/"))
+    return HttpAddress(scheme.lower(), authority, host, int(port or default), f"/{path}".rstrip("/"))
 
 
 def quote_segment(text: str) -> str:
@@ -107,19 +107,19 @@ class HttpResponse:
             except ValueError:
                 length = -1
             if length < 0:
-                raise ProtocolError("the response has a chunk of no size")
+                raise HttpProtocolError("the response has a chunk of no size")
             if not length:
                 break
             yield from self._exactly(length)
             if self._line():
-                raise ProtocolError("a chunk of the response is longer than its size")
+                raise HttpProtocolError("a chunk of the response is longer than its size")
         self._headers()
 
     def _exactly(self, length: int) -> Iterator[bytes]:
         while length:
             part = self._file.read1(min(length, _PART_BYTES))
             if not part:
-                raise ProtocolError("the response is incomplete")
+                raise HttpProtocolError("the response is incomplete")
             length -= len(part)
             yield part
 
@@ -127,7 +127,7 @@ class HttpResponse:
         version, _, rest = self._line().decode("latin-1").partition(" ")
         status, _, reason = rest.partition(" ")
         if not version.startswith("HTTP/1.") or not (len(status) == 3 and status.isdecimal()):
-            raise ProtocolError("the response is not HTTP/1.1")
+            raise HttpProtocolError("the response is not HTTP/1.1")
         return version, int(status), reason.strip()
 
     def _headers(self) -> dict[str, str]:
@@ -138,12 +138,14 @@ class HttpResponse:
                 return found
             name, _, value = line.decode("latin-1").partition(":")
             found[name.lower()] = value.strip()
-        raise ProtocolError(f"the response has more than {_MAX_HEADERS} headers")
+        raise HttpProtocolError(f"the response has more than {_MAX_HEADERS} headers")
 
     def _line(self) -> bytes:
         line = self._file.readline(_MAX_LINE_BYTES)
         if not line.endswith(b"\n"):
-            raise ProtocolError("a line of the response is too long" if line else "the connection was closed")
+            raise HttpProtocolError(
+                "a line of the response is too long" if line else "the connection was closed"
+            )
         return line.rstrip(b"\r\n")
 
 
@@ -231,5 +233,5 @@ def _content_length(headers: Mapping[str, str], status: int) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdecimal()):
-        raise ProtocolError("the response has an invalid length")
+        raise HttpProtocolError("the response has an invalid length")
     return int(text)

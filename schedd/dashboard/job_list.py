@@ -55,7 +55,7 @@ class JobFilter(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class JobList:
+class JobListPage:
     """Rows, how many there would be without a limit, and how many stand where under the other filters."""
 
     rows: tuple[JobView, ...]
@@ -77,14 +77,14 @@ class FoundJobs:
 
 def list_jobs(
     published: PlanSnapshot, visibility: JobVisibility, wanted: JobFilter, most: int | None = None
-) -> JobList:
+) -> JobListPage:
     """The jobs that the reader may see and wants, ``most`` or as many as are wanted."""
     found = find_jobs(published, visibility, wanted)
     rows = tuple(
         visibility.redact_view(render_job(published, record), published)
         for record, _ in found.jobs[: most or wanted.most]
     )
-    return JobList(rows, len(found.jobs), found.states, found.users, found.queues)
+    return JobListPage(rows, len(found.jobs), found.states, found.users, found.queues)
 
 
 def find_jobs(published: PlanSnapshot, visibility: JobVisibility, wanted: JobFilter) -> FoundJobs:

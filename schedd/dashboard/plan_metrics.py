@@ -15,7 +15,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.estimate_accuracy import EstimateAccuracy, estimate_accuracy
 from schedd.store import PromiseBreach, StoreError
-from schedd.store.records import PublishedStart, StartAccuracy
+from schedd.store.records import StartAccuracy, StoredPublishedStart
 
 _MIN_RUN_S: Final = 10  # of the bounded slowdown: shorter jobs count as long as this
 _WAIT_LIMITS: Final = (
@@ -129,7 +129,7 @@ class AccuracyReport:
 
     accuracy: StartAccuracy | None = None
     expected: EstimateAccuracy | None = None  # both of the period, the queue and the user asked for
-    published: Sequence[PublishedStart] = ()
+    published: Sequence[StoredPublishedStart] = ()
     breaches: Sequence[PromiseBreach] = ()
     searches: Sequence[SearchRun] = ()
     why_none: str = ""

@@ -47,7 +47,7 @@ class NodeSpecPart:
 
 
 @dataclass(slots=True)
-class NodeSpec:
+class NodesRequest:
     """All parts in their order; ``exclusive`` is True for ``#excl``, False for ``#shared``, else None."""
 
     parts: list[NodeSpecPart]
@@ -76,7 +76,9 @@ def parse_alternatives(span: Span) -> frozenset[str]:
     return frozenset(names)
 
 
-def parse_nodes(span: Span, *, known_nodes: Collection[str] = (), amounts: Collection[str] = ()) -> NodeSpec:
+def parse_nodes(
+    span: Span, *, known_nodes: Collection[str] = (), amounts: Collection[str] = ()
+) -> NodesRequest:
     """Parse a ``nodes=`` value.
 
     A name in ``known_nodes`` may contain any characters; ``amounts`` are the resources (in lower case) that a
@@ -84,7 +86,7 @@ def parse_nodes(span: Span, *, known_nodes: Collection[str] = (), amounts: Colle
     """
     known_nodes = known_nodes if isinstance(known_nodes, AbstractSet) else frozenset(known_nodes)
     listing, *everywhere = span.split("#")
-    spec = NodeSpec([])
+    spec = NodesRequest([])
     for piece in listing.split("+"):
         part, rest = _head(piece, known_nodes)
         _conditions(rest, part, spec, amounts)
@@ -118,7 +120,7 @@ def _head(span: Span, known_nodes: Collection[str]) -> tuple[NodeSpecPart, list[
     return NodeSpecPart(), [first, *rest]
 
 
-def _conditions(pieces: list[Span], part: NodeSpecPart, spec: NodeSpec, amounts: Collection[str]) -> None:
+def _conditions(pieces: list[Span], part: NodeSpecPart, spec: NodesRequest, amounts: Collection[str]) -> None:
     for piece in pieces:
         name, value = piece.partition("=")
         key = str(name).lower()
@@ -140,7 +142,7 @@ def _conditions(pieces: list[Span], part: NodeSpecPart, spec: NodeSpec, amounts:
             raise _unknown(piece, amounts)
 
 
-def _add_condition(piece: Span, word: str, part: NodeSpecPart, spec: NodeSpec) -> None:
+def _add_condition(piece: Span, word: str, part: NodeSpecPart, spec: NodesRequest) -> None:
     """Add a condition without a value: a property, or after ``gpus=`` a gpu mode."""
     if "gpus" in part.given and word in {*_GPU_MODES, "prohibited"}:
         _refuse_prohibited(piece)

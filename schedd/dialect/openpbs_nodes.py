@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
-from schedd.dialect.nodespec import NodeSpec, normal_form, note_gpu_modes, parse_nodes
+from schedd.dialect.nodespec import NodesRequest, normal_form, note_gpu_modes, parse_nodes
 from schedd.dialect.requested_resources import RequestedResources
 from schedd.dialect.span import Span, parse_integer
 from schedd.model.request import Chunk, Features
@@ -38,7 +38,7 @@ def nodes_chunks(
     return chunks, spec.exclusive is True
 
 
-def _cores_per_task(spec: NodeSpec, requested: RequestedResources) -> int:
+def _cores_per_task(spec: NodesRequest, requested: RequestedResources) -> int:
     """Return the cores of each task if the job also requests ncpus; else 1."""
     wanted = requested.get("ncpus")
     if wanted is None or "ncpus" not in requested.own:

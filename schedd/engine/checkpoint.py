@@ -36,7 +36,7 @@ from schedd.wire import ResourceTypes
 
 Buffer = bytes | memoryview
 
-FORMAT: Final = 11
+FORMAT: Final = 12
 _MAGIC: Final = b"schedd-engine "
 _SIZES: Final = struct.Struct("<QII")
 _CHANGES: Final = 100_000  # of the log of moves, the latest are kept, counted as the engine counts them

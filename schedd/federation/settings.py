@@ -130,7 +130,7 @@ class BagSettings(Section):
     """
 
 
-class GrantSettings(Section):
+class FederationGrantSettings(Section):
     """Roles of users known to the identity provider. Users without a grant have no access."""
 
     groups: tuple[str, ...] = ()
@@ -154,11 +154,11 @@ class ProviderSettings(IdTokenSettings):
     """Realm of the provider's users: `ann` in `user_claim` is `ann@REALM` here. Empty: the claim contains
     USER@REALM, and the provider is trusted for all realms.
     """
-    grants: tuple[GrantSettings, ...] = ()
+    grants: tuple[FederationGrantSettings, ...] = ()
     """Roles by group or user; without grants no user has access."""
 
 
-class ClusterSettings(Section):
+class MemberClusterSettings(Section):
     """One member cluster."""
 
     url: str = Field(pattern=r"^https?://")
@@ -245,7 +245,7 @@ class FederationSettings(Section):
     """
     oidc: ProviderSettings | None = None
     """See `[oidc]`."""
-    clusters: dict[Annotated[str, Field(pattern=_NAME)], ClusterSettings]
+    clusters: dict[Annotated[str, Field(pattern=_NAME)], MemberClusterSettings]
     """See `[clusters.NAME]`; each by its name in the federation."""
 
     @model_validator(mode="after")

@@ -32,7 +32,7 @@ _WARM_UP = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class ComparedMachine:
     """Machine description in one of four ways; by default from the log's header.
 
     ``procs`` cpus as one node; or ``nodes`` equal nodes of ``cpus_per_node`` cpus and ``mem_per_node`` KiB
@@ -105,7 +105,7 @@ class Comparison:
     """
 
     logs: Sequence[Path]
-    machine: Machine = Machine()
+    machine: ComparedMachine = ComparedMachine()
     estimates: Estimates = "exact"
     jobs: int | None = None
     skip: int = 0

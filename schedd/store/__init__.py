@@ -13,9 +13,9 @@ from schedd.store.records import (
     Promise,
     PromiseBreach,
     PromisedJob,
-    PublishedStart,
     RecoveryPoint,
     RetentionLimits,
+    StoredPublishedStart,
     Token,
 )
 from schedd.store.store import Store
@@ -35,11 +35,11 @@ __all__ = [
     "Promise",
     "PromiseBreach",
     "PromisedJob",
-    "PublishedStart",
     "RecoveryPoint",
     "RetentionLimits",
     "Role",
     "Store",
     "StoreError",
+    "StoredPublishedStart",
     "Token",
 ]

@@ -16,7 +16,7 @@ CheckpointChunks = Iterable[bytes | memoryview]
 The thread pauses between pieces, because the interpreter lock delays all other threads while it works."""
 
 
-class FrozenState(Protocol):
+class FrozenContent(Protocol):
     """An immutable state of the engine that can be encoded as a checkpoint."""
 
     def parts(self) -> CheckpointChunks:
@@ -74,7 +74,7 @@ class CheckpointWriter:
         """Whether a restart now would be slow: the engine has worked long since the last checkpoint."""
         return time.thread_time() - self._worked >= max(_MAX_REPLAY_S, _MAX_REPLAY_FACTOR * self._cost_s)
 
-    def start(self, state: FrozenState, store: Callable[[bytes, bytes], None]) -> None:
+    def start(self, state: FrozenContent, store: Callable[[bytes, bytes], None]) -> None:
         """Encode and compress a checkpoint and its facts in a thread, then call ``store`` with both."""
         self._pause = _BUSY_PAUSE_FACTOR if self._busy else _PAUSE_FACTOR
         self._started = time.monotonic()
@@ -106,7 +106,7 @@ class CheckpointWriter:
         if self._work is not None:
             wait((self._work,))
 
-    def _make(self, state: FrozenState, store: Callable[[bytes, bytes], None]) -> float:
+    def _make(self, state: FrozenContent, store: Callable[[bytes, bytes], None]) -> float:
         """Write the checkpoint; return the processor time of encoding it, in seconds."""
         begun = time.thread_time()
         body, facts = self._compress(state.parts()), self._compress(state.facts())

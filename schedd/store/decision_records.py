@@ -19,9 +19,9 @@ from schedd.store.records import (
     Promise,
     PromiseBreach,
     PromisedJob,
-    PublishedStart,
     StartAccuracy,
     StartErrorStatistics,
+    StoredPublishedStart,
 )
 from schedd.store.tables import breaches, decisions, jobs, promises
 from schedd.wire import (
@@ -273,11 +273,13 @@ def start_accuracy(
     )
 
 
-def published_starts(connection: Connection, cluster: int, limit: int = 1_000) -> Sequence[PublishedStart]:
+def published_starts(
+    connection: Connection, cluster: int, limit: int = 1_000
+) -> Sequence[StoredPublishedStart]:
     """Return the published starts of jobs that have started, newest first."""
     query = _select_published(cluster).where(_STARTS.c.actual.is_not(None))
     rows = connection.execute(query.order_by(_STARTS.c.decision.desc()).limit(limit))
-    return [PublishedStart(row.job, row.time, row.start, row.actual) for row in rows]
+    return [StoredPublishedStart(row.job, row.time, row.start, row.actual) for row in rows]
 
 
 def _select_published(cluster: int) -> Select[Any]:
@@ -285,11 +287,13 @@ def _select_published(cluster: int) -> Select[Any]:
     return of_starts.where(_STARTS.c.cluster == cluster, _STARTS.c.start.is_not(None))
 
 
-def last_published_starts(connection: Connection, cluster: int, since: int) -> Mapping[str, PublishedStart]:
+def last_published_starts(
+    connection: Connection, cluster: int, since: int
+) -> Mapping[str, StoredPublishedStart]:
     """Return the last published start of each job that started at ``since`` or later."""
     query = _select_published(cluster).where(_STARTS.c.actual >= since)
     rows = connection.execute(query.order_by(_STARTS.c.decision))
-    return {row.job: PublishedStart(row.job, row.time, row.start, row.actual) for row in rows}
+    return {row.job: StoredPublishedStart(row.job, row.time, row.start, row.actual) for row in rows}
 
 
 def open_job_promises(connection: Connection, cluster: int) -> Mapping[str, PromisedJob]:

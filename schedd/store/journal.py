@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol
 
-from schedd.store.checkpoint_writer import CheckpointWriter, FrozenState
+from schedd.store.checkpoint_writer import CheckpointWriter, FrozenContent
 from schedd.store.errors import LeaseExpired, StoreError
 from schedd.store.leadership import Leadership
 from schedd.store.log_watermark import LogWatermark, LogWatermarkFile
@@ -72,7 +72,7 @@ class BatchJournal(Protocol):
         """Record that the engine failed on the last ``batch``: followers make ``calls`` engine calls."""
         ...
 
-    def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:
+    def maybe_checkpoint(self, freeze: Callable[[], FrozenContent], now: int, *, must: bool = False) -> bool:
         """Start a checkpoint if one is due; return whether one was completed since the last call.
 
         ``freeze`` returns the state, which another thread encodes. With ``must``, return only after the
@@ -132,7 +132,7 @@ class MemoryJournal:
     def skip_batch(self, batch: EventBatch) -> None:
         """Do nothing."""
 
-    def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
+    def maybe_checkpoint(self, freeze: Callable[[], FrozenContent], now: int, *, must: bool = False) -> bool:  # noqa: ARG002
         """Return False: there are no checkpoints."""
         return False
 
@@ -291,7 +291,7 @@ class DurableJournal:
     def _term(self) -> int:
         return self._lead.term if self._lead is not None else 0
 
-    def maybe_checkpoint(self, freeze: Callable[[], FrozenState], now: int, *, must: bool = False) -> bool:
+    def maybe_checkpoint(self, freeze: Callable[[], FrozenContent], now: int, *, must: bool = False) -> bool:
         """Start a checkpoint if due. Raises StoreError for a failed one; the next comes at its time."""
         if must:
             with suppress(StoreError):  # of an older state

@@ -106,7 +106,7 @@ class PromisedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedStart:
+class StoredPublishedStart:
     """A start published at ``time`` and the actual start of the job."""
 
     job: str

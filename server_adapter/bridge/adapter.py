@@ -59,7 +59,7 @@ from server_adapter.bridge.shadow import ShadowComparison
 from server_adapter.bridge.snapshot_schedule import SnapshotSchedule
 from server_adapter.bridge.state import EMPTY_STATE, ServerState
 from server_adapter.bridge.transfers import TransferExecutor
-from server_adapter.settings import Settings
+from server_adapter.settings import AdapterSettings
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Adapter:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AdapterSettings,
         connect: Callable[[AdaptiveRateLimiter], Server],
         *,
         token: str = "",

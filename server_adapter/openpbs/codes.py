@@ -54,7 +54,7 @@ class OpenPBSCommand(IntEnum):
     RESTART_CYCLE = 16
 
 
-class ReservationState(IntEnum):
+class ReservationCode(IntEnum):
     """`reserve_state` of a reservation."""
 
     NONE = 0

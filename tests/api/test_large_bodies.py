@@ -8,7 +8,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from schedd.api import large_bodies
-from schedd.api.request_bodies import Delivery
+from schedd.api.request_bodies import DeliveryBody
 from schedd.wire import JobDeleted, JobFacts, JobQueued, NodeFacts, ShareFacts, Snapshot
 from schedd.wire.events import Delivery as Wire
 
@@ -43,8 +43,8 @@ def test_incrementally_parsed_delivery_is_identical() -> None:
     sent = body()
     assert len(sent) > large_bodies.LARGE_BODY_BYTES
     found = large_bodies.parse_delivery(sent)
-    assert isinstance(found, Delivery)
-    assert found.events == Delivery.model_validate_json(sent).events
+    assert isinstance(found, DeliveryBody)
+    assert found.events == DeliveryBody.model_validate_json(sent).events
 
 
 def wrong(where: list[Any], value: object) -> bytes:
@@ -73,7 +73,7 @@ def test_invalid_deliveries_are_reported_by_the_framework(where: list[Any], valu
     found = large_bodies.parse_delivery(sent)
     assert found == json.loads(sent)
     with pytest.raises(ValidationError):
-        Delivery.model_validate(found)
+        DeliveryBody.model_validate(found)
 
 
 def test_invalid_json_gets_the_frameworks_error() -> None:
@@ -84,6 +84,6 @@ def test_invalid_json_gets_the_frameworks_error() -> None:
 def test_too_many_events_are_refused_before_validation() -> None:
     gone = asdict(JobDeleted(id="d:1", time=5, job_id="1.s"))
     found = large_bodies.parse_delivery(json.dumps({"events": [gone] * 100_001}).encode())
-    assert not isinstance(found, Delivery)
+    assert not isinstance(found, DeliveryBody)
     with pytest.raises(ValidationError, match="at most 100000"):
-        Delivery.model_validate(found)
+        DeliveryBody.model_validate(found)

@@ -12,7 +12,7 @@ import pytest
 from schedd.client.endpoint import ConfigError, Endpoint
 from schedd.client.errors import Unreachable
 from schedd.client.http import HttpConnection
-from schedd.client.http_stream import Address, HttpStream, ProtocolError, parse_url, quote_segment
+from schedd.client.http_stream import HttpAddress, HttpProtocolError, HttpStream, parse_url, quote_segment
 from tests.waits import WAIT_S
 
 Answer = Callable[[bytes], HttpStream]
@@ -79,7 +79,7 @@ def test_bodies_are_read(answer: Answer, sent: bytes, status: int, body: bytes, 
     ],
 )
 def test_what_is_no_response_is_an_error(answer: Answer, sent: bytes) -> None:
-    with pytest.raises(ProtocolError):
+    with pytest.raises(HttpProtocolError):
         answer(sent).request("GET", "/", None, {}).read()
 
 
@@ -195,10 +195,10 @@ def test_no_request_has_a_character_that_splits_it(target: str, headers: dict[st
 @pytest.mark.parametrize(
     ("url", "address"),
     [
-        ("http://h", Address("http", "h", "h", 80, "")),
-        ("HTTPS://h/", Address("https", "h", "h", 443, "")),
-        ("https://me@h:8443/a/b/", Address("https", "h:8443", "h", 8443, "/a/b")),
-        ("http://[::1]:80/a", Address("http", "[::1]:80", "::1", 80, "/a")),
+        ("http://h", HttpAddress("http", "h", "h", 80, "")),
+        ("HTTPS://h/", HttpAddress("https", "h", "h", 443, "")),
+        ("https://me@h:8443/a/b/", HttpAddress("https", "h:8443", "h", 8443, "/a/b")),
+        ("http://[::1]:80/a", HttpAddress("http", "[::1]:80", "::1", 80, "/a")),
         ("http://h:65536", None),
         ("http://h:-1", None),
         ("http://h/a?b", None),
@@ -206,7 +206,7 @@ def test_no_request_has_a_character_that_splits_it(target: str, headers: dict[st
         ("h:80", None),
     ],
 )
-def test_urls_are_parsed(url: str, address: Address | None) -> None:
+def test_urls_are_parsed(url: str, address: HttpAddress | None) -> None:
     assert parse_url(url) == address
 
 

@@ -28,7 +28,7 @@ from schedd.federation.bookings.decisions import LIVE
 from schedd.federation.coallocation.coallocations import CoAllocation
 from schedd.federation.event_log import FederationLog
 from schedd.federation.routing.cluster_status import TransferStatus
-from schedd.federation.settings import ClusterSettings, FederationSettings
+from schedd.federation.settings import FederationSettings, MemberClusterSettings
 from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
@@ -306,7 +306,7 @@ class SimulatedFederation:
         self.bookings = BookingWorker(self.federation, Flag(), lambda: self.now, self.connect)
         self.poll()
 
-    def connect(self, settings: ClusterSettings, token: str) -> Any:
+    def connect(self, settings: MemberClusterSettings, token: str) -> Any:
         """What the threads of jobs and of bags take for a client."""
         del token
         return SimulatedConnection(self.clusters[settings.cluster], self)

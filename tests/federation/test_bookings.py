@@ -26,7 +26,7 @@ from schedd.federation.events import (
     encode,
 )
 from schedd.federation.items import ImpossibleError
-from schedd.federation.settings import ClusterSettings, FederationSettings
+from schedd.federation.settings import FederationSettings, MemberClusterSettings
 from tests.engine.cluster import T
 from tests.federation.simulated_federation import SimulatedCluster, SimulatedFederation, seeds
 
@@ -399,7 +399,7 @@ def test_hanging_cluster_is_in_backoff(simulation: SimulatedFederation) -> None:
     simulation.go(2)
     asked: list[int] = []
 
-    def hang(settings: ClusterSettings, token: str) -> Any:
+    def hang(settings: MemberClusterSettings, token: str) -> Any:
         asked.append(simulation.now - T)
         for provider in simulation.clusters.values():
             provider.at(provider.server.now - T + 10)

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.federation.coallocation.coallocations import CoAllocationOptions, Component
+from schedd.federation.coallocation.coallocations import CoallocationComponent, CoAllocationOptions
 from schedd.federation.coallocation.common_start import CommonStart, find_common_start, merge_requests
 
 
@@ -34,7 +34,7 @@ class ComponentPlans:
         self, sizes: list[int], allowed: Mapping[int, tuple[str, ...]], first: int = 0
     ) -> CommonStart | None:
         self.sizes = sizes
-        components = [Component({"resources": {"nodes": str(size)}}, 60) for size in sizes]
+        components = [CoallocationComponent({"resources": {"nodes": str(size)}}, 60) for size in sizes]
         every = tuple(self.nodes)
         names = {i: allowed.get(i, every) for i in range(len(sizes))}
         return find_common_start(components, CoAllocationOptions(), names, self.query, 100, first=first)
@@ -114,7 +114,7 @@ def test_common_start_at_different_speeds_has_the_earliest_end(
             ends.append(
                 max(100 * free[name] for name in used) + ceil(work / min(speed[name] for name in used))
             )
-    components = [Component({"resources": {"nodes": str(size)}}, 60) for size in sizes]
+    components = [CoallocationComponent({"resources": {"nodes": str(size)}}, 60) for size in sizes]
     found = find_common_start(
         components,
         CoAllocationOptions(overhead=overhead),
@@ -136,7 +136,7 @@ def test_common_start_at_different_speeds_has_the_earliest_end(
 def test_deadline_excludes_slow_clusters_only() -> None:
     plans = ComponentPlans({"a": 2, "b": 2}, {"b": 500})
     plans.sizes = [2]
-    components = [Component({"resources": {"nodes": "2"}}, 60)]
+    components = [CoallocationComponent({"resources": {"nodes": "2"}}, 60)]
 
     def search(deadline: int | None) -> CommonStart | None:
         options = CoAllocationOptions(deadline=deadline)
@@ -154,7 +154,7 @@ def test_deadline_excludes_slow_clusters_only() -> None:
 
 def test_requests_are_merged_in_each_dialect() -> None:
     def at_once(*asked: dict[str, str]) -> dict[str, str] | None:
-        return merge_requests([Component({"resources": one}, 60) for one in asked], 60)
+        return merge_requests([CoallocationComponent({"resources": one}, 60) for one in asked], 60)
 
     walltime = {"walltime": "00:01:00"}
     a, b = {"select": "2:ncpus=4"}, {"select": "1:ncpus=2", "walltime": "00:00:30"}

@@ -8,7 +8,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from schedd.cli.main import main
-from schedd.federation.settings import ClusterSettings, FederationSettings, FederationSettingsError, load
+from schedd.federation.settings import (
+    FederationSettings,
+    FederationSettingsError,
+    MemberClusterSettings,
+    load,
+)
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, settings
 
 issuer = pytest.importorskip("tests.service.identity_provider")
@@ -266,6 +271,6 @@ def test_check_option_reads_certificates(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_claim_applies_only_to_clusters_with_a_claim_setting(tmp_path: Path) -> None:
     plain = {"url": "http://x", "token_file": str(tmp_path), "realms": ["org"]}
-    assert ClusterSettings.model_validate(plain).user("ann@org", "mallory") == "ann"
-    named = ClusterSettings.model_validate({**plain, "claim": "north", "realms": []})
+    assert MemberClusterSettings.model_validate(plain).user("ann@org", "mallory") == "ann"
+    named = MemberClusterSettings.model_validate({**plain, "claim": "north", "realms": []})
     assert [named.user("ann@org", said) for said in ("a1", "", None)] == ["a1", "", ""]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.main import main
-from schedd.federation.settings import ClusterSettings, FederationSettingsError, load
+from schedd.federation.settings import FederationSettingsError, MemberClusterSettings, load
 
 GOOD = """
 [clusters.north]
@@ -62,7 +62,7 @@ def test_check_option_reads_settings_and_tokens(tmp_path: Path, capsys: pytest.C
 
 def test_disclosure_levels_are_cumulative(tmp_path: Path) -> None:
     def level(name: str) -> list[bool]:
-        chosen = ClusterSettings.model_validate(
+        chosen = MemberClusterSettings.model_validate(
             {"url": "http://x", "token_file": str(tmp_path), "disclosure": name}
         )
         return [chosen.discloses("power"), chosen.discloses("load"), chosen.discloses("plan")]

@@ -14,7 +14,7 @@ from schedd.service.access import oidc
 from schedd.service.settings.auth import OidcSettings
 from tests.waits import WAIT_S
 
-__all__ = ["NAMELESS", "NEXT", "NOW", "SIGNS", "IdentityProvider", "running_provider"]
+__all__ = ["NAMELESS", "NEXT", "NOW", "SIGNS", "FakeIdentityProvider", "running_provider"]
 
 NOW = 1_800_000_000
 SIGNS = joserfc_jwk.ECKey.generate_key("P-256", {"kid": "one"})
@@ -22,7 +22,7 @@ NEXT = joserfc_jwk.ECKey.generate_key("P-256", {"kid": "two"})
 NAMELESS = joserfc_jwk.ECKey.generate_key("P-256")
 
 
-class IdentityProvider:
+class FakeIdentityProvider:
     """``keys`` are published; requests wait for ``silent`` if it is set; ``down`` answers 503."""
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class IdentityProvider:
 
 
 @contextmanager
-def running_provider() -> Iterator[IdentityProvider]:
+def running_provider() -> Iterator[FakeIdentityProvider]:
     """Run a provider until the end of the block."""
-    made = IdentityProvider()
+    made = FakeIdentityProvider()
     thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     try:

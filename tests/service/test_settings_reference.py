@@ -21,7 +21,7 @@ from schedd.policy.engine_settings import (
 from schedd.service.settings.file import ClusterSettings, Settings
 from schedd.service.settings.reference import DECIDE, FEATURES, NEEDED, SECTIONS, needed
 from schedd.wire.field_docstrings import setting_descriptions
-from server_adapter.settings import Settings as AdapterSettings
+from server_adapter.settings import AdapterSettings
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")

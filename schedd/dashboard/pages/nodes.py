@@ -53,7 +53,7 @@ class NodeTableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGroup:
+class NodeGroupRow:
     """Nodes of one rack, switch or another resource, or of one hundred; without grouping all nodes, no name.
 
     ``search`` finds these nodes.
@@ -69,7 +69,7 @@ class NodeGroup:
     down: int
 
     @classmethod
-    def count(cls, name: str, views: Sequence[NodeView], search: str) -> "NodeGroup":
+    def count(cls, name: str, views: Sequence[NodeView], search: str) -> "NodeGroupRow":
         up = [view for view in views if view.state == "up"]
         states = Counter(view.state for view in views)
         cpus = sum(view.cpus for view in up)
@@ -197,7 +197,7 @@ def _choose_grouping(keys: Sequence[str], wanted: str | None) -> str:
     return by if by in keys else ""
 
 
-def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroup]:
+def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroupRow]:
     alike: dict[tuple[str, ...], list[NodeView]] = {}
     for view in views:
         alike.setdefault(view.properties if by else (), []).append(view)
@@ -207,7 +207,7 @@ def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroup]:
         groups.setdefault(name, []).extend(found)
     order = sorted(groups, key=lambda name: (not name, natural_key(name)))
     return [
-        NodeGroup.count(
+        NodeGroupRow.count(
             name.partition("=")[2] or ("none" if by else ""),
             groups[name],
             narrow_selection(q, name) if name else q,
@@ -216,9 +216,9 @@ def _group_views(views: Iterable[NodeView], by: str, q: str) -> list[NodeGroup]:
     ]
 
 
-def _fold_views(views: Sequence[NodeView], by: str, q: str) -> list[NodeGroup]:
+def _fold_views(views: Sequence[NodeView], by: str, q: str) -> list[NodeGroupRow]:
     """The groups of a map, small enough to be opened: those of the grouping, else hundreds of nodes."""
-    found: list[NodeGroup] = []
+    found: list[NodeGroupRow] = []
     for group in _group_views(views, by, q):
         if group.search != q and len(group.views) < len(views):
             found.append(group)
@@ -226,7 +226,7 @@ def _fold_views(views: Sequence[NodeView], by: str, q: str) -> list[NodeGroup]:
         here = {view.name: view for view in group.views}
         for search, names in fold_hundreds(here).items():
             name = _name_range(names[0], names[-1])
-            found.append(NodeGroup.count(name, [here[one] for one in names], narrow_selection(q, search)))
+            found.append(NodeGroupRow.count(name, [here[one] for one in names], narrow_selection(q, search)))
     return found
 
 

@@ -19,7 +19,7 @@ def _column(initial: int) -> Any:
 _INITIAL_VALUES: Final[dict[type[Any], tuple[tuple[str, int], ...]]] = {}
 
 
-def _initial_values(columns: "SlotColumns") -> tuple[tuple[str, int], ...]:
+def _initial_values(columns: "EngineColumns") -> tuple[tuple[str, int], ...]:
     """Return the columns by name with their initial values; cached per class."""
     kind = type(columns)
     found = _INITIAL_VALUES.get(kind)
@@ -30,7 +30,7 @@ def _initial_values(columns: "SlotColumns") -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(slots=True, kw_only=True)
-class SlotColumns:
+class EngineColumns:
     """One value per slot of the plan in each column."""
 
     promise: Ints = _column(FOREVER)

@@ -33,7 +33,7 @@ from schedd.engine.facts.job_numbers import JobNumbers
 from schedd.engine.facts.job_requests import RequestReader, holds_resources, open_gates, queue_stop_reason
 from schedd.engine.facts.pools import LimitBook
 from schedd.engine.facts.records import ChangeSet, EndedPromise, JobRecord, RankingProgress, UnresolvedStart
-from schedd.engine.facts.slot_columns import SlotColumns
+from schedd.engine.facts.slot_columns import EngineColumns
 from schedd.engine.facts.walltimes import WalltimeUse
 from schedd.model import FOREVER, Never, Request
 from schedd.plan.criteria import Criterion
@@ -55,7 +55,7 @@ _Part = TypeVar("_Part")
 
 
 @dataclass(slots=True)
-class StateContents(SlotColumns):
+class StateContents(EngineColumns):
     """The fields of the engine's state, and functions that only read them. ``EngineState`` changes them.
 
     Each field says how it is copied and saved: see ``plan/schema.py``.

@@ -10,7 +10,7 @@ from schedd.engine.facts.job_requests import ParsedRequest
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
 from schedd.features.formula.settings import FormulaSettings
-from schedd.features.formula.terms import FormulaTerms, JobRow, unknown_names
+from schedd.features.formula.terms import FormulaJobRow, FormulaTerms, unknown_names
 from schedd.plan.schema import FOUND, KEYS, MOMENT, NUMBER, SHARED, declared
 from schedd.policy.expressions import FormulaError, parse_formula
 from schedd.policy.protocol import FAIR_SHARE_TERMS
@@ -24,7 +24,7 @@ SERVER_THRESHOLD = "job_sort_formula_threshold"
 class FormulaState:
     """The component's state."""
 
-    rows: dict[str, tuple[JobFacts, ParsedRequest, JobRow]] = declared(FOUND, make=dict)
+    rows: dict[str, tuple[JobFacts, ParsedRequest, FormulaJobRow]] = declared(FOUND, make=dict)
     """By job: its inputs of the terms, after the facts and the request from which they were made."""
     basis: tuple[object, ...] = declared(SHARED, default=())
     """Common inputs of all rows; another value makes all rows invalid."""
@@ -127,7 +127,7 @@ def formula_faults(state: EngineState) -> list[str]:
     return faults
 
 
-def job_rows(state: EngineState, terms: FormulaTerms, records: Iterable[JobRecord]) -> list[JobRow]:
+def job_rows(state: EngineState, terms: FormulaTerms, records: Iterable[JobRecord]) -> list[FormulaJobRow]:
     """Return what terms take from these jobs, computed again where anything that it depends on changed."""
     part, types = formula_state(state), state.limits.types
     shared, shares = state.limits.shared, owner_shares(state) if terms.needs_shares else None

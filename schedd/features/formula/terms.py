@@ -108,7 +108,7 @@ class Circumstances:
     totals: Mapping[str, float] = field(default_factory=dict)  # see `cluster_totals`
 
 
-class JobRow(NamedTuple):
+class FormulaJobRow(NamedTuple):
     """What terms take from one job. It stays as long as the job's request and attributes."""
 
     facts: JobFacts
@@ -147,13 +147,13 @@ class FormulaTerms:
         types: ResourceTypes,
         shared: frozenset[str],
         shares: OwnerShares | None,
-    ) -> JobRow:
+    ) -> FormulaJobRow:
         """Return what the terms take from this job."""
         since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
         deadline = read_deadline(facts.resources, facts.submitted)
         texts = {name.lower(): text for name, text in facts.resources.items()}
         amounts = make_claim(facts, understood, shared, types).amounts
-        return JobRow(
+        return FormulaJobRow(
             facts=facts,
             owner=shares.key(facts) if shares is not None and self.needs_shares else (),
             numbers=(
@@ -174,7 +174,7 @@ class FormulaTerms:
         )
 
     def columns(
-        self, rows: Sequence[JobRow], around: Circumstances, predicted: Sequence[float | None] = ()
+        self, rows: Sequence[FormulaJobRow], around: Circumstances, predicted: Sequence[float | None] = ()
     ) -> Columns:
         """Return the values of all terms for these jobs. ``predicted`` are their predicted run times."""
         numbers: dict[str, Floats | float] = {}
@@ -220,7 +220,9 @@ def unknown_names(expression: Expression, types: ResourceTypes) -> Iterator[str]
 # ---- values that stay -----------------------------------------------------------------------------
 
 
-def _replaced(numbers: Mapping[str, Floats | float], rows: Sequence[JobRow]) -> dict[str, Floats | float]:
+def _replaced(
+    numbers: Mapping[str, Floats | float], rows: Sequence[FormulaJobRow]
+) -> dict[str, Floats | float]:
     """Return the columns of terms that a job replaces by a resource of the same name."""
     found: dict[str, Floats | float] = {}
     for place, row in enumerate(rows):
@@ -309,7 +311,7 @@ class _Times:
 
     def __init__(
         self,
-        rows: Sequence[JobRow],
+        rows: Sequence[FormulaJobRow],
         times: Floats,
         around: Circumstances,
         predicted: Sequence[float | None],

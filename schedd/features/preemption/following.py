@@ -18,7 +18,7 @@ from schedd.features.preemption.candidates import (
 )
 from schedd.features.preemption.descriptions import describe_freed_nodes
 from schedd.features.preemption.planning import (
-    EndedRun,
+    ShortenedRun,
     block_rest,
     is_planned_at,
     kept_amounts,
@@ -45,7 +45,7 @@ def preemption_settings(state: EngineState) -> PreemptionSettings:
     return state.site.part(PreemptionSettings)
 
 
-def running_victims(state: EngineState, one: PlannedPreemption) -> list[EndedRun]:
+def running_victims(state: EngineState, one: PlannedPreemption) -> list[ShortenedRun]:
     """Return the victims that still run."""
     released = released_resources(state.server.attributes, preemption_settings(state))
     found = []
@@ -54,7 +54,7 @@ def running_victims(state: EngineState, one: PlannedPreemption) -> list[EndedRun
             record = state.records[victim.job]
             suspended = victim.method == "suspend"
             kept = kept_amounts(state.plan, record, released) if suspended else None
-            found.append(EndedRun(record.slot, victim.end, kept))
+            found.append(ShortenedRun(record.slot, victim.end, kept))
     return found
 
 

@@ -39,7 +39,7 @@ NewSlot = Callable[[Request, int, Mapping[str, int]], int]
 
 
 @dataclass(frozen=True, slots=True)
-class EndedRun:
+class ShortenedRun:
     """The slot of a run that ends early in the plan, and the end that it had before.
 
     A run that is suspended keeps these amounts, by row; None: it is not suspended.
@@ -62,12 +62,12 @@ class PlanAtNow:
     bound: Ints
     released: frozenset[str] = frozenset({"ncpus"})
 
-    def ended_run(self, one: Candidate) -> EndedRun:
+    def ended_run(self, one: Candidate) -> ShortenedRun:
         """Return the run of a candidate with an early end."""
         slot = one.record.slot
         suspended = one.method == "suspend"
         kept = kept_amounts(self.plan, one.record, self.released) if suspended else None
-        return EndedRun(slot, self.plan.end(slot), kept)
+        return ShortenedRun(slot, self.plan.end(slot), kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ def _choose(
     return None if chosen is None else tuple(usable[i] for i in chosen)
 
 
-def still_needed(plan: Plan, slot: int, victims: Sequence[EndedRun], blocks: Sequence[int]) -> bool:
+def still_needed(plan: Plan, slot: int, victims: Sequence[ShortenedRun], blocks: Sequence[int]) -> bool:
     """Return whether a preemptor could not keep its place if all victims went on."""
     start = plan.start(slot)
     freed = _sum(plan, [one.slot for one in victims if one.end > start])
@@ -306,7 +306,7 @@ def arrange(
     slot: int,
     start: int,
     takes: Sequence[Take],
-    runs: Sequence[EndedRun],
+    runs: Sequence[ShortenedRun],
     bound: Ints,
     now: int,
     new_slot: NewSlot,
@@ -346,7 +346,7 @@ def arrange(
     return gone, before[gone], blocks
 
 
-def block_rest(plan: Plan, slot: int, runs: Sequence[EndedRun], new_slot: NewSlot) -> tuple[int, ...]:
+def block_rest(plan: Plan, slot: int, runs: Sequence[ShortenedRun], new_slot: NewSlot) -> tuple[int, ...]:
     """Block the resources of the runs from the preemptor's start on, without the preemptor's part. Suspended
     runs block the amounts that they keep, and all of their resources when they go on. Return the slots of the
     blocks, one for each interval.

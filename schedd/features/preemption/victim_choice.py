@@ -32,7 +32,7 @@ def choose_victims(
     greedy = _choose_greedily(scaled, frees, missing)
     if len(costs) > _MOST_SEARCHED:
         return tuple(sorted(greedy))
-    return tuple(sorted(_Search(scaled, frees, missing, limit).run(greedy)))
+    return tuple(sorted(_VictimSearch(scaled, frees, missing, limit).run(greedy)))
 
 
 def _choose_greedily(
@@ -58,7 +58,7 @@ def _choose_greedily(
     return chosen
 
 
-class _Search:
+class _VictimSearch:
     """Depth-first branch and bound. Candidates are decided in order of their costs."""
 
     def __init__(

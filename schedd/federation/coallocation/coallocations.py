@@ -41,7 +41,7 @@ MAX_COMPONENTS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class CoallocationComponent:
     """One component: a job, and its possible ``clusters`` (empty: all). ``walltime`` is in seconds.
 
     ``revision`` counts substitutions. A ``deleted`` component keeps its number.
@@ -72,7 +72,7 @@ class ComponentEdit:
     by: str
     since: int
     later: bool
-    components: tuple[Component, ...]
+    components: tuple[CoallocationComponent, ...]
     rounds: int
     phase: EditPhase = "pending"
     text: str = ""
@@ -149,7 +149,7 @@ class CoAllocation(FederationItem[ComponentJob]):
     them.
     """
 
-    components: tuple[Component, ...]
+    components: tuple[CoallocationComponent, ...]
     options: CoAllocationOptions
     rounds: tuple[PlacementRound, ...] = ()
     edits: tuple[ComponentEdit, ...] = ()
@@ -170,7 +170,7 @@ class CoAllocation(FederationItem[ComponentJob]):
 
     @classmethod
     def create(cls, event: CoAllocationSubmitted) -> Self:
-        components = tuple(Component.parse(one) for one in event.components)
+        components = tuple(CoallocationComponent.parse(one) for one in event.components)
         options = CoAllocationOptions(**event.options)
         if options.units:
             components *= max(1, options.most)
@@ -197,7 +197,7 @@ class CoAllocation(FederationItem[ComponentJob]):
         return self.edits[-1] if self.edits and self.edits[-1].phase == "pending" else None
 
     @property
-    def wanted_components(self) -> tuple[Component, ...]:
+    def wanted_components(self) -> tuple[CoallocationComponent, ...]:
         """The components of the next round: with the pending edit."""
         edit = self.pending_edit
         return edit.components if edit is not None else self.components
@@ -308,11 +308,11 @@ class CoAllocation(FederationItem[ComponentJob]):
             return "at least one component must not be optional"
         return ""
 
-    def _edited_components(self, event: ComponentEditRequested) -> tuple[Component, ...]:
+    def _edited_components(self, event: ComponentEditRequested) -> tuple[CoallocationComponent, ...]:
         index = event.component
         old = self.components[index] if index < len(self.components) else None
         if event.request is not None:
-            changed = Component.parse(event.request, old.revision + 1 if old is not None else 0)
+            changed = CoallocationComponent.parse(event.request, old.revision + 1 if old is not None else 0)
         else:
             changed = replace(self.components[index], deleted=True)
         return (*self.components[:index], changed, *self.components[index + 1 :])

@@ -10,7 +10,7 @@ from typing import Final
 
 from schedd.dialect import format_walltime
 from schedd.dialect.walltime_scale import scale_seconds
-from schedd.federation.coallocation.coallocations import CoAllocationOptions, Component
+from schedd.federation.coallocation.coallocations import CoallocationComponent, CoAllocationOptions
 
 CommonStartQuery = Callable[
     [Iterable[tuple[str, tuple[int, ...], int]], int], Mapping[tuple[str, tuple[int, ...]], int | None]
@@ -48,7 +48,7 @@ class CommonStart:
     units: Mapping[int, int] = field(default_factory=dict)
 
 
-def merge_requests(components: Sequence[Component], seconds: int) -> dict[str, str] | None:
+def merge_requests(components: Sequence[CoallocationComponent], seconds: int) -> dict[str, str] | None:
     """Return one request for several components at one cluster, or None if they cannot be merged."""
     asked = [one.submission.get("resources", {}) for one in components]
     if len(asked) == 1:
@@ -121,7 +121,7 @@ def search_moments(
 
 
 def find_common_start(
-    components: Sequence[Component],
+    components: Sequence[CoallocationComponent],
     options: CoAllocationOptions,
     allowed: Mapping[int, Sequence[str]],
     ask: CommonStartQuery,

@@ -15,7 +15,7 @@ from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import TransferAction
 from schedd.federation.routing.jobs import PlanQuestion
-from schedd.federation.settings import ClusterSettings
+from schedd.federation.settings import MemberClusterSettings
 from schedd.federation.state.federation_state import ClusterPollResult, FederationState
 from schedd.parallel_calls import call_in_parallel
 from schedd.store import StoreError
@@ -33,10 +33,10 @@ _AGAIN_S: Final = 3.0  # interval after which a request without visible effect i
 _LEND_S: Final = 30.0  # maximum interval between renewals of licence leases
 _WHOLE_S: Final = 600.0  # interval between complete polls of all transfers
 
-ClientFactory = Callable[[ClusterSettings, str], Client]
+ClientFactory = Callable[[MemberClusterSettings, str], Client]
 
 
-def connect_cluster(settings: ClusterSettings, token: str) -> Client:
+def connect_cluster(settings: MemberClusterSettings, token: str) -> Client:
     """Return a client of the cluster's schedd. Raises ConfigError."""
     return Client(Endpoint(settings.url, token, settings.cluster), timeout=settings.timeout)
 

@@ -43,7 +43,7 @@ from schedd.policy.site import Placing
 from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
-from schedd.service.questions.trial import DeadlineOrder, TasksEnd, Trial, ends_of_tasks
+from schedd.service.questions.trial import DeadlineOrder, SubmissionTrial, TasksEnd, ends_of_tasks
 from schedd.wire import JobFacts
 
 _T = TypeVar("_T")
@@ -246,7 +246,7 @@ class PlanFork:
             scale,
         )
 
-    def _in_deadline_order(self, asking: Trial) -> Trial:
+    def _in_deadline_order(self, asking: SubmissionTrial) -> SubmissionTrial:
         """Return the trial on a plan of its own, in which jobs with later deadlines may be displaced."""
         plan, settings = asking.plan.fork(), self.published.settings
         limit_plan_work(plan)
@@ -297,7 +297,9 @@ class PlanFork:
                         best, least = facts, counted
         return best
 
-    def _trials(self, plan: Plan, variants: Sequence[JobFacts], moment: int, *, best: bool) -> list[Trial]:
+    def _trials(
+        self, plan: Plan, variants: Sequence[JobFacts], moment: int, *, best: bool
+    ) -> list[SubmissionTrial]:
         """Return a trial of each variant of a job that is not refused as it was submitted."""
         return [
             self._trial(plan, facts, self._read(facts)[1], moment, best=best)
@@ -360,7 +362,7 @@ class PlanFork:
     @contextmanager
     def _earliest(
         self, facts: JobFacts, now: int, instead_of: str
-    ) -> Iterator[tuple[Trial | None, Request, int]]:
+    ) -> Iterator[tuple[SubmissionTrial | None, Request, int]]:
         """Yield a trial (None if the job may not be planned), the request, and the walltime. Of a job with
         alternatives, the one with the earliest start counts.
         """
@@ -390,10 +392,10 @@ class PlanFork:
 
     def _trial(
         self, plan: Plan, facts: JobFacts, understood: ParsedRequest, moment: int, *, best: bool
-    ) -> Trial:
+    ) -> SubmissionTrial:
         gates, sets = self.published.gates, self.published.node_sets
         criteria = self.published.settings.criteria
-        return Trial(
+        return SubmissionTrial(
             plan, self._limits, gates, sets, facts, understood, moment, max(moment, facts.not_before or 0),
             self.columns, CriterionWeights(parse_criteria(criteria)) if best else None,
             restriction=job_restriction(self.published, facts), scopes=job_scopes(self.published, facts),

@@ -54,7 +54,7 @@ class DeadlineOrder:
     patience: int
     use: float
 
-    def place(self, trial: "Trial", slot: int, weights: CriterionWeights, due: int) -> int:
+    def place(self, trial: "SubmissionTrial", slot: int, weights: CriterionWeights, due: int) -> int:
         """Place a job as the engine would on arrival; return its start, or -1. A job that ends in time is not
         displaced beyond its deadline by the next ones.
         """
@@ -78,7 +78,7 @@ class DeadlineOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class SubmissionTrial:
     """Plan and time of one question; ``ready`` is the job's earliest possible start."""
 
     plan: Plan
@@ -239,10 +239,14 @@ class Trial:
         return find_windows(self.plan, request, walltime, self.ready, end, pools=pools, limit=most)
 
 
-_Form = tuple[Trial, tuple[Request, dict[str, int]]]  # trial of one form of a request, and its needs
+_Form = tuple[
+    SubmissionTrial, tuple[Request, dict[str, int]]
+]  # trial of one form of a request, and its needs
 
 
-def ends_of_tasks(forms: Sequence[tuple[Trial, Request]], tasks: Sequence[int]) -> Iterator[TasksEnd]:
+def ends_of_tasks(
+    forms: Sequence[tuple[SubmissionTrial, Request]], tasks: Sequence[int]
+) -> Iterator[TasksEnd]:
     """Yield the common end of each number of equal jobs, as long as there are placements.
 
     Each job takes the form of its request with the earliest start, or end if their numbers of cores differ,

@@ -8,7 +8,7 @@ from statistics import fmean, median, quantiles
 from typing import Final
 
 from schedd.dialect import RequestError, parse_walltime
-from schedd.store.records import JobHistory, PublishedStart
+from schedd.store.records import JobHistory, StoredPublishedStart
 
 DUE_S: Final = 60  # maximum error of a published start that counts as met; smaller moves are not published
 _FLOOR_S: Final = 10
@@ -36,7 +36,7 @@ class ShadowReport:
     slowdown_mean: float | None
 
 
-def report_shadow(jobs: Sequence[JobHistory], estimated: Mapping[str, PublishedStart]) -> ShadowReport:
+def report_shadow(jobs: Sequence[JobHistory], estimated: Mapping[str, StoredPublishedStart]) -> ShadowReport:
     """Return the figures for these jobs, which have all started."""
     errors = [estimated[job.id].actual - estimated[job.id].start for job in jobs if job.id in estimated]
     sizes = [abs(error) for error in errors]

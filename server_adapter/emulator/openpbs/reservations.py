@@ -15,7 +15,7 @@ from server_adapter.emulator.jobs import JobOrder, Queue
 from server_adapter.emulator.openpbs import submission as pbs
 from server_adapter.emulator.openpbs.state import PbsCluster, Reservation
 from server_adapter.emulator.principal import Principal
-from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode, ReservationState
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode, ReservationCode
 from server_adapter.openpbs.notation import clock_time, exec_vnode, unrolled
 from server_adapter.openpbs.requests import ConfirmReservationRequest, ModifyReservationRequest
 from server_adapter.torque.notation import seconds
@@ -24,7 +24,7 @@ _REFUSED: Final = "PBS_RESV_CONFIRM_FAIL"
 _MOST: Final = 1000  # occurrences of a standing reservation
 _WALLTIME: Final = "Resource_List.walltime"
 _ALTERABLE: Final = frozenset(
-    {ReservationState.UNCONFIRMED, ReservationState.CONFIRMED, ReservationState.RUNNING}
+    {ReservationCode.UNCONFIRMED, ReservationCode.CONFIRMED, ReservationCode.RUNNING}
 )
 
 
@@ -107,12 +107,12 @@ def confirm(cluster: PbsCluster, request: ConfirmReservationRequest) -> None:
     one = cluster.reservation(request.name)
     said = request.extension or ""
     if said.startswith(_REFUSED):
-        if one.state is ReservationState.UNCONFIRMED:
+        if one.state is ReservationCode.UNCONFIRMED:
             _forget(cluster, one)
-        elif one.state is ReservationState.BEING_ALTERED:
+        elif one.state is ReservationCode.BEING_ALTERED:
             _revert(cluster, one)
         return
-    altered = one.state is ReservationState.BEING_ALTERED
+    altered = one.state is ReservationCode.BEING_ALTERED
     try:
         places = unrolled(request.destination) if one.recurring else [request.destination]
         chunks = [chunk for place in places for chunk in exec_vnode(place)]
@@ -127,8 +127,8 @@ def confirm(cluster: PbsCluster, request: ConfirmReservationRequest) -> None:
     if one.recurring and not altered:
         one.places = request.destination
     one.partition = said.partition("partition=")[2]
-    runs = altered and one.resumes is ReservationState.RUNNING
-    one.state, one.resumes = (ReservationState.RUNNING if runs else ReservationState.CONFIRMED), None
+    runs = altered and one.resumes is ReservationCode.RUNNING
+    one.state, one.resumes = (ReservationCode.RUNNING if runs else ReservationCode.CONFIRMED), None
     one.reverts = {}
     one.modified = cluster.now
     cluster.queues[one.queue].attributes["enabled"] = "True"
@@ -157,7 +157,7 @@ def alter(cluster: PbsCluster, request: ModifyReservationRequest, who: Principal
             end = start + (seconds(given["reserve_duration"]) if "reserve_duration" in given else length)
     except ValueError:
         raise RefusalError(OpenPBSErrorCode.BADTSPEC, "Bad time specification(s)") from None
-    runs = one.state is ReservationState.RUNNING
+    runs = one.state is ReservationCode.RUNNING
     if end <= max(start, int(cluster.now)) or (start != one.start and (runs or start < cluster.now)):
         raise RefusalError(OpenPBSErrorCode.BADTSPEC, "Bad time specification(s)")
     one.reverts = {
@@ -167,7 +167,7 @@ def alter(cluster: PbsCluster, request: ModifyReservationRequest, who: Principal
     }
     if one.recurring and not one.first:
         one.first = dict(one.reverts)
-    one.resumes, one.state = one.state, ReservationState.BEING_ALTERED
+    one.resumes, one.state = one.state, ReservationCode.BEING_ALTERED
     _set_time(cluster, one, start, end)
     cluster.notify_schedulers(OpenPBSCommand.RECONFIRM)
 
@@ -199,9 +199,9 @@ def delete(cluster: PbsCluster, name: str, who: Principal) -> None:
 
 
 def _begin(cluster: PbsCluster, one: Reservation) -> None:
-    if cluster.reservations.get(one.id) is not one or one.state is not ReservationState.CONFIRMED:
+    if cluster.reservations.get(one.id) is not one or one.state is not ReservationCode.CONFIRMED:
         return
-    one.state = ReservationState.RUNNING
+    one.state = ReservationCode.RUNNING
     cluster.queues[one.queue].attributes["started"] = "True"
     cluster.notify_schedulers(OpenPBSCommand.RESERVATION_STARTS)
 
@@ -215,7 +215,7 @@ def _end(cluster: PbsCluster, one: Reservation) -> None:
         one.index += 1
         one.first, one.reverts, one.resumes = {}, {}, None
         one.nodes = unrolled(one.places)[one.index]
-        one.state = ReservationState.CONFIRMED
+        one.state = ReservationCode.CONFIRMED
         cluster.queues[one.queue].attributes["started"] = "False"
         _end_its_jobs(cluster, one)
         _set_time(cluster, one, one.times[one.index], one.times[one.index] + length)

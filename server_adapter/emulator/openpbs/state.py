@@ -11,7 +11,7 @@ from server_adapter.emulator.nodes import NodeSpec
 from server_adapter.emulator.openpbs.vnodes import Vnode
 from server_adapter.emulator.state import Cluster, Timing, usual_outcome
 from server_adapter.emulator.versions import VERSIONS
-from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode, ReservationState
+from server_adapter.openpbs.codes import OpenPBSCommand, OpenPBSErrorCode, ReservationCode
 from server_adapter.torque.codes import SchedulerCommand
 from server_adapter.torque.notation import seconds
 
@@ -92,14 +92,14 @@ class Reservation:
     start: int
     end: int
     created: float
-    state: ReservationState = ReservationState.UNCONFIRMED
+    state: ReservationCode = ReservationCode.UNCONFIRMED
     nodes: str = ""
     partition: str = ""
     modified: float = 0.0
     times: tuple[int, ...] = ()
     index: int = 0
     places: str = ""
-    resumes: ReservationState | None = None
+    resumes: ReservationCode | None = None
     reverts: dict[str, str] = field(default_factory=dict)
     first: dict[str, str] = field(default_factory=dict)
 
@@ -109,7 +109,7 @@ class Reservation:
         return bool(self.times)
 
     @property
-    def substate(self) -> ReservationState:
+    def substate(self) -> ReservationCode:
         """Its `reserve_substate`: during an alteration, the state before it."""
         return self.state if self.resumes is None else self.resumes
 

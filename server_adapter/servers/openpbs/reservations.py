@@ -16,7 +16,7 @@ from dateutil.rrule import rrulestr
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_number, parse_or
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerReservation
-from server_adapter.openpbs.codes import ReservationState
+from server_adapter.openpbs.codes import ReservationCode
 from server_adapter.openpbs.notation import VnodePiece, exec_vnode, seconds, select, unrolled
 from server_adapter.servers.openpbs.facts import OF_QUEUE, shares
 
@@ -26,18 +26,18 @@ SOONEST: Final = 1_893_488_460
 _MOST_TIMES: Final = 400  # occurrences of a standing reservation: each is a what-if request to the daemon
 _KEPT: Final = frozenset(
     {
-        ReservationState.CONFIRMED,
-        ReservationState.WAITING,
-        ReservationState.TIME_TO_RUN,
-        ReservationState.RUNNING,
-        ReservationState.DELETING_JOBS,
-        ReservationState.DEGRADED,
-        ReservationState.BEING_ALTERED,
-        ReservationState.IN_CONFLICT,
+        ReservationCode.CONFIRMED,
+        ReservationCode.WAITING,
+        ReservationCode.TIME_TO_RUN,
+        ReservationCode.RUNNING,
+        ReservationCode.DELETING_JOBS,
+        ReservationCode.DEGRADED,
+        ReservationCode.BEING_ALTERED,
+        ReservationCode.IN_CONFLICT,
     }
 )
-_BROKEN: Final = frozenset({ReservationState.DEGRADED, ReservationState.IN_CONFLICT})
-_OPEN: Final = _KEPT - {ReservationState.DELETING_JOBS}
+_BROKEN: Final = frozenset({ReservationCode.DEGRADED, ReservationCode.IN_CONFLICT})
+_OPEN: Final = _KEPT - {ReservationCode.DELETING_JOBS}
 _RESOURCE: Final = "Resource_List."
 _REVERT: Final = "reserve_alter_revert."
 _FIRST: Final = "reserve_standing_revert."
@@ -98,7 +98,7 @@ def server_reservations(
 def _may_move(values: Values) -> bool:
     """Return whether a reservation is altered or degraded: the scheduler may be asked for its place."""
     states = {_state(values), parse_number(values.get("reserve_substate"))}
-    return bool(states & {*_BROKEN, ReservationState.BEING_ALTERED})
+    return bool(states & {*_BROKEN, ReservationCode.BEING_ALTERED})
 
 
 def _is_divisible(
@@ -146,7 +146,7 @@ def begins(found: Iterable[DescribedObject]) -> dict[str, int]:
     moments: dict[str, int] = {}
     for one in found:
         state = _state(one.values)
-        name = "reserve_end" if state == ReservationState.BEING_ALTERED else "reserve_start"
+        name = "reserve_end" if state == ReservationCode.BEING_ALTERED else "reserve_start"
         moment = parse_number(one.values.get(name))
         if state in _OPEN and moment is not None:
             moments[reservation_queue(one.name)] = moment
@@ -188,9 +188,9 @@ def translate_requests(
 
 def _pending_of_state(values: Values, usable: frozenset[str]) -> PendingReservation | None:
     state = _state(values)
-    if state == ReservationState.UNCONFIRMED:
+    if state == ReservationCode.UNCONFIRMED:
         return _new(values)
-    if state == ReservationState.BEING_ALTERED:
+    if state == ReservationCode.BEING_ALTERED:
         return _altered(values)
     broken = state in _BROKEN or parse_number(values.get("reserve_substate")) in _BROKEN
     since = parse_number(values.get("reserve_retry"))
@@ -237,7 +237,7 @@ def _altered(values: Values) -> PendingReservation | None:
     reshaped = values.get(_REVERT + "select", "") not in ("", values.get(_RESOURCE + "select", ""))
     if "reserve_rrule" in values and not values.get("reserve_execvnodes"):
         return PendingReservation((), queue=anew, problem="it was altered before it had vnodes")
-    if parse_number(values.get("reserve_substate")) != ReservationState.RUNNING:
+    if parse_number(values.get("reserve_substate")) != ReservationCode.RUNNING:
         return PendingReservation(
             (ReservationOccurrence(start, _requested_resources(values), text),), queue=anew, begin=start
         )
@@ -260,7 +260,7 @@ def _degraded(values: Values, usable: frozenset[str], since: int) -> PendingRese
     free = _place(values).partition(":")[0] in _ANYWHERE and "group=" not in _place(values)
     slots = []
     for time in times:
-        runs = time is times[0] and _state(values) == ReservationState.RUNNING
+        runs = time is times[0] and _state(values) == ReservationCode.RUNNING
         if free:
             slot = _mended(values, time, usable)
         elif not _is_broken(time, usable):

@@ -33,7 +33,7 @@ from server_adapter.servers.openpbs.scheduler_registration import SchedulerRegis
 from server_adapter.servers.openpbs.suspended_jobs import Resumer
 from server_adapter.servers.openpbs.transfers import OWN, REQUESTS, OpenpbsTransferClient
 from server_adapter.servers.openpbs.vnode_capacity import usable, vnode_capacity
-from server_adapter.settings import Settings
+from server_adapter.settings import AdapterSettings
 
 _WRITING: Final = READ_ONLY | {RequestCode.MODIFY_JOB, RequestCode.MODIFY_JOB_ASYNC}
 PERMITTED: Final = {
@@ -67,7 +67,7 @@ class OpenPBSServer(ComposedServer):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AdapterSettings,
         credential: OpenPBSCredential,
         by_hand: ManualStarts,
         pace: AdaptiveRateLimiter,

@@ -24,7 +24,7 @@ from server_adapter.servers.torque.reader import TorqueReader, job_query
 from server_adapter.servers.torque.requests import WritableAttributes
 from server_adapter.servers.torque.runs import TorqueStarter
 from server_adapter.servers.torque.transfers import REQUESTS, TorqueTransferClient
-from server_adapter.settings import Settings
+from server_adapter.settings import AdapterSettings
 from server_adapter.torque.codes import READ_ONLY, SchedulerCommand
 from server_adapter.torque.credentials import TorqueCredential
 from server_adapter.torque.listener import CommandListener, SchedulerCall
@@ -46,7 +46,7 @@ class TorqueServer(ComposedServer):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: AdapterSettings,
         credential: TorqueCredential,
         by_hand: ManualStarts,
         pace: AdaptiveRateLimiter,

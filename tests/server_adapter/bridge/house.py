@@ -15,7 +15,7 @@ from server_adapter.emulator import EmulatedServer, Timing
 from server_adapter.families import connector
 from server_adapter.servers.torque.link import TorqueLink
 from server_adapter.servers.torque.server import TorqueServer
-from server_adapter.settings import Settings, load_settings
+from server_adapter.settings import AdapterSettings, load_settings
 from tests.server_adapter.bridge.fake_daemon import FakeDaemon
 from tests.waits import WAIT_S
 
@@ -34,7 +34,7 @@ class AdapterHarness:
     task: "asyncio.Task[None] | None" = None
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
-    def settings(self, **options: Any) -> Settings:
+    def settings(self, **options: Any) -> AdapterSettings:
         host, port = self.server.address
         values: dict[str, Any] = {
             "mode": "scheduler",

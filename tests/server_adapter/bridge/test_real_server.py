@@ -23,7 +23,7 @@ from server_adapter.servers.torque.facts import JOB_ATTRIBUTES
 from server_adapter.servers.torque.link import PERMITTED, TorqueLink
 from server_adapter.servers.torque.reader import TorqueReader
 from server_adapter.servers.torque.requests import WritableAttributes, plan_request
-from server_adapter.settings import ServerSettings
+from server_adapter.settings import PbsServerSettings
 from tests.waits import WAIT_S
 
 COMMANDS = ("qstat", "pbsnodes", "qsub", "qdel")
@@ -35,7 +35,7 @@ pytestmark = [
 
 
 def link(mode: str) -> TorqueLink:
-    return TorqueLink(Address(), torque_credential(ServerSettings()), permitted=PERMITTED[mode])
+    return TorqueLink(Address(), torque_credential(PbsServerSettings()), permitted=PERMITTED[mode])
 
 
 def run_command(*command: str) -> str:

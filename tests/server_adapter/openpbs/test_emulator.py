@@ -28,7 +28,7 @@ from server_adapter.openpbs import (
     open_connection,
     register,
 )
-from server_adapter.openpbs.codes import ReservationState
+from server_adapter.openpbs.codes import ReservationCode
 from server_adapter.openpbs.requests import ConfirmReservationRequest
 from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import attribute_write
@@ -187,7 +187,7 @@ async def test_a_reservation_lives_from_its_request_to_its_end() -> None:
         )
         await alice.request(QueueJobRequest(code=RequestCode.SUBMIT_RESERVATION, attributes=wish))
         [one] = server.cluster.reservations.values()
-        assert one.state is ReservationState.UNCONFIRMED
+        assert one.state is ReservationCode.UNCONFIRMED
         said = "PBS_RESV_CONFIRM_SUCCESS:partition=pbs-default"
         place = "(n1:ncpus=2)+(n2:ncpus=2)"
         await root.request(
@@ -196,7 +196,7 @@ async def test_a_reservation_lives_from_its_request_to_its_end() -> None:
         inside = server.submit("alice", resources={"select": "1:ncpus=1"}, queue="R0", runtime=500)
         assert server.job(inside).attributes["reserve_ID"] == one.id
         server.skip(101)
-        assert server.cluster.reservation("R0").state is ReservationState.RUNNING
+        assert server.cluster.reservation("R0").state is ReservationCode.RUNNING
         await root.request(
             RunRequest(code=RequestCode.ASYNC_RUN_JOB_ACK, job=inside, destination="(n1:ncpus=1)")
         )

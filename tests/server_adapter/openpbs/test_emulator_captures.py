@@ -21,7 +21,7 @@ from server_adapter.emulator import EmulatedOpenPBS, NodeSpec, lifecycle
 from server_adapter.emulator.openpbs.handlers import PendingSubmission
 from server_adapter.emulator.openpbs.state import new_vnode
 from server_adapter.emulator.principal import Principal
-from server_adapter.openpbs.codes import OpenPBSCommand, ReservationState
+from server_adapter.openpbs.codes import OpenPBSCommand, ReservationCode
 from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.packets import HEADER, Packet, PacketSplitter, encode_packet
 from server_adapter.openpbs.registration import decode_command
@@ -301,7 +301,7 @@ async def test_submissions_and_reservations_are_accepted_as_recorded() -> None:
             assert emulated.handlers.submit(frame.request, who, PendingSubmission()) == [reply]
         elif frame.request.code is RequestCode.CONFIRM_RESERVATION:
             assert emulated.handlers.answer(frame.request, Principal("root", "vm", True, True)) == [reply]
-            assert emulated.cluster.reservation("R5009").state is ReservationState.CONFIRMED
+            assert emulated.cluster.reservation("R5009").state is ReservationCode.CONFIRMED
         else:
             continue
         answered += 1

@@ -17,7 +17,7 @@ from server_adapter.dis import Attribute
 from server_adapter.emulator import EmulatedOpenPBS, NodeSpec
 from server_adapter.emulator.openpbs.state import Reservation, new_vnode
 from server_adapter.emulator.principal import Principal
-from server_adapter.openpbs.codes import ReservationState
+from server_adapter.openpbs.codes import ReservationCode
 from server_adapter.openpbs.frames import decode_request
 from server_adapter.openpbs.replies import decode_reply
 from server_adapter.openpbs.requests import ConfirmReservationRequest, ModifyReservationRequest
@@ -89,7 +89,7 @@ def alter(emulated: EmulatedOpenPBS, who: Principal = USER, **given: str) -> int
     return decode_reply(answer(emulated, request, who)).code
 
 
-def present(one: Reservation) -> tuple[int, int, str, ReservationState]:
+def present(one: Reservation) -> tuple[int, int, str, ReservationCode]:
     return one.start - START, one.end - one.start, one.nodes, one.state
 
 
@@ -101,16 +101,16 @@ def test_a_standing_reservation_recurs_on_the_vnodes_of_each_occurrence() -> Non
     one = emulated.cluster.reservation("S5136")
     assert alter(emulated, reserve_start=str(START + 600), reserve_duration="1800") == 0
     assert confirm(emulated, f"1#{WHERE}{{0}}") == 0
-    assert present(one) == (600, 1800, WHERE, ReservationState.CONFIRMED)
+    assert present(one) == (600, 1800, WHERE, ReservationCode.CONFIRMED)
     seen = []
     for moment in (START + 700, START + DAY - 10, START + DAY + 10, START + 2 * DAY + 10):
         emulated.skip(moment - emulated.now)
         seen.append(present(one))
     assert seen == [
-        (600, 1800, WHERE, ReservationState.RUNNING),
-        (DAY, 3600, "(h4:ncpus=4)", ReservationState.CONFIRMED),
-        (DAY, 3600, "(h4:ncpus=4)", ReservationState.RUNNING),
-        (2 * DAY, 3600, WHERE, ReservationState.RUNNING),
+        (600, 1800, WHERE, ReservationCode.RUNNING),
+        (DAY, 3600, "(h4:ncpus=4)", ReservationCode.CONFIRMED),
+        (DAY, 3600, "(h4:ncpus=4)", ReservationCode.RUNNING),
+        (2 * DAY, 3600, WHERE, ReservationCode.RUNNING),
     ], "an alteration is of one time alone"
     emulated.skip(3600)
     assert not emulated.cluster.reservations
@@ -123,15 +123,15 @@ def test_a_refused_alteration_leaves_the_reservation_as_it_was() -> None:
     confirm(emulated, f"3#{WHERE}{{0-2}}")
     one = emulated.cluster.reservation("S5136")
     assert alter(emulated, reserve_start=str(START + 600)) == 0
-    assert present(one)[3] is ReservationState.BEING_ALTERED
+    assert present(one)[3] is ReservationCode.BEING_ALTERED
     assert alter(emulated, reserve_start=str(START + 900)) == 15016, "one alteration at a time"
     assert confirm(emulated, "null", taken=False) == 0
-    assert present(one) == (0, 3600, WHERE, ReservationState.CONFIRMED)
+    assert present(one) == (0, 3600, WHERE, ReservationCode.CONFIRMED)
     emulated.skip(START + 700 - emulated.now)
-    assert present(one)[3] is ReservationState.RUNNING
+    assert present(one)[3] is ReservationCode.RUNNING
     assert alter(emulated, reserve_duration="7200") == 0
     assert confirm(emulated, f"1#{WHERE}{{0}}") == 0
-    assert present(one) == (0, 7200, WHERE, ReservationState.RUNNING)
+    assert present(one) == (0, 7200, WHERE, ReservationCode.RUNNING)
 
 
 @pytest.mark.parametrize(
