@@ -88,6 +88,18 @@ def read_deadline(resources: Mapping[str, str], submitted: int) -> int | None:
     return None
 
 
+def logged_deadline(values: Mapping[str, str], submitted: int) -> int | None:
+    """Return the deadline of a run in an accounting log, by its keys; None: it has none that is certain.
+
+    TORQUE and OpenPBS log the resource, TORQUE also the extensions (``qsub -W x=``).
+    """
+    pairs = [re.split("[:=]", item, maxsplit=1) for item in values.get("x", "").split(";")]
+    found = {f"x.{pair[0].strip().lower()}": pair[1].strip() for pair in pairs if len(pair) > 1}
+    if text := values.get("Resource_List.deadline", "").strip():
+        found["deadline"] = text
+    return None if read_required_probability(found) is not None else read_deadline(found, submitted)
+
+
 def read_required_probability(resources: Mapping[str, str]) -> float | None:
     """Return the probability with which a job's deadline must be kept; None: it has no valid deadline, or
     one without a probability.

@@ -6,6 +6,7 @@ from sys import intern
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
 from schedd.dialect.accounting import EndedRun, RunReader, is_record, parse_ended_run
+from schedd.dialect.deadline import logged_deadline
 from schedd.dialect.partition import logged_partition
 from schedd.dialect.qos import logged_qos
 from schedd.engine.facts.arrays import array_name
@@ -91,12 +92,19 @@ def job_of_run(run: EndedRun) -> TraceJob:
         select_spec=values.get("Resource_List.select"),
         wait=run.start - run.eligible,
         status=status,
+        deadline=logged_deadline(values, _submission(run)),
         account=intern(values.get("account", "")),
         project=intern(values.get("project", "")),
         requested_qos=intern(logged_qos(values)),
         requested_partition=intern(logged_partition(values)),
         name=intern(array_name(run.id, values.get("jobname", ""))),
     )
+
+
+def _submission(run: EndedRun) -> int:
+    """When the job was submitted; without that, when it became eligible."""
+    created = run.values.get("ctime", "").partition(".")[0]
+    return int(created) if created.isdecimal() else run.eligible
 
 
 def _stated(parse: Callable[[str], int], values: Mapping[str, str], key: str) -> int:

@@ -1,6 +1,7 @@
 """Accounting logs of TORQUE and OpenPBS, record by record."""
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.dialect.accounting import node_shares, parse_ended_run
+from schedd.dialect.deadline import read_deadline
 from schedd.replay.accounting import is_record, parse_ended, read_accounting, read_accounting_lines
-from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, TraceError, TraceJob
+from schedd.replay.prepared import prepare
+from schedd.replay.site import single_node_site
+from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Trace, TraceError, TraceJob, select
 
 TORQUE = (
     "04/14/2024 12:00:03;E;123.head.example.org;user=alice group=chem jobname=my job queue=long "
@@ -248,3 +252,25 @@ def test_arbitrary_record_gives_a_job_an_error_or_nothing(message: str) -> None:
             assert 0 <= job.estimate <= TIME_LIMIT
             assert 1 <= job.procs <= PROCS_LIMIT
         is_record(line)
+
+
+@pytest.mark.parametrize(
+    ("more", "deadline"),
+    [
+        ("Resource_List.deadline=1713100000", 1713100000),
+        ("Resource_List.deadline=+10:00:00", 1713080000 + 36_000),
+        ("x=QOS:high;DEADLINE:+10:00:00", 1713080000 + 36_000),
+        ("x=deadline=2024-04-15T00:00Z", 1713139200),
+        ("Resource_List.deadline=+10:00:00@95%", None),
+        ("Resource_List.deadline=soon", None),
+        ("x=QOS", None),
+        ("", None),
+    ],
+)
+def test_the_deadline_of_a_logged_job_reaches_the_engine(more: str, deadline: int | None) -> None:
+    line = re.sub(r" ctime=\d+", " ctime=1713080000", f"{TORQUE} {more}".strip())
+    job = ended(line)
+    assert job.deadline == deadline
+    selection = select(Trace(name="log", jobs=(job,), unix_start_time=0), procs=64)
+    facts = prepare(selection, single_node_site(64), 0).facts(0)
+    assert read_deadline(facts.resources, facts.submitted) == deadline
