@@ -30,7 +30,7 @@ RECORDS: Final[Mapping[str, frozenset[str]]] = {
     }.items()
 }
 """Types of events and decisions, by the schema version that introduced them."""
-STATE_FORMATS: Final[Mapping[str, int]] = {"0001": 11}
+STATE_FORMATS: Final[Mapping[str, int]] = {"0001": 12}
 """Format of the engine's state, by the schema version that introduced it."""
 _MAY_GO: Final = frozenset(
     {"expected", "evaluations", "searches", "share_samples", "last_notices", "notices_sent", "leases"}

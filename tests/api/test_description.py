@@ -234,12 +234,12 @@ def test_every_error_is_described_as_a_problem(schema: dict[str, Any]) -> None:
 
 
 def test_body_examples_are_accepted(client: TestClient, schema: dict[str, Any]) -> None:
-    for name in ("Delivery", "WhatIfRequest", "PauseRequest"):
+    for name in ("DeliveryBody", "WhatIfRequest", "PauseRequest"):
         described = schema["components"]["schemas"][name]
         examples = described.get("examples")
         if examples is None:
             examples = [{key: field["examples"][0] for key, field in described["properties"].items()}]
-        path = {"Delivery": "events", "WhatIfRequest": "what-if", "PauseRequest": "pause"}[name]
+        path = {"DeliveryBody": "events", "WhatIfRequest": "what-if", "PauseRequest": "pause"}[name]
         for example in examples:
             answer = client.post(f"/v1/clusters/main/{path}", json=example)
             assert answer.status_code == 200, (name, answer.text)

@@ -30,9 +30,11 @@ def test_a_log_is_played_until_a_signal(tmp_path: Path) -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        said = "".join(
-            iter(process.stdout.readline, "type help for what it can be told; control-C ends it\n")
-        )
+        said = ""
+        while not said.endswith("control-C ends it\n"):
+            line = process.stdout.readline()
+            assert line, said
+            said += line
         process.stdin.write("skip 10\n")
         process.stdin.flush()
         assert process.stdout.readline() == "Q:1; nodes free:2\n"

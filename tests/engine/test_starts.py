@@ -380,7 +380,8 @@ def test_a_pause_stops_starts_at_once_and_resume_goes_on() -> None:
     assert cluster.breaches("2")[0] == "an admin's order"
     change = cluster.view("2").last_change
     assert change is not None
-    assert change.words == "it was not started in time: paused: upgrade"
+    promise = "its promise of 2023-11-14 22:17:01 UTC still holds"
+    assert change.words == f"it was not started in time: paused: upgrade; {promise}"
     cluster.engine.resume()
     cluster.send()
     assert cluster.runs("2") == [300]

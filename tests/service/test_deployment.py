@@ -205,6 +205,7 @@ def test_grafana_dashboard_and_alerts_use_existing_metrics() -> None:
     assert documented - names == {
         *(
             "schedd_build",
+            "schedd_expected_halted_total",
             "schedd_generations_total",
             "schedd_plan_age_seconds",
             "schedd_planner_busy_seconds",

@@ -81,7 +81,8 @@ def test_reservation_everywhere_blocks_starts_but_not_running_jobs() -> None:
     assert cluster.at_risk("2") == "reservation made by an admin"
     change = cluster.view("2").last_change
     assert change is not None
-    assert change.words == "reservation r was made"
+    late = "that is later than its promise of 2023-11-14 22:18:20 UTC"
+    assert change.words == f"reservation r was made; {late}"
 
 
 WHO: list[tuple[dict[str, object], dict[str, Any]]] = [
