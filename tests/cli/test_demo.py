@@ -51,11 +51,18 @@ def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str
     )
 
 
+def _other_warnings(said: str) -> list[str]:
+    """Return the lines of standard error, without those about busy nodes: at 900 times real time, a second
+    in which the machine is busy ends jobs a quarter of an hour late.
+    """
+    return [line for line in said.splitlines() if "is due, but others that run or may start hold" not in line]
+
+
 @pytest.mark.timeout(WAIT_S)
 def test_demo_shows_planned_starts_and_ends_on_time() -> None:
     process = demo("--exit-after", "8", "--speed", "900")
     out, err = process.communicate(timeout=WAIT_S)
-    assert (process.returncode, err) == (0, "")
+    assert (process.returncode, _other_warnings(err)) == (0, [])
     assert re.search(r"http://127\.0\.0\.1:\d+/docs", out)
     assert len(_check_table(out)) >= 20  # two hours; a busy machine brings fewer of them in that time
 
