@@ -63,7 +63,7 @@ class NoticeRequest(BaseModel):
     tighter: Annotated[
         bool,
         Field(
-            description="Once for each job that would start sooner with a walltime that nine of ten "
+            description="Once for each job that would start sooner with a walltime that 90 % of "
             "such jobs keep."
         ),
     ] = False

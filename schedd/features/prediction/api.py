@@ -120,7 +120,7 @@ async def get_tighter_walltime(
     visibility: Visibility,
     job: Annotated[str, Path(description="The server's id of the job.", examples=["123.server"])],
 ) -> Response:
-    """How much sooner a waiting job would start with a walltime that nine of ten such jobs keep, and the risk
+    """How much sooner a waiting job would start with a walltime that 90 % of such jobs keep, and the risk
     that it is killed.
     """
     forecast = daemon.forecast(cluster.name)

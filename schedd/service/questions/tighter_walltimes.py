@@ -26,7 +26,7 @@ class TighterWalltime:
     walltime: int
     """Requested, in seconds."""
     enough: int
-    """In seconds: the run time that nine of ten such jobs do not exceed, rounded up to a minute."""
+    """In seconds: the run time that 90 % of such jobs do not exceed, rounded up to a minute."""
     planned_start: int
     sooner_start: int
     """With the tighter walltime."""
