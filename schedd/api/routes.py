@@ -1,7 +1,8 @@
 """Tables of endpoints: what a module serves, added to an application as FastAPI's routes."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
-from inspect import iscoroutinefunction
+from inspect import getdoc, iscoroutinefunction
 from typing import Any, Final, NamedTuple, TypeVar
 
 from fastapi import APIRouter, FastAPI
@@ -28,6 +29,12 @@ class _MadeRoutes(NamedTuple):
     dependencies: Sequence[Depends]
     responses: Mapping[int | str, dict[str, Any]]
     routes: Sequence[APIRoute]
+
+
+def summary_of(endpoint: Callable[..., Any]) -> str:
+    """Return the first sentence of an endpoint's docstring, up to a colon, for lists of operations."""
+    text = " ".join((getdoc(endpoint) or "").split())
+    return re.split(r"(?<=[^.])[.:;](?: |$)", text, maxsplit=1)[0]
 
 
 class RouteTable:
@@ -113,7 +120,7 @@ class RouteTable:
                 methods=list(methods),
                 dependencies=dependencies,
                 route_class_override=self._route_class,
-                **{"tags": list(self._tags)}
+                **{"tags": list(self._tags), "summary": summary_of(endpoint)}
                 | options
                 | {"responses": {**responses, **options.get("responses", {})}},
             )

@@ -217,6 +217,16 @@ def _operations(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
+def test_each_operation_has_the_first_sentence_of_its_description_as_summary(schema: dict[str, Any]) -> None:
+    wrong = {
+        name: operation["summary"]
+        for name, operation in _operations(schema)
+        if not " ".join(operation["description"].split()).startswith(operation["summary"])
+        or not operation["summary"][:1].isupper()
+    }
+    assert not wrong
+
+
 def test_every_operation_and_parameter_has_a_description(schema: dict[str, Any]) -> None:
     for name, operation in _operations(schema):
         assert len(operation.get("description", "")) > 20, name

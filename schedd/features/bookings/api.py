@@ -320,9 +320,11 @@ async def act_on_booking(
     act: Annotated[Literal["freeze", "confirm", "arm", "keep"], Path(description="The action.")],
     caller: User,
 ) -> Response:
-    """`freeze`: let it stay where it is planned. `confirm`: it is not given up at its `until`. `arm`: its job
-    may start at its begin, where it was made with `arming`. `keep`: the job that began in it stays, though it
-    has a `guard`.
+    """Act on a booking of a job over several clusters.
+
+    `freeze`: let it stay where it is planned. `confirm`: it is not given up at its `until`. `arm`: its job
+    may start at its begin, where it was made with `arming`. `keep`: the job that began in it stays, though
+    it has a `guard`.
     """
     return await _act_on_booking(request, cluster, name, caller, act)
 
