@@ -44,11 +44,16 @@ def _engine(jobs: int, users: int) -> Engine:
             resources={"nodes": f"1:ppn={1 + i % 16}", "walltime": str(600 + i % 5000)},
         )
         engine.handle([JobQueued(id=f"q:{i}", time=_BEGIN, job=facts)], _BEGIN)
-    for name in ("running", "planned"):  # ranks are computed only if some job has a planned start
-        resources = {"nodes": "n0:ppn=64", "walltime": "1000000"}
-        facts = JobFacts(id=name, owner="a@login", queue="batch", submitted=_BEGIN, resources=resources)
-        engine.handle([JobQueued(id=f"q:{name}", time=_BEGIN, job=facts)], _BEGIN)
+    plan_a_job(engine, _BEGIN)
     return engine
+
+
+def plan_a_job(engine: Engine, now: int) -> None:
+    """Submit a job that runs and one that is planned: ranks are computed only if some job is planned."""
+    for name in ("running", "planned"):
+        resources = {"nodes": "n0:ppn=64", "walltime": "1000000"}
+        facts = JobFacts(id=name, owner="a@login", queue="batch", submitted=now, resources=resources)
+        engine.handle([JobQueued(id=f"q:{name}", time=now, job=facts)], now)
 
 
 def measure_fair_share(jobs: int = 10_000, users: int = 1_000, rounds: int = 9) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from research.benchmarks.fair_share import plan_a_job
 from research.benchmarks.history import measure_machine
 from schedd.engine import Engine, EngineSettings
 from schedd.features.fair_share.rules import present_shares
@@ -56,10 +57,7 @@ def _engine(jobs: int, users: int) -> Engine:
             resources={"nodes": f"1:ppn={cores}", "mem": f"{cores}gb", "walltime": str(600 + i % 5000)},
         )
         engine.handle([JobQueued(id=f"q:{i}", time=_BEGIN, job=facts)], _BEGIN)
-    for name in ("running", "planned"):  # ranks are computed only if some job has a planned start
-        resources = {"nodes": "n0:ppn=64", "walltime": "1000000"}
-        facts = JobFacts(id=name, owner="a@login", queue="batch", submitted=_BEGIN, resources=resources)
-        engine.handle([JobQueued(id=f"q:{name}", time=_BEGIN, job=facts)], _BEGIN)
+    plan_a_job(engine, _BEGIN)
     return engine
 
 

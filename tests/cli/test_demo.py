@@ -52,8 +52,8 @@ def demo(*arguments: str, through: tuple[str, ...] = ()) -> subprocess.Popen[str
 
 
 def _other_warnings(said: str) -> list[str]:
-    """Return the lines of standard error, without those about busy nodes: at 900 times real time, a second
-    in which the machine is busy ends jobs a quarter of an hour late.
+    """Return the lines of standard error, without those about busy nodes: at 900 times real time, one busy
+    second of the machine lets jobs end a quarter of an hour late.
     """
     return [line for line in said.splitlines() if "is due, but others that run or may start hold" not in line]
 

@@ -1,4 +1,4 @@
-"""Halts of starts: estimates whose waits overlap one neither count nor teach."""
+"""Halts of starts: an estimate whose wait overlaps a halt neither counts nor changes later ones."""
 
 import pytest
 from hypothesis import given, settings

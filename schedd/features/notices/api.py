@@ -37,8 +37,8 @@ _LeadSeconds = Annotated[int, Field(ge=60, le=30 * 86_400)]
 
 
 class NoticeRequest(BaseModel):
-    """When a notice is sent (at least one of `moved`, `ahead`, `lost` and `tighter`), and how. One is also
-    sent when the walltime of a run was altered.
+    """When a notice is sent (at least one of `moved`, `ahead`, `lost` and `tighter`), and how. A notice is
+    also sent when the walltime of a run was altered.
     """
 
     model_config = ConfigDict(
