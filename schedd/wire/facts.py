@@ -84,6 +84,9 @@ class NodeFacts:
 
     ``resources`` are amounts: sizes in KiB, float amounts in ``FLOAT_PARTS``. ``properties`` include string
     and boolean resources as ``name=value``, with the name in lower case.
+
+    ``unusable`` are amounts of ``cpus``, ``mem``, ``gpus`` and resources of its parts that cannot be used now
+    but may return, such as offline vnodes; they are not in the other fields.
     """
 
     name: str
@@ -95,6 +98,7 @@ class NodeFacts:
     resources: Mapping[str, int] = field(default_factory=dict)
     properties: tuple[str, ...] = ()
     speed: float = 1.0
+    unusable: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

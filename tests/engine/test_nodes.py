@@ -314,3 +314,44 @@ def test_of_thousands_of_nodes_in_the_way_some_are_named_and_the_others_counted(
     offline = ", or ".join(f"node n{i}, which is offline" for i in (1, 2, 3))
     assert cluster.view("1").why == f"waiting for {offline} and 37 more"
     assert len(asked) <= 6
+
+
+def test_a_job_that_needs_an_offline_part_of_a_node_waits_for_it() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.node("n1", cpus=8)
+    cluster.submit("1", "1:ppn=4")
+    cluster.node("n1", cpus=4, unusable={"cpus": 4})
+    cluster.submit("2", "1:ppn=8")
+    cluster.submit("3", "1:ppn=12")
+    waiting = "node n1, of which 4 cpus cannot be used now"
+    assert (cluster.view("2").state, cluster.view("3").state) == ("waiting", "never")
+    assert waiting in cluster.view("2").why
+    assert "the largest has 8" in cluster.view("3").why
+    cluster.send(cluster.server.snapshot())
+    cluster.at(300)
+    assert waiting in cluster.view("2").why
+    cluster.node("n1", cpus=4, unusable={})
+    assert cluster.view("2").state == "never", "the vnode was removed"
+    cluster.node("n1", cpus=4, unusable={"cpus": 4})
+    assert cluster.view("2").state == "waiting"
+    cluster.node("n1", cpus=8, unusable={})
+    assert cluster.runs("2") == [300]
+
+
+def test_a_planned_job_waits_when_a_part_of_its_node_is_set_offline() -> None:
+    cluster = Cluster()
+    cluster.node("n1", cpus=8)
+    cluster.submit("1", "1:ppn=8", 1000)
+    cluster.submit("2", "1:ppn=6", 100)
+    cluster.node("n1", cpus=4, unusable={"cpus": 4})
+    assert cluster.view("2").state == "waiting"
+    cluster.node("n1", cpus=8, unusable={})
+    assert cluster.start("2") == 1000
+
+
+def test_scattered_units_count_nodes_with_offline_parts() -> None:
+    cluster = Cluster(nodes=2, cpus=8)
+    cluster.node("n1", cpus=4, unusable={"cpus": 4})
+    cluster.submit("1", "2:ppn=8")
+    cluster.submit("2", "3:ppn=8")
+    assert (cluster.view("1").state, cluster.view("2").state) == ("waiting", "never")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedd.model import Chunk, Place, Request, StartKnown, WaitingFor
+from schedd.model import Chunk, Never, Place, Request, StartKnown, WaitingFor
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import explain
 from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
@@ -58,6 +58,16 @@ def test_smallest_sufficient_walltime_and_feature_change_are_suggested() -> None
     assert (found["walltime"].value, found["walltime"].enough) == (1000, "00:16:40")
     assert (found["feature"].asked, found["feature"].enough, found["feature"].value) == ("fast", "", None)
     assert set(found) == {"walltime", "feature"}
+
+
+def test_a_request_for_offline_parts_of_a_node_would_wait() -> None:
+    facts = NodeFacts(name="n1", cpus=4, unusable={"cpus": 4})
+    with planner(publish_starts=False) as loop:
+        loop.submit([NodeChanged(id=event_id(), time=T, node=facts)]).result(WAIT_S)
+        waiting = fork(loop).what_if(job_facts({"nodes": "1:ppn=8"}), T).answer
+        never = fork(loop).what_if(job_facts({"nodes": "1:ppn=9"}), T).answer
+    assert isinstance(waiting, WaitingFor)
+    assert isinstance(never, Never)
 
 
 def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:

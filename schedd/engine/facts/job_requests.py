@@ -255,6 +255,11 @@ def planner_node(facts: NodeFacts) -> Node:
     )
 
 
+def unusable_amounts(nodes: Mapping[str, NodeFacts]) -> dict[str, Mapping[str, int]]:
+    """Return what parts of nodes that cannot be used now have, by node."""
+    return {name: facts.unusable for name, facts in nodes.items() if facts.unusable}
+
+
 BOOKING: Final = "booking "
 """Beginning of the id in the facts of a booking; no job has such an id."""
 

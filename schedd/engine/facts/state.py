@@ -20,7 +20,12 @@ from schedd.engine.component.registry import components
 from schedd.engine.facts.alerts import raise_alert
 from schedd.engine.facts.arrays import hash_array
 from schedd.engine.facts.displayed_start import mark_requeued
-from schedd.engine.facts.job_requests import ParsedRequest, RequestReader, as_planned_request
+from schedd.engine.facts.job_requests import (
+    ParsedRequest,
+    RequestReader,
+    as_planned_request,
+    unusable_amounts,
+)
 from schedd.engine.facts.pools import NO_SCOPES, power_cap_limits
 from schedd.engine.facts.records import EndedPromise, JobRecord, Phase, RankingProgress, UnresolvedStart
 from schedd.engine.facts.shares import planned_shares
@@ -30,6 +35,7 @@ from schedd.plan.columns import VACANT
 from schedd.plan.evaluate import ScoringColumns
 from schedd.plan.plan import Plan
 from schedd.plan.schema import fork_part
+from schedd.plan.views import empty_plan
 from schedd.policy.economy import Economy
 from schedd.policy.engine_settings import EngineSettings
 from schedd.policy.queue_policies import QUEUE_POLICIES
@@ -377,9 +383,21 @@ class EngineState(StateContents):
         return known is not None and known.differs_in_state_at_most(node)
 
     def find_unmet_requirement(self, request: Request) -> Never | None:
-        """The first requirement that no configured node can meet; None when all can be met."""
+        """The first requirement that no configured node can meet, also with all its parts up; None when all
+        can be met.
+        """
         if request not in self.nevers:
             if len(self.nevers) >= _NEVERS:
                 self.nevers.clear()
-            self.nevers[request] = self.plan.find_unmet_requirement(request, self.limits.types.units)
+            units = self.limits.types.units
+            never = self.plan.find_unmet_requirement(request, units)
+            if never is not None and any(facts.unusable for facts in self.node_facts.values()):
+                never = self.empty_plan().find_unmet_requirement(request, units)
+            self.nevers[request] = never
         return self.nevers[request]
+
+    def empty_plan(self) -> Plan:
+        """The nodes with all their parts up, without jobs; remembered until nodes change."""
+        if self.bare is None:
+            self.bare = empty_plan(self.plan, unusable_amounts(self.node_facts))
+        return self.bare

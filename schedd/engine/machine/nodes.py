@@ -38,10 +38,15 @@ def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> boo
     All at once, since understanding what a cluster offers costs as much for one changed node as for many.
     """
     latest: dict[str, NodeChanged] = {}
+    other_parts = False
     for event in events:
         known = state.node_facts.get(event.node.name)
         facts = with_known_memory(known, event.node)
         state.node_facts[facts.name] = facts
+        if known is not None and known.unusable != facts.unusable:
+            other_parts = True
+            state.bare = None
+            state.nevers.clear()
         _count(state, event.id, known, facts)
         note_node_state(state, facts.name, facts.state, away=_is_expected_down(state, facts.name))
         latest[facts.name] = event
@@ -55,7 +60,7 @@ def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> boo
             state.failures.pop(name, None)  # an admin takes care of it
     changed = state.set_nodes(_planned_node(state, name) for name in latest)
     last = events[-1]
-    if _follow(state, before, last.id):
+    if _follow(state, before, last.id) or other_parts:
         recheck_impossible(state, last.id, f"node {last.node.name} is new or changed")
     if any(state.plan.nodes[name].state is NodeState.UP for name in latest):
         place_unplaced(state, last.id, f"node {last.node.name} can be used")

@@ -34,7 +34,7 @@ from schedd.features.reservations.state import (
     reservation_access,
 )
 from schedd.model import FOREVER, Chunk, Never, Place, Request, WaitingFor
-from schedd.plan.views import empty_plan, find_unmet_requirement
+from schedd.plan.views import find_unmet_requirement
 from schedd.wire import JobFacts
 
 _NOTHING: Final = Request((Chunk(cpus=0),), Place.FREE)
@@ -126,9 +126,7 @@ def wait_for_reservation(state: EngineState, record: JobRecord) -> WaitingFor | 
 
 def _is_too_large(state: EngineState, request: Request) -> bool:
     """Whether a request for the nodes of a reservation does not even fit on these nodes if nothing runs."""
-    if state.bare is None:
-        state.bare = empty_plan(state.plan)
-    return find_unmet_requirement(state.bare, request, state.limits.types.units) is not None
+    return find_unmet_requirement(state.empty_plan(), request, state.limits.types.units) is not None
 
 
 def reason_to_replan(state: EngineState, record: JobRecord) -> tuple[Cause, str] | None:

@@ -2,15 +2,61 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
 
-from schedd.model import Never, NodeState, Place, Request
+from schedd.model import Chunk, Never, Node, NodeState, Place, Request, matches
+from schedd.plan.gates import GATE, gate_capacity
 from schedd.plan.plan import Plan
 from schedd.plan.unmet_requirements import NO_UNITS
 
+_NOTHING: Final[Mapping[str, Mapping[str, int]]] = MappingProxyType({})
 
-def empty_plan(plan: Plan) -> Plan:
-    """Return a plan with the same nodes, all up, and without jobs; cache it until nodes change."""
-    return Plan([replace(node, state=NodeState.UP) for node in plan.nodes.values()], 0)
+
+def empty_plan(plan: Plan, unusable: Mapping[str, Mapping[str, int]] = _NOTHING) -> Plan:
+    """Return a plan with the same nodes, all up, and without jobs; cache it until nodes change.
+
+    ``unusable``: by node, the amounts of its parts that cannot be used now; they count as usable.
+    """
+    return Plan([_complete(node, unusable.get(node.name, {})) for node in plan.nodes.values()], 0)
+
+
+def _complete(node: Node, unusable: Mapping[str, int]) -> Node:
+    """Return the node as it is when it is up with all its parts."""
+    if not unusable:
+        return replace(node, state=NodeState.UP)
+    amounts = dict(node.resources)
+    for name, amount in unusable.items():
+        if name in amounts:
+            amounts[name] += amount
+    found = replace(
+        node,
+        cpus=node.cpus + unusable.get("cpus", 0),
+        mem=node.mem and node.mem + unusable.get("mem", 0),
+        gpus=node.gpus + unusable.get("gpus", 0),
+        state=NodeState.UP,
+    )
+    counted = [
+        (name, gate_capacity(name, found) if name.startswith(GATE) else amount)
+        for name, amount in amounts.items()
+    ]
+    return replace(found, resources=tuple(counted))
+
+
+def has_room_for_a_chunk(node: Node, request: Request) -> bool:
+    """Return whether the node, when empty and up, could hold a unit of any chunk of the request."""
+    return any(_holds(node, chunk) for chunk in request.chunks)
+
+
+def _holds(node: Node, chunk: Chunk) -> bool:
+    amounts = dict(node.resources)
+    return (
+        matches(chunk.features, node.all_features)
+        and chunk.cpus <= node.cpus
+        and chunk.gpus <= node.gpus
+        and (not node.mem or chunk.mem <= node.mem)
+        and all(amount <= amounts.get(name, 0) for name, amount in chunk.resources)
+    )
 
 
 def find_unmet_requirement(

@@ -30,6 +30,7 @@ from schedd.engine.facts.job_requests import (
     as_planned_request,
     find_uncounted,
     first_waiting_reason,
+    unusable_amounts,
 )
 from schedd.engine.facts.pools import LimitBook
 from schedd.model import FOREVER, Answer, Never, Request, StartKnown, WaitingFor
@@ -418,7 +419,7 @@ class PlanFork:
         never = (
             job_refusal(self.published, facts)
             or find_uncounted(request, self._uncounted)
-            or self._plan.find_unmet_requirement(request, self._limits.types.units)
+            or self._find_unmet_requirement(request)
         )
         if never is not None:
             return never
@@ -436,6 +437,19 @@ class PlanFork:
             return WaitingFor("policy", f"the policy {policy}, which plans no starts")
         return None
 
+    def _find_unmet_requirement(self, request: Request) -> Never | None:
+        """The first requirement that no node can meet, also with all its parts up; None: all can be met."""
+        units = self._limits.types.units
+        never = self._plan.find_unmet_requirement(request, units)
+        if never is not None and unusable_amounts(self.published.nodes):
+            never = self._empty_plan().find_unmet_requirement(request, units)
+        return never
+
+    def _empty_plan(self) -> Plan:
+        if self._bare is None:
+            self._bare = empty_plan(self._plan, unusable_amounts(self.published.nodes))
+        return self._bare
+
     def _component_wait(
         self, facts: JobFacts, understood: ParsedRequest, instead_of: str
     ) -> WaitingFor | None:
@@ -452,10 +466,9 @@ class PlanFork:
         if restriction is not None:
             gates, sets = self.published.gates, self.published.node_sets
             request = as_planned_request(request, facts, gates, sets, restriction.nodes)
-        if self._bare is None:
-            self._bare = empty_plan(self._plan)
-        with limit_searches(self._bare):
-            never = find_unmet_requirement(self._bare, request, self._limits.types.units)
+        empty = self._empty_plan()
+        with limit_searches(empty):
+            never = find_unmet_requirement(empty, request, self._limits.types.units)
         if restriction is None:
             return never or WaitingFor("node", "nodes that can take it: all are down, offline or reserved")
         if never is not None:

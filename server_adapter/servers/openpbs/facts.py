@@ -96,9 +96,11 @@ _DRAIN: Final = frozenset({"offline", "provisioning", "wait-provisioning", "slee
 _RESOURCE: Final = "Resource_List."
 AVAILABLE: Final = "resources_available."  # prefix of the resources of a vnode
 ASSIGNED: Final = "resources_assigned."  # prefix of the resources held by jobs
+UNUSABLE: Final = "resources_unusable."  # prefix of the resources of a host's vnodes that are not up, our own
 _DEFAULT: Final = "resources_default."
 _LIMITS: Final = ("max_", "resources_max.", "resources_min.", "resources_available.", "queued_jobs_threshold")
 _NOT_AMOUNTS: Final = frozenset({"ncpus", "mem", "vmem", "ngpus", "host", "vnode"})
+_PLAN_NAMES: Final = {"ncpus": "cpus", "ngpus": "gpus"}  # other resources keep their names
 SHARED: Final = "default_shared"  # `sharing` of a vnode without a setting
 _NO_CHUNKS: Final[list[list[VnodePiece]]] = []
 
@@ -212,8 +214,14 @@ def node_facts(
     """Return a vnode's facts; host, strings, booleans, queue and `sharing` become properties."""
     del before
     amounts: dict[str, int] = {}
+    unusable: dict[str, int] = {}
     properties: list[str] = []
     for key, text in values.items():
+        if key.startswith(UNUSABLE):
+            resource = key[len(UNUSABLE) :]
+            if count := parse_amount(resource, text, types):
+                unusable[_PLAN_NAMES.get(resource) or types.spelled(resource)] = count
+            continue
         if not key.startswith(AVAILABLE):
             continue
         resource = key[len(AVAILABLE) :]
@@ -246,6 +254,7 @@ def node_facts(
         gpus=parse_count(get(AVAILABLE + "ngpus")),
         resources=amounts,
         properties=tuple(properties),
+        unusable=unusable,
     )
 
 

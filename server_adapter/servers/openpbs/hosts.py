@@ -27,6 +27,7 @@ from server_adapter.servers.openpbs.facts import (
     ASSIGNED,
     AVAILABLE,
     SHARED,
+    UNUSABLE,
     is_exclusive,
     node_facts,
     vnode_state,
@@ -211,13 +212,16 @@ class Hosts:
         usable = [one for one in vnodes if vnode_state(one.values) == "up"]
         counts: dict[str, int] = {}
         for one in vnodes:
-            prefix = AVAILABLE if one in usable or not usable else ASSIGNED
-            gpus = parse_amount(_GPUS, one.values.get(prefix + _GPUS, "0"), self.types) or 0
+            there = parse_amount(_GPUS, one.values.get(AVAILABLE + _GPUS, "0"), self.types) or 0
+            gpus = there
+            if usable and one not in usable:
+                gpus = parse_amount(_GPUS, one.values.get(ASSIGNED + _GPUS, "0"), self.types) or 0
             for name, value in self.gpu_types:
-                if gpus and value in _texts(one.values.get(AVAILABLE + name, "")):
-                    amount = _gpu_amount(name, value)
-                    counts[amount] = counts.get(amount, 0) + gpus
-        added = {AVAILABLE + name: str(count) for name, count in counts.items()}
+                if (there or gpus) and value in _texts(one.values.get(AVAILABLE + name, "")):
+                    for prefix, count in ((AVAILABLE, gpus), (UNUSABLE, max(0, there - gpus))):
+                        amount = prefix + _gpu_amount(name, value)
+                        counts[amount] = counts.get(amount, 0) + count
+        added = {key: str(count) for key, count in counts.items()}
         return DescribedObject(node.object_type, node.name, {**node.values, **added})
 
     def _renamed(self, found: re.Match[str]) -> str:
@@ -393,6 +397,7 @@ def _merge_vnodes(name: str, vnodes: list[DescribedObject], types: ResourceTypes
     usable = [one for one in working if vnode_state(one.values) == "up"]
     available: dict[str, int] = {}
     assigned: dict[str, int] = {}
+    unusable: dict[str, int] = {}
     for one in vnodes:
         here = amounts(one.values, ASSIGNED, types)
         for resource, count in here.items():
@@ -402,12 +407,17 @@ def _merge_vnodes(name: str, vnodes: list[DescribedObject], types: ResourceTypes
         for resource, count in amounts(one.values, AVAILABLE, types).items():
             there = count if counts else here.get(resource, 0)
             available[resource] = available.get(resource, 0) + there
+            if count > there:
+                unusable[resource] = unusable.get(resource, 0) + count - there
     sizes = {key for one in vnodes for key, text in one.values.items() if not text.strip().isdecimal()}
     values = _merge_texts(name, vnodes, working, types)
-    for prefix, total in ((AVAILABLE, available), (ASSIGNED, assigned)):
+    for prefix, total in ((AVAILABLE, available), (ASSIGNED, assigned), (UNUSABLE, unusable)):
         for resource, count in total.items():
-            values[prefix + resource] = format_amount(resource, count, types, size=prefix + resource in sizes)
+            is_size = (AVAILABLE if prefix == UNUSABLE else prefix) + resource in sizes
+            values[prefix + resource] = format_amount(resource, count, types, size=is_size)
     values[AVAILABLE + OWN_VNODE] = str(len(usable or working))
+    if usable and len(working) > len(usable):
+        values[UNUSABLE + OWN_VNODE] = str(len(working) - len(usable))
     values["state"] = _state(usable, working)
     return DescribedObject(vnodes[0].object_type, name, values)
 

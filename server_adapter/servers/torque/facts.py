@@ -179,6 +179,7 @@ def node_facts(name: str, values: Values, before: NodeFacts | None = None) -> No
         mem=mem or (before.mem if before else 0),
         vmem=vmem or (before.vmem if before else 0),
         gpus=max(0, parse_count(values.get("gpus")) - unusable),
+        unusable={"gpus": min(unusable, parse_count(values.get("gpus")))} if unusable else {},
         resources=_amounts(report.get("gres", "")),
         properties=tuple(
             dict.fromkeys([*read.split_list(values.get("properties", "")), *common_types(devices)])

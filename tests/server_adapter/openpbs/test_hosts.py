@@ -89,6 +89,25 @@ def test_a_host_has_its_usable_vnodes_resources_and_the_held_ones_of_others() ->
     assert (facts.cpus, use.cpus, facts.state) == (11, 3, "up")
 
 
+def test_a_host_says_what_its_unusable_vnodes_have_beyond_what_is_held() -> None:
+    gpus = {"resources_available.ngpus": "2", "resources_available.gpu_type": "a100"}
+    other = {"resources_available.ngpus": "1", "resources_available.gpu_type": "v100"}
+    offline = vnode("a[2]", "a", used=3, state="offline")
+    offline.values.update(gpus)
+    vnodes = [*numa(), offline]
+    vnodes[1].values.update(other)
+    facts = node_facts("a", merged(vnodes).values)
+    assert facts.unusable == {
+        "cpus": 1,
+        "mem": 2 * GIB,
+        "gpus": 2,
+        "own_vnode": 1,
+        "gpus_of_gpu_type_a100": 2,
+    }
+    assert facts.resources == {"own_vnode": 2, "gpus_of_gpu_type_a100": 0, "gpus_of_gpu_type_v100": 1}
+    assert node_facts("a", merged(numa()).values).unusable == {}
+
+
 @pytest.mark.parametrize(
     ("states", "wanted"),
     [(("down", "down"), "down"), (("offline", "down"), "drain"), (("down", "free"), "up")],
