@@ -26,13 +26,13 @@ from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.background.search_worker import trial_search
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.open_questions import cancellation_check
+from schedd.service.questions.promises_at_risk import describe_owners
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import Event, PolicyChanged
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/policy", tags=["policy"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
 _MAX_ENTRIES: Final = 1_000
-_MAX_OWNERS_NAMED: Final = 20
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
 _BreakPromises = Annotated[bool, Query(description="Put it in force although promises would be put at risk.")]
 
@@ -162,14 +162,10 @@ async def require_kept_promises(
     owners = found.owners_at_risk
     if not owners:
         return
-    broken = sum(one.promises for one in owners)
-    shown = owners[:_MAX_OWNERS_NAMED]
-    named = ", ".join(f"{one.owner.partition('@')[0]} ({one.promises})" for one in shown)
-    more = f" and {len(owners) - _MAX_OWNERS_NAMED} more" if len(owners) > _MAX_OWNERS_NAMED else ""
-    promises = "1 promise" if broken == 1 else f"{broken} promises"
+    promises, named = describe_owners(owners)
     raise ProblemError(
         "breaks-promises",
-        f"{promises} would be put at risk, of {named}{more}; nothing was changed",
+        f"{promises} would be put at risk, of {named}; nothing was changed",
         hint="a preview lists the jobs; `break_promises=true` puts it in force all the same "
         "(`schedd policy set --break-promises`)",
     )

@@ -11,10 +11,13 @@ import structlog
 
 from schedd.api.listening_sockets import load_certificate, tls_context, warn_of_certificate_fault
 from schedd.api.settings_resources import SettingsResources, load_resources
+from schedd.engine import Engine
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.errors import PlannerStopped
+from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.logs import configure_logging
+from schedd.service.questions.promises_at_risk import promises_at_risk_by
 from schedd.service.settings.changes import compare_settings
 from schedd.service.settings.file import Settings, SettingsError
 from schedd.service.systemd_notify import notify
@@ -22,6 +25,7 @@ from schedd.store import StoreError
 
 _log = structlog.get_logger(__name__)
 _MAX_DETAIL_LENGTH = 4_000
+_PREVIEW_TIMEOUT_S = 20.0  # together with the planner's time less than systemd waits for a reload
 _PLANNER_TIMEOUT_S = 30.0  # a planner that is busy for longer takes its settings later
 
 
@@ -67,6 +71,7 @@ class SettingsReloader:
     async def _reload(self) -> str:
         new, parts = await asyncio.to_thread(self._checked)
         changes = compare_settings(self.settings, new)
+        await self._name_owners(changes.settings)
         before, self.settings = self.settings, changes.settings
         configure_logging(new.log)
         self._askers.replace_settings(parts.tokens, new.auth, new.limits, parts.oidc)
@@ -91,6 +96,39 @@ class SettingsReloader:
         _log.info("settings were read again", changed=changes.now, need_a_restart=changes.restart)
         words = f"settings read anew, {len(changes.now)} changed"
         return words + (f"; a restart is needed for {', '.join(changes.restart)}" if changes.restart else "")
+
+    async def _name_owners(self, settings: Settings) -> None:
+        """Name the owners of the promises that these settings put at risk, before the settings take effect:
+        in the log, in the audit, and as an alert until their jobs have started.
+
+        A preview that fails or takes too long does not prevent the reload: the next start of the daemon would
+        apply the file in any case.
+        """
+        for loop in self._clusters:
+            chosen = settings.clusters[loop.name].engine
+            if loop.on_standby or chosen == self.settings.clusters[loop.name].engine:
+                continue
+            try:
+                fork = await asyncio.wait_for(
+                    asyncio.wrap_future(loop.call_between_batches(Engine.fork)), _PREVIEW_TIMEOUT_S
+                )
+                found = await asyncio.to_thread(
+                    promises_at_risk_by, fork, chosen, loop.now(), _PREVIEW_TIMEOUT_S
+                )
+            except Exception as error:
+                _log.warning("promises were not checked", cluster=loop.name, why=str(error) or repr(error))
+                continue
+            loop.reload_risk = found
+            if found is not None:
+                text = f"changed settings: {found.text}"
+                _log.warning(text, cluster=loop.name)
+                await asyncio.to_thread(self._note_promises, loop, text)
+
+    def _note_promises(self, loop: PlanLoop, text: str) -> None:
+        try:
+            loop.audit("the host's admin", "reload", text)
+        except PlannerStopped as error:
+            _log.error("the owners were not noted in the audit", cluster=loop.name, why=str(error))
 
     def _checked(self) -> tuple[Settings, SettingsResources]:
         """The settings, and all that they name: nothing of it counts yet. Raises SettingsError.

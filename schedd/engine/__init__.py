@@ -33,6 +33,7 @@ from schedd.engine.log import Incident, LoggedBatch
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
+from schedd.engine.preview import OwnerAtRisk, preview_settings
 from schedd.engine.run.altered_requests import promise_end_reason
 from schedd.engine.search_schedule import (
     MOST_MOVED,
@@ -96,6 +97,7 @@ __all__ = [
     "LoggedBatch",
     "OpenAlert",
     "Outcome",
+    "OwnerAtRisk",
     "Phase",
     "PlanSnapshot",
     "PlanningSettings",
@@ -128,6 +130,7 @@ __all__ = [
     "movable_slots",
     "next_search",
     "place_facts",
+    "preview_settings",
     "promise_end_reason",
     "publish_snapshot",
     "published_record",

@@ -1,7 +1,7 @@
 """What would follow if something was done, found by doing it to a copy of the engine."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from schedd.engine.component.cluster_hooks import component_claim
@@ -12,6 +12,7 @@ from schedd.engine.facts.records import JobRecord, Phase
 from schedd.engine.facts.shares import held_shares
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
+from schedd.policy.engine_settings import EngineSettings
 from schedd.wire import Alert, Event, PlanningHeld
 
 _ROUNDS = 2_000  # maximum number of calls until the copy has settled: one slice of repair each
@@ -90,6 +91,35 @@ def preview(
     decisions = engine.handle(events, now).decisions
     _rest(engine, now, go_on)
     preempted = tuple(run for run in preempted_runs(state) if (run.job, run.preemptor) not in known)
+    alerts = tuple(one.text for one in decisions if isinstance(one, Alert))
+    return Preview(_moved_jobs(state, before), running, preempted, alerts)
+
+
+def preview_settings(
+    engine: Engine, settings: EngineSettings, now: int, go_on: Callable[[], None] = lambda: None
+) -> Preview:
+    """What other settings would do to the plan at ``now``; ``engine`` is a copy, of no use afterwards.
+
+    ``go_on`` is called between two steps, and may raise.
+    """
+    state = engine.state
+    state.paused = state.paused or "a preview"
+    engine.handle((), now)
+    _rest(engine, now, go_on)
+    known = {(run.job, run.preemptor) for run in preempted_runs(state)}
+    before = {record.id: _starts(state, record) for record in _waiting(state)}
+    changed = Engine.restore(engine.checkpoint(), settings)
+    decisions = changed.handle((), now).decisions
+    _rest(changed, now, go_on)
+    preempted = tuple(run for run in preempted_runs(changed.state) if (run.job, run.preemptor) not in known)
+    alerts = tuple(one.text for one in decisions if isinstance(one, Alert))
+    return Preview(_moved_jobs(changed.state, before), (), preempted, alerts)
+
+
+def _moved_jobs(
+    state: EngineState, before: Mapping[str, tuple[int | None, int | None]]
+) -> tuple[PreviewedMove, ...]:
+    """Return the waiting jobs with another planned start than before, see ``Preview``."""
     moved = []
     for record in _waiting(state):
         new, _ = _starts(state, record)
@@ -98,8 +128,7 @@ def preview(
             broken = _late(new, promised) and not _late(old, promised)
             moved.append(PreviewedMove(record.id, record.facts.owner, old, new, promised, broken))
     moved.sort(key=lambda one: (not one.broken, one.before if one.before is not None else FOREVER, one.job))
-    alerts = tuple(one.text for one in decisions if isinstance(one, Alert))
-    return Preview(tuple(moved), running, preempted, alerts)
+    return tuple(moved)
 
 
 def _rest(engine: Engine, now: int, go_on: Callable[[], None]) -> None:

@@ -38,6 +38,7 @@ from tests.cli.test_serve import (
 from tests.property_examples import examples
 from tests.waits import WAIT_S
 
+NO_ADAPTER = "adapter_silence = 3600"  # no adapter calls, however long the tests take
 SLACK = "slack = 0"
 
 
@@ -49,7 +50,7 @@ def write_settings(folder: Path, **sections: str) -> Path:
         "server": f'port = 0\nsocket = "{folder}/socket"',
         "auth": f'token_file = "{folder}/tokens"',
         "store": f'url = "sqlite:///{folder}/s.sqlite"',
-        "clusters.main": SLACK,
+        "clusters.main": f"{SLACK}\n{NO_ADAPTER}",
     }
     for name, more in sections.items():
         key = name.replace("main", "clusters.main")
@@ -158,6 +159,36 @@ def test_a_reload_applies_changeable_settings_and_names_others(served: ServedDae
     assert len(noted) == 6
     assert all(detail.startswith("refused: ") for detail in noted[1:])
     store.close()
+
+
+def test_a_reload_that_puts_promises_at_risk_names_their_owners(served: ServedDaemon, folder: Path) -> None:
+    now = int(time.time())
+    served.events(
+        *(node(number, now) for number in (11, 12)), *(job(number, now) for number in range(11, 17))
+    )
+
+    def alerts() -> list[str]:
+        return [one["text"] for one in served.get("/alerts")["alerts"] if one["kind"] == "promises"]
+
+    path = write_settings(folder)
+    limit = '[[clusters.main.site.limits]]\nwhat = "jobs"\namount = 1\n'
+    path.write_text(path.read_text() + limit)
+    before = len(log_entries(served, "settings were read again"))
+    reload_settings(served, "settings were read again")
+    (text,) = _wait_until(served.process, alerts)
+    assert re.fullmatch(r"settings changed by a reload: \d promises put at risk, of ann \(\d\)", text)
+    lines = served.log.read_text().splitlines()
+    named = [n for n, line in enumerate(lines) if "changed settings: " in line and "of ann" in line]
+    applied = [n for n, line in enumerate(lines) if "settings were read again" in line]
+    assert named, "the log names the owners"
+    assert named[0] < applied[before], "before the settings take effect"
+    store = Store.open(f"sqlite:///{folder}/s.sqlite")
+    noted = [entry.detail for entry in store.audit_entries() if entry.act == "reload"]
+    assert any("put at risk, of ann" in detail for detail in noted)
+    store.close()
+    write_settings(folder)
+    reload_settings(served, "settings were read again")
+    _wait_until(served.process, lambda: not alerts())
 
 
 def test_database_tokens_are_valid_until_revoked(served: ServedDaemon, folder: Path) -> None:

@@ -87,6 +87,7 @@ def test_every_kind_that_is_raised_is_known_and_documented() -> None:
         "database",
         "nodes_down",
         "planner",
+        "promises",
         "server",
         "settings",
     }

@@ -38,6 +38,7 @@ _KINDS: Final[Mapping[str, str]] = {
     "batch_skipped": "a batch of events could not be handled and was skipped",
     "planner": "the planner stopped, or one of its side tasks fails",
     "policy": "a policy was rejected",
+    "promises": "changed settings put promises at risk at a reload; they took effect",
     "quarantine": "a job that made the planner fail is set aside",
     "resource": "the server does not tell the type of a resource; it is read by the look of its values",
     "server": "the adapter cannot reach the server",

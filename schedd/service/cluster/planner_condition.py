@@ -3,8 +3,9 @@
 import threading
 import time
 from abc import ABC, abstractmethod
+from typing import Final
 
-from schedd.engine import Engine, PlanSnapshot
+from schedd.engine import Engine, Phase, PlanSnapshot, published_record
 from schedd.service.cluster.adapter_contact import AdapterContact
 from schedd.service.cluster.clock import ClusterClock
 from schedd.service.cluster.clock_monitor import ClockMonitor
@@ -19,8 +20,11 @@ from schedd.service.cluster.planner import Planner
 from schedd.service.cluster.publisher import Publisher
 from schedd.service.cluster.retries import StoreRetries
 from schedd.service.cluster.shared_fork import SharedFork
+from schedd.service.questions.promises_at_risk import PromisesAtRisk
 from schedd.store import BatchJournal
 from schedd.supervision import Supervisor
+
+_WAITING: Final = (Phase.WAITING, Phase.BLOCKED)
 
 
 class PlannerCondition(ABC):
@@ -50,6 +54,8 @@ class PlannerCondition(ABC):
         self.failure = ""
         self.settings_problem = ""
         """Why the latest reload of the settings was rejected; empty after a successful one."""
+        self.reload_risk: PromisesAtRisk | None = None
+        """Promises that the latest reload of the settings put at risk."""
         self.on_standby = succession is not None
         self.recovered = threading.Event()
         self._clock = clock
@@ -204,12 +210,25 @@ class PlannerCondition(ABC):
             "server": self.server_silence,
             "calls": self.scheduler_not_called,
             "settings": self.settings_problem,
+            "promises": self._describe_reload_risk(),
             "nodes_down": describe_down_nodes(self._publisher.latest),
         }
         was_set = self._clock_watch.check(self._planner.engine.state.now)
         found["clock"] = "; ".join(filter(None, (was_set, self.clock_problem)))
         found["background"] = self.supervisor.trouble(self.name)
         return {kind: why for kind, why in found.items() if why}
+
+    def _describe_reload_risk(self) -> str:
+        """Return whose promises the latest reload put at risk, until none of the jobs waits any more."""
+        risk = self.reload_risk
+        if risk is None:
+            return ""
+        published = self._publisher.latest
+        records = (published_record(published, job) for job in risk.jobs)
+        if not any(one is not None and one.phase in _WAITING for one in records):
+            self.reload_risk = None
+            return ""
+        return f"settings changed by a reload: {risk.text}"
 
     def _ring(self) -> None:
         self.feed.signal.notify()

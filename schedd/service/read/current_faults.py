@@ -41,6 +41,7 @@ REMEDIES: Final[Mapping[str, str]] = {
     "policy": "`schedd config check`, then `systemctl reload schedd`",
     "power": "`schedd power`",
     "preemption": _ADAPTER_LOG,
+    "promises": "`schedd policy preview FILE` with the previous file; then `systemctl reload schedd` with it",
     "quarantine": "`qalter` or `qdel JOB`",
     "refused_cores": "`momctl -d 3 -h NODE`; restart pbs_server if no job holds the cores",
     "reservation": "`schedd reservation list`",
