@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 _RECORD = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;(\w+);([^;]*);(.*)", re.DOTALL)
-_KEY = re.compile(r"(?:^|\s+)([A-Za-z_][\w.]*)=")
+_VALUE = re.compile(r"""(?:^|\s+)([A-Za-z_][\w.]*)=("[^"]*"(?!\S)|'[^']*'(?!\S)|)""")
 _NAMED = re.compile(r"([^/+\s]+)/([\d,-]+)(?:\*(\d+))?")
 _GPU = re.compile(r"([^/+\s]+)-gpu/\d+")
 _VNODE = re.compile(r"\(([^:()+]+):([^()+]*)")
@@ -122,12 +122,15 @@ def _clock(line: str) -> int:
 
 
 def _values(message: str) -> dict[str, str]:
-    """Return the values by key. A value may have blanks or be quoted; the first of equal keys counts."""
-    keys = list(_KEY.finditer(message))
-    ends = [*(key.start() for key in keys[1:]), len(message)][: len(keys)]
+    """Return the values by key. A value may have blanks, or be quoted and then have keys of its own, which a
+    user can choose; the first of equal keys counts.
+    """
+    parts = list(_VALUE.finditer(message))
+    ends = [*(part.start() for part in parts[1:]), len(message)][: len(parts)]
     found: dict[str, str] = {}
-    for key, end in zip(keys, ends, strict=True):
-        found.setdefault(key[1], message[key.end() : end].strip().strip('"'))
+    for part, end in zip(parts, ends, strict=True):
+        value = part[2][1:-1] if part[2] else message[part.end() : end].strip().strip('"')
+        found.setdefault(part[1], value)
     return found
 
 

@@ -155,7 +155,7 @@ def _row_run(columns: Sequence[str], text: str) -> EndedRun | None:
             procs=procs,
             limit=_limit(row),
             memory=_memory(memory, max(procs, 1), max(nodes, 1)),
-            gpus=_gpus(allocated),
+            gpus=_gpus({kind: _count(count) for kind, count in allocated.items()}),
             hosts=row.get("NodeList", ""),
             exit=row.get("ExitCode", ""),
             user=row.get("User", ""),
@@ -197,7 +197,7 @@ def _json_run(job: Mapping[str, Any]) -> EndedRun | None:
             procs=procs,
             limit=60 * _number(minutes) if _is_set(minutes) else 0,
             memory=memory,
-            gpus=sum(count for kind, count in allocated.items() if kind == "gres/gpu"),
+            gpus=_gpus(allocated),
             hosts=str(job.get("nodes") or ""),
             exit=str(_number(code)),
             user=str(job.get("user") or ""),
@@ -342,11 +342,11 @@ def _tres(text: str) -> dict[str, str]:
     return {key: value for key, separator, value in pairs if separator}
 
 
-def _gpus(allocated: Mapping[str, str]) -> int:
+def _gpus(allocated: Mapping[str, int]) -> int:
     """GPUs of all types: ``gres/gpu``, or where that is missing the sum of its types."""
-    if whole := _count(allocated.get("gres/gpu", "")):
-        return whole
-    return sum(_count(value) for key, value in allocated.items() if key.startswith("gres/gpu:"))
+    return allocated.get("gres/gpu", 0) or sum(
+        count for kind, count in allocated.items() if kind.startswith("gres/gpu:")
+    )
 
 
 def _count(text: str) -> int:
@@ -430,11 +430,11 @@ def _number(value: Any) -> int:
 
 
 def _json_tres(tres: Mapping[str, Any], key: str) -> dict[str, int]:
-    """Amounts by type, such as ``cpu``, ``mem`` (MiB) and ``gres/gpu``."""
+    """Amounts by type, such as ``cpu``, ``mem`` (MiB), ``gres/gpu`` and ``gres/gpu:a100``."""
     found: dict[str, int] = defaultdict(int)
     entries = tres.get(key)
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict):
-            name = str(entry.get("name") or "").partition(":")[0]
+            name = str(entry.get("name") or "")
             found[str(entry.get("type")) + (f"/{name}" if name else "")] += _number(entry.get("count"))
     return found

@@ -263,6 +263,14 @@ def test_json_and_table_give_the_same_run() -> None:
     assert found.runs == (of_table,)
 
 
+def test_gpus_listed_as_a_whole_and_by_type_count_once() -> None:
+    job = json_job()
+    job["tres"]["allocated"] += [{"type": "gres", "name": "gpu", "id": 1001, "count": 2}]
+    (of_json,) = read_slurm_json(json.dumps({"jobs": [job]})).runs
+    (of_table,) = runs(row(AllocTRES="cpu=8,mem=64G,gres/gpu=2,gres/gpu:a100=1,gres/gpu:v100=1"))
+    assert of_json.values["exec_gpus"] == of_table.values["exec_gpus"] == "n001-gpu/0+n002-gpu/0"
+
+
 def test_json_of_older_releases_and_of_arrays_is_read() -> None:
     old = json_job(
         state={"current": "FAILED"},

@@ -68,6 +68,12 @@ def test_an_openpbs_record_gives_its_selection() -> None:
     assert job.status == 5, "killed by a signal: taken as cancelled"
 
 
+@pytest.mark.parametrize("account", ['"x start=1 end=9 queue=fast"', "'x \"start=1 end=9 queue=fast'"])
+def test_keys_inside_a_quoted_value_are_no_keys(account: str) -> None:
+    job = ended(OPENPBS.replace("project=", f"account={account} project="))
+    assert (job.run, job.wait, job.queue) == (60, 60, "workq")
+
+
 def test_larger_memory_per_processor_counts() -> None:
     line = TORQUE.replace("Resource_List.mem=6gb", "Resource_List.mem=600mb")
     assert ended(line).mem_kib_per_proc == 500 * 1024
