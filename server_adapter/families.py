@@ -11,18 +11,15 @@ from server_adapter.bridge.server import Server
 from server_adapter.openpbs import credentials as openpbs
 from server_adapter.servers.openpbs.server import OpenPBSServer
 from server_adapter.servers.torque.server import TorqueServer
-from server_adapter.settings import AdapterSettings, AdapterSettingsError, PbsServerSettings
+from server_adapter.settings import AdapterSettings, PbsServerSettings
 from server_adapter.torque import credentials as torque
 
 Clock = Callable[[], float]
 
 
 def connector(settings: AdapterSettings, clock: Clock = time.time) -> Callable[[AdaptiveRateLimiter], Server]:
-    """Return the factory of the configured server. Raises `SettingsError` for an unknown family."""
-    make = _FAMILIES.get(settings.server.family)
-    if make is None:
-        known = ", ".join(_FAMILIES)
-        raise AdapterSettingsError(f"server.family: {settings.server.family!r} is none of {known}")
+    """Return the factory of the configured server."""
+    make = _FAMILIES[settings.server.family]
     return lambda pace: make(settings, pace, clock)
 
 
@@ -32,9 +29,7 @@ def torque_credential(server: PbsServerSettings) -> torque.TorqueCredential:
         return torque.TorqueAnyPort()
     if server.auth == "privileged" or (server.auth == "auto" and os.geteuid() == 0):
         return torque.TorquePrivilegedPort()
-    if server.auth in ("auto", "trqauthd"):
-        return torque.Trqauthd(server.trqauthd, server.name or None)
-    raise AdapterSettingsError(f"server.auth: {server.auth} is no way of TORQUE's")
+    return torque.Trqauthd(server.trqauthd, server.name or None)
 
 
 def openpbs_credential(server: PbsServerSettings) -> openpbs.OpenPBSCredential:
@@ -45,9 +40,7 @@ def openpbs_credential(server: PbsServerSettings) -> openpbs.OpenPBSCredential:
             return openpbs.OpenPBSPrivilegedPort()
         case "munge":
             return openpbs.Munge()
-        case "auto":
-            return openpbs.OpenPBSVouch()
-    raise AdapterSettingsError(f"server.auth: {server.auth} is no way of OpenPBS's")
+    return openpbs.OpenPBSVouch()
 
 
 def _torque(settings: AdapterSettings, pace: AdaptiveRateLimiter, clock: Clock) -> Server:

@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 
 import uvloop
 
+from schedd.wire.settings_file import read_token
+from schedd.wire.toml_files import SettingsError
 from server_adapter.batch.errors import BatchError
 from server_adapter.bridge.adapter import Adapter
 from server_adapter.bridge.daemon_client import DaemonAwayError, DaemonClient, DaemonRefusedError
@@ -23,7 +25,7 @@ from server_adapter.bridge.manual_starts import RecordedStarts
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.site_check import check_site
 from server_adapter.families import connector
-from server_adapter.settings import AdapterSettings, AdapterSettingsError, load_settings, read_token
+from server_adapter.settings import AdapterSettings, load_settings
 
 _log = logging.getLogger(__name__)
 
@@ -40,10 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for job in options.record_qrun:
                 RecordedStarts(settings.state_dir).add(job)
             return 0
-        token = read_token(settings.daemon.token_file)
-        drain_token = read_token(settings.drain.token_file)
-    except (AdapterSettingsError, OSError) as error:
-        print(f"pbs-adapter: {error}", file=sys.stderr)  # noqa: T201
+        token = read_token(settings.daemon.token_file, "daemon.token_file")
+        drain_token = read_token(settings.drain.token_file, "drain.token_file")
+    except (SettingsError, OSError) as error:
+        print(f"pbs-adapter: {error}".replace("\n", "\npbs-adapter: "), file=sys.stderr)  # noqa: T201
         return EXIT_SETTINGS
     _set_up_logging(options.log_level)
     try:

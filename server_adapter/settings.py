@@ -1,27 +1,20 @@
 """The adapter's settings: a TOML file, overridden by the command line."""
 
 import pwd
-import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from schedd.wire import Mode
-from schedd.wire.section import problem_words
+from schedd.wire.section import Section, SettingConflictError
+from schedd.wire.settings_file import load_settings_file
 from schedd.wire.times import FloatSeconds
-
-
-class AdapterSettingsError(Exception):
-    """Invalid setting; the message has its name, the place and the permitted values."""
 
 
 def _listed(value: object) -> object:
     return [item.strip() for item in value.split(",")] if isinstance(value, str) else value
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 Time = Annotated[FloatSeconds, Field(gt=0)]  # seconds, above 0
@@ -34,10 +27,13 @@ _MOVED = {
 """What the daemon decides, and had a setting in both files: docs/developers/decisions/011."""
 
 
-class PbsServerSettings(_Section):
+_FAMILY_NAMES = {"torque": "TORQUE", "openpbs": "OpenPBS"}
+
+
+class PbsServerSettings(Section):
     """Connection to pbs_server."""
 
-    family: str = "torque"
+    family: Literal["torque", "openpbs"] = "torque"
     """`torque` or `openpbs`."""
     owner: str = "root"
     """If the server is on this host, its process must belong to this user; empty: any user. Not checked with
@@ -78,7 +74,13 @@ class PbsServerSettings(_Section):
             try:
                 pwd.getpwnam(self.owner)
             except KeyError:
-                raise ValueError(f"owner: there is no user {self.owner}") from None
+                raise SettingConflictError(("owner",), f"there is no user {self.owner}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _authenticate_as_the_family_does(self) -> Self:
+        if self.auth == ("munge" if self.family == "torque" else "trqauthd"):
+            raise SettingConflictError(("auth",), f"{self.auth} is no way of {_FAMILY_NAMES[self.family]}'s")
         return self
 
     @property
@@ -87,7 +89,7 @@ class PbsServerSettings(_Section):
         return pwd.getpwnam(self.owner).pw_uid if self.owner and self.auth != "none" else None
 
 
-class ListenSettings(_Section):
+class ListenSettings(Section):
     """Where the adapter listens for pbs_server, which contacts its scheduler there."""
 
     host: str = "127.0.0.1"
@@ -100,7 +102,7 @@ class ListenSettings(_Section):
     """Accept connections from ports above 1023 (an emulated server)."""
 
 
-class DaemonSettings(_Section):
+class DaemonSettings(Section):
     """Connection to the daemon."""
 
     url: Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_listed)] = (
@@ -113,7 +115,7 @@ class DaemonSettings(_Section):
     """How long a request for decisions stays open (long poll)."""
 
 
-class PollSettings(_Section):
+class PollSettings(Section):
     """How often the server is polled."""
 
     interval: Time = 5.0
@@ -124,7 +126,7 @@ class PollSettings(_Section):
     """Time between two complete snapshots."""
 
 
-class RunSettings(_Section):
+class RunSettings(Section):
     """How jobs are started. Rates are set in schedd.toml."""
 
     asynchronous: bool = True
@@ -136,7 +138,7 @@ class RunSettings(_Section):
     """Longest wait before a retry. The first is a tenth of it, each later one twice the one before."""
 
 
-class TellSettings(_Section):
+class TellSettings(Section):
     """Attributes written on jobs. The thresholds for repeated writes are set in schedd.toml."""
 
     comment: bool = True
@@ -167,7 +169,7 @@ class TellSettings(_Section):
         return self.portal or self.start == "expected"
 
 
-class PowerSettings(_Section):
+class PowerSettings(Section):
     """The site's commands that switch nodes. When they are called is set in schedd.toml,
     `[clusters.NAME.site.power_saving]`.
     """
@@ -182,7 +184,7 @@ class PowerSettings(_Section):
     """Maximum number of node names for one command."""
 
 
-class DrainSettings(_Section):
+class DrainSettings(Section):
     """Routing queues drained to a federation, in the mode `scheduler`."""
 
     queues: tuple[str, ...] = ()
@@ -211,7 +213,7 @@ class DrainSettings(_Section):
         return self
 
 
-class AdapterSettings(_Section):
+class AdapterSettings(Section):
     """Settings of the adapter, on the host of the PBS server."""
 
     cluster: str = "main"
@@ -249,7 +251,9 @@ class AdapterSettings(_Section):
         for (section, name), home in _MOVED.items():
             table = given.get(section) if isinstance(given, dict) else None
             if isinstance(table, dict) and name in table:
-                raise ValueError(f"{section}.{name} stands elsewhere: set {home}, and remove it here")
+                raise SettingConflictError(
+                    (section, name), f"stands elsewhere: set {home}, and remove it here"
+                )
         return given
 
     @model_validator(mode="after")
@@ -261,52 +265,11 @@ class AdapterSettings(_Section):
         return self
 
 
-def load_settings(path: Path | None, overrides: dict[str, Any]) -> AdapterSettings:
-    """Settings from a TOML file (or none), with `overrides` such as `{"daemon.url": …}` on top.
+def load_settings(path: Path | None, options: Mapping[str, Any]) -> AdapterSettings:
+    """Return the settings of a file (or none), overridden by ``options`` such as ``{"daemon.url": …}``.
 
-    Raises `SettingsError`.
+    Raises SettingsError.
     """
-    values: dict[str, Any] = {}
-    where = "the command line" if path is None else str(path)
-    if path is not None:
-        try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise AdapterSettingsError(f"{path}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise AdapterSettingsError(f"{path} is no TOML file: {error}") from error
-    for key, value in overrides.items():
-        section, dot, name = key.rpartition(".")
-        target = values
-        if dot:
-            target = values.setdefault(section, {})
-            if not isinstance(target, dict):
-                raise AdapterSettingsError(f"{where}: {section} must be a table, [{section}]")
-        target[name] = value
-    try:
-        return AdapterSettings.model_validate(values)
-    except ValidationError as error:
-        problems = [_describe_errors(item) for item in error.errors()]
-        raise AdapterSettingsError(f"{where}: " + "; ".join(problems)) from error
-
-
-def read_token(path: Path | None) -> str:
-    """The token in the file, its first line; empty without a file. Raises `SettingsError`."""
-    if path is None:
-        return ""
-    try:
-        token = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise AdapterSettingsError(f"token file {path} cannot be read: {error}") from error
-    if not token or len(token.split()) != 1:
-        raise AdapterSettingsError(f"token file {path} must hold one token and nothing else")
-    return token
-
-
-def _describe_errors(item: Any) -> str:
-    name = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        return f"{name} is no setting"
-    message = problem_words(item)
-    given = f" (it is {item['input']!r})" if name and not isinstance(item["input"], dict) else ""
-    return f"{name}: {message}{given}" if name else message
+    return load_settings_file(
+        AdapterSettings, path, options, reference="`schedd config reference` lists all settings"
+    )

@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from schedd.service.settings.file import LimitSettings
+from schedd.service.settings.daemon import LimitSettings
 
 _RESERVED_SLOT_FRACTION = 4  # reciprocal of the fraction of slots reserved for known clients
 _RESERVED_DESCRIPTORS = 64

@@ -11,7 +11,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from schedd.api.access import PEER_UID_KEY, TRUST_KEY
 from schedd.api.connection_slots import ConnectionSlots
-from schedd.service.settings.file import LimitSettings
+from schedd.service.settings.daemon import LimitSettings
 from schedd.supervision import WorkRecord
 
 _MAX_HEAD_BYTES: Final = 64 << 10

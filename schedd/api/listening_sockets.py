@@ -9,7 +9,8 @@ from pathlib import Path
 
 import structlog
 
-from schedd.service.settings.file import ServerSettings, SettingsError
+from schedd.service.settings.daemon import ServerSettings
+from schedd.wire.toml_files import SettingsError
 
 _log = structlog.get_logger(__name__)
 

@@ -19,9 +19,10 @@ from schedd.service.clusters import Clusters
 from schedd.service.logs import configure_logging
 from schedd.service.questions.promises_at_risk import promises_at_risk_by
 from schedd.service.settings.changes import compare_settings
-from schedd.service.settings.file import Settings, SettingsError
+from schedd.service.settings.file import Settings
 from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
+from schedd.wire.toml_files import SettingsError
 
 _log = structlog.get_logger(__name__)
 _MAX_DETAIL_LENGTH = 4_000

@@ -9,7 +9,8 @@ from schedd.service.access.identity import IdentityProvider
 from schedd.service.access.tokens import Tokens
 from schedd.service.daemon_services import check_feature_resources
 from schedd.service.notifications.webhook_secrets import Webhook, load_webhook
-from schedd.service.settings.file import Settings, SettingsError
+from schedd.service.settings.file import Settings
+from schedd.wire.toml_files import SettingsError
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,10 +33,11 @@ from schedd.cli.server_facts import (
 )
 from schedd.dialect.errors import RequestError
 from schedd.dialect.units import format_size, parse_size
-from schedd.service.settings.file import SettingsError, read_settings_file
+from schedd.service.settings.file import read_settings_file
 from schedd.service.settings.reference import DECIDE, Decision
 from schedd.wire import NodeFacts
-from server_adapter.settings import AdapterSettings, AdapterSettingsError, PbsServerSettings, load_settings
+from schedd.wire.toml_files import SettingsError
+from server_adapter.settings import AdapterSettings, PbsServerSettings, load_settings
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -380,7 +381,7 @@ def _write_files(files: list[Path], texts: tuple[str, ...], force: bool) -> None
             if force and path.exists():
                 path.replace(path.with_name(f"{path.name}.old"))
             new.replace(path)
-    except (SettingsError, AdapterSettingsError) as error:
+    except SettingsError as error:
         fail("config init", "\n".join(line.replace(".toml.new", ".toml") for line in str(error).splitlines()))
     except OSError as error:
         fail("config init", f"{error.filename}: {error.strerror}")

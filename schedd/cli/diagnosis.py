@@ -23,18 +23,14 @@ from schedd.client.answers import AlertView, ClusterView
 from schedd.plan.kernel_status import are_built, cache_dir, loaded_libraries
 from schedd.service.access.identity import IdentityError, IdentityProvider
 from schedd.service.settings.advice import settings_advice
-from schedd.service.settings.file import (
-    ServerSettings,
-    SettingsError,
-    StoreSettings,
-    read_server_settings,
-    read_store_settings,
-)
+from schedd.service.settings.daemon import ServerSettings, StoreSettings
+from schedd.service.settings.file import read_server_settings, read_store_settings
 from schedd.start_sentence import format_utc
 from schedd.store import StoreError
 from schedd.store.connections import parse_database_url, redacted_url
 from schedd.store.database import read_versions
 from schedd.store.default_location import default_url
+from schedd.wire.toml_files import SettingsError
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 CheckState = Literal["good", "warn", "bad"]

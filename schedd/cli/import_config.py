@@ -202,7 +202,7 @@ def _validated_toml(done: "ImportResult", cluster: str) -> str:
 
     from pydantic import ValidationError  # noqa: PLC0415
 
-    from schedd.service.settings.file import ClusterSettings  # noqa: PLC0415
+    from schedd.service.settings.cluster import ClusterSettings  # noqa: PLC0415
     from schedd.wire.section import main_problems, problem_place, problem_words  # noqa: PLC0415
 
     text = done.toml(cluster)

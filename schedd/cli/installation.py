@@ -42,8 +42,8 @@ def find_config_file(path: Path | None) -> Path | None:
 @contextmanager
 def exit_on_error(command: str) -> Iterator[None]:
     """Says what went wrong in a line of its own each, and ends with 2 for settings, 1 for the database."""
-    from schedd.service.settings.file import SettingsError  # noqa: PLC0415
     from schedd.store import StoreError  # noqa: PLC0415
+    from schedd.wire.toml_files import SettingsError  # noqa: PLC0415
 
     try:
         yield
@@ -95,8 +95,9 @@ def database_url(config: Path | None, named: str = "") -> str:
     """
     if named:
         return named
-    from schedd.service.settings.file import SettingsError, read_store_settings  # noqa: PLC0415
+    from schedd.service.settings.file import read_store_settings  # noqa: PLC0415
     from schedd.store.default_location import default_url  # noqa: PLC0415
+    from schedd.wire.toml_files import SettingsError  # noqa: PLC0415
 
     url = read_store_settings(find_config_file(config)).url
     if url == "memory":

@@ -15,7 +15,8 @@ from schedd.replay.comparison import GROUPS, POLICIES
 from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
 from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
 from schedd.replay.workload import TraceError
-from schedd.service.settings.file import SettingsError, read_settings_file
+from schedd.service.settings.file import read_settings_file
+from schedd.wire.toml_files import SettingsError
 
 
 def parse_policies(named: list[str], words: list[str]) -> tuple[list[str], list[Path]]:

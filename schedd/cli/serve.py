@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from schedd.cli.arguments import OneLineErrorParser
 from schedd.service.garbage_collector import loading_modules
-from schedd.service.settings.readable import toml_error
+from schedd.wire.toml_files import SettingsError, read_toml
 
 _NO_FILE: Final = "no --config: no settings file was read; the defaults and the environment apply"
 
@@ -27,8 +27,11 @@ def make_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Run the daemon; 0 after a clean end, 2 for invalid settings, 1 for other errors."""
     args = make_parser().parse_args(argv)
-    if args.config is not None and (why := toml_error(args.config)):  # before all else is loaded
-        print(f"schedd serve: {args.config}: {why}", file=sys.stderr)
+    try:
+        if args.config is not None:
+            read_toml(args.config)  # before all else is loaded
+    except SettingsError as error:
+        print(f"schedd serve: {error}", file=sys.stderr)
         return 2
     # What the parser refuses is to be answered at once, without loading all this.
     with loading_modules():
@@ -39,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
         from schedd.cli.serving import serve  # noqa: PLC0415
         from schedd.service.cluster.clock import SystemClock  # noqa: PLC0415
         from schedd.service.logs import configure_logging  # noqa: PLC0415
-        from schedd.service.settings.file import Settings, SettingsError, read_settings_file  # noqa: PLC0415
+        from schedd.service.settings.file import Settings, read_settings_file  # noqa: PLC0415
 
     asked: dict[str, Any] = {"host": args.host, "port": args.port}
     server = {key: value for key, value in asked.items() if value is not None}

@@ -80,14 +80,14 @@ def read_server_settings(settings: "AdapterSettings") -> "list[ObjectSettings]":
 
 
 def _run_query(settings: "AdapterSettings", ask: "Callable[[Server], Awaitable[_T]]") -> _T:
+    from schedd.wire.toml_files import SettingsError  # noqa: PLC0415
     from server_adapter.batch.errors import BatchError  # noqa: PLC0415
-    from server_adapter.settings import AdapterSettingsError  # noqa: PLC0415
 
     try:
         return asyncio.run(_query_server(settings, ask))
     except TimeoutError:
         raise ServerUnreadableError(f"it has not answered within {_TIMEOUT_S:g} s") from None
-    except (BatchError, AdapterSettingsError, OSError) as error:
+    except (BatchError, SettingsError, OSError) as error:
         raise ServerUnreadableError(str(error)) from None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from schedd.cli.arguments import OneLineErrorParser, parse_within
 from schedd.cli.installation import add_config_option, database_url, exit_on_error, open_store
 from schedd.service.read.shadow_report import DUE_S, ShadowReport, report_shadow, swf_lines
-from schedd.service.settings.file import SettingsError
+from schedd.wire.toml_files import SettingsError
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -27,21 +27,22 @@ def run(argv: Sequence[str]) -> int:
     from schedd.api.listening_sockets import ListenError, listen_tcp  # noqa: PLC0415
     from schedd.federation.api.daemon import load_member_tokens, load_tokens, run_federation  # noqa: PLC0415
     from schedd.federation.api.users import load_federation_users  # noqa: PLC0415
-    from schedd.federation.settings import FederationSettingsError, load  # noqa: PLC0415
+    from schedd.federation.settings import load_federation_settings  # noqa: PLC0415
     from schedd.service.logs import configure_logging  # noqa: PLC0415
-    from schedd.service.settings import file as of_daemon  # noqa: PLC0415
+    from schedd.service.settings.daemon import LogSettings  # noqa: PLC0415
+    from schedd.wire.toml_files import SettingsError  # noqa: PLC0415
 
     try:
-        settings = load(args.config)
+        settings = load_federation_settings(args.config)
         tokens, own = load_tokens(settings), load_member_tokens(settings)
         users = load_federation_users(settings)
-    except (FederationSettingsError, of_daemon.SettingsError) as error:
+    except SettingsError as error:
         print(f"schedd federate: {error}".replace("\n", "\nschedd federate: "), file=sys.stderr)
         return 2
     if args.check:
         print(f"{args.config}: {len(settings.clusters)} clusters: {', '.join(settings.clusters)}")
         return 0
-    configure_logging(of_daemon.LogSettings())
+    configure_logging(LogSettings())
     try:
         server = listen_tcp(settings.server.host, settings.server.port)
     except ListenError as error:

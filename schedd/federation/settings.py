@@ -2,13 +2,12 @@
 
 import re
 import socket
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import quote
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from schedd.dialect import request_family
 from schedd.federation.bookings.decisions import FederationBookingRules
@@ -16,17 +15,14 @@ from schedd.federation.coallocation.decisions import CoAllocationRules
 from schedd.federation.routing.cluster_status import RoutingRules
 from schedd.federation.routing.policies import RoutingPolicy
 from schedd.service.settings.auth import IdTokenSettings
-from schedd.wire.section import Section, problem_words
+from schedd.wire.section import Section
+from schedd.wire.settings_file import load_settings_file
 from schedd.wire.times import FloatSeconds, Seconds
 
 Disclosure = Literal["offers", "power", "load", "plan"]
 _LEVELS: tuple[Disclosure, ...] = ("offers", "power", "load", "plan")
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,30}$"
 _USER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")  # valid user name in a claim
-
-
-class FederationSettingsError(Exception):
-    """Invalid settings. The message has the fault, its place, and the allowed values."""
 
 
 class FederationServerSettings(Section):
@@ -294,18 +290,7 @@ class FederationSettings(Section):
         return {name: user for name, user in found.items() if user and user != "root"}
 
 
-def load(path: Path) -> FederationSettings:
-    """Load the settings of a file. Raises FederationSettingsError with one line for each problem."""
-    try:
-        return FederationSettings.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise FederationSettingsError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise FederationSettingsError(f"{path}: {error}") from None
-    except ValidationError as error:
-        lines = []
-        for problem in error.errors(include_url=False):
-            where = ".".join(map(str, problem["loc"]))
-            words = "no such setting" if problem["type"] == "extra_forbidden" else problem_words(problem)
-            lines.append(f"{path}: {where}: {words}".replace(": : ", ": "))
-        raise FederationSettingsError("\n".join(lines)) from None
+def load_federation_settings(path: Path) -> FederationSettings:
+    """Return the settings of a file. Raises SettingsError."""
+    reference = "docs/reference/configuration-federation.md lists all settings"
+    return load_settings_file(FederationSettings, path, {}, reference=reference)

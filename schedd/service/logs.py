@@ -7,7 +7,7 @@ import structlog
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
-from schedd.service.settings.file import LogSettings
+from schedd.service.settings.daemon import LogSettings
 
 
 def configure_logging(settings: LogSettings) -> None:

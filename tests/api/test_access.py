@@ -15,7 +15,8 @@ from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import find_record
-from schedd.service.settings.file import AuthSettings, LimitSettings
+from schedd.service.settings.auth import AuthSettings
+from schedd.service.settings.daemon import LimitSettings
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_errors import MAIN, problem
 from tests.service.planner_harness import T

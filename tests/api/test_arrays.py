@@ -13,7 +13,7 @@ from schedd.cli.main import main
 from schedd.engine import EngineSettings
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from tests.api.conftest import EVENTS, token
 from tests.api.served_app import serving
 from tests.api.test_responses import MAIN, get

@@ -13,7 +13,7 @@ from schedd.engine import EngineSettings
 from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from tests.api.conftest import token
 from tests.api.test_errors import problem
 from tests.service.planner_harness import StillClock, T

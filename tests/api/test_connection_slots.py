@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.api.connection_slots import ConnectionSlots
-from schedd.service.settings.file import LimitSettings
+from schedd.service.settings.daemon import LimitSettings
 
 LIMITS = LimitSettings(connections=40, connections_per_address=10)
 

@@ -27,7 +27,7 @@ from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.read import pacing as pacing_module
 from schedd.service.read.pacing import pacing, yield_to_planner
-from schedd.service.settings.file import LimitSettings
+from schedd.service.settings.daemon import LimitSettings
 from tests.api.test_responses import MAIN
 from tests.service.planner_harness import job, node, planner
 from tests.service.test_plan_loop import busy_planner

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from schedd.engine import EngineSettings
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store.records import PlanMetricsSample
 from schedd.wire import ExpectedFacts, StartsExpected
 from tests.api.conftest import EVENTS, token

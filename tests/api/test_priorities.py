@@ -10,7 +10,7 @@ from schedd.engine import EngineSettings
 from schedd.policy.site import site_policy
 from schedd.service.access.callers import Callers
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import AuthSettings
+from schedd.service.settings.auth import AuthSettings
 from tests.api.conftest import EVENTS, token, tokens
 from tests.api.test_responses import MAIN, get
 from tests.service.planner_harness import StillClock, T

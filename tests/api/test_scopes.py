@@ -15,7 +15,8 @@ from schedd.service.access.callers import Callers
 from schedd.service.access.roles import Bearer, Role, RoleGrant, bearer_with_grants
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import AuthSettings, GrantSettings, LimitSettings
+from schedd.service.settings.auth import AuthSettings, GrantSettings
+from schedd.service.settings.daemon import LimitSettings
 from tests.api.conftest import EVENTS
 from tests.api.test_errors import problem
 

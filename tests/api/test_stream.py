@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import LimitSettings
+from schedd.service.settings.daemon import LimitSettings
 from schedd.wire import JobDeleted, JobHeld
 from tests.api.conftest import token
 from tests.api.served_app import serving

@@ -9,7 +9,7 @@ from typing import Any
 from schedd.cli.importing.maui import import_maui as import_maui_on
 from schedd.cli.importing.result import ImportResult
 from schedd.cli.importing.sched_config import import_sched_config
-from schedd.service.settings.file import ClusterSettings
+from schedd.service.settings.cluster import ClusterSettings
 
 EXAMPLES = Path(__file__).parent / "examples"
 NOW = datetime(2026, 11, 21, 12)

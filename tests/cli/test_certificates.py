@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from schedd.api.listening_sockets import tls_context
-from schedd.service.settings.file import ServerSettings, SettingsError
+from schedd.service.settings.daemon import ServerSettings
+from schedd.wire.toml_files import SettingsError
 from tests.cli.test_serve import _wait_until, run, start_daemon
 from tests.cli.test_serve_safely import (
     log_entries,

@@ -19,8 +19,9 @@ from schedd.cli.planning_mode import planning_modes
 from schedd.cli.server_facts import summarize_server
 from schedd.service.settings.file import read_settings_file
 from schedd.wire import QueueFacts
+from schedd.wire.settings_file import read_token
 from server_adapter.bridge.state import ServerState
-from server_adapter.settings import load_settings, read_token
+from server_adapter.settings import load_settings
 from tests.cli.run_main import run_main
 
 QUIET = ["--yes", "--server", ""]
@@ -60,7 +61,7 @@ def test_options_create_valid_files_for_both_programs(
     assert settings.auth.admins == ("ann", "bob")
     adapter = load_settings(tmp_path / "pbs-adapter.toml", {})
     assert (adapter.cluster, adapter.mode, adapter.server.auth) == ("east", "adviser", "privileged")
-    token = read_token(adapter.daemon.token_file)
+    token = read_token(adapter.daemon.token_file, "daemon.token_file")
     (known,) = settings.auth.tokens
     assert (known.role, known.sha256) == ("adapter", hashlib.sha256(token.encode()).hexdigest())
     assert (tmp_path / "pbs-adapter.token").stat().st_mode & 0o077 == 0

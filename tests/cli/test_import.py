@@ -34,7 +34,7 @@ import pytest
 from schedd.cli.main import main
 from schedd.features.fair_share.settings import FairShareSettings
 from schedd.policy.site import site_policy
-from schedd.service.settings.file import ClusterSettings
+from schedd.service.settings.cluster import ClusterSettings
 from tests.cli.import_helpers import EXAMPLES, settings_in
 
 

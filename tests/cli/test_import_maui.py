@@ -7,7 +7,7 @@ import pytest
 
 from schedd.cli.importing.result import Verdict
 from schedd.policy.site import site_policy
-from schedd.service.settings.file import ClusterSettings
+from schedd.service.settings.cluster import ClusterSettings
 from schedd.service.settings.site import SiteSettings
 from tests.cli.import_helpers import (
     EXAMPLES,

@@ -10,7 +10,7 @@ import pytest
 from schedd.cli.importing.result import Verdict, duration
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.policy.site import site_policy
-from schedd.service.settings.file import ClusterSettings
+from schedd.service.settings.cluster import ClusterSettings
 from tests.cli.import_helpers import (
     EXAMPLES,
     finding_text,

@@ -30,7 +30,7 @@ from schedd.service.access.roles import Bearer, Role
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import AuthSettings
+from schedd.service.settings.auth import AuthSettings
 from schedd.service.warmup import warm_up
 from schedd.wire import Event
 from tests.dashboard.running_browser import RunningBrowser

@@ -28,7 +28,8 @@ from schedd.policy.site import site_policy
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import AuthSettings, StoreSettings
+from schedd.service.settings.auth import AuthSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.wire import (
     ExpectedFacts,
     JobDeleted,

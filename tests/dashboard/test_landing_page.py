@@ -18,7 +18,7 @@ from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.current_faults import REMEDIES, SEVERE_KINDS, fill_in_remedy
-from schedd.service.settings.file import AuthSettings
+from schedd.service.settings.auth import AuthSettings
 from schedd.service.warmup import warm_up
 from tests.dashboard.conftest import token, tokens
 from tests.service.planner_harness import StillClock, job, node

@@ -28,8 +28,9 @@ from schedd.service.access.identity import IdentityError
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.settings.auth import OidcSettings
-from schedd.service.settings.file import SettingsError, read_settings_file
+from schedd.service.settings.file import read_settings_file
 from schedd.service.warmup import warm_up
+from schedd.wire.toml_files import SettingsError
 from tests.conftest import ROOT
 from tests.dashboard.conftest import DashboardSite, UserWindow
 from tests.service.planner_harness import StillClock, job, node

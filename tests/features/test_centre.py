@@ -17,7 +17,7 @@ from schedd.features.reservations.state import reservation_access, reservation_r
 from schedd.model import FOREVER
 from schedd.service.questions.explain import explain
 from schedd.service.questions.plan_fork import fork_plan
-from schedd.service.settings.file import ClusterSettings
+from schedd.service.settings.cluster import ClusterSettings
 from schedd.wire import Event, JobFacts, NodeFacts, Preempt, PreemptionDone, QueueFacts, Run
 from tests.engine.cluster import Cluster
 

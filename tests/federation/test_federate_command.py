@@ -11,8 +11,8 @@ from fastapi import FastAPI
 from schedd.federation.api.daemon import _lead_federation, load_tokens
 from schedd.federation.settings import FederationSettings
 from schedd.service.garbage_collector import GarbageCollectorTuning
-from schedd.service.settings.file import SettingsError
 from schedd.supervision import Supervisor
+from schedd.wire.toml_files import SettingsError
 from tests.waits import WAIT_S
 
 

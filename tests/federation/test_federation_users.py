@@ -8,12 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from schedd.cli.main import main
-from schedd.federation.settings import (
-    FederationSettings,
-    FederationSettingsError,
-    MemberClusterSettings,
-    load,
-)
+from schedd.federation.settings import FederationSettings, MemberClusterSettings, load_federation_settings
+from schedd.wire.toml_files import SettingsError
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, settings
 
 issuer = pytest.importorskip("tests.service.identity_provider")
@@ -252,8 +248,8 @@ claim = "hpc.north"
 def test_invalid_provider_settings_are_explained(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "federation.toml"
     file.write_text(text)
-    with pytest.raises(FederationSettingsError) as error:
-        load(file)
+    with pytest.raises(SettingsError) as error:
+        load_federation_settings(file)
     assert words in str(error.value)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.main import main
-from schedd.federation.settings import FederationSettingsError, MemberClusterSettings, load
+from schedd.federation.settings import MemberClusterSettings, load_federation_settings
+from schedd.wire.toml_files import SettingsError
 
 GOOD = """
 [clusters.north]
@@ -23,7 +24,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def test_minimal_settings_map_users(tmp_path: Path) -> None:
-    settings = load(write(tmp_path, GOOD))
+    settings = load_federation_settings(write(tmp_path, GOOD))
     assert settings.routing.threshold == 600
     assert settings.users("ann@org") == {"north": "ann"}
     assert settings.users("bob@else") == {"north": "bob1"}
@@ -45,8 +46,8 @@ def test_minimal_settings_map_users(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_settings_are_explained(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(FederationSettingsError, match=r"federation\.toml") as error:
-        load(write(tmp_path, text))
+    with pytest.raises(SettingsError, match=r"federation\.toml") as error:
+        load_federation_settings(write(tmp_path, text))
     assert words in str(error.value)
 
 

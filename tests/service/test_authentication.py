@@ -13,7 +13,8 @@ from schedd.service.access.callers import Callers, UnknownUser
 from schedd.service.access.rate_limiter import RequestRateLimiter
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
-from schedd.service.settings.file import AuthSettings, LimitSettings
+from schedd.service.settings.auth import AuthSettings
+from schedd.service.settings.daemon import LimitSettings
 from schedd.store import Store, Token
 
 

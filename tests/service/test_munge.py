@@ -23,7 +23,7 @@ from schedd.service.access.munge import MungeError, decode
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import AuthSettings
+from schedd.service.settings.auth import AuthSettings
 from tests.service.planner_harness import StillClock
 from tests.waits import WAIT_S
 

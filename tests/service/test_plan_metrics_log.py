@@ -18,7 +18,7 @@ from schedd.service.background.plan_metrics_log import (
 )
 from schedd.service.background.plan_metrics_sampler import PlanMetricsSampler
 from schedd.service.cluster.daemon_store import DaemonStore
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store import StoreError
 from schedd.store.records import PlanMetricsSample, SearchRecord
 from tests.service.planner_harness import T, job, node, planner

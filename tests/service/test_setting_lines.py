@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from schedd.service.settings.file import SettingsError, read_settings_file
-from schedd.service.settings.readable import setting_line
+from schedd.service.settings.file import read_settings_file
+from schedd.wire.toml_files import SettingsError, setting_line
 
 TEXT = """\
 [server]

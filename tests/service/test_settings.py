@@ -14,8 +14,10 @@ from schedd.policy.limits import Limit
 from schedd.policy.priority import JobClass
 from schedd.policy.slack import OFF, Slack
 from schedd.service.access.tokens import Tokens, read_token_file
+from schedd.service.settings.auth import AuthSettings
 from schedd.service.settings.effective import effective_settings
-from schedd.service.settings.file import AuthSettings, SettingsError, read_settings_file
+from schedd.service.settings.file import read_settings_file
+from schedd.wire.toml_files import SettingsError
 
 AUTH = '[auth]\nanonymous = "reader"\n'
 LIMIT = AUTH + "[[clusters.main.site.limits]]\namount = 1\n"

@@ -7,7 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from schedd.service.settings.changes import compare_settings
-from schedd.service.settings.file import ClusterSettings, Settings
+from schedd.service.settings.cluster import ClusterSettings
+from schedd.service.settings.file import Settings
 
 BASE = Settings(auth={"anonymous": "reader"})  # type: ignore[arg-type]
 

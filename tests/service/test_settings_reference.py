@@ -18,7 +18,8 @@ from schedd.policy.engine_settings import (
     SITE_START_RATE,
     SITE_START_RATE_NODE,
 )
-from schedd.service.settings.file import ClusterSettings, Settings
+from schedd.service.settings.cluster import ClusterSettings
+from schedd.service.settings.file import Settings
 from schedd.service.settings.reference import DECIDE, FEATURES, NEEDED, SECTIONS, needed
 from schedd.wire.field_docstrings import setting_descriptions
 from server_adapter.settings import AdapterSettings

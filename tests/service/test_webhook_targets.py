@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.notifications.webhooks import _post, _send
-from schedd.service.settings.file import WebhookSettings
+from schedd.service.settings.daemon import WebhookSettings
 from schedd.service.settings.targets import TargetRefused, is_public, resolve_targets
 from tests.waits import WAIT_S
 

@@ -28,8 +28,9 @@ from schedd.service.logs import configure_logging
 from schedd.service.notifications.webhook_secrets import Webhook, load_webhook
 from schedd.service.notifications.webhooks import SIGNATURE, run_webhook, signature
 from schedd.service.read.current_faults import REMEDIES
-from schedd.service.settings.file import LogSettings, SettingsError, WebhookSettings
+from schedd.service.settings.daemon import LogSettings, WebhookSettings
 from schedd.wire import JobDeleted, JobHeld, JobReleased
+from schedd.wire.toml_files import SettingsError
 from tests.service.planner_harness import T, event_id, job, node, planner
 from tests.waits import WAIT_S
 

@@ -15,7 +15,7 @@ from schedd.service.cluster.engine_calls import EngineCallFailed, call_engine
 from schedd.service.cluster.log_follower import LogFollower
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import new_engine
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store import (
     RESUME_FROM_CHECKPOINT,
     DurableJournal,

@@ -14,7 +14,7 @@ from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.engine_calls import EngineCallFailed, call_engine
 from schedd.service.cluster.log_follower import LogFollower, settings_to_json
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store import DurableJournal, Store
 from schedd.store.tables import batches, events
 from schedd.wire import Event, JobFacts, NodeFacts, Run

@@ -29,7 +29,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.cluster_gauges import ClusterGauges
-from schedd.service.settings.file import NotifySettings, StoreSettings, WebhookSettings
+from schedd.service.settings.daemon import NotifySettings, StoreSettings, WebhookSettings
 from schedd.store import Leadership
 from schedd.store import lease as leases
 from schedd.supervision import WorkRecord

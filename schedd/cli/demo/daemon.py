@@ -25,8 +25,8 @@ from schedd.cli.serving import DaemonExtension, serve
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import ScaledClock
 from schedd.service.logs import configure_logging
-from schedd.service.settings.daemon import NotifySettings
-from schedd.service.settings.file import ServerSettings, Settings
+from schedd.service.settings.daemon import NotifySettings, ServerSettings
+from schedd.service.settings.file import Settings
 from server_adapter.batch.sockets import Address
 
 PAGE_MODULES: Final = ("schedd.cli.demo.submit_page", "schedd.cli.demo.mailbox_page")

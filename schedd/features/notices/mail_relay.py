@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schedd.service.settings.daemon import NotifySettings
-from schedd.service.settings.file import SettingsError
 from schedd.service.settings.secret_files import read_secret_text
+from schedd.wire.toml_files import SettingsError
 
 
 @dataclass(frozen=True, slots=True)

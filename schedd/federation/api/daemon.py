@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -21,7 +20,7 @@ from schedd.federation.api.app import create_app
 from schedd.federation.api.pages.routes import add_pages
 from schedd.federation.api.users import FederationUsers
 from schedd.federation.event_log import FederationLog
-from schedd.federation.settings import FederationSettings, FederationSettingsError
+from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
@@ -33,6 +32,7 @@ from schedd.service.garbage_collector import GarbageCollectorTuning
 from schedd.service.systemd_notify import notify
 from schedd.store import StoreError
 from schedd.supervision import Supervisor, run_in_thread
+from schedd.wire.settings_file import read_token
 
 _log = structlog.get_logger(__name__)
 _POLL_S = 0.5
@@ -50,27 +50,17 @@ _ROLES: Final[tuple[Role, ...]] = ("user", "reader", "admin")
 
 
 def load_tokens(settings: FederationSettings) -> Tokens:
-    """The callers with access to the federation. Raises SettingsError of the daemon's settings."""
+    """The callers with access to the federation. Raises SettingsError."""
     path = settings.server.token_file
     return Tokens(read_token_file(path, _ROLES) if path is not None else ())
 
 
 def load_member_tokens(settings: FederationSettings) -> dict[str, str]:
-    """The federation's own token for each cluster. Raises FederationSettingsError."""
-    found = {}
-    for name, one in settings.clusters.items():
-        try:
-            found[name] = _read_token(one.token_file)
-        except (OSError, UnicodeDecodeError) as error:
-            raise FederationSettingsError(f"clusters.{name}.token_file: {one.token_file}: {error}") from None
-    return found
-
-
-def _read_token(path: Path) -> str:
-    text = path.read_text(encoding="utf-8").strip()
-    if len(text.split()) != 1:
-        raise OSError("it must hold one token and nothing else")
-    return text
+    """The federation's own token for each cluster. Raises SettingsError."""
+    return {
+        name: read_token(one.token_file, f"clusters.{name}.token_file")
+        for name, one in settings.clusters.items()
+    }
 
 
 def run_federation(

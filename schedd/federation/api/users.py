@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedd.api.problems import ProblemError
-from schedd.federation.settings import FederationSettings, FederationSettingsError, ProviderSettings
+from schedd.federation.settings import FederationSettings, ProviderSettings
 from schedd.service.access.identity import Identity, IdentityError
 from schedd.service.access.roles import Bearer, Role
+from schedd.wire.toml_files import SettingsError
 
 _ROLE_ORDER: tuple[Role, ...] = ("user", "reader", "admin")
 
@@ -23,7 +24,7 @@ class FederationUsers:
     """From ID tokens to users, by the federation's settings. Needs joserfc."""
 
     def __init__(self, settings: FederationSettings, provider: ProviderSettings, **more: Any) -> None:
-        """``more`` are arguments of ``IdTokens``. Raises SettingsError of the daemon's settings."""
+        """``more`` are arguments of ``IdTokens``. Raises SettingsError."""
         from schedd.service.access.oidc import IdTokenVerifier, ca_context  # noqa: PLC0415  (an extra)
 
         self._provider = provider
@@ -74,7 +75,7 @@ class FederationUsers:
 
 
 def load_federation_users(settings: FederationSettings) -> FederationUsers | None:
-    """None where there is no provider. Raises SettingsError of either kind."""
+    """None where there is no provider. Raises SettingsError."""
     if settings.oidc is None:
         return None
     try:
@@ -82,4 +83,4 @@ def load_federation_users(settings: FederationSettings) -> FederationUsers | Non
     except ModuleNotFoundError as error:
         if error.name != "joserfc":
             raise
-        raise FederationSettingsError("oidc needs joserfc: pip install 'schedd[oidc]'") from None
+        raise SettingsError("oidc needs joserfc: pip install 'schedd[oidc]'") from None

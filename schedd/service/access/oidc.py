@@ -28,8 +28,8 @@ from joserfc.jwk import KeySet, KeySetSerialization
 from schedd.service.access.identity import Identity, IdentityError, PendingLogin, bearer_from_grants
 from schedd.service.access.roles import Bearer
 from schedd.service.settings.auth import IdTokenSettings, OidcSettings, is_secure
-from schedd.service.settings.file import SettingsError
 from schedd.service.settings.secret_files import read_secret_text
+from schedd.wire.toml_files import SettingsError
 
 _log = structlog.get_logger(__name__)
 _ALGORITHMS: Final = (

@@ -14,7 +14,7 @@ from schedd.engine import Engine, EngineSettings
 from schedd.service.cluster.engine_calls import CallWatchdog, EngineCallFailed
 from schedd.service.cluster.log_follower import LogFollower
 from schedd.service.cluster.promise_tracker import PromiseTracker
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store import (
     AuditRecord,
     BatchJournal,

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from schedd.service.settings.file import SettingsError, WebhookSettings
+from schedd.service.settings.daemon import WebhookSettings
 from schedd.service.settings.secret_files import read_secret_file
+from schedd.wire.toml_files import SettingsError
 
 _SHORTEST: Final = 16  # characters of a secret
 

@@ -31,7 +31,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.current_faults import alert_view
 from schedd.service.read.plan_lists import matches_owner
-from schedd.service.settings.file import WebhookSettings
+from schedd.service.settings.daemon import WebhookSettings
 from schedd.service.settings.targets import RequestTarget, TargetRefused, resolve_targets
 
 SIGNATURE: Final = "Schedd-Signature"

@@ -9,7 +9,7 @@ from schedd.engine import Breach, Change, EndedPromise, JobRecord, JobView, Plan
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.explain import Explanation
 from schedd.service.questions.explanation_chain import hide_other_jobs
-from schedd.service.settings.file import AuthSettings
+from schedd.service.settings.auth import AuthSettings
 
 _ID: Final = r"\d+(?:\[\d*\])?\.[\w.-]*\w"
 _JOBS: Final = re.compile(rf"\bjobs? ({_ID}(?:, {_ID})*)")

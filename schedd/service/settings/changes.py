@@ -6,7 +6,8 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from schedd.service.settings.file import ClusterSettings, Settings
+from schedd.service.settings.cluster import ClusterSettings
+from schedd.service.settings.file import Settings
 from schedd.wire.times import written
 
 _LIVE: Final = ("auth", "limits", "log")

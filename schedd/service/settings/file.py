@@ -1,17 +1,11 @@
 """Settings file of the daemon (TOML), overridden by environment variables (``SCHEDD_SERVER__PORT=8081``)."""
 
+import os
 import re
-from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, Self, TypeVar
 
-from pydantic import (
-    BaseModel,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -19,7 +13,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from schedd.service.settings.auth import AuthSettings, GrantSettings, TokenSettings
+from schedd.service.settings.auth import AuthSettings
 from schedd.service.settings.cluster import ClusterSettings
 from schedd.service.settings.daemon import (
     LimitSettings,
@@ -29,39 +23,12 @@ from schedd.service.settings.daemon import (
     StoreSettings,
     WebhookSettings,
 )
-from schedd.service.settings.readable import setting_line, toml_error
-from schedd.wire.section import Problem, main_problems, problem_place, problem_words
-
-__all__ = [
-    "AuthSettings",
-    "ClusterSettings",
-    "GrantSettings",
-    "LimitSettings",
-    "LogSettings",
-    "NotifySettings",
-    "ServerSettings",
-    "Settings",
-    "SettingsError",
-    "StoreSettings",
-    "TokenSettings",
-    "WebhookSettings",
-    "read_server_settings",
-    "read_settings_file",
-    "read_store_settings",
-]
-
+from schedd.wire.settings_file import explain_errors
+from schedd.wire.toml_files import SettingsError, read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_SECRET = (("sha256",), ("url",))
-_MAX_NAMED = 10  # settings of a section that a message lists
-"""Settings that may contain a token or password; errors do not show their values."""
-
-
+_PREFIX, _DELIMITER = "SCHEDD_", "__"  # SCHEDD_SERVER__PORT
 _S = TypeVar("_S", bound=BaseSettings)
-
-
-class SettingsError(Exception):
-    """Invalid settings: the message has the name, the problem and the allowed values."""
 
 
 def _default_clusters() -> dict[str, ClusterSettings]:
@@ -72,7 +39,7 @@ class _FileSettings(BaseSettings):
     """Settings of a TOML file and the environment."""
 
     model_config = SettingsConfigDict(
-        env_prefix="SCHEDD_", env_nested_delimiter="__", extra="forbid", frozen=True
+        env_prefix=_PREFIX, env_nested_delimiter=_DELIMITER, extra="forbid", frozen=True
     )
 
     @classmethod
@@ -189,63 +156,19 @@ def read_server_settings(path: Path | None) -> ServerSettings:
 
 
 def _read_file(kind: type[_S], path: Path | None, **overrides: Any) -> _S:
-    if path is not None and (why := toml_error(path)):
-        raise SettingsError(f"{path}: {why}")
+    if path is not None:
+        read_toml(path)
+    elsewhere = _environment_places() | {
+        (table, name): "the command line" for table, values in overrides.items() for name in values
+    }
     try:
-        return kind(**overrides)
-    except ValidationError as error:
-        raise SettingsError("\n".join(_located_lines(error, path))) from None
+        with explain_errors(kind, path, elsewhere, reference="`schedd config reference` lists all settings"):
+            return kind(**overrides)
     except ValueError as error:  # a variable of the environment is no JSON where a table is wanted
-        raise SettingsError(f"{path}: {error}" if path is not None else str(error)) from None
+        raise SettingsError(str(error)) from None
 
 
-def _located_lines(error: ValidationError, path: Path | None) -> Iterator[str]:
-    """One line for each problem, with its place in the file."""
-    if path is None:
-        yield from _error_lines(error)
-        return
-    text = path.read_text(encoding="utf-8")
-    for problem in main_problems(error.errors(include_url=False)):
-        number, said = setting_line(text, problem_place(problem)), _error_line(problem)
-        yield f"{path}: {said}" if number is None else f"{path}, line {number}: {said}"
-
-
-def _error_lines(error: ValidationError) -> Iterator[str]:
-    return map(_error_line, main_problems(error.errors(include_url=False)))
-
-
-def _error_line(problem: Problem) -> str:
-    place = problem_place(problem)
-    loc = ".".join(map(str, place))
-    if problem["type"] == "extra_forbidden":
-        return f"{loc}: no such setting{_hint(problem)}"
-    was, secret = problem["input"], place[-1:] in _SECRET
-    shown = f" (it is {was!r})" if isinstance(was, str | int | float) and not secret else ""
-    return f"{loc}: {problem_words(problem)}{shown}" if loc else problem_words(problem)
-
-
-def _hint(problem: Problem) -> str:
-    *path, name = problem["loc"]
-    section: type[BaseModel] | None = Settings
-    for step in path:
-        section = _find_section(section, str(step))
-    names = [field.alias or key for key, field in section.model_fields.items()] if section else []
-    near = get_close_matches(str(name), names, 1)
-    if near or len(names) > _MAX_NAMED:
-        return f"; did you mean {near[0]}?" if near else "; `schedd config reference` lists all settings"
-    return f"; there is {', '.join(names)}"
-
-
-def _find_section(section: type[BaseModel] | None, step: str) -> type[BaseModel] | None:
-    """Return the section for ``step`` in ``section``; itself for a key of its tables or lists."""
-    field = section.model_fields.get(step) if section is not None else None
-    if field is None:
-        return section
-    return next((kind for kind in _kinds(field.annotation) if issubclass(kind, BaseModel)), None)
-
-
-def _kinds(annotation: Any) -> Iterator[type]:
-    if isinstance(annotation, type) and not get_args(annotation):
-        yield annotation
-    for part in get_args(annotation):
-        yield from _kinds(part)
+def _environment_places() -> dict[tuple[str, ...], str]:
+    """The variables of the environment that are settings, by setting."""
+    names = (name for name in os.environ if name.upper().startswith(_PREFIX))
+    return {tuple(name[len(_PREFIX) :].lower().split(_DELIMITER)): name for name in names}

@@ -19,17 +19,20 @@ from schedd.policy.feature_settings import FeatureSettings, feature_settings
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.policy.site_tables import LicenceSettings, SiteLimitSettings, SiteReservationSettings
-from schedd.service.settings.auth import OidcGrantSettings, OidcSettings
-from schedd.service.settings.file import (
+from schedd.service.settings.auth import (
     AuthSettings,
-    ClusterSettings,
     GrantSettings,
+    OidcGrantSettings,
+    OidcSettings,
+    TokenSettings,
+)
+from schedd.service.settings.cluster import ClusterSettings
+from schedd.service.settings.daemon import (
     LimitSettings,
     LogSettings,
     NotifySettings,
     ServerSettings,
     StoreSettings,
-    TokenSettings,
     WebhookSettings,
 )
 from schedd.service.settings.site import NodeSetSettings, SiteSettings

@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from schedd.service.settings.file import SettingsError
+from schedd.wire.toml_files import SettingsError
 
 
 def read_secret_file(path: Path, what: str) -> bytes:

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from schedd.cli.user.time_arguments import parse_time
 from schedd.features.notices.notifier import Notifier
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.settings.file import NotifySettings
+from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store
 from schedd.wire import (
     JobEnded,

@@ -14,7 +14,7 @@ from schedd.features.accounts.state import PublishedAccounts
 from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store.records import LedgerRow
 from schedd.wire import AccountSet, Event, JobEnded, JobStarted, ShareFacts
 from tests.service.planner_harness import StillClock, T, event_id, job, node

@@ -25,7 +25,7 @@ from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.wire import JobDeleted
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 from tests.waits import WAIT_S, wait_until

@@ -17,9 +17,10 @@ from schedd.plan.criteria import Criterion
 from schedd.plan.evaluate import CriterionWeights, Evaluation
 from schedd.policy.protocol import OwnerShare
 from schedd.policy.site import site_policy
-from schedd.service.settings.file import SettingsError, read_settings_file
+from schedd.service.settings.file import read_settings_file
 from schedd.service.settings.site import SiteSettings
 from schedd.wire import JobDeleted, PolicyChanged
+from schedd.wire.toml_files import SettingsError
 from tests.engine.cluster import Cluster, T
 from tests.engine.policy_previews import previewed_moves
 

@@ -21,7 +21,7 @@ from schedd.service.access.callers import Callers
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import JobVisibility
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store.records import ShareSample, StoredShare
 from tests.api.conftest import token, tokens
 from tests.api.served_app import serving

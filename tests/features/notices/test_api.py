@@ -12,7 +12,7 @@ from schedd.dashboard import add_dashboard
 from schedd.features.notices.notifier import Notifier
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.settings.file import NotifySettings
+from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store
 from tests.api.conftest import token
 from tests.api.test_responses import MAIN

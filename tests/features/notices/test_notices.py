@@ -21,10 +21,11 @@ from schedd.features.notices.mail_relay import load_relay
 from schedd.features.notices.notice_rule import decide_notice
 from schedd.features.notices.notifier import Notifier, TooManySubscriptions
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.settings.file import NotifySettings, SettingsError
+from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store
 from schedd.store.records import LastNotice, NoticeSubscription
 from schedd.wire import JobAltered, JobDeleted, JobQueued, JobStarted, ShareFacts
+from schedd.wire.toml_files import SettingsError
 from tests.cli.test_certificates import certify
 from tests.service.planner_harness import StillClock, T, event_id, job, node, planner
 from tests.waits import WAIT_S

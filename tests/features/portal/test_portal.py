@@ -29,7 +29,7 @@ from schedd.features.portal.job_list import (
 from schedd.service.access.callers import Callers
 from schedd.service.clusters import Clusters
 from schedd.service.read.job_visibility import ALL_JOBS
-from schedd.service.settings.file import AuthSettings
+from schedd.service.settings.auth import AuthSettings
 from schedd.service.warmup import warm_up
 from schedd.wire import JobDeleted, JobStarted, Reserve, ShareFacts
 from tests.api.conftest import token, tokens

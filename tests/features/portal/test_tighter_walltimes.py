@@ -20,7 +20,7 @@ from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from schedd.service.questions.tighter_walltimes import TighterWalltime
-from schedd.service.settings.file import NotifySettings
+from schedd.service.settings.daemon import NotifySettings
 from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.store.records import NoticeSubscription

@@ -18,7 +18,7 @@ from schedd.policy.site import site_policy
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.clusters import Clusters
 from schedd.service.questions.published_start import OWN_FORECAST
-from schedd.service.settings.file import StoreSettings
+from schedd.service.settings.daemon import StoreSettings
 from schedd.store.records import JobHistory
 from schedd.wire import ExpectedFacts, NodeChanged, NodeFacts, StartsExpected
 from tests.api.conftest import EVENTS, token

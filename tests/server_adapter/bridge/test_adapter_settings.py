@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from server_adapter.settings import AdapterSettingsError, load_settings
+from schedd.wire.toml_files import SettingsError
+from server_adapter.settings import load_settings
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ def test_settings_of_the_daemon_are_refused_with_their_names_there(
 ) -> None:
     path = tmp_path / "pbs-adapter.toml"
     path.write_text(text)
-    with pytest.raises(AdapterSettingsError) as refused:
+    with pytest.raises(SettingsError) as refused:
         load_settings(path, {})
     assert "stands elsewhere" in str(refused.value)
     assert home in str(refused.value)
@@ -33,5 +34,5 @@ def test_times_use_the_notation_of_the_daemons_settings(tmp_path: Path) -> None:
     poll = load_settings(path, {}).poll
     assert (poll.interval, poll.snapshot, poll.gap) == (10, 3600, 0.2)
     path.write_text('[poll]\ninterval = "soon"\n')
-    with pytest.raises(AdapterSettingsError, match=r"poll.interval: a time such as 30s"):
+    with pytest.raises(SettingsError, match=r"poll.interval: a time such as 30s"):
         load_settings(path, {})

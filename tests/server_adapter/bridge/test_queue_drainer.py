@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from schedd.wire.toml_files import SettingsError
 from server_adapter.bridge.job_comments import is_ours
 from server_adapter.bridge.queue_drainer import GOING, DrainError, QueueDrainer, RoutedJob
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
@@ -15,7 +16,7 @@ from server_adapter.emulator.jobs import Job, Queue
 from server_adapter.emulator.submission import order_from, submit
 from server_adapter.families import connector
 from server_adapter.servers.routed_jobs import variables
-from server_adapter.settings import AdapterSettingsError, load_settings
+from server_adapter.settings import load_settings
 from tests.server_adapter.bridge.federation import Federation
 from tests.waits import WAIT_S
 
@@ -301,5 +302,5 @@ def test_a_script_elsewhere_is_not_read(tmp_path: Path) -> None:
 
 
 def test_settings_to_drain_by_must_be_complete() -> None:
-    with pytest.raises(AdapterSettingsError, match="federation, token_file and realm are needed"):
+    with pytest.raises(SettingsError, match="federation, token_file and realm are needed"):
         load_settings(None, {"drain.queues": ["grid"]})

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from schedd.wire import ShareFacts
+from schedd.wire.toml_files import SettingsError
 from server_adapter.batch.codes import RequestCode
 from server_adapter.bridge.rate_limits import AdaptiveRateLimiter
 from server_adapter.bridge.run_checks import RunVerdict
 from server_adapter.bridge.server import OccurrencePlacement, ReadScope
 from server_adapter.families import connector
 from server_adapter.openpbs.codes import OpenPBSErrorCode
-from server_adapter.settings import AdapterSettingsError, load_settings
+from server_adapter.settings import load_settings
 from tests.server_adapter.openpbs.site import NODE, QUEUED, Objects, Site, run, start
 
 pytestmark = pytest.mark.anyio
@@ -316,7 +317,7 @@ def test_an_unknown_family_or_authentication_is_refused_with_the_setting(tmp_pat
         ({"server.family": "lsf"}, r"server\.family"),
         ({"server.family": "openpbs", "server.auth": "trqauthd"}, r"server\.auth"),
     ):
-        with pytest.raises(AdapterSettingsError, match=words):
+        with pytest.raises(SettingsError, match=words):
             connector(load_settings(None, {"state_dir": tmp_path, **options}))(AdaptiveRateLimiter(1))
 
 

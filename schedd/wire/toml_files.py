@@ -1,9 +1,10 @@
-"""Check that a settings file is valid TOML, and find its settings in it; without slow imports."""
+"""Read a settings file, and find the lines of its settings; without slow imports."""
 
 import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 _KEY = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
 _PATH = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
@@ -11,22 +12,25 @@ _TABLE = re.compile(rf"\s*(\[\[?)\s*({_PATH})\s*\]\]?\s*(?:#.*)?$")
 _SETTING = re.compile(rf"\s*({_PATH})\s*=")
 
 
-def toml_error(path: Path) -> str:
-    """Return why the file cannot be read; empty if it can."""
+class SettingsError(Exception):
+    """Invalid settings: a line for each fault, with its place and its remedy."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the contents of the file. Raises SettingsError."""
+    if path.is_dir():
+        raise SettingsError(f"{path}: is a directory, not a file")
+    if path.exists() and not path.is_file():
+        raise SettingsError(f"{path}: is no regular file")
     try:
-        if path.is_dir():
-            return "is a directory, not a file"
-        if path.exists() and not path.is_file():
-            return "is no regular file"
         with path.open("rb") as file:
-            tomllib.load(file)
+            return tomllib.load(file)
     except FileNotFoundError:
-        return "no such file"
+        raise SettingsError(f"{path}: no such file") from None
     except OSError as error:
-        return (error.strerror or str(error)).lower()
+        raise SettingsError(f"{path}: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:  # no TOML, or no UTF-8
-        return str(error)
-    return ""
+        raise SettingsError(f"{path}: {error}") from None
 
 
 def setting_line(text: str, path: Sequence[str | int]) -> int | None:
