@@ -224,8 +224,13 @@ def test_user_and_group_priorities_are_not_added_with_a_finding() -> None:
 @pytest.mark.parametrize(
     ("text", "setting", "said"),
     [
-        ("XFACTORWEIGHT 7", "XFACTORWEIGHT", "translated: a formula, with the term xfactor"),
+        (
+            "XFACTORWEIGHT 7",
+            "XFACTORWEIGHT",
+            "translated: a formula, with the term 1 + eligible_time / max(planned_walltime, 120)",
+        ),
         ("XFACTORWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
+        ("XFACTORWEIGHT 7\nXFMINWCLIMIT 0", "XFACTORWEIGHT", "translated: a formula, with the term xfactor"),
         ("XFACTORWEIGHT 7\nSERVICEWEIGHT 0", "XFACTORWEIGHT", "no matter: the weight is 0"),
         ("XFACTORWEIGHT 7\nXFMINWCLIMIT 0:10:00", "XFMINWCLIMIT", "translated: in the formula"),
         ("XFMINWCLIMIT 0:10:00", "XFMINWCLIMIT", "no matter: the expansion factor has no weight"),
@@ -251,12 +256,32 @@ def test_weights_are_translated(text: str, setting: str, said: str) -> None:
     assert finding_text(import_maui(text), setting).startswith(said)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_weight_of_one_partition_is_not_that_of_all(first: bool) -> None:
+    lines = ["QUEUETIMEWEIGHT 5", "QUEUETIMEWEIGHT[2] 7"]
+    done = import_maui("\n".join(lines if first else lines[::-1]))
+    assert done.site["priority"]["waiting"] == 300.0
+    assert finding_text(done, "QUEUETIMEWEIGHT") == "translated: priority.waiting = 300 points an hour"
+    assert import_maui(lines[1]).site["priority"]["waiting"] == 60.0
+
+
+def test_moab_has_no_shortest_walltime_by_default() -> None:
+    done = import_maui("QUEUETIMEWEIGHT 0\nXFACTORWEIGHT 7", moab=True)
+    assert done.site["formula"] == {"expression": "7 * xfactor"}
+
+
 @pytest.mark.parametrize(
     ("text", "formula"),
     [
-        ("XFACTORWEIGHT 7", "7 * xfactor + 60 * (eligible_time / 3600)"),
-        ("QUEUETIMEWEIGHT 0\nXFACTORWEIGHT 1\nSERVICEWEIGHT 2", "2 * xfactor"),
-        ("QUEUETIMEWEIGHT 0\nXFACTORWEIGHT 3\nXFACTORCAP 50", "3 * min(xfactor, 50)"),
+        ("XFACTORWEIGHT 7\nXFMINWCLIMIT 0", "7 * xfactor + 60 * (eligible_time / 3600)"),
+        (
+            "QUEUETIMEWEIGHT 0\nXFACTORWEIGHT 1\nSERVICEWEIGHT 2",
+            "2 * (1 + eligible_time / max(planned_walltime, 120))",
+        ),
+        (
+            "QUEUETIMEWEIGHT 0\nXFACTORWEIGHT 3\nXFACTORCAP 50",
+            "3 * min(1 + eligible_time / max(planned_walltime, 120), 50)",
+        ),
         (
             "QUEUETIMEWEIGHT 1\nQUEUETIMECAP 120\nXFACTORWEIGHT 1\nXFMINWCLIMIT 0:10:00",
             "(1 + eligible_time / max(planned_walltime, 600)) + 60 * min(eligible_time / 3600, 2)",
@@ -267,7 +292,8 @@ def test_weights_are_translated(text: str, setting: str, said: str) -> None:
         ),
         (
             EVERY_KIND,
-            "xfactor + 5 * queue_priority + qos_priority + 100 * fairshare_factor + class_points",
+            "(1 + eligible_time / max(planned_walltime, 120)) + 5 * queue_priority + qos_priority"
+            " + 100 * fairshare_factor + class_points",
         ),
     ],
 )
@@ -325,6 +351,14 @@ def test_default_user_target_is_translated() -> None:
     assert finding_text(done, "USERCFG[DEFAULT] FSTARGET").startswith("translated: fair_share.unlisted")
 
 
+def test_windows_of_fair_share_have_the_defaults_of_the_program() -> None:
+    done = import_maui("FSPOLICY DEDICATEDPS\nFSUSERWEIGHT 10\nFSDEPTH x\nUSERCFG[DEFAULT] FSTARGET=12.5\n")
+    tree = done.site["fair_share"]
+    assert (tree["interval"], tree["depth"], tree["decay"]) == (43_200, 8, 1.0)
+    assert finding_text(done, "FSINTERVAL") == "translated: absent: its default, fair_share.interval = 43200"
+    assert finding_text(done, "FSDEPTH").startswith("different: 'x' is not understood")
+
+
 TREE = """FSPOLICY DEDICATEDPS
 FSUSERWEIGHT 5
 FSTREE[all] SHARES=100 MEMBERLIST=science,arts
@@ -337,8 +371,8 @@ FSTREE[physics] MEMBERLIST=user:ann@3
 def test_the_share_tree_of_moab_is_kept() -> None:
     done = import_maui(TREE, moab=True)
     assert done.site["fair_share"] == {
-        "interval": 86_400,
-        "depth": 7,
+        "interval": 43_200,
+        "depth": 8,
         "decay": 1.0,
         "unlisted": 0.0,
         "levels": ["user"],
@@ -692,6 +726,11 @@ def test_a_reservation_lets_short_jobs_in(attribute: str) -> None:
     alone = import_maui(f"SRCFG[x] HOSTLIST=n1 {attribute} TIMELOGIC=AND\n")
     assert alone.site["reservations"]["x"]["shorter"] == 3600
     assert "without access for anyone" not in finding_text(alone, "SRCFG[x]")
+
+
+def test_an_empty_name_in_an_access_list_is_passed_over() -> None:
+    done = import_maui("SRCFG[x] HOSTLIST=n1 USERLIST=ann,,bob,\n")
+    assert done.site["reservations"]["x"]["users"] == ["ann", "bob"]
 
 
 def test_a_reservation_is_translated_without_its_trigger() -> None:

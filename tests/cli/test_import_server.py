@@ -221,6 +221,16 @@ def test_objects_of_qmgr_have_all_their_attributes() -> None:
     assert [number for number, _ in unread] == [24]
 
 
+def test_names_of_resources_may_have_signs() -> None:
+    objects, unread = parse_qmgr(
+        "create queue a+b-c\nset queue a+b-c resources_max.my-lic = 3\nset queue a+b-c acl_users+=ann\n"
+    )
+    assert unread == []
+    assert [(one.kind, one.name, one.values) for one in objects] == [
+        ("queue", "a+b-c", {"resources_max.my-lic": "3", "acl_users": "ann"})
+    ]
+
+
 def test_node_groups_become_node_sets() -> None:
     asks = {"node_group_enable": "True", "node_group_key": "switch"}
     strict = ServerObject("scheduler", "default", {"do_not_span_psets": "True"})

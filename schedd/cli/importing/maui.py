@@ -56,7 +56,7 @@ def import_maui(text: str, today: date, zone: str = "UTC", moab: bool = False) -
         )
         done.note(Verdict.DIFFERS, 0, "Moab", message)
     entries = _drop_repeated(list(_flatten_partitions(parse_entries(text, done), done)), done)
-    weights = MauiWeights(entries, done)
+    weights = MauiWeights(entries, done, moab)
     fair = translate_fair_share(weights, entries, done, moab)
     weights.translate(entries, fair, done)
     translate_own_priorities(weights, entries, done)

@@ -9,6 +9,8 @@ from schedd.cli.importing.result import ImportResult, Verdict, duration, number
 
 FAIR_SHARE = frozenset({"FSPOLICY", "FSINTERVAL", "FSDEPTH", "FSDECAY"})
 """The parameters handled by this module, besides FSTARGET and Moab's FSTREE."""
+_WINDOWS = {"FSINTERVAL": ("interval", 43_200), "FSDEPTH": ("depth", 8), "FSDECAY": ("decay", 1.0)}
+"""The key and the default of each: Maui's program has other defaults than its guide says."""
 _Targets = dict[str, dict[str, tuple[MauiEntry, str, float]]]
 
 
@@ -48,7 +50,7 @@ def translate_fair_share(
     levels.sort(key=lambda part: -weights.effective_weight(part))
     main = FAIR_SHARE_WEIGHTS[levels[0]]
     tree = done.table("fair_share")
-    tree |= {"levels": [main], "interval": 86_400, "depth": 7, "decay": 1.0}
+    tree["levels"] = [main]
     done.table("priority")["fair_share"] = 100 * weights.effective_weight(levels[0])
     kind = policy.value.split()[0].upper().rstrip("%^+-")
     message = (
@@ -59,9 +61,7 @@ def translate_fair_share(
     if len(weighed) > 1:
         message += f"; only one level is taken over, that of the largest weight, {levels[0]}"
     done.note(Verdict.DIFFERS, policy.line, "FSPOLICY", message)
-    for name, key in (("FSINTERVAL", "interval"), ("FSDEPTH", "depth"), ("FSDECAY", "decay")):
-        if name in said:
-            _window(said[name], key, tree, done)
+    _windows(said, tree, done)
     _shares(main, targets, tree, done)
     return True
 
@@ -75,7 +75,7 @@ def _translate_tree(
 ) -> bool:
     """A share tree of Moab; returns whether any of it can be translated."""
     tree = done.table("fair_share")
-    tree |= {"interval": 86_400, "depth": 7, "decay": 1.0, "unlisted": 0.0}
+    tree["unlisted"] = 0.0
     level = translate_share_tree(nodes, tree, done)
     policy = said["FSPOLICY"]
     if level is None:
@@ -91,9 +91,7 @@ def _translate_tree(
     if kind != "DEDICATEDPS":
         message += f"; cpu-seconds held count, not {kind}"
     done.note(Verdict.DIFFERS, policy.line, "FSPOLICY", message)
-    for name, key in (("FSINTERVAL", "interval"), ("FSDEPTH", "depth"), ("FSDECAY", "decay")):
-        if name in said:
-            _window(said[name], key, tree, done)
+    _windows(said, tree, done)
     for owners in targets.values():
         for entry, _, _ in owners.values():
             message = "the share tree decides; targets beside it are not supported"
@@ -115,6 +113,15 @@ def _targets(entries: Sequence[MauiEntry], done: ImportResult) -> _Targets:
                 message = f"{value!r} is no number, passed over"
                 done.note(Verdict.DIFFERS, entry.line, f"{entry.setting} FSTARGET", message)
     return targets
+
+
+def _windows(said: Mapping[str, MauiEntry], tree: dict[str, object], done: ImportResult) -> None:
+    for name, (key, default) in _WINDOWS.items():
+        tree[key] = default
+        if name in said:
+            _window(said[name], key, tree, done)
+        else:
+            done.note(Verdict.TRANSLATED, 0, name, f"absent: its default, fair_share.{key} = {default:g}")
 
 
 def _window(entry: MauiEntry, key: str, tree: dict[str, object], done: ImportResult) -> None:

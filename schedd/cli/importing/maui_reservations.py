@@ -170,7 +170,7 @@ def _names(attribute: str, text: str) -> list[str]:
     """The users with access, without marks of preference. Raises ValueError for exclusions."""
     names = []
     for part in re.split(r"[,:]", text):
-        if part[:1] in "!~^" or part[-1:] == "&":
+        if part.startswith(("!", "~", "^")) or part[-1:] == "&":
             raise _InexpressibleError(
                 "access lists name only permitted users, and one match is enough", f"{attribute}={part}"
             )

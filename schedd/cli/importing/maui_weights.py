@@ -79,6 +79,7 @@ _CAPS = {f"{name.removesuffix('WEIGHT')}CAP": name for name in (*_PARTS, *_COMPO
 }
 _SHORTEST_WALLTIME = "XFMINWCLIMIT"
 """The shortest walltime that counts in the expansion factor."""
+_DEFAULT_SHORTEST_WALLTIME = 120.0  # of Maui in seconds; Moab has none
 WEIGHTS = frozenset({*_PARTS, *_COMPONENTS, *_CAPS, _SHORTEST_WALLTIME})
 """All parameters that this module knows."""
 _MAX_POINTS = 1e9  # the largest weight that schedd.toml takes
@@ -86,13 +87,17 @@ _ALL_PARTITIONS = frozenset({"", "0", "ALL", "BASE", "DEFAULT"})
 
 
 class MauiWeights:
-    """What the file says of weights; a part counts 0 where it says nothing, waiting and components 1."""
+    """What the file says of weights of all partitions; a part counts 0 where it says nothing, waiting and
+    components 1.
+    """
 
-    def __init__(self, entries: Sequence[MauiEntry], done: ImportResult) -> None:
+    def __init__(self, entries: Sequence[MauiEntry], done: ImportResult, moab: bool = False) -> None:
         self._said: dict[str, float] = {"QUEUETIMEWEIGHT": 1.0, **dict.fromkeys(_COMPONENTS, 1.0)}
+        if not moab:
+            self._said[_SHORTEST_WALLTIME] = _DEFAULT_SHORTEST_WALLTIME
         self._bad: set[int] = set()
         for entry in entries:
-            if entry.name not in WEIGHTS:
+            if entry.name not in WEIGHTS or entry.index.upper() not in _ALL_PARTITIONS:
                 continue
             try:
                 read = duration if entry.name == _SHORTEST_WALLTIME else number
@@ -121,7 +126,7 @@ class MauiWeights:
             priority["size"] = self.effective_weight("PROCWEIGHT")
         if cap := self._said.get("QUEUETIMECAP", 0.0):
             priority["waiting_most"] = cap / 60
-        said = {entry.name for entry in entries}
+        said = {entry.name for entry in entries if entry.index.upper() in _ALL_PARTITIONS}
         if "QUEUETIMEWEIGHT" not in said:
             message = f"Maui takes 1 a minute: priority.waiting = {waiting:g} points an hour"
             done.note(Verdict.TRANSLATED, 0, "QUEUETIMEWEIGHT", message)
@@ -130,14 +135,14 @@ class MauiWeights:
                 done.note(*self._finding(entry, fair, done))
 
     def _finding(self, entry: MauiEntry, fair: bool, done: ImportResult) -> tuple[Verdict, int, str, str]:
-        name, points = entry.name, self._said[entry.name]
         where = entry.line, entry.setting
+        if entry.index.upper() not in _ALL_PARTITIONS:
+            return Verdict.BLOCKER, *where, "one weight counts for all partitions"
+        name, points = entry.name, self._said[entry.name]
         if name == _SHORTEST_WALLTIME:
             if self.effective_weight("XFACTORWEIGHT") and points:
                 return Verdict.TRANSLATED, *where, "in the formula"
             return Verdict.NO_MATTER, *where, "the expansion factor has no weight, or there is no limit"
-        if entry.index.upper() not in _ALL_PARTITIONS:
-            return Verdict.BLOCKER, *where, "one weight counts for all partitions"
         if name in _CAPS:
             return self._cap(entry, points)
         if name in _COMPONENTS:

@@ -9,7 +9,7 @@ from schedd.cli.importing.server_settings import ServerObject, import_server
 _KINDS: Final = "server|queue|sched|resource|node|hook|pbshook"
 QMGR_COMMAND: Final = re.compile(rf"^\s*(?:create|set)\s+(?:{_KINDS})\b", re.MULTILINE)
 _CREATE: Final = re.compile(rf"create\s+({_KINDS})\s+(\S+)\s*(.*)")
-_SET: Final = re.compile(rf"set\s+({_KINDS})\s+(?:([^\s=]+)\s+)?([^\s=+-]+)\s*(\+=|-=|=)\s*(.*)", re.DOTALL)
+_SET: Final = re.compile(rf"set\s+({_KINDS})\s+(?:([^\s=]+)\s+)?([^\s=]+?)\s*(\+=|-=|=)\s*(.*)", re.DOTALL)
 _NO_OBJECTS: Final = frozenset({"node", "hook", "pbshook"})
 _OPENPBS_ONLY: Final = frozenset(
     {"job_sort_formula", "eligible_time_enable", "resv_enable", "flatuid", "max_array_size", "backfill_depth"}
