@@ -9,12 +9,13 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import structlog
-from sqlalchemy import ColumnElement, Connection, Insert, Select, Table, bindparam, func, or_, select, update
+from sqlalchemy import Connection, Insert, Select, Table, bindparam, func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 
 from schedd.store import tables
 from schedd.store.codec import decode_decision, encode_decision, replace_nul
+from schedd.store.job_filter import job_filter
 from schedd.store.records import (
     Promise,
     PromiseBreach,
@@ -255,7 +256,7 @@ def start_accuracy(
     query = select(_STARTS.c.time, _STARTS.c.start, _STARTS.c.actual)
     if queue or user:
         of_job = (jobs.c.cluster == _STARTS.c.cluster) & (jobs.c.id == _STARTS.c.job)
-        query = query.select_from(_STARTS.join(jobs, of_job)).where(*_job_filter(queue, user))
+        query = query.select_from(_STARTS.join(jobs, of_job)).where(*job_filter(queue, user))
     query = query.where(
         _STARTS.c.cluster == cluster,
         _STARTS.c.time >= since,
@@ -340,18 +341,9 @@ def count_broken_promises(
     query = select(func.count()).select_from(breaches)
     if queue or user:
         of_job = (jobs.c.cluster == breaches.c.cluster) & (jobs.c.id == breaches.c.job)
-        query = select(func.count()).select_from(breaches.join(jobs, of_job)).where(*_job_filter(queue, user))
+        query = select(func.count()).select_from(breaches.join(jobs, of_job)).where(*job_filter(queue, user))
     within = (breaches.c.time >= since, breaches.c.time < until, breaches.c.kind == "broken")
     return int(connection.scalar(query.where(breaches.c.cluster == cluster, *within)) or 0)
-
-
-def _job_filter(queue: str, user: str) -> Iterator[ColumnElement[bool]]:
-    """Yield conditions on the job's queue and owner (`ann` or `ann@host`), if given."""
-    if queue:
-        yield jobs.c.queue == replace_nul(queue)
-    if user:
-        name = replace_nul(user)
-        yield or_(jobs.c.owner == name, jobs.c.owner.startswith(name + "@", autoescape=True))
 
 
 def _error_statistics(error: npt.NDArray[np.int64]) -> StartErrorStatistics:

@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, or_, select, update
+from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from schedd.store.codec import replace_nul
+from schedd.store.job_filter import job_filter
 from schedd.store.records import ExpectedStartRecord
 from schedd.store.tables import expected, jobs
 from schedd.wire import StartsExpected
@@ -70,11 +71,7 @@ def expected_starts_between(
     of_job = (jobs.c.cluster == expected.c.cluster) & (jobs.c.id == expected.c.job)
     query = select(*columns).select_from(expected.outerjoin(jobs, of_job))
     query = query.where(expected.c.cluster == cluster, expected.c.time >= since, expected.c.time < until)
-    if queue:
-        query = query.where(jobs.c.queue == replace_nul(queue))
-    if user:
-        name = replace_nul(user)
-        query = query.where(or_(jobs.c.owner == name, jobs.c.owner.startswith(name + "@", autoescape=True)))
+    query = query.where(*job_filter(queue, user))
     wanted = tuple(kinds)
     if wanted:
         query = query.where(expected.c.kind.in_(wanted))

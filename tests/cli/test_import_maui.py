@@ -292,8 +292,10 @@ def test_moab_has_no_shortest_walltime_by_default() -> None:
         ),
         (
             EVERY_KIND,
-            "(1 + eligible_time / max(planned_walltime, 120)) + 5 * queue_priority + qos_priority"
-            " + 100 * fairshare_factor + class_points",
+            (
+                "(1 + eligible_time / max(planned_walltime, 120)) + 5 * queue_priority + qos_priority"
+                " + 100 * fairshare_factor + class_points"
+            ),
         ),
     ],
 )
