@@ -1,7 +1,7 @@
 """Server-sent events: the plan as it changes, one user's jobs, or one job."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 from fastapi import Header, Query, Request
@@ -10,6 +10,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from schedd.api.access import Cluster, User, client_address, credential_check, job_visibility
 from schedd.api.alerts import alerts_for
+from schedd.api.event_stream import follow_plan, stream_events
 from schedd.api.problems import ProblemError, problem_responses
 from schedd.api.routes import RouteTable
 from schedd.api.views import PlanUpdate, snapshot_fields
@@ -17,17 +18,13 @@ from schedd.engine import OpenAlert, PlanSnapshot
 from schedd.service.access.callers import Callers
 from schedd.service.cluster.plan_feed import JobFilter, summarise_job
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.cluster.thread_signal import wait_for_signal
 from schedd.service.read.current_faults import alert_view
 from schedd.service.read.plan_lists import count_jobs, matches_owner
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan"])
 _UPDATE_ADAPTER: Final = TypeAdapter(PlanUpdate)
-_MIN_INTERVAL_S: Final = 0.25
-"""Minimum interval between two events: changes in quick succession are sent together."""
 _MAX_JOBS_PER_EVENT: Final = 2_000
 """Maximum number of jobs in an event; with more, the client reads everything again."""
-_RETRY_MS: Final = 2_000
 
 
 @router.get(
@@ -70,15 +67,30 @@ async def stream_plan(
         selected = (job is None or its_id == job) and (user is None or matches_owner(owner, user))
         return selected and visibility.shows_owner(owner)
 
-    visibility, counts = job_visibility(request, caller, cluster), credential_check(request)
+    visibility, is_valid = job_visibility(request, caller, cluster), credential_check(request)
+    state: object = None
+    last_sent: PlanSnapshot | None = None
 
-    def goes_on() -> bool:
+    def has_access() -> bool:
         nonlocal visibility  # what users may see of others can change meanwhile
         visibility = job_visibility(request, caller, cluster)
-        return counts()
+        return is_valid()
 
-    def open_alerts() -> tuple[OpenAlert, ...]:
-        return alerts_for(cluster, visibility, everything=caller.may("see all"))
+    async def next_event() -> ServerSentEvent | None:
+        nonlocal since, state, last_sent
+        published = cluster.published
+        alerts = alerts_for(cluster, visibility, everything=caller.may("see all"))
+        now = (published.stale, published.paused, published.halted, alerts)
+        if published is last_sent and now == state:
+            return None
+        # Thousands of jobs may have changed: others are not to wait while these are gone through.
+        event = await asyncio.to_thread(
+            _make_event, cluster, published, since, is_selected, alerts, state != now
+        )
+        since, state, last_sent = published.generation, now, published
+        if event is not None:
+            event.id = f"{life}-{published.generation}"
+        return event
 
     callers: Callers = request.app.state.callers
     address = client_address(request)
@@ -89,40 +101,10 @@ async def stream_plan(
 
     async def events() -> AsyncIterator[ServerSentEvent]:
         with callers.streaming(caller, address):
-            async for event in _stream_events(cluster, life, since, is_selected, open_alerts, goes_on):
+            async for event in follow_plan(cluster, next_event, has_access):
                 yield event
 
-    return EventSourceResponse(events(), ping=15, sep="\n", headers={"Cache-Control": "no-store"})
-
-
-async def _stream_events(
-    cluster: PlanLoop,
-    life: str,
-    since: int | None,
-    is_selected: JobFilter,
-    open_alerts: Callable[[], tuple[OpenAlert, ...]],
-    goes_on: Callable[[], bool],
-) -> AsyncIterator[ServerSentEvent]:
-    state: object = None
-    last_sent: PlanSnapshot | None = None
-    with cluster.feed.signal.subscribe() as signalled:
-        while not cluster.feed.signal.closed and goes_on():
-            signalled.clear()
-            published = cluster.published
-            alerts = open_alerts()
-            now = (published.stale, published.paused, published.halted, alerts)
-            if published is not last_sent or now != state:
-                # Thousands of jobs may have changed: others are not to wait while these are gone through.
-                event = await asyncio.to_thread(
-                    _make_event, cluster, published, since, is_selected, alerts, state != now
-                )
-                if event is not None:
-                    event.id = f"{life}-{published.generation}"
-                    event.retry = _RETRY_MS if since is None else None
-                    yield event
-                since, state, last_sent = published.generation, now, published
-                await asyncio.sleep(_MIN_INTERVAL_S)
-            await wait_for_signal(signalled)
+    return stream_events(events())
 
 
 def _make_event(

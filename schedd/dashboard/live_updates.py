@@ -1,34 +1,34 @@
 """A stream that says when there is something new to see; pages then ask for it themselves."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from typing import Final
-
 from fastapi import Request
 from sse_starlette import EventSourceResponse, ServerSentEvent
-from starlette.responses import Response
 
+from schedd.api.event_stream import follow_plan, stream_events
 from schedd.api.routes import RouteTable
 from schedd.dashboard.viewer import Cluster, Reader, find_session
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.cluster.thread_signal import wait_for_signal
 
 router = RouteTable()
-_POLL_S: Final = 0.5  # minimum interval between two events: changes in quick succession are sent together
-_HEARTBEAT_S: Final = 15
 
 
 @router.get("/{cluster}/live")
-async def stream_updates(request: Request, cluster: Cluster, viewer: Reader) -> Response:
+async def stream_updates(request: Request, cluster: Cluster, viewer: Reader) -> EventSourceResponse:
     """Events ``plan`` with the generation, and whether the plan is stale or paused."""
+    sent_state = ""
 
-    def known() -> bool:
+    async def next_event() -> ServerSentEvent | None:
+        nonlocal sent_state
+        state = page_state(cluster)
+        if state == sent_state:
+            return None
+        sent_state = state
+        return ServerSentEvent(data=state, event="plan", sep="\n")
+
+    def has_access() -> bool:
         found = find_session(request)
         return viewer.session is None or (found is not None and found[1].on_cluster(cluster.name) is not None)
 
-    return EventSourceResponse(
-        _next_update(cluster, known), ping=_HEARTBEAT_S, sep="\n", headers={"Cache-Control": "no-store"}
-    )
+    return stream_events(follow_plan(cluster, next_event, has_access))
 
 
 def page_state(cluster: PlanLoop) -> str:
@@ -38,16 +38,3 @@ def page_state(cluster: PlanLoop) -> str:
     alerts = tuple((alert.kind, alert.about) for alert in cluster.alerts.current)
     what = hash((shown.stale, shown.paused, shown.halted, trouble, alerts))
     return f"{shown.generation}.{what & 0xFFFF:x}"
-
-
-async def _next_update(cluster: PlanLoop, known: Callable[[], bool]) -> AsyncIterator[ServerSentEvent]:
-    sent_state = ""
-    with cluster.feed.signal.subscribe() as signalled:
-        while not cluster.feed.signal.closed and known():
-            signalled.clear()
-            state = page_state(cluster)
-            if state != sent_state:
-                sent_state = state
-                yield ServerSentEvent(data=state, event="plan", retry=2_000, sep="\n")
-            await asyncio.sleep(_POLL_S)
-            await wait_for_signal(signalled)

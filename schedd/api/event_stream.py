@@ -1,0 +1,40 @@
+"""Server-sent events that follow a cluster's plan, for clients and for the dashboard's pages."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.service.cluster.thread_signal import wait_for_signal
+
+_MIN_INTERVAL_S: Final = 0.25  # between two events: changes in quick succession are sent together
+_RETRY_MS: Final = 2_000
+_HEARTBEAT_S: Final = 15
+
+
+async def follow_plan(
+    cluster: PlanLoop,
+    next_event: Callable[[], Awaitable[ServerSentEvent | None]],
+    has_access: Callable[[], bool],
+) -> AsyncIterator[ServerSentEvent]:
+    """Yield ``next_event()`` (None: nothing to send) after each change of the plan.
+
+    Ends when the daemon stops, and within seconds after ``has_access()`` becomes false.
+    """
+    retry: int | None = _RETRY_MS
+    with cluster.feed.signal.subscribe() as signalled:
+        while not cluster.feed.signal.closed and has_access():
+            signalled.clear()
+            event = await next_event()
+            if event is not None:
+                event.retry, retry = retry, None
+                yield event
+            await asyncio.sleep(_MIN_INTERVAL_S)
+            await wait_for_signal(signalled)
+
+
+def stream_events(events: AsyncIterator[ServerSentEvent]) -> EventSourceResponse:
+    """The response with these events, and a comment every 15 s while there are none."""
+    return EventSourceResponse(events, ping=_HEARTBEAT_S, sep="\n", headers={"Cache-Control": "no-store"})
