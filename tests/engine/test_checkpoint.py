@@ -326,3 +326,12 @@ def test_free_capacity_is_used_after_a_recovery_despite_oversized_requests() -> 
     cluster.at(20)
     cluster.send(*cluster.server.delete("huge"))
     assert cluster.runs("next") == [20]
+
+
+def test_notes_stay_with_their_job_though_requests_with_other_notes_are_equal() -> None:
+    cluster = Cluster()
+    cluster.submit("1", resources={"ncpus": "8"})
+    cluster.submit("2")
+    restored = Engine.restore(cluster.engine.checkpoint()).state.records
+    requests = [restored[job].understood.request for job in "12"]
+    assert [one.notes for one in requests if one] == [("ncpus=8 was not followed: nodes= wins",), ()]

@@ -9,7 +9,8 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import astuple, fields
-from operator import attrgetter
+from itertools import repeat
+from operator import attrgetter, is_
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
@@ -84,11 +85,15 @@ def _save_columns(
     for name in names:
         yield b""
         values = list(map(attrgetter(name), objects))
-        if values.count(values[0]) == len(values):
-            columns[name] = {"all": how[name](values[0]) if name in how else values[0]}
-            continue
         if name in how:
+            # Equal objects may differ in fields that are not compared, such as the notes of requests.
+            if all(map(is_, values, repeat(values[0]))):
+                columns[name] = {"all": how[name](values[0])}
+                continue
             values = yield from map_in_parts(how[name], values)
+        if values.count(values[0]) == len(values):
+            columns[name] = {"all": values[0]}
+            continue
         kinds = set(map(type, values))
         if kinds == {int}:
             arrays[prefix + name] = np.array(values, np.int64)
