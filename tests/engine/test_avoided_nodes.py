@@ -6,6 +6,8 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.model import Request
+from schedd.plan.plan import Plan
+from schedd.plan.work_limits import WorkSpent
 from schedd.wire import Run, RunAccepted
 from tests.engine.cluster import Cluster, T
 
@@ -245,3 +247,17 @@ def test_the_nodes_that_a_job_avoids_survive_a_checkpoint() -> None:
     for engine in (cluster.engine, again):
         decisions = [d for d in engine.handle((), T + 30).decisions if isinstance(d, Run)]
         assert [share.node for share in decisions[0].shares] == ["n2"]
+
+
+def test_no_slot_stays_in_use_if_the_search_for_other_nodes_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def give_up(*_: object) -> int:
+        raise WorkSpent("too hard")
+
+    cluster = Cluster(nodes=2)
+    cluster.obeys = False
+    cluster.submit("1")
+    monkeypatch.setattr(Plan, "probe", give_up)
+    refuse(cluster, "1")  # the check of invariants fails for a slot in use without a job
+    assert "too hard" in cluster.record("1").quarantine

@@ -36,9 +36,11 @@ def with_avoided(state: EngineState, record: JobRecord, wanted: Request) -> Requ
     for names in dict.fromkeys((failed, failed[-1:])):
         request = replace(wanted, avoids=frozenset(names))
         slot = state.new_slot(request, record.understood.walltime, pools)
-        state.plan.set_ready(slot, ready)
-        start = state.plan.probe(slot, state.now, ready + ELSEWHERE_WITHIN_S + 1)
-        state.drop_slot(slot)
+        try:
+            state.plan.set_ready(slot, ready)
+            start = state.plan.probe(slot, state.now, ready + ELSEWHERE_WITHIN_S + 1)
+        finally:
+            state.drop_slot(slot)
         if start >= 0:
             return request
     return wanted
