@@ -179,3 +179,14 @@ def test_dependent_job_has_no_start_while_its_dependency_is_held() -> None:
     assert cluster.view("2").why == "waiting for job 1 (afterok), which waits for a user hold"
     cluster.send(*cluster.server.release("1"))
     assert cluster.start("2") == 200
+
+
+def test_a_dependent_job_is_planned_behind_a_run_that_was_suspended() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("1", walltime=1_000)
+    chained(cluster, "2", "afterok:1@server")
+    cluster.at(10)
+    cluster.alter("1", state="S")
+    cluster.at(410)
+    cluster.alter("1", state="R")
+    assert cluster.start("2") == 1_400

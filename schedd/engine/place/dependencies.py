@@ -63,11 +63,9 @@ def met_at(state: "EngineState", kind: str, record: JobRecord) -> int | None:
     start = state.plan.start(record.slot) if record.slot >= 0 else -1
     if start < 0:
         return None
-    if record.phase is Phase.RUNNING:
-        start = record.run.started
     if kind == Until.STARTED:
-        return start
-    end = start + record.understood.walltime
+        return record.run.started if record.phase is Phase.RUNNING else start
+    end = record.end_from(start, state.now)
     return end if end > state.now else max(state.now + 1, state.plan.end(record.slot))
 
 
@@ -80,8 +78,7 @@ def ready_after(state: "EngineState", links: tuple[DependencyLink, ...]) -> int:
 def again_at(state: "EngineState", links: tuple[DependencyLink, ...]) -> int | None:
     """Return when ``ready_after`` changes by time: jobs run past their walltimes. None: never."""
     ends = [
-        (one.run.started if one.phase is Phase.RUNNING else state.plan.start(one.slot))
-        + one.understood.walltime
+        one.end_from(state.plan.start(one.slot), state.now)
         for link in links
         if link.kind != Until.STARTED
         for one in _jobs(state, link)
