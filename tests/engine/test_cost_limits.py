@@ -6,7 +6,7 @@ import pytest
 
 from schedd.engine import Engine
 from schedd.model import WaitingFor
-from schedd.wire import PolicyChanged
+from schedd.wire import PolicyChanged, Run
 from tests.engine.cluster import Cluster, T
 
 # T is 22:13:20 UTC. A core-second costs 0.02 by day and 0.01 in the hour from 23:00 on.
@@ -122,3 +122,15 @@ def test_cheaper_nodes_count_where_the_plan_takes_them() -> None:
     assert site.start("1") == 0
     site.ask_for("2", "1", nodes="n1:ppn=4")
     assert site.start("2") is None
+
+
+def test_the_limit_holds_again_after_a_refused_start() -> None:
+    site = Priced(nodes=2)
+    site.obeys = False
+    site.ask_for("1", "4.5")
+    site.at(CHEAP - 12)
+    (run,) = (one for one in site.decisions if isinstance(one, Run))
+    site.engine.state.cost_check_due = site.server.now + 1
+    site.at(CHEAP - 10)
+    site.send(*site.server.refuse(run, 15046, "busy"))
+    assert "1" in site.engine.state.capped

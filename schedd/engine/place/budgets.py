@@ -15,8 +15,10 @@ def apply_cost_limits(state: EngineState, event: str) -> None:
     state.cost_check_due = state.now + state.settings.priority_every
     for job_id in list(state.capped):
         record = state.records[job_id]
-        if record.phase not in (Phase.WAITING, Phase.BLOCKED):
+        if record.phase is Phase.RUNNING:
             del state.capped[job_id]
+        elif record.phase is Phase.DISPATCHED:
+            continue  # the limit holds again if its start fails
         elif isinstance(record.answer, WaitingFor) and record.answer.kind == "cost":
             plan_job(state, record, event, Cause.FREED, "prices changed")
         elif record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
