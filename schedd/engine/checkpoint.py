@@ -155,6 +155,7 @@ def _header(
         "slotless": list(state.slotless),
         "limits": [limit.model_dump() for limit in state.limits.pools.values()],
         "opened": state.limits.opened,
+        "lowered": sorted(state.limits.lowered),
         "ranks": _save_ranks(state.ranking),
         "components": components,
         "changes": last_changes,
@@ -256,6 +257,7 @@ def _state(header: dict[str, Any], arrays: dict[str, Ints], settings: EngineSett
     limits = [Limit(**limit) for limit in header["limits"]]
     state.limits.pools = {limit.pool: limit for limit in limits}
     state.limits.opened = header["opened"]
+    state.limits.lowered = set(header.get("lowered", ()))
     state.site_changed = state.site_changed or settings.site.plain != header["settings"]["site"]
     state.ranking = _load_ranks(header["ranks"], state)
     most = 2 * settings.hole_failures

@@ -188,7 +188,11 @@ def test_limit_below_a_request_blocks_the_job_until_it_is_raised() -> None:
 
 def test_a_checkpoint_between_two_slices_leads_to_the_same() -> None:
     one = engine(*map(facts, range(MANY)))
+    one.handle([limits(0, max_run="[u:PBS_GENERIC=9]")], NOW)
+    settled(one)
     one.handle([limits(1, max_run="[u:PBS_GENERIC=5]"), queue(1, started=True)], NOW)
+    lowered = one.state.limits.lowered
+    assert lowered == Engine.restore(one.checkpoint()).state.limits.lowered != set()
     one.handle([], NOW)
     other = Engine.restore(one.checkpoint())
     assert list(other.state.to_reevaluate.items()) == list(one.state.to_reevaluate.items())

@@ -154,7 +154,7 @@ class LimitBook:
             self,
             pools=dict(self.pools),
             opened=dict(self.opened),
-            lowered=set(),
+            lowered=set(self.lowered),
             _known={},
             _last_job=None,
             _last_amounts={},
