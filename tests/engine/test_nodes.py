@@ -1,5 +1,7 @@
 """Nodes that go down, return, are set offline, change or fail jobs; reservations on them."""
 
+from dataclasses import replace
+
 import pytest
 
 from schedd.engine.facts.state import EngineState
@@ -355,3 +357,12 @@ def test_scattered_units_count_nodes_with_offline_parts() -> None:
     cluster.submit("1", "2:ppn=8")
     cluster.submit("2", "3:ppn=8")
     assert (cluster.view("1").state, cluster.view("2").state) == ("waiting", "never")
+
+
+def test_a_node_that_was_offline_is_open_again_though_it_is_up_by_the_end_of_the_batch() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.engine.state.black_holes["n1"] = "jobs fail on node n1"
+    up = cluster.server.nodes["n1"]
+    offline = NodeChanged(id="e:1", time=T, node=replace(up, state="drain"))
+    cluster.send(offline, NodeChanged(id="e:2", time=T, node=up))
+    assert cluster.engine.state.black_holes == {}

@@ -50,14 +50,13 @@ def apply_node_changes(state: EngineState, events: Sequence[NodeChanged]) -> boo
         _count(state, event.id, known, facts)
         note_node_state(state, facts.name, facts.state, away=_is_expected_down(state, facts.name))
         latest[facts.name] = event
+        if facts.state != "up" and state.black_holes.pop(facts.name, None) is not None:
+            state.failures.pop(facts.name, None)  # an admin takes care of it
         if facts.state == "down" and not _is_expected_down(state, facts.name):
             state.down_since.setdefault(facts.name, state.now)
         else:
             state.down_since.pop(facts.name, None)
     before = {name: state.plan.nodes.get(name) for name in latest}
-    for name, event in latest.items():
-        if event.node.state != "up" and state.black_holes.pop(name, None) is not None:
-            state.failures.pop(name, None)  # an admin takes care of it
     changed = state.set_nodes(_planned_node(state, name) for name in latest)
     last = events[-1]
     if _follow(state, before, last.id) or other_parts:
