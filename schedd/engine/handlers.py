@@ -8,7 +8,7 @@ from schedd.engine import plan_improvements
 from schedd.engine.component.job_hooks import report_end
 from schedd.engine.component.registry import NOTHING_IDLE, component_handlers, components
 from schedd.engine.facts.arrivals import defer_arrivals, pop_arrival
-from schedd.engine.facts.job_requests import ParsedRequest, holds_resources
+from schedd.engine.facts.job_requests import ParsedRequest, holds_resources, queue_stop_reason
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.reevaluation_queue import WAITING_PHASES
 from schedd.engine.facts.state import EngineState
@@ -204,10 +204,10 @@ def _change_queue(state: EngineState, event: QueueChanged) -> None:
         reevaluate_waiting(state, event.id, queue.name, f"the defaults of queue {queue.name} were changed")
     if queue.priority != (before.priority if before is not None else 0):
         state.ranking.next_at, state.ranking.has_effect, state.ranking.rerank_all = state.now, True, True
-    if queue.started == (before is None or before.started):
-        return
-    words = f"queue {queue.name} was {'started' if queue.started else 'stopped'}"
-    follow_queue(state, event.id, queue.name, words)
+    was_stopped, stopped = queue_stop_reason(before, None), queue_stop_reason(queue, None)
+    if stopped != was_stopped:
+        how = "routes its jobs elsewhere" if queue.routes else f"was {'stopped' if stopped else 'started'}"
+        follow_queue(state, event.id, queue.name, f"queue {queue.name} {how}")
 
 
 def _change_server(state: EngineState, event: ServerChanged) -> None:

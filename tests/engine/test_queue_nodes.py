@@ -35,3 +35,13 @@ def test_jobs_keep_to_the_nodes_of_their_queue_and_others_leave_them_alone() -> 
         "n1",
         "n2",
     }
+
+
+def test_jobs_follow_a_queue_that_begins_or_ends_to_route_its_jobs() -> None:
+    cluster = Cluster()
+    cluster.submit("1")
+    cluster.submit("2")
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="batch", routes=("long",))))
+    assert cluster.view("2").why == "waiting for queue batch, which routes its jobs to long"
+    cluster.send(*cluster.server.change_queue(QueueFacts(name="batch")))
+    assert cluster.start("2") == 100
