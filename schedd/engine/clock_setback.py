@@ -62,6 +62,10 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
             one.clock_set_back(state.part(one.state), state.now, ahead)
     state.lose_track()  # what the server starts now may have been decided before
     rebuild_state(state, {job: state.now + seconds for job, seconds in left.items()})
+    # Published starts are wrong by as much; with moments to come they would not be replaced before these.
+    state.carried_jobs = {
+        job: replace(one, published_start=-1, published_at=0) for job, one in state.carried_jobs.items()
+    }
     words = f"the clock was set back by {ahead} s; the plan is rebuilt from a snapshot"
     state.stale = words
     state.alert(event.id, "clock", words)

@@ -250,3 +250,16 @@ def test_batch_skipped_while_the_clock_was_ahead_does_not_hide_another_scheduler
         shares = (ShareFacts(f"n{number}", 4),)
         cluster.send(JobStarted(id=cluster.server.event_id(), time=T + 200, job_id=number, shares=shares))
     assert cluster.engine.state.foreign
+
+
+def test_starts_published_before_are_published_again_at_once() -> None:
+    cluster = Cluster(publish_starts=True)
+    cluster.submit("1", walltime=50_000)
+    cluster.at(100)
+    jump(cluster, 36_000)
+    cluster.submit("2")
+    jump(cluster, -36_000)
+    cluster.alter_request("1", walltime="40000")
+    cluster.at(200)
+    assert cluster.view("2").displayed_start == T + 40_000
+    assert cluster.attribute_writes("2")[-1].planned_start == T + 40_000
