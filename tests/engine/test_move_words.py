@@ -10,6 +10,7 @@ import numpy as np
 from schedd.engine import job_history, publish_snapshot, published_record
 from schedd.engine.facts.explanations import format_length, format_moment
 from schedd.engine.facts.records import Cause
+from schedd.engine.place.placement import DisplacedJobs
 from schedd.engine.plan_improvements import movable_slots, place_facts
 from schedd.engine.rank.promises import record_moves
 from schedd.plan.placements import current_allocation
@@ -139,3 +140,17 @@ def test_steps_of_one_search_count_as_one_move() -> None:
     assert (change.before, change.after) == (T + 100, T + 7_300)
     assert change.words.startswith("better; job 3.s moved ahead of it; its promise of ")
     assert words(cluster, "3.s") == "better; it moved ahead of job 1.s"
+
+
+def test_each_displaced_job_names_the_late_job_in_its_way() -> None:
+    cluster = Cluster(nodes=2)
+    for job, node in ("1", "n1"), ("2", "n2"), ("3", "n1"), ("4", "n2"):
+        cluster.submit(job, f"{node}:ppn=4")
+    state, displaced = cluster.engine.state, DisplacedJobs()
+    for job, late in ("3", "1"), ("4", "2"):
+        slots = np.array([cluster.record(job).slot])
+        displaced.add(slots, state.plan.starts(slots) - 10, f"job {late} starts later than planned")
+        state.plan.remove(int(slots[0]), T)
+    displaced.place_again(state, "e", Cause.OUTAGE)
+    for job, late in ("3", "1"), ("4", "2"):
+        assert words(cluster, job).startswith(f"job {late} starts later than planned")

@@ -61,37 +61,48 @@ def replan_displaced(
     state: EngineState, slots: Ints, old: Ints, event: str, cause: Cause, words: str
 ) -> None:
     """Place displaced jobs again, earliest ``old`` start first; their moves are recorded together."""
+    slots, old, new = _place_in_order(state, slots, old, event)
+    moved = new != old
+    record_moves(state, event, cause, words, slots[moved], old[moved], new[moved])
+
+
+def _place_in_order(state: EngineState, slots: Ints, old: Ints, event: str) -> tuple[Ints, Ints, Ints]:
+    """Place displaced jobs again in the order of their previous starts. Return slots, ``old`` and new starts
+    in this order.
+    """
     order = np.argsort(old, kind="stable")
     slots, old = slots[order], old[order]
     for slot in slots.tolist():
         record = state.by_slot[slot]
         if record is not None:
             place_job(state, record, event)
-    new = state.plan.starts(slots)
-    moved = new != old
-    record_moves(state, event, cause, words, slots[moved], old[moved], new[moved])
+    return slots, old, state.plan.starts(slots)
 
 
 @dataclass(slots=True)
 class DisplacedJobs:
-    """Planned jobs in conflict with several jobs that move in one step, unplaced until all have moved: their
-    starts by slot, and the reason.
+    """Planned jobs in conflict with several jobs that move in one step, unplaced until all have moved: the
+    start of each by slot, and the reason of its move.
     """
 
     starts: dict[int, int] = field(default_factory=dict)
-    words: str = ""
+    words: dict[int, str] = field(default_factory=dict)
 
     def add(self, slots: Ints, starts: Ints, words: str) -> None:
         """Add removed slots with their previous starts."""
         self.starts |= zip(slots.tolist(), starts.tolist(), strict=True)
-        self.words = self.words or words
+        self.words |= dict.fromkeys(slots.tolist(), words)
 
     def place_again(self, state: EngineState, event: str, cause: Cause) -> None:
         """Place them again, in the order of their previous starts."""
-        if self.starts:
-            slots = np.fromiter(self.starts, np.int64, len(self.starts))
-            old = np.fromiter(self.starts.values(), np.int64, len(self.starts))
-            replan_displaced(state, slots, old, event, cause, self.words)
+        if not self.starts:
+            return
+        slots = np.fromiter(self.starts, np.int64, len(self.starts))
+        slots, old, new = _place_in_order(state, slots, np.fromiter(self.starts.values(), np.int64), event)
+        why = np.array([self.words[slot] for slot in slots.tolist()])
+        for words in dict.fromkeys(self.words.values()):
+            moved = (why == words) & (new != old)
+            record_moves(state, event, cause, words, slots[moved], old[moved], new[moved])
 
 
 def remove(state: EngineState, record: JobRecord) -> int:
