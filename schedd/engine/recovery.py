@@ -50,7 +50,7 @@ lists those kept in part, and the others, which the next snapshot provides.
 
 
 def apply_skipped_batches(state: EngineState, events: Iterable[Event]) -> None:
-    """Set aside what made calls fail, as the ``PassedOver`` among ``events`` say."""
+    """Set aside what made calls fail, as the ``BatchSkipped`` among ``events`` say."""
     for event in events:
         if isinstance(event, BatchSkipped):
             _apply_skipped_batch(state, event)

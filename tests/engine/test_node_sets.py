@@ -1,10 +1,12 @@
 """Jobs on one node set, by the site's policy or by request, and their views."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from schedd.engine import Engine
+from schedd.engine import Engine, publish_snapshot, render_job
+from schedd.model import NodeSets
 from schedd.wire import PolicyChanged
 from tests.engine.cluster import Cluster
 
@@ -92,3 +94,21 @@ def test_another_policy_moves_only_jobs_that_must_not_stay() -> None:
         (50, ["n1", "n5"]),
         (150, ["n3", "n4"]),
     ]
+
+
+def test_a_job_may_use_several_sets_that_count_as_one() -> None:
+    cluster = Cluster(nodes=3)
+    for name in ("n1", "n2", "n3"):
+        cluster.node(name, properties=(f"Switch={name}",))
+    request = NodeSets(by="Switch", most=2)
+    views = {}
+    for nodes in (2, 3):
+        cluster.submit(str(nodes), f"{nodes}:ppn=4")
+        record = cluster.record(str(nodes))
+        assert record.understood.request is not None
+        asked = replace(record.understood.request, together=request)
+        record = replace(record, understood=replace(record.understood, request=asked))
+        views[nodes] = render_job(publish_snapshot(cluster.engine.state), record)
+    assert views[2].node_sets == ("Switch=n1", "Switch=n2")
+    assert "sets of nodes" not in views[2].why
+    assert "on 3 sets of nodes (Switch=n1, Switch=n2, Switch=n3)" in views[3].why

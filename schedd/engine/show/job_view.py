@@ -252,6 +252,7 @@ def render_job(
     sets: tuple[str, ...] = ()
     if needs_sets and together is not None and shares:
         sets = find_node_sets(together, published.nodes, [share.node for share in shares])
+    spread = sets if together is not None and len(sets) > together.most else ()
     further = component_notes(published, record) if wants("notes") or wants("why") else []
     if standing == "planned" and 0 <= start <= published.as_of and (wants("notes") or wants("why")):
         names = [share.node for share in shares or job_shares(published, record)]
@@ -317,8 +318,8 @@ def render_job(
         answer="start_known" if start >= 0 else "never" if standing == "never" else "waiting",
         waiting_for=record.answer.kind if isinstance(record.answer, WaitingFor) else "",
         requirement=record.answer.requirement if isinstance(record.answer, Never) else "",
-        notes=(*job_notes(record, start, sets), *further) if wants("notes") else (),
-        why="; ".join([explain_job(waiting, start, limits, sets, displayed), *further])
+        notes=(*job_notes(record, start, spread), *further) if wants("notes") else (),
+        why="; ".join([explain_job(waiting, start, limits, spread, displayed), *further])
         if wants("why")
         else "",
         at_risk=record.risk,

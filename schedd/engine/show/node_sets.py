@@ -21,12 +21,12 @@ def find_node_sets(
     """The sets that nodes of these names are in: one where it has all of them, else all that have any."""
     mine = {name: {name, *nodes[name].properties} if name in nodes else {name} for name in names}
     if together.by:
-        prefix = f"{together.by}="
+        prefix = f"{together.by.lower()}="
         named = {
             feature: frozenset({feature})
             for features in mine.values()
             for feature in sorted(features)
-            if feature.startswith(prefix)
+            if feature.lower().startswith(prefix)
         }
     else:
         named = dict(together.named)
