@@ -118,7 +118,7 @@ def test_stale_plan_is_marked(open_window: Open, site: DashboardSite) -> None:
     site.submit(Snapshot(id=event_id(), time=T, jobs=(), nodes=(), queues=(), complete=False))
     assert site.get_json("")["stale"]
     expect(page.locator("#alerts")).to_contain_text("This plan may be out of date")
-    expect(page.locator("#alerts")).to_contain_text(site.get_json("")["stale"])
+    expect(page.locator("#alerts")).to_contain_text(capitalise_first(site.get_json("")["stale"]))
     expect(page.locator("#pulse")).to_contain_text("Stale")
     expect(page.locator("#list tbody tr")).to_have_count(5)
 
