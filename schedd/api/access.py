@@ -264,7 +264,9 @@ async def check_query_parameters(request: Request) -> None:
     """Refuse unknown query parameters (a mistyped filter would show too much) and repeated ones (only the
     last would count). Raises ProblemError.
     """
-    allowed = [field.alias for field in request.scope["route"].dependant.query_params]
+    endpoint = request.scope["route"].dependant
+    parts = (endpoint, *endpoint.dependencies)  # `iso` is declared by a dependency
+    allowed = [field.alias for part in parts for field in part.query_params]
     unknown = [name for name in request.query_params if name not in allowed]
     if unknown:
         words = f"there is {', '.join(allowed)}" if allowed else "there are none here"

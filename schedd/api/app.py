@@ -37,7 +37,8 @@ from schedd.api.body_limit import BodyLimit
 from schedd.api.cost_metering import CostMetering
 from schedd.api.examples import EXAMPLES
 from schedd.api.exchange_fast_path import ExchangeFastPath
-from schedd.api.field_descriptions import add_field_descriptions
+from schedd.api.field_descriptions import add_field_descriptions, reachable_classes
+from schedd.api.iso_times import describe_iso_times
 from schedd.api.job_fast_path import JobFastPath
 from schedd.api.replies import all_documented, build_adapters
 from schedd.api.request_metrics import RequestMetrics
@@ -61,7 +62,8 @@ serves users, administrators and programs, and the adapter, which delivers the s
 where a job starts and why not sooner; `POST /v1/clusters/{cluster}/what-if` answers the same for a
 hypothetical job.
 
-**Times** are whole seconds since the epoch (UTC), intervals are half-open `[start, end)`, memory is KiB.
+**Times** are whole seconds since the epoch (UTC), intervals are half-open `[start, end)`, memory is KiB. With
+`iso=true` each object with times has them in ISO 8601, too: `iso.planned_start`.
 
 **Reading never waits** for the planner: responses are made from the latest plan snapshot, and contain its
 `generation` and `as_of`. `ETag` and `If-None-Match` avoid sending unchanged content again.
@@ -181,7 +183,9 @@ def _build_openapi(app: FastAPI) -> dict[str, Any]:
         schemas = schema["components"]["schemas"]
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
-        add_field_descriptions(schemas, all_documented())
+        kinds = list(reachable_classes(all_documented()))
+        add_field_descriptions(schemas, kinds)
+        describe_iso_times(schemas, kinds)
         problem = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
         schemas.update(problem.pop("$defs", {}))
         schemas["Problem"] = problem

@@ -54,7 +54,13 @@ MAX_DECISIONS_IN_REPLY: Final = 250  # maximum number of decisions in the reply 
 
 
 @router.post(
-    "/events", *_COMMON_PROBLEMS, "another-adapter", *BODY_PROBLEMS, "too-much", answer=EventsAccepted
+    "/events",
+    *_COMMON_PROBLEMS,
+    "another-adapter",
+    *BODY_PROBLEMS,
+    "too-much",
+    answer=EventsAccepted,
+    iso=None,
 )
 async def post_events(
     request: Request,
@@ -143,7 +149,7 @@ def _check_adapter(cluster: PlanLoop, adapter: str, host: str) -> None:
         )
 
 
-@router.get("/decisions", *_COMMON_PROBLEMS, "another-adapter", answer=DecisionBatch)
+@router.get("/decisions", *_COMMON_PROBLEMS, "another-adapter", answer=DecisionBatch, iso=None)
 async def get_decisions(
     request: Request,
     cluster: Cluster,

@@ -8,9 +8,9 @@ from schedd.wire.field_docstrings import field_docstrings
 
 
 def add_field_descriptions(schemas: dict[str, dict[str, Any]], kinds: Iterable[type]) -> None:
-    """Give the fields of ``kinds``, and of dataclasses in them, their docstrings in ``schemas``."""
+    """Give the fields of dataclasses their docstrings in ``schemas``."""
     said: dict[str, dict[str, str]] = {}
-    for kind in _reachable_classes(kinds):
+    for kind in kinds:
         fields = field_docstrings(kind)
         said[kind.__name__] = fields
         said[f"{kind.__module__}.{kind.__qualname__}".replace(".", "__")] = fields
@@ -21,7 +21,8 @@ def add_field_descriptions(schemas: dict[str, dict[str, Any]], kinds: Iterable[t
                 shape.setdefault("description", fields[field])
 
 
-def _reachable_classes(kinds: Iterable[type]) -> Iterator[type]:
+def reachable_classes(kinds: Iterable[type]) -> Iterator[type]:
+    """Yield the dataclasses among ``kinds``, and those of their fields."""
     seen: set[object] = set()
     todo: list[object] = list(kinds)
     while todo:

@@ -92,9 +92,9 @@ def list_jobs(
     if only is not None and only <= PLAIN:
         plain = columns(published, page, only)
         if form == "columns":
-            return reply_rows(request, plain, "jobs", page.next, published)
+            return reply_rows(request, plain, "jobs", JobView, page.next, published)
         rows = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
-        return reply_rows(request, rows, "jobs", page.next, published)
+        return reply_rows(request, rows, "jobs", JobView, page.next, published)
     now = cluster.now()
     views = tuple(
         visibility.redact_view(render_job(published, record, only, now), published)
@@ -102,7 +102,9 @@ def list_jobs(
     )
     found = JobPage(jobs=views, next=page.next, **snapshot_fields(published))
     if form == "columns":
-        return reply_rows(request, to_columns(found, "jobs", JobView, only), "jobs", page.next, published)
+        return reply_rows(
+            request, to_columns(found, "jobs", JobView, only), "jobs", JobView, page.next, published
+        )
     return reply(request, found, published, "jobs", only)
 
 

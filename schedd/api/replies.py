@@ -12,11 +12,12 @@ from pydantic import TypeAdapter
 from pydantic_core import to_json
 from starlette.responses import Response
 
+from schedd.api.iso_times import ISO, add_iso_times, iso_columns, iso_time, time_shape, wants_iso_times
 from schedd.api.problems import Fault, ProblemError
 from schedd.engine import PlanSnapshot
-from schedd.service.read.pacing import yield_to_planner
+from schedd.service.read.pacing import paced, yield_to_planner
 
-_SNAPSHOT_FIELDS: Final = re.compile(rb'"(?:as_of|generation)":\d+')
+_SNAPSHOT_FIELDS: Final = re.compile(rb'"(?:as_of|generation)":(?:\d+|"[^"]*")')
 _ROWS_PER_CHUNK: Final = 50  # rows that are written in one go
 _AnswerT = TypeVar("_AnswerT")
 _adapters: dict[type, TypeAdapter[Any] | None] = {}
@@ -78,28 +79,44 @@ def reply(
     """``value`` as JSON; if it was read from ``published``, 304 for a caller that has it already.
 
     The tag covers the content but not the generation, so it changes only with the content. It is weak, since
-    a body and its compressed form have the same tag. Only the fields ``only`` of the ``rows`` are sent.
+    a body and its compressed form have the same tag. Only the fields ``only`` of the ``rows`` are sent. Times
+    are in ISO 8601, too, if the request wants that.
     """
-    body = _dump_json(value, rows, only)
+    body = _dump_json(value, rows, only, iso=wants_iso_times(request))
     return _tagged_response(request, body, _SNAPSHOT_FIELDS.sub(b"", body) if published is not None else None)
 
 
-def _dump_json(value: Any, rows: str, only: AbstractSet[str] | None) -> bytes:
+def _dump_json(value: Any, rows: str, only: AbstractSet[str] | None, *, iso: bool) -> bytes:
     """The JSON of ``value``; many rows are rendered in pieces, between which the planner may run."""
+    kind = type(value)
     listed: Any = getattr(value, rows) if rows else ()
     if len(listed) <= _ROWS_PER_CHUNK:
-        return _adapter(type(value)).dump_json(value, include=_include_spec(value, rows, only))
+        return _dump(_adapter(kind), kind, value, _include_spec(value, rows, only), iso)
     bare = replace(value, **{rows: ()})
-    around = _adapter(type(value)).dump_json(bare, include=_include_spec(bare, rows, only))
+    around = _dump(_adapter(kind), kind, bare, _include_spec(bare, rows, only), iso)
     include: Any = None if only is None else {"__all__": set(only)}
-    some = _rows_adapter(type(listed[0]))
+    row_kind = type(listed[0])
+    some = _rows_adapter(row_kind)
     pieces = []
     for at in range(0, len(listed), _ROWS_PER_CHUNK):
-        pieces.append(some.dump_json(list(listed[at : at + _ROWS_PER_CHUNK]), include=include)[1:-1])
+        piece = list(listed[at : at + _ROWS_PER_CHUNK])
+        pieces.append(_dump(some, row_kind, piece, include, iso)[1:-1])
         yield_to_planner()
     place = f'"{rows}":[]'.encode()
     before, _, after = around.partition(place)
     return b"".join((before, place[:-1], b",".join(pieces), b"]", after))
+
+
+def _dump(adapter: TypeAdapter[Any], kind: type, value: Any, include: Any, iso: bool) -> bytes:
+    """The JSON of a ``kind``, or of several."""
+    if not iso:
+        return adapter.dump_json(value, include=include)
+    return to_json(add_iso_times(adapter.dump_python(value, mode="json", include=include), time_shape(kind)))
+
+
+def dump_answer(value: Any, *, iso: bool) -> bytes:
+    """The JSON of a documented answer."""
+    return _dump_json(value, "", None, iso=iso)
 
 
 def _rows_adapter(kind: Any) -> TypeAdapter[Any]:
@@ -130,13 +147,21 @@ def reply_rows(
     request: Request,
     rows: Sequence[Mapping[str, Any]] | Mapping[str, Sequence[Any]],
     name: str,
+    kind: type,
     following: str | None,
     published: PlanSnapshot,
 ) -> Response:
-    """A page of plain ``rows``, or of their columns, as ``reply`` sends one."""
+    """A page of plain ``rows``, each a ``kind``, or of their columns, as ``reply`` sends one."""
+    which: dict[str, Any] = {"as_of": published.as_of, "generation": published.generation}
+    if wants_iso_times(request):
+        which[ISO] = {"as_of": iso_time(published.as_of)}
+        if isinstance(rows, Mapping):
+            rows = iso_columns(rows, kind)
+        else:
+            shape = time_shape(kind)
+            rows = [add_iso_times(dict(row), shape) for row in paced(rows)]
     said = to_json({"stale": published.stale, "next": following, name: rows})
-    which = to_json({"as_of": published.as_of, "generation": published.generation})
-    return _tagged_response(request, which[:-1] + b"," + said[1:], said)
+    return _tagged_response(request, to_json(which)[:-1] + b"," + said[1:], said)
 
 
 def _tagged_response(request: Request, body: bytes, said: bytes | None) -> Response:

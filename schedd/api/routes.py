@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from inspect import getdoc, iscoroutinefunction
+from inspect import getdoc, iscoroutinefunction, signature
 from typing import Any, Final, NamedTuple, TypeVar
 
 from fastapi import APIRouter, FastAPI
 from fastapi.params import Depends
 from fastapi.routing import APIRoute
 
+from schedd.api.iso_times import iso_dependency, time_shape
 from schedd.api.problems import problem_responses
 from schedd.service.access.request_costs import charge_cpu_time
 
@@ -20,6 +21,15 @@ class _Row(NamedTuple):
     path: str
     endpoint: Callable[..., Any]
     options: dict[str, Any]
+    iso: bool | None
+    """Whether answers have times in ISO 8601 without a request for them; None: never."""
+
+    def dependencies(self) -> Sequence[Depends]:
+        """The dependency that declares ``iso``, for answers with times."""
+        if self.iso is None:
+            return ()
+        answer = self.options.get("response_model", signature(self.endpoint).return_annotation)
+        return () if time_shape(answer).empty else (iso_dependency(self.iso),)
 
 
 class _MadeRoutes(NamedTuple):
@@ -58,7 +68,8 @@ class RouteTable:
         self, path: str, *problems: str, answer: Any = None, **options: Any
     ) -> Callable[[_Endpoint], _Endpoint]:
         """Declare the endpoint of GET, with the kinds of its problems and the type of its answer; ``options``
-        are passed to FastAPI's decorator.
+        are passed to FastAPI's decorator. Answers with times have the query parameter ``iso``, by default
+        with the value of the option ``iso`` (False), without it if that is None.
         """
         return self._on("GET", path, problems, answer, options)
 
@@ -90,9 +101,17 @@ class RouteTable:
 
         return declare
 
-    def add(self, path: str, endpoint: Callable[..., Any], *, methods: Sequence[str], **options: Any) -> None:
+    def add(
+        self,
+        path: str,
+        endpoint: Callable[..., Any],
+        *,
+        methods: Sequence[str],
+        iso: bool | None = False,
+        **options: Any,
+    ) -> None:
         """Declare an endpoint; ``options`` are passed to FastAPI's ``add_api_route``."""
-        self._rows.append(_Row(methods, path, endpoint, options))
+        self._rows.append(_Row(methods, path, endpoint, options, iso))
 
     def add_to(
         self,
@@ -113,12 +132,13 @@ class RouteTable:
         self, dependencies: Sequence[Depends], responses: Mapping[int | str, dict[str, Any]]
     ) -> Sequence[APIRoute]:
         router = APIRouter()
-        for methods, path, endpoint, options in self._rows:
+        for row in self._rows:
+            methods, path, endpoint, options = row[:4]
             router.add_api_route(
                 self._prefix + path,
                 endpoint if iscoroutinefunction(endpoint) else charge_cpu_time(endpoint),
                 methods=list(methods),
-                dependencies=dependencies,
+                dependencies=[*dependencies, *row.dependencies()],
                 route_class_override=self._route_class,
                 **{"tags": list(self._tags), "summary": summary_of(endpoint)}
                 | options

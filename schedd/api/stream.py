@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 from fastapi import Header, Query, Request
-from pydantic import TypeAdapter
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from schedd.api.access import Cluster, User, client_address, credential_check, job_visibility
 from schedd.api.alerts import alerts_for
 from schedd.api.event_stream import follow_plan, stream_events
 from schedd.api.problems import ProblemError, problem_responses
+from schedd.api.replies import dump_answer
 from schedd.api.routes import RouteTable
 from schedd.api.views import PlanUpdate, snapshot_fields
 from schedd.engine import OpenAlert, PlanSnapshot
@@ -22,7 +22,6 @@ from schedd.service.read.current_faults import alert_view
 from schedd.service.read.plan_lists import count_jobs, matches_owner
 
 router = RouteTable(prefix="/v1/clusters/{cluster}", tags=["plan"])
-_UPDATE_ADAPTER: Final = TypeAdapter(PlanUpdate)
 _MAX_JOBS_PER_EVENT: Final = 2_000
 """Maximum number of jobs in an event; with more, the client reads everything again."""
 
@@ -46,6 +45,7 @@ async def stream_plan(
         str | None, Query(description="Only this owner's jobs: `ann`, or `ann@host`.", max_length=512)
     ] = None,
     job: Annotated[str | None, Query(description="Only this job, by its whole id.", max_length=512)] = None,
+    iso: Annotated[bool, Query(description="Also the times in ISO 8601 (UTC), as `iso`.")] = False,
     last_event_id: Annotated[
         str | None, Header(description="The id of the last event that the caller has.", max_length=64)
     ] = None,
@@ -85,7 +85,7 @@ async def stream_plan(
             return None
         # Thousands of jobs may have changed: others are not to wait while these are gone through.
         event = await asyncio.to_thread(
-            _make_event, cluster, published, since, is_selected, alerts, state != now
+            _make_event, cluster, published, since, is_selected, alerts, state != now, iso
         )
         since, state, last_sent = published.generation, now, published
         if event is not None:
@@ -114,6 +114,7 @@ def _make_event(
     is_selected: JobFilter,
     alerts: tuple[OpenAlert, ...],
     always: bool,
+    iso: bool,
 ) -> ServerSentEvent | None:
     found = cluster.feed.changes_since(published, since, is_selected) if since is not None else None
     reset = found is None or len(found[0]) > _MAX_JOBS_PER_EVENT
@@ -130,5 +131,5 @@ def _make_event(
         **snapshot_fields(published),
     )
     return ServerSentEvent(
-        _UPDATE_ADAPTER.dump_json(news).decode(), event="reset" if reset else "changes", sep="\n"
+        dump_answer(news, iso=iso).decode(), event="reset" if reset else "changes", sep="\n"
     )

@@ -10,6 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from schedd.api.iso_times import iso_time
 from schedd.client import Client
 from schedd.federation.api.app import create_app
 from schedd.federation.api.daemon import FEDERATION_ROUTES
@@ -564,3 +565,19 @@ def test_every_answer_of_the_federation_has_a_type() -> None:
     }
     assert found["get /v1/federation/jobs"] == "FederatedJobsView"
     assert {where for where, name in found.items() if not name} == set()
+
+
+def test_times_are_in_iso_form_on_request(harness: FederationHarness) -> None:
+    ann = harness.client("ann@org")
+    job = ann.post(HERE, json=JOB).json()["id"]
+    released(harness, "north", job)
+    for path in (HERE, f"{HERE}/{job}"):
+        found = ann.get(path, params={"iso": True}).json()
+        row = found if path != HERE else found["jobs"][0]
+        assert row["iso"]["submitted"] == iso_time(row["submitted"])
+        assert row["iso"]["over_at"] is None
+        plain = ann.get(path).json()
+        assert "iso" not in (plain if path != HERE else plain["jobs"][0])
+    clusters = ann.get("/v1/federation/clusters?iso=true").json()
+    assert clusters["iso"] == {"now": iso_time(clusters["now"])}
+    assert clusters["clusters"][0]["iso"] == {"since": iso_time(clusters["clusters"][0]["since"])}

@@ -35,7 +35,6 @@ from schedd.features.portal.calendar_feed import ClusterEvents, calendar_text
 from schedd.features.portal.job_list import (
     ListedJob,
     PortalJobView,
-    iso_time,
     list_records,
     parse_cursor,
     portal_job,
@@ -89,8 +88,6 @@ class MeView:
     """Whether the request had no credentials, and the site lets everybody read."""
     now: int
     """The daemon's time."""
-    now_iso: str | None
-    """The same in ISO 8601 (UTC)."""
     clusters: tuple[MyCluster, ...]
 
 
@@ -119,10 +116,9 @@ class PortalJobs:
     between neither appears twice nor hides another one.
     """
     now: int
-    now_iso: str | None
 
 
-@router.get("/me", "no-token", "not-ready", "invalid", answer=MeView)
+@router.get("/me", "no-token", "not-ready", "invalid", answer=MeView, iso=True)
 def get_me(request: Request, _: Daemon, caller: User) -> Response:
     """Who the caller is, on which clusters, with how many jobs, and when the next one starts."""
     return reply(request, _describe_caller(request, caller))
@@ -166,7 +162,6 @@ def _describe_caller(request: Request, caller: Bearer) -> MeView:
         role=caller.role,
         anonymous=caller is request.app.state.callers.tokens.anonymous,
         now=now,
-        now_iso=iso_time(now),
         clusters=tuple(clusters),
     )
 
@@ -193,7 +188,7 @@ def own_jobs(published: PlanSnapshot, caller: Bearer) -> list[JobRecord]:
     return [one for one in published.records if one is not None and caller.owns(one.facts.owner)]
 
 
-@router.get("/jobs", "no-token", "not-ready", "invalid", answer=PortalJobs)
+@router.get("/jobs", "no-token", "not-ready", "invalid", answer=PortalJobs, iso=True)
 def list_all_jobs(
     request: Request,
     _: Daemon,
@@ -251,7 +246,7 @@ def list_all_jobs(
         for loop, visibility, row in paced(found[:limit])
     )
     more = found[limit - 1][2].position.encode() if len(found) > limit else None
-    return reply(request, PortalJobs(jobs=jobs, next=more, now=now, now_iso=iso_time(now)))
+    return reply(request, PortalJobs(jobs=jobs, next=more, now=now))
 
 
 def _latest_moves(rows: Sequence[ListedJob], moves: int) -> dict[tuple[str, int], tuple[Change, ...]]:

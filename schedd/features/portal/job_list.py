@@ -3,12 +3,9 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
-from typing import Annotated, Final
-
-from pydantic import Field
+from typing import Final
 
 from schedd.api.replies import api_answer
 from schedd.engine import (
@@ -24,26 +21,10 @@ from schedd.engine import (
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.wire import ShareFacts
 
-_TIMES: Final = (
-    "submitted",
-    "eligible_since",
-    "not_before",
-    "started",
-    "expected_start",
-    "expected_by",
-    "expected_as_of",
-    "planned_start",
-    "displayed_start",
-    "planned_end",
-    "promised_start",
-    "deadline",
-)
-"""Fields of ``PortalJobView`` that are times."""
-
 
 @api_answer
 class PortalJobView:
-    """A job for lists of portals. Times are seconds since the epoch; ``iso`` has them as text."""
+    """A job for lists of portals."""
 
     cluster: str
     id: str
@@ -92,10 +73,6 @@ class PortalJobView:
     """Its planned or present allocation on each node."""
     moves: tuple[Change, ...]
     """The latest moves of the planned start, newest first."""
-    iso: Annotated[
-        Mapping[str, str | None],
-        Field(description="The times above by field, in ISO 8601 (UTC): `2026-11-27T20:59:00Z`."),
-    ]
     stale: str
     """Why the data of the cluster may be out of date; empty: they are current."""
 
@@ -191,18 +168,7 @@ def portal_job(
         at_risk=job.at_risk is not None,
         nodes=job.planned_nodes,
         moves=tuple(changes),
-        iso={name: iso_time(getattr(job, name)) for name in _TIMES},
     )
-
-
-def iso_time(moment: int | None) -> str | None:
-    """Return a time in ISO 8601 (UTC): ``2026-11-27T20:59:00Z``; None: none, or beyond the year 9999."""
-    if moment is None:
-        return None
-    try:
-        return f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def _all_rows(published: PlanSnapshot) -> Iterator[tuple[JobRecord, int]]:

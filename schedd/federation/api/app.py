@@ -13,10 +13,10 @@ from schedd import __version__
 from schedd.api import problems
 from schedd.api.app import Lifespan
 from schedd.api.body_limit import BodyLimit
+from schedd.api.iso_times import IsoTimesRoute
 from schedd.api.problems import Fault, ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.security_headers import SecurityHeaders
-from schedd.api.unicode_text import UnicodeRoute
 from schedd.client import ClientError, Refused
 from schedd.federation.api.answers import (
     ClusterWhatIf,
@@ -65,7 +65,7 @@ A federation takes a job once and transfers it to the cluster whose plan ends it
 """
 _MAX_BODY_BYTES: Final = 4 << 20
 _MAX_CHOICE_WAIT_S: Final = 60
-router = RouteTable(route_class=UnicodeRoute)
+router = RouteTable(route_class=IsoTimesRoute)
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
 

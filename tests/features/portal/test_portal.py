@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schedd.api.app import create_app
+from schedd.api.iso_times import iso_time
 from schedd.client import Client, Endpoint
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings, job_histories
@@ -21,7 +22,6 @@ from schedd.features.portal import api as portal_api
 from schedd.features.portal.calendar_feed import CalendarEvent, ClusterEvents, calendar_text
 from schedd.features.portal.job_list import (
     CursorPosition,
-    iso_time,
     list_records,
     parse_cursor,
     portal_job,
@@ -86,7 +86,7 @@ def get(client: TestClient, path: str, **query: Any) -> Any:
 def test_the_caller_learns_its_role_clusters_and_next_start(user: TestClient, app: FastAPI) -> None:
     me = get(user, "/v1/me")
     assert (me["name"], me["role"], me["anonymous"], me["now"]) == (USER, "user", False, T)
-    assert me["now_iso"] == iso_time(T)
+    assert me["iso"]["now"] == iso_time(T)
     east, west = me["clusters"]
     assert (east["name"], east["running"], east["planned"], east["waiting"]) == ("east", 1, 2, 0)
     assert (east["next_job"], east["next_start"], east["role"]) == ("2.e", T + HOUR, "user")
