@@ -60,6 +60,26 @@ def test_lock_files_cover_all_requirements_with_hashes() -> None:
     assert "numba" in whole.keys() - lean.keys(), "packages bring compiled kernels"
 
 
+LEAN = """
+alembic annotated-doc annotated-types anyio cffi click cryptography fastapi fastapi-offline h11 httpcore2
+httptools httpx2 icalendar idna jinja2 joserfc mako markdown-it-py markupsafe mdurl numpy
+opentelemetry-api prometheus-client psycopg psycopg-binary pycparser pydantic pydantic-core
+pydantic-settings pygments python-dateutil python-dotenv rich sqlalchemy sse-starlette starlette
+structlog truststore typing-extensions typing-inspection tzdata uvicorn uvloop
+"""
+"""Distributions that packages contain. python-dotenv comes with pydantic-settings, opentelemetry-api with
+fastapi, cryptography with OpenID Connect.
+"""
+FOR_OTHER_SYSTEMS = {"httpx2-jsfetch"}
+
+
+def test_packages_contain_no_other_distributions_than_these() -> None:
+    """A new one makes every installation larger: 195 MB in all, at most 250."""
+    assert set(locked("requirements.lock")) - FOR_OTHER_SYSTEMS == set(LEAN.split())
+    heavy = "bokeh contourpy llvmlite narwhals numba pandas pillow scipy tornado watchfiles websockets"
+    assert not set(LEAN.split()) & set(heavy.split())
+
+
 @pytest.mark.parametrize("room", ["schedd/engine", "schedd/wire", "server_adapter/bridge"])
 def test_common_packages_do_not_name_server_families(room: str) -> None:
     for path in (ROOT / room).rglob("*.py"):

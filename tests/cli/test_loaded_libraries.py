@@ -1,8 +1,11 @@
 """Libraries loaded by a ready daemon: jobs wait for its start after a failure."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tests.conftest import ROOT
 
@@ -38,19 +41,55 @@ sys.exit(main(["serve", "--config", sys.argv[1], "--port", "0"]))
 """
 
 
-def libraries_of_ready_daemon(config: Path) -> str:
-    """Return those loaded by a daemon with these settings at its first ``GET /readyz``."""
-    command = [sys.executable, "-c", _SCRIPT, str(config), ",".join(UNNEEDED)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def libraries_of_ready_daemon(config: Path, first: str = "", kernels: str = "") -> str:
+    """Return those loaded by a daemon with these settings at its first ``GET /readyz``.
+
+    ``first`` is code that runs before everything else, ``kernels`` a folder of compiled kernels.
+    """
+    command = [sys.executable, "-c", first + _SCRIPT, str(config), ",".join(UNNEEDED)]
+    environment = os.environ | ({"SCHEDD_KERNELS": kernels} if kernels else {})
+    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()
 
 
 def test_ready_daemon_has_loaded_no_library_for_pages_or_migrations(tmp_path: Path) -> None:
-    config = tmp_path / "schedd.toml"
-    config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/schedd.db"\n[clusters.main]\n')
+    config = write_settings(tmp_path)
     assert libraries_of_ready_daemon(config) == "alembic mako"  # the first start makes the tables
     assert libraries_of_ready_daemon(config) == ""
+
+
+_WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them fails
+"""
+_KERNELS_OF_A_PACKAGE = """
+from schedd.plan.kernels import machine_code
+machine_code.has_library = lambda module: True
+machine_code.built_kernel = lambda function: function
+import schedd.service.clusters
+schedd.service.clusters.warm_up = lambda: None  # too slow where kernels are not compiled
+"""
+
+
+def write_settings(folder: Path) -> Path:
+    config = folder / "schedd.toml"
+    config.write_text(f'[store]\nurl = "sqlite:///{folder}/schedd.db"\n[clusters.main]\n')
+    return config
+
+
+def test_daemon_with_kernels_of_a_package_compiles_nothing_before_it_leads(tmp_path: Path) -> None:
+    """Compilation takes half a minute; without it a first start takes as long as any other."""
+    first = _WITHOUT_NUMBA + _KERNELS_OF_A_PACKAGE
+    assert libraries_of_ready_daemon(write_settings(tmp_path), first) == "alembic mako"
+
+
+@pytest.mark.soak
+def test_daemon_with_built_kernels_calls_them_all_without_numba(tmp_path: Path) -> None:
+    kernels = str(tmp_path / "kernels")
+    environment = os.environ | {"SCHEDD_KERNELS": kernels, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "release/kernels.py", "--here"], cwd=ROOT, env=environment, check=True)
+    assert libraries_of_ready_daemon(write_settings(tmp_path), _WITHOUT_NUMBA, kernels) == "alembic mako"
 
 
 UNNEEDED_FOR_SETTINGS = (
@@ -102,8 +141,7 @@ print(code, *sorted(set(sys.argv[2].split(",")) & set(sys.modules)))
 
 
 def test_doctor_loads_no_engine(tmp_path: Path) -> None:
-    config = tmp_path / "schedd.toml"
-    config.write_text(f'[store]\nurl = "sqlite:///{tmp_path}/schedd.db"\n[clusters.main]\n')
+    config = write_settings(tmp_path)
     command = [sys.executable, "-c", _DOCTOR_SCRIPT, str(config), "numba,schedd.engine,schedd.plan.plan"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "no daemon answers" in run.stdout

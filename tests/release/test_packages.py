@@ -286,6 +286,15 @@ def test_package_inventory_lists_exactly_the_contents(packages: Path, tmp_path: 
     assert not {"numba", "numpy", "fastapi"} & inside["pbs-adapter"]
 
 
+def test_packages_are_small(packages: Path) -> None:
+    command = ["dpkg-deb", "--field"]
+    adapter, daemon = (
+        int(subprocess.check_output([*command, str(file), "Installed-Size"])) for file in debs(packages, NEW)
+    )
+    assert adapter < 60_000  # KiB
+    assert daemon < 240_000
+
+
 def test_package_inventory_is_valid_cyclonedx(packages: Path) -> None:
     reason = "needs cyclonedx-python-lib[json-validation]"
     validation = pytest.importorskip("cyclonedx.validation.json", reason=reason)
