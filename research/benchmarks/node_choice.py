@@ -18,8 +18,7 @@ from typing import Any, Final
 import numpy as np
 from typing_extensions import override
 
-from schedd.engine import EngineSettings, EngineState
-from schedd.engine.facts.shares import planned_shares
+from schedd.engine import EngineSettings, EngineState, planned_shares
 from schedd.policy.site import site_policy
 from schedd.replay.lublin import generate
 from schedd.replay.prepared import prepare

@@ -13,8 +13,7 @@ from schedd.alternatives.objectives import ObjectiveInput, measure_objectives
 from schedd.alternatives.pareto_front import ObjectiveWeights
 from schedd.alternatives.pareto_search import ParetoSearch, ParetoSettings
 from schedd.alternatives.thrift_tiers import set_thrift_tiers
-from schedd.engine import Engine, EngineState, Outcome, movable_slots, place_facts
-from schedd.engine.place.dependencies import last_starts
+from schedd.engine import Engine, EngineState, Outcome, last_starts, movable_slots, place_facts
 from schedd.model import FOREVER
 from schedd.plan.latest_starts import latest_starts
 from schedd.plan.plan import Plan

@@ -18,9 +18,16 @@ from schedd.api.result_views import SearchView, search_view
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine import Engine, EngineSettings
-from schedd.engine.component.hook_values import PreemptedRun
-from schedd.engine.preview import ConflictingJob, OwnerAtRisk, Preview, PreviewedMove, preview
+from schedd.engine import (
+    ConflictingJob,
+    Engine,
+    EngineSettings,
+    OwnerAtRisk,
+    PreemptedRun,
+    Preview,
+    PreviewedMove,
+    preview_moves,
+)
 from schedd.policy.site import site_policy
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.background.search_worker import trial_search
@@ -214,7 +221,7 @@ async def _run_preview(
 
     def on_a_copy() -> tuple[Preview, SearchRun | None]:
         go_on = cancellation_check(engine.state.plan)
-        found = preview(engine, events, cluster.now(), go_on)
+        found = preview_moves(engine, events, cluster.now(), go_on)
         go_on()
         return found, trial_search(engine, search) if search is not None else None
 

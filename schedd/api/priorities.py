@@ -11,9 +11,7 @@ from schedd.api.problems import READ_PROBLEMS, ProblemError
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.views import SnapshotAnswer
-from schedd.engine import Engine
-from schedd.engine.component.ranking_hooks import present_shares
-from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
+from schedd.engine import Engine, current_demand, make_applicant, present_shares, priority_breakdown
 from schedd.policy.protocol import Breakdown, Term
 from schedd.policy.ranks import value_of_rank
 from schedd.service.cluster.plan_loop import PlanLoop

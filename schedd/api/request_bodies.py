@@ -10,7 +10,7 @@ from schedd.api.event_bounds import MAX_NAME_LENGTH
 from schedd.dialect import Family, RequestError, resource_list
 from schedd.dialect.array_request import ArrayRequest, parse_array_request
 from schedd.dialect.partition import replace_resource
-from schedd.engine.facts.job_requests import BOOKING
+from schedd.engine import BOOKING
 from schedd.wire import AdapterEvent, JobFacts
 from schedd.wire.bounds import TIME_END
 

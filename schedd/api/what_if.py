@@ -25,8 +25,8 @@ from schedd.engine import (
     JobRecord,
     Phase,
     PlanSnapshot,
+    slots_named,
 )
-from schedd.engine.component.what_if_hooks import slots_named
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.admission import Admission

@@ -10,10 +10,10 @@ from schedd.engine import (
     JobRecord,
     PlanSnapshot,
     job_details,
+    queue_stop_reason,
     render_job,
     what_if_details,
 )
-from schedd.engine.facts.job_requests import queue_stop_reason
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
 from schedd.service.questions.admission import RouteDestination
 from schedd.service.questions.expectations import (

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from schedd.cli.arguments import OneLineErrorParser, fail
-from schedd.engine import CheckpointError
-from schedd.engine.incident import IncidentError, read, rerun
+from schedd.engine import CheckpointError, IncidentError, read_incident, rerun_incident
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -28,11 +27,11 @@ def run(argv: Sequence[str]) -> int:
     file = make_parser().parse_args(argv).file
     try:
         with file.open(encoding="utf-8") as lines:
-            incident = read(lines)
+            incident = read_incident(lines)
         if incident.lost:
             raise IncidentError(f"its {incident.lost} oldest batches are lost: it cannot be run again")
         for batch, decisions in zip(
-            incident.batches, rerun(incident.checkpoint, incident.batches), strict=True
+            incident.batches, rerun_incident(incident.checkpoint, incident.batches), strict=True
         ):
             for decision in decisions:
                 print(json.dumps({"now": batch.now, **asdict(decision)}))

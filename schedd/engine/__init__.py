@@ -1,12 +1,14 @@
 """The sans-I/O engine: events in, decisions out.
 
-This module is its one door: other packages import the engine's names from here. Exceptions are listed in the
-import contract "The engine has one door"; the list may only shrink. The component, rules and state of a
-feature are parts of the engine and import its modules directly.
+This module is its one door: other packages import the engine's names only from here (import contract "The
+engine has one door"). The component, rules and state of a feature are parts of the engine and import its
+modules directly.
 """
 
 from schedd.engine.checkpoint import CheckpointError
+from schedd.engine.component.hook_values import PreemptedRun, Restriction
 from schedd.engine.component.job_hooks import (
+    awaits,
     deadline_accuracy,
     first_estimates,
     job_delay_risk,
@@ -15,9 +17,36 @@ from schedd.engine.component.job_hooks import (
     job_refusal,
     job_scopes,
 )
-from schedd.engine.component.what_if_hooks import rank_in_what_if, what_if_details
+from schedd.engine.component.placement_hooks import job_restriction, node_order
+from schedd.engine.component.ranking_hooks import present_shares, ranking_setting
+from schedd.engine.component.registry import components
+from schedd.engine.component.what_if_hooks import (
+    earlier_start_in_what_if,
+    rank_in_what_if,
+    slots_named,
+    variants_in_what_if,
+    what_if_details,
+)
 from schedd.engine.engine import Engine
 from schedd.engine.facts.alerts import OpenAlert, alert_kinds
+from schedd.engine.facts.arrays import array_name, hash_array
+from schedd.engine.facts.carried_jobs import CarriedJob
+from schedd.engine.facts.explanations import explain_choice, format_moment, last_refusal
+from schedd.engine.facts.job_requests import (
+    BOOKING,
+    ParsedRequest,
+    RequestReader,
+    as_planned_request,
+    find_uncounted,
+    first_waiting_reason,
+    is_eligible,
+    planner_node,
+    queue_stop_reason,
+    slot_limited,
+    unusable_amounts,
+    waiting_reasons,
+)
+from schedd.engine.facts.pools import LimitBook, make_claim
 from schedd.engine.facts.records import (
     Breach,
     Cause,
@@ -28,12 +57,24 @@ from schedd.engine.facts.records import (
     Phase,
     Risk,
 )
+from schedd.engine.facts.shares import planned_shares
 from schedd.engine.facts.state import HORIZON, EngineState
+from schedd.engine.incident import IncidentError, dump_incident, read_incident, rerun_incident
 from schedd.engine.log import Incident, LoggedBatch
+from schedd.engine.place.backfilling import backfill_rule
 from schedd.engine.place.dependencies import last_starts
 from schedd.engine.place.start_holds import last_starts_on_hold
 from schedd.engine.plan_improvements import find_allocation, improvement_event, movable_slots, place_facts
-from schedd.engine.preview import OwnerAtRisk, preview_settings
+from schedd.engine.preview import (
+    ConflictingJob,
+    OwnerAtRisk,
+    Preview,
+    PreviewedMove,
+    preview_moves,
+    preview_settings,
+)
+from schedd.engine.rank.priorities import current_demand, make_applicant, priority_breakdown
+from schedd.engine.rank.promises import queue_slack
 from schedd.engine.run.altered_requests import promise_end_reason
 from schedd.engine.search_schedule import (
     MOST_MOVED,
@@ -73,6 +114,7 @@ from schedd.policy.engine_settings import (
 )
 
 __all__ = [
+    "BOOKING",
     "HORIZON",
     "MOST_MOVED",
     "SITE_PUBLISH_HOLD",
@@ -81,37 +123,61 @@ __all__ = [
     "SITE_START_RATE",
     "SITE_START_RATE_NODE",
     "Breach",
+    "CarriedJob",
     "Cause",
     "Change",
     "ChangeSet",
     "CheckpointError",
+    "ConflictingJob",
     "DueSearch",
     "EndedPromise",
     "Engine",
     "EngineSettings",
     "EngineState",
     "Incident",
+    "IncidentError",
     "JobRecord",
     "JobStatus",
     "JobView",
+    "LimitBook",
     "LoggedBatch",
     "OpenAlert",
     "Outcome",
     "OwnerAtRisk",
+    "ParsedRequest",
     "Phase",
     "PlanSnapshot",
     "PlanningSettings",
+    "PreemptedRun",
+    "Preview",
+    "PreviewedMove",
+    "RequestReader",
+    "Restriction",
     "Risk",
     "SearchHistory",
     "SearchReason",
     "SlackText",
     "StartRate",
     "alert_kinds",
+    "array_name",
+    "as_planned_request",
+    "awaits",
+    "backfill_rule",
+    "components",
+    "current_demand",
     "deadline_accuracy",
     "due_search",
+    "dump_incident",
+    "earlier_start_in_what_if",
+    "explain_choice",
     "find_allocation",
+    "find_uncounted",
     "first_estimates",
+    "first_waiting_reason",
+    "format_moment",
+    "hash_array",
     "improvement_event",
+    "is_eligible",
     "job_delay_risk",
     "job_details",
     "job_displayed_start",
@@ -121,21 +187,41 @@ __all__ = [
     "job_labels",
     "job_promised_start",
     "job_refusal",
+    "job_restriction",
     "job_scopes",
     "job_shares",
     "job_status",
     "last_change",
+    "last_refusal",
     "last_starts",
     "last_starts_on_hold",
+    "make_applicant",
+    "make_claim",
     "movable_slots",
     "next_search",
+    "node_order",
     "place_facts",
+    "planned_shares",
+    "planner_node",
+    "present_shares",
+    "preview_moves",
     "preview_settings",
+    "priority_breakdown",
     "promise_end_reason",
     "publish_snapshot",
     "published_record",
+    "queue_slack",
+    "queue_stop_reason",
     "rank_in_what_if",
+    "ranking_setting",
+    "read_incident",
     "render_job",
     "requested_search",
+    "rerun_incident",
+    "slot_limited",
+    "slots_named",
+    "unusable_amounts",
+    "variants_in_what_if",
+    "waiting_reasons",
     "what_if_details",
 ]

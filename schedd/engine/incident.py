@@ -26,8 +26,8 @@ class IncidentError(ValueError):
     """A file that is not an incident, or one that cannot be run; the message says which line and why."""
 
 
-def dump(incident: Incident) -> Iterator[str]:
-    """The lines of a file that ``read`` reads, without their ends."""
+def dump_incident(incident: Incident) -> Iterator[str]:
+    """The lines of a file that ``read_incident`` reads, without their ends."""
     packed = base64.b64encode(zlib.compress(incident.checkpoint, 1)).decode()
     yield json.dumps(
         {
@@ -43,7 +43,7 @@ def dump(incident: Incident) -> Iterator[str]:
         yield json.dumps({**line, "events": json.loads(_EVENTS.dump_json(batch.events))})
 
 
-def read(lines: Iterable[str]) -> Incident:
+def read_incident(lines: Iterable[str]) -> Incident:
     """The incident of these lines. Raises IncidentError."""
     numbered = enumerate(lines, 1)
     number, text = next(numbered, (1, ""))
@@ -68,7 +68,7 @@ def read(lines: Iterable[str]) -> Incident:
     return Incident(checkpoint, tuple(batches), header["decided"], header["lost"])
 
 
-def rerun(checkpoint: bytes, batches: Sequence[LoggedBatch]) -> Iterator[tuple[Decision, ...]]:
+def rerun_incident(checkpoint: bytes, batches: Sequence[LoggedBatch]) -> Iterator[tuple[Decision, ...]]:
     """Run ``batches`` again from ``checkpoint``: the decisions of each. Raises CheckpointError.
 
     Raises IncidentError where the engine has not made as many decisions as it had when it was logged: then

@@ -72,7 +72,7 @@ class Preview:
         )
 
 
-def preview(
+def preview_moves(
     engine: Engine, events: Sequence[Event], now: int, go_on: Callable[[], None] = lambda: None
 ) -> Preview:
     """What ``events`` would do to the plan at ``now``; ``engine`` is a copy, of no use afterwards.

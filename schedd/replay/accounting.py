@@ -9,7 +9,7 @@ from schedd.dialect.accounting import EndedRun, RunReader, is_record, parse_ende
 from schedd.dialect.deadline import logged_deadline
 from schedd.dialect.partition import logged_partition
 from schedd.dialect.qos import logged_qos
-from schedd.engine.facts.arrays import array_name
+from schedd.engine import array_name
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from schedd.engine import EngineState, JobRecord, Phase
-from schedd.engine.place.backfilling import backfill_rule
+from schedd.engine import EngineState, JobRecord, Phase, backfill_rule
 from schedd.model import FOREVER, Never, WaitingFor
 from schedd.predict import JobFeatures, Learner, StartSampler, start_quantiles
 from schedd.replay.prepared import Prepared

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from schedd.dialect.partition import NODE_PARTITION, PARTITION
-from schedd.engine import EngineSettings
-from schedd.engine.facts.job_requests import RequestReader, planner_node
+from schedd.engine import EngineSettings, RequestReader, planner_node
 from schedd.model import Request
 from schedd.plan.plan import Plan
 from schedd.plan.views import find_unmet_requirement

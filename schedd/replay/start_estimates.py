@@ -11,8 +11,7 @@ from typing import Final, overload
 
 import numpy as np
 
-from schedd.engine import EngineState, JobRecord
-from schedd.engine.place.backfilling import backfill_rule
+from schedd.engine import EngineState, JobRecord, backfill_rule
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 from schedd.predict import (

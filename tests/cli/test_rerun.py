@@ -7,7 +7,7 @@ import pytest
 
 from schedd.cli.main import main
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.incident import dump
+from schedd.engine.incident import dump_incident
 from schedd.wire import Decision, JobFacts, JobQueued, NodeFacts, Snapshot
 
 T = 1_700_000_000
@@ -21,7 +21,7 @@ def _incident(path: Path, settings: EngineSettings) -> list[Decision]:
     for i in range(3):
         job = JobFacts(id=str(i), owner="ann", queue="q", submitted=T, resources={"nodes": "1:ppn=4"})
         decisions += engine.handle([JobQueued(id=f"a:{2 + i}", time=T, job=job)], T + i).decisions
-    path.write_text("\n".join(dump(engine.incident())), encoding="utf-8")
+    path.write_text("\n".join(dump_incident(engine.incident())), encoding="utf-8")
     return decisions
 
 

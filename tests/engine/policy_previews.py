@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from schedd.engine.preview import PreviewedMove, preview
+from schedd.engine.preview import PreviewedMove, preview_moves
 from schedd.wire import PolicyChanged
 from tests.engine.cluster import Cluster, T
 
@@ -12,7 +12,7 @@ def previewed_moves(cluster: Cluster, site: dict[str, Any]) -> dict[str, Preview
     now = cluster.server.now
     before = cluster.engine.checkpoint()
     policy = PolicyChanged(id="preview", time=now, version=1, site=site)
-    found = preview(cluster.engine.fork(), [policy], now)
+    found = preview_moves(cluster.engine.fork(), [policy], now)
     assert cluster.engine.checkpoint() == before
     assert found.alerts == ()
     moved = {one.job: one for one in found.moved}

@@ -18,7 +18,7 @@ from schedd.engine.checkpoint import FORMAT, FrozenState
 from schedd.engine.facts import encoding
 from schedd.engine.facts.slot_columns import _column
 from schedd.engine.facts.state import EngineState
-from schedd.engine.incident import IncidentError, dump, read, rerun
+from schedd.engine.incident import IncidentError, dump_incident, read_incident, rerun_incident
 from schedd.model import Chunk, Request
 from schedd.plan.columns import Ints
 from schedd.plan.kernels.layout import (
@@ -67,12 +67,12 @@ class Recorded(Chaos):
 def test_replay_of_the_log_since_a_checkpoint_makes_the_same_decisions(seed: int, before: int) -> None:
     world = Recorded(before)
     play(world, Random(seed), 100)
-    incident = read(dump(world.engine.incident()))
+    incident = read_incident(dump_incident(world.engine.incident()))
     assert incident == world.engine.incident()
     if world.saved:
         assert incident.checkpoint == world.saved
     logged = [i for i, batch in enumerate(incident.batches) if batch.paused is None]
-    found = list(rerun(incident.checkpoint, incident.batches))
+    found = list(rerun_incident(incident.checkpoint, incident.batches))
     expected = [decisions for _, _, decisions in world.calls[-len(logged) :]] if logged else []
     assert [found[i] for i in logged] == expected
 
@@ -288,23 +288,23 @@ def test_a_pause_holds_over_a_checkpoint() -> None:
 def test_an_incident_with_lost_batches_cannot_be_run_again() -> None:
     incident = _some_engine().incident()
     with pytest.raises(IncidentError, match="decisions were made before it"):
-        list(rerun(incident.checkpoint, incident.batches[20:]))
+        list(rerun_incident(incident.checkpoint, incident.batches[20:]))
 
 
 @pytest.mark.parametrize("lines", [[], ["{}"], ["[]"], ["no json"], ['{"schedd_incident": 9}']])
 def test_invalid_incident_is_reported_with_its_line(lines: list[str]) -> None:
     with pytest.raises(IncidentError, match="line 1"):
-        read(lines)
+        read_incident(lines)
 
 
 def test_a_damaged_line_is_named() -> None:
     incident = _some_engine().incident()
-    lines = list(dump(Incident(incident.checkpoint, incident.batches[:3], 0)))
+    lines = list(dump_incident(Incident(incident.checkpoint, incident.batches[:3], 0)))
     lines[2] = lines[2].replace('"events"', '"evens"')
     with pytest.raises(IncidentError, match="line 3"):
-        read(lines)
+        read_incident(lines)
     with pytest.raises(IncidentError, match="3 batches were written, 1 are here"):
-        read(lines[:2])
+        read_incident(lines[:2])
 
 
 def test_free_capacity_is_used_after_a_recovery_despite_oversized_requests() -> None:

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from schedd.engine import Engine
-from schedd.engine.preview import preview
+from schedd.engine.preview import preview_moves
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.wire import PlanningHeld, PlanningReleased
 from tests.engine.cluster import Cluster, T
@@ -104,11 +104,11 @@ def test_preview_lists_displaced_and_running_jobs() -> None:
     cluster = Cluster(nodes=2)
     for job in "123":
         cluster.submit(job)
-    found = preview(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "node", "n1")], T)
+    found = preview_moves(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "node", "n1")], T)
     assert [(one.job, one.nodes) for one in found.running] == [("1", ("n1",))]
     assert [(one.job, one.before, one.after) for one in found.moved] == []
     cluster.submit("4")
-    found = preview(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "node", "n1")], T)
+    found = preview_moves(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "node", "n1")], T)
     assert [(one.job, one.broken) for one in found.moved] == [("3", True)]
-    found = preview(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "queue", "batch")], T)
+    found = preview_moves(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "queue", "batch")], T)
     assert [(one.job, one.after) for one in found.moved] == [("3", None), ("4", None)]

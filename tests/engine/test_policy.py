@@ -3,7 +3,7 @@
 from typing import Any
 
 from schedd.engine import Engine
-from schedd.engine.preview import preview
+from schedd.engine.preview import preview_moves
 from schedd.policy.site import site_policy
 from schedd.wire import PolicyChanged, Reserve
 from tests.engine.cluster import Cluster, T
@@ -85,7 +85,7 @@ def test_preview_lists_moved_and_conflicting_jobs_without_any_effect() -> None:
     cluster.submit("4", "n1:ppn=4", 100)
     saved = cluster.engine.checkpoint()
     event = Reserve(id="x", time=T, name="r", start=T + 150, end=T + 300, everywhere=True)
-    found = preview(Engine.restore(saved), [event], T)
+    found = preview_moves(Engine.restore(saved), [event], T)
     assert [(one.job, one.until - T, one.nodes) for one in found.running] == [("1", 500, ("n1",))]
     assert [(one.job, one.owner, one.broken) for one in found.moved] == [("3", "eve", True)]
     moved = found.moved[0]
@@ -101,7 +101,7 @@ def test_preview_excludes_jobs_on_the_access_list() -> None:
     cluster.submit("1", walltime=500)
     cluster.submit("2")
     event = Reserve(id="x", time=T, name="r", start=T, end=T + 1000, everywhere=True, users=("ann",))
-    found = preview(Engine.restore(cluster.engine.checkpoint()), [event], T)
+    found = preview_moves(Engine.restore(cluster.engine.checkpoint()), [event], T)
     assert (found.moved, found.running) == ((), ())
 
 
@@ -109,7 +109,9 @@ def test_preview_of_a_policy_lists_the_moved_jobs() -> None:
     cluster = Cluster(nodes=2)
     for job in "1234":
         cluster.submit(job)
-    found = preview(Engine.restore(cluster.engine.checkpoint()), [change(cluster, 1, ONE_EACH)], T)
+    found = preview_moves(Engine.restore(cluster.engine.checkpoint()), [change(cluster, 1, ONE_EACH)], T)
     assert [(one.job, one.after, one.broken) for one in found.moved] == [("4", T + 200, True)]
-    wrong = preview(Engine.restore(cluster.engine.checkpoint()), [change(cluster, 1, {"limits": [{}]})], T)
+    wrong = preview_moves(
+        Engine.restore(cluster.engine.checkpoint()), [change(cluster, 1, {"limits": [{}]})], T
+    )
     assert (wrong.moved, len(wrong.alerts)) == ((), 1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from schedd.engine import Engine, EngineSettings
-from schedd.engine.incident import read, rerun
+from schedd.engine.incident import read_incident, rerun_incident
 from schedd.engine.show.job_view import job_view
 from schedd.plan.kernels.layout import DUR
 from schedd.plan.plan import Plan
@@ -32,8 +32,8 @@ def test_failed_call_is_written_as_an_incident_and_reruns(tmp_path: Path) -> Non
         assert loop.alive
     (file,) = folder.iterdir()
     assert (file.name, file.stat().st_mode & 0o777) == (f"main-{T}-passed-over.jsonl", 0o600)
-    incident = read(file.read_text().splitlines())
-    decisions = [d for made in rerun(incident.checkpoint, incident.batches) for d in made]
+    incident = read_incident(file.read_text().splitlines())
+    decisions = [d for made in rerun_incident(incident.checkpoint, incident.batches) for d in made]
     assert [d.job_id for d in decisions if isinstance(d, Run)] == ["1"]
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from schedd.engine.show.plan_snapshot import PlanSnapshot
+from schedd.engine import PlanSnapshot
 from schedd.features.bookings.api import visible_bookings
 from schedd.service.access.roles import Bearer
 

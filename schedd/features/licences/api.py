@@ -21,8 +21,7 @@ from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer
-from schedd.engine import Engine, Phase
-from schedd.engine.rank.priorities import make_applicant
+from schedd.engine import Engine, Phase, make_applicant
 from schedd.features.licences.state import licence_counts
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import ResourceCounted

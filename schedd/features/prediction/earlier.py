@@ -7,8 +7,7 @@ import structlog
 
 from schedd.dialect.accounting import EndedRun
 from schedd.dialect.units import parse_walltime
-from schedd.engine import EngineSettings
-from schedd.engine.facts.arrays import array_name
+from schedd.engine import EngineSettings, array_name
 from schedd.features.prediction.state import PredictionState
 from schedd.policy.site import SitePolicy
 from schedd.predict import JobFeatures, Learner, RunTimePredictor, RunTimes

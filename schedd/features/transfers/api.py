@@ -17,8 +17,7 @@ from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer, snapshot_fields
-from schedd.engine import JobView, PlanSnapshot, published_record, render_job
-from schedd.engine.facts.arrays import hash_array
+from schedd.engine import JobView, PlanSnapshot, hash_array, published_record, render_job
 from schedd.features.transfers.state import PublishedTransfers, TransferPhase, TransferRecord
 from schedd.model import FOREVER
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import structlog
 
-from schedd.engine import Incident
-from schedd.engine.incident import dump
+from schedd.engine import Incident, dump_incident
 
 _log = structlog.get_logger(__name__)
 _EVERY_S = 60.0
@@ -40,7 +39,7 @@ class IncidentFiles:
             part.unlink(missing_ok=True)
             part.touch(0o600, exist_ok=False)
             with part.open("w", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in dump(incident))
+                file.writelines(f"{line}\n" for line in dump_incident(incident))
             part.rename(path)
             kept = sorted(self.folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime_ns)
             for old in kept[: -self._most]:

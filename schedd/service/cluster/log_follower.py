@@ -11,10 +11,7 @@ from dataclasses import replace
 
 import structlog
 
-from schedd.engine import Engine, EngineSettings, Phase
-from schedd.engine.component.job_hooks import awaits
-from schedd.engine.facts import records
-from schedd.engine.facts.carried_jobs import CarriedJob
+from schedd.engine import Breach, CarriedJob, Cause, Engine, EngineSettings, Phase, Risk, awaits
 from schedd.service.cluster.earlier_parts import earlier_parts
 from schedd.service.cluster.engine_calls import CallWatchdog, call_engine, restart_from_state
 from schedd.service.cluster.promise_tracker import PromiseTracker
@@ -44,9 +41,7 @@ def _carried_job(found: PromisedJob) -> CarriedJob:
     """Convert a stored promise to the engine's form."""
     one = found.promise
     breaches = tuple(
-        records.Breach(
-            b.time, b.event, records.Cause(b.cause), b.promised, -1 if b.planned is None else b.planned
-        )
+        Breach(b.time, b.event, Cause(b.cause), b.promised, -1 if b.planned is None else b.planned)
         for b in found.breaches
     )
     risk = found.risk
@@ -55,7 +50,7 @@ def _carried_job(found: PromisedJob) -> CarriedJob:
         eligible_since=one.time,
         weak=one.weak,
         breaches=breaches,
-        risk=records.Risk(risk.time, risk.event, records.Cause(risk.cause)) if risk is not None else None,
+        risk=Risk(risk.time, risk.event, Cause(risk.cause)) if risk is not None else None,
         owner=found.owner,
         submitted=found.submitted,
         queue=found.queue,

@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from schedd.engine import Engine
-from schedd.engine.facts import records
+from schedd.engine import Breach, Engine, Phase, Risk
 from schedd.model import FOREVER
 from schedd.store import Promise, PromiseBreach
 
-_PROMISED = (records.Phase.WAITING, records.Phase.BLOCKED, records.Phase.DISPATCHED)
+_PROMISED = (Phase.WAITING, Phase.BLOCKED, Phase.DISPATCHED)
 
 
 def _none() -> npt.NDArray[np.int64]:
@@ -26,8 +25,8 @@ class PromiseTracker:
     _generation: int = 0
     _owner: dict[int, str] = field(default_factory=dict)  # job that each slot's promise belongs to
     _breaches: int = 0
-    _last: dict[str, records.Breach] = field(default_factory=dict)
-    _risks: dict[str, records.Risk] = field(default_factory=dict)
+    _last: dict[str, Breach] = field(default_factory=dict)
+    _risks: dict[str, Risk] = field(default_factory=dict)
     _known_promises: dict[str, int] = field(default_factory=dict)
     """Promises that the engine kept over its rebuild, by job; they are not new."""
 
@@ -123,7 +122,7 @@ class PromiseTracker:
             return []
         self._breaches = state.breaches
         found: list[PromiseBreach] = []
-        last: dict[str, records.Breach] = {}
+        last: dict[str, Breach] = {}
         for job, record in state.records.items():
             if not record.breaches:
                 continue
@@ -147,6 +146,6 @@ def _ended_promises(engine: Engine) -> list[PromiseBreach]:
     ]
 
 
-def _risks(engine: Engine) -> dict[str, records.Risk]:
+def _risks(engine: Engine) -> dict[str, Risk]:
     found = ((job, engine.state.records[job].risk) for job in engine.state.risks)
     return {job: risk for job, risk in found if risk is not None}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
-from schedd.engine.rank.promises import queue_slack
+from schedd.engine import queue_slack
 from schedd.model import FOREVER, StartKnown
 from schedd.predict import EndForecast, Prediction
 from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer

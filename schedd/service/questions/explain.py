@@ -14,14 +14,16 @@ from schedd.engine import (
     JobView,
     Phase,
     PlanSnapshot,
+    explain_choice,
     job_expected_start,
     job_status,
     last_change,
+    last_refusal,
     published_record,
+    ranking_setting,
+    slot_limited,
+    waiting_reasons,
 )
-from schedd.engine.component.ranking_hooks import ranking_setting
-from schedd.engine.facts.explanations import explain_choice, last_refusal
-from schedd.engine.facts.job_requests import slot_limited, waiting_reasons
 from schedd.model import Never, WaitingFor
 from schedd.name_list import shorten_list
 from schedd.plan.columns import SHARE

@@ -7,9 +7,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from schedd.engine import JobRecord, PlanSnapshot, job_status, last_change
-from schedd.engine.facts.explanations import format_moment
-from schedd.engine.facts.records import Cause
+from schedd.engine import Cause, JobRecord, PlanSnapshot, format_moment, job_status, last_change
 from schedd.name_list import shorten_list
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan

@@ -15,24 +15,24 @@ from schedd.dialect.walltime_scale import SCALE, WalltimeScale
 from schedd.engine import (
     EngineState,
     JobRecord,
-    PlanSnapshot,
-    last_starts,
-    promise_end_reason,
-    published_record,
-)
-from schedd.engine.component.job_hooks import job_refusal, job_scopes
-from schedd.engine.component.placement_hooks import job_restriction, node_order
-from schedd.engine.component.registry import components
-from schedd.engine.component.what_if_hooks import variants_in_what_if
-from schedd.engine.facts.job_requests import (
+    LimitBook,
     ParsedRequest,
+    PlanSnapshot,
     RequestReader,
     as_planned_request,
+    components,
     find_uncounted,
     first_waiting_reason,
+    job_refusal,
+    job_restriction,
+    job_scopes,
+    last_starts,
+    node_order,
+    promise_end_reason,
+    published_record,
     unusable_amounts,
+    variants_in_what_if,
 )
-from schedd.engine.facts.pools import LimitBook
 from schedd.model import FOREVER, Answer, Never, Request, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.criteria import parse_criteria

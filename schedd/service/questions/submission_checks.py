@@ -6,9 +6,7 @@ from typing import Final
 
 from schedd.dialect.access_list import admits_group, admits_user, is_true
 from schedd.dialect.array_request import ArrayRequest
-from schedd.engine import JobRecord
-from schedd.engine.facts.job_requests import ParsedRequest
-from schedd.engine.facts.pools import make_claim
+from schedd.engine import JobRecord, ParsedRequest, make_claim
 from schedd.policy.limits import Claim, Limit, format_amount, parse_queued_limits, strictest
 from schedd.wire import JobFacts, QueueFacts, ResourceTypes, ServerFacts
 

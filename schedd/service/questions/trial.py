@@ -9,12 +9,16 @@ import numpy as np
 
 from schedd.alternatives.node_economics import NodeEconomics
 from schedd.dialect.deadline import read_deadline
-from schedd.engine import HORIZON, PlanSnapshot
-from schedd.engine.component.hook_values import Restriction
-from schedd.engine.component.what_if_hooks import earlier_start_in_what_if
-from schedd.engine.facts.job_requests import ParsedRequest, as_planned_request
-from schedd.engine.facts.pools import LimitBook
-from schedd.engine.facts.shares import planned_shares
+from schedd.engine import (
+    HORIZON,
+    LimitBook,
+    ParsedRequest,
+    PlanSnapshot,
+    Restriction,
+    as_planned_request,
+    earlier_start_in_what_if,
+    planned_shares,
+)
 from schedd.model import FOREVER, NodeSets, Placement, Request, Share, StartKnown, WaitingFor
 from schedd.plan.columns import Ints
 from schedd.plan.evaluate import CriterionWeights, ScoringColumns

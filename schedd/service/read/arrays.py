@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from schedd.engine import JobRecord, PlanSnapshot
-from schedd.engine.facts.arrays import hash_array
+from schedd.engine import JobRecord, PlanSnapshot, hash_array
 from schedd.plan.columns import FIXED, PLANNED, VACANT, Ints
 from schedd.store.records import JobHistory
 

@@ -12,8 +12,7 @@ import numpy as np
 
 from schedd.dialect.deadline import read_deadline
 from schedd.dialect.shared import shared_amounts
-from schedd.engine import JobRecord, Phase, PlanSnapshot
-from schedd.engine.facts.job_requests import is_eligible
+from schedd.engine import JobRecord, Phase, PlanSnapshot, is_eligible
 from schedd.model import FOREVER
 from schedd.plan.usage import Spans, measure_usage
 from schedd.service.cluster.plan_loop import PlanLoop

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from schedd.engine import Engine
-from schedd.engine.preview import preview
+from schedd.engine.preview import preview_moves
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.periods.rules import present_period
 from schedd.features.periods.settings import PeriodSettings
@@ -84,7 +84,7 @@ def test_readers_and_previews_see_the_policy_in_force_and_its_settings() -> None
         site={"periods": {"sets": {"night": {"windows": [NIGHT], "tables": {"priority": {"size": 1.0}}}}}},
         by="root",
     )
-    found = preview(cluster.engine.fork(), [event], cluster.server.now)
+    found = preview_moves(cluster.engine.fork(), [event], cluster.server.now)
     assert {one.job for one in found.moved} == {"small", "large"}
     assert cluster.engine.state.site.weights.size == -1.0
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schedd.engine.facts.records import Cause
-from schedd.engine.preview import preview
+from schedd.engine.preview import preview_moves
 from schedd.engine.show.plan_snapshot import publish_snapshot
 from schedd.features.fair_share.state import fair_share_state, share_tree
 from schedd.features.preemption.state import preemption_state
@@ -560,7 +560,7 @@ def test_policy_preview_names_the_jobs_that_would_be_preempted() -> None:
     cluster.at(1_000)
     cluster.submit("now", "1:ppn=4", 100, queue="urgent")
     policy = PolicyChanged(id="p", time=cluster.server.now, version=1, site={"preemption": URGENT})
-    found = preview(cluster.engine.fork(), [policy], cluster.server.now)
+    found = preview_moves(cluster.engine.fork(), [policy], cluster.server.now)
     assert [(run.job, run.preemptor, run.time - T, run.lost) for run in found.preempted] == [
         ("long", "now", 1_020, 4_080)
     ]
@@ -570,7 +570,7 @@ def test_policy_preview_names_the_jobs_that_would_be_preempted() -> None:
     cluster.preempts = False
     cluster.send(policy)
     assert [one.job_id for one in cluster.orders()] == ["long"]
-    again = preview(cluster.engine.fork(), [], cluster.server.now)
+    again = preview_moves(cluster.engine.fork(), [], cluster.server.now)
     assert again.preempted == ()
 
 
