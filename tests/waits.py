@@ -16,7 +16,7 @@ and kernels may have to be compiled.
 PRODUCT_LIMITS: Final = {
     "schedd.api.acceptor": ("_HANDSHAKE_TIMEOUT_S",),
     "schedd.api.connections": ("_FIRST_BYTE_TIMEOUT_S",),
-    "schedd.api.planner_calls": ("TIMEOUTS.fork", "TIMEOUTS.read", "TIMEOUTS.change"),
+    "schedd.api.planner_calls": ("TIMEOUTS.fork", "TIMEOUTS.read", "TIMEOUTS.change", "TIMEOUTS.page"),
     "schedd.api.question_runner": ("QUESTION_TIMEOUT_S",),
     "schedd.cli.diagnosis": ("_TIMEOUT_S",),
     "schedd.cli.server_facts": ("_TIMEOUT_S",),

@@ -28,6 +28,8 @@ class PlannerTimeouts:
     change: float = 10.0
     events: float = 25.0
     search: float = 55.0
+    page: float = 0.3
+    """After this time a page is shown without the answer to its question, and requests it."""
 
 
 TIMEOUTS: Final = PlannerTimeouts()

@@ -38,8 +38,9 @@ def test_daemon_shutdown_aborts_questions(
     assert {job["id"]: job["planned_start"] for job in get(busy_cluster, "/jobs")["jobs"]} == before
 
 
-def test_a_whatif_is_aborted_after_its_timeout(
-    busy_cluster: TestClient, clusters: Clusters, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_whatif_is_aborted_after_its_timeout_or_when_its_client_has_gone(
+    busy_cluster: TestClient, clusters: Clusters, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
     monkeypatch.setattr(question_runner, "QUESTION_TIMEOUT_S", 0.2)
     copy = clusters["main"].fork().result(WAIT_S)
@@ -51,7 +52,15 @@ def test_a_whatif_is_aborted_after_its_timeout(
         while time.monotonic() < end:
             copy.what_if(facts, T)
 
-    request = cast("Request", SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace(clusters=clusters))))
+    async def message() -> dict[str, str]:
+        if not gone:
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    if gone:
+        monkeypatch.setattr(question_runner, "QUESTION_TIMEOUT_S", WAIT_S)
+    app = SimpleNamespace(state=SimpleNamespace(clusters=clusters))
+    request = cast("Request", SimpleNamespace(app=app, receive=message))
     with pytest.raises(WorkSpent, match="given up"):
         asyncio.run(question_runner.run_question(request, never_return))
     assert copy.what_if(facts, T).answer == before, "the next question is answered"

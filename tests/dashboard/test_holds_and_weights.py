@@ -53,7 +53,6 @@ def test_a_held_queue_is_named_to_its_users(open_window: Open, site: DashboardSi
     site.submit(QueueChanged(id=event_id(), time=T, queue=QueueFacts(name="batch")))
     window = open_window("operator")
     page = window.open_page("admin")
-    page.get_by_text("Drain nodes, or hold a queue").click()
     page.get_by_label("What").select_option("queue")
     page.get_by_label("Nodes or queue").fill("long")
     page.get_by_label("Reason to drain or hold").fill("the course has it")

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 from playwright.sync_api import expect
 
+from schedd.api.planner_calls import TIMEOUTS
 from schedd.dashboard.request_steps import smaller_steps
 from tests.dashboard.conftest import DashboardSite, UserWindow, token
 from tests.waits import WAIT_S
@@ -70,6 +71,23 @@ def test_smaller_requests_appear_after_the_answer(open_window: Open, site: Dashb
     page = open_window("reader").open_page(f"what-if?job={job['id']}")
     expect(page.locator("#sooner")).to_contain_text("as requested")
     expect(page.locator("#answer")).to_be_visible()
+
+
+def test_a_page_does_not_wait_for_a_late_answer(
+    open_window: Open, site: DashboardSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TIMEOUTS, "page", 0.0)
+    headers = {"Authorization": f"Bearer {token('admin')}", "Accept": "text/html"}
+    address = f"{site.url}/dashboard/main/what-if"
+    page = httpx2.get(address, params={"nodes": "2", "walltime": "1h"}, headers=headers, timeout=WAIT_S).text
+    assert 'id="answer"' not in page
+    later = re.search(r'data-later="([^"]*)"', page)
+    assert later is not None
+    late = httpx2.get(f"{address}{html.unescape(later[1])}", headers=headers, timeout=WAIT_S).text
+    assert 'id="answer"' in late
+    shown = open_window("reader").open_page("what-if?nodes=2&ppn=4&walltime=1h")
+    expect(shown.locator("#answer")).to_contain_text("2 x (4 cpus)")
+    expect(shown.locator("#sooner")).to_contain_text("as requested")
 
 
 def test_two_requests_are_shown_side_by_side(site: DashboardSite) -> None:

@@ -1,7 +1,7 @@
 """The demo's page *Submit*: a job with a script, and its what-if result next to it."""
 
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 from fastapi import Request
 from pydantic import ValidationError
@@ -38,11 +38,21 @@ _DEFAULTS: Final = {
 
 @router.get("")
 async def show_form(
-    request: Request, cluster: Cluster, viewer: Reader, visibility: Visibility, done: str = ""
+    request: Request,
+    cluster: Cluster,
+    viewer: Reader,
+    visibility: Visibility,
+    done: str = "",
+    answer: Literal["later", "now", "none"] = "later",
 ) -> Response:
-    """The form with an example; ``done`` is the id of the job that was just submitted."""
+    """The form with an example, whose ``answer`` the page requests later; ``done`` is the id of the job that
+    was just submitted.
+    """
     fields = {**_DEFAULTS, "request": _EXAMPLES[demo_state(request).family]}
-    return await _render(request, cluster, viewer, visibility, fields, done=done)
+    pending = "?answer=now" if answer == "later" else ""
+    return await _render(
+        request, cluster, viewer, visibility, fields, done=done, pending=pending, asks=answer == "now"
+    )
 
 
 @router.post("")
@@ -94,10 +104,12 @@ async def _render(
     *,
     wrong: str = "",
     done: str = "",
+    pending: str = "",
+    asks: bool = True,
 ) -> Response:
     answer, question = None, WhatIfForm()
     unused: tuple[str, ...] = ()
-    if not wrong:
+    if not wrong and asks:
         try:
             submission = _read(fields, cluster)
             unused = submission.without_effect
@@ -117,6 +129,7 @@ async def _render(
         fields=fields,
         wrong=wrong,
         done=done,
+        pending=pending,
         unused=unused,
         asked=question,
         **answer_values(answer, None),

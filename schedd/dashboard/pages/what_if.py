@@ -1,5 +1,6 @@
 """When would a job start that is not submitted yet, when else could it, and what would let it start now?"""
 
+import asyncio
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.responses import Response
 
 from schedd.api.jobs import find_job
-from schedd.api.planner_calls import get_plan_fork
+from schedd.api.planner_calls import TIMEOUTS, get_plan_fork
 from schedd.api.problems import ProblemError
 from schedd.api.question_runner import run_question
 from schedd.api.request_bodies import WhatIfRequest, WhatIfVariant
@@ -69,6 +70,9 @@ class WhatIfForm(BaseModel):
     steps: bool = False
     """Whether smaller requests are tried, too. They take several times as long as the answer, so the page
     requests them later."""
+
+    patient: bool = False
+    """Whether the page waits for its answer, however long that takes."""
 
     @property
     def anything(self) -> bool:
@@ -146,13 +150,16 @@ async def show_what_if(
     job: JobView | None = None
     compared: WhatIfVariantResult | None = None
     steps: tuple[tuple[RequestStep, WhatIfVariantResult], ...] = ()
-    wrong = asked.unclear
+    wrong, pending = asked.unclear, ""
     if request.query_params and not asked.anything:
         wrong = "the form is empty: fill in Nodes, or a qsub -l request"
     if asked.anything and not wrong:
         try:
-            found = await ask_what_if(request, cluster, visibility, asked, viewer.bearer)
+            asking = ask_what_if(request, cluster, visibility, asked, viewer.bearer)
+            found = await asyncio.wait_for(asking, None if asked.patient or asked.steps else TIMEOUTS.page)
             answer, job, compared, steps = found
+        except TimeoutError:
+            pending = f"?{request.url.query}&patient=1"
         except ProblemError as error:
             if error.kind not in {"invalid", "unknown-job"}:
                 raise
@@ -171,6 +178,7 @@ async def show_what_if(
         compared_facts=hypothetical_start_facts(compared) if compared is not None else None,
         steps=[(step, one, hypothetical_start_facts(one)) for step, one in steps],
         destination_facts=partial(destination_start_facts, stopped=cluster.published.starts_stopped),
+        pending=pending,
         later="" if asked.steps else f"?{request.url.query}&steps=1",
         wrong=wrong,
         **answer_values(answer, job),

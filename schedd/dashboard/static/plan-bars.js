@@ -96,7 +96,7 @@ const MOST = 400;
 const LETTER = 6.6;
 
 // Texts of the bars that are wide and high enough in what the chart shows.
-export function texts(bars, words, fills, { start, end, wide, rowHigh }) {
+export function texts(bars, words, fills, { start, end, now, wide, rowHigh }) {
   const [light, ink] = [0, 1].map(() => ({ x: [], y: [], text: [] }));
   let count = 0;
   const perPixel = (end - start) / Math.max(1, wide);
@@ -106,9 +106,12 @@ export function texts(bars, words, fills, { start, end, wide, rowHigh }) {
     const room = Math.floor(((right - left) / perPixel - 8) / LETTER);
     const text = words(bars.job[i]).find((one) => one.length <= room);
     if (!text) continue;
+    // The line of now would cross a text that begins just before it.
+    const width = (text.length * LETTER + 8) * perPixel;
+    const from = left < now && now < left + width && now + width <= right ? now : left;
     const out = dark(fills[bars.job[i]]) ? light : ink;
     count++;
-    out.x.push(left + 4 * perPixel);
+    out.x.push(from + 4 * perPixel);
     out.y.push((bars.top[i] + bars.bottom[i]) / 2);
     out.text.push(text);
   }

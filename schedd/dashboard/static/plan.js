@@ -151,7 +151,7 @@ function inBars() {
   };
   const chosen = jobOf(picked);
   const seen = chosen < 0 ? fills : fills.map((fill, j) => (j === chosen ? fill : faded(fill)));
-  const found = texts(bars, of, seen, { start: times.start, end: times.end, wide: box.clientWidth - 84, rowHigh: rowHigh() });
+  const found = texts(bars, of, seen, { start: times.start, end: times.end, now: at(0), wide: box.clientWidth - 84, rowHigh: rowHigh() });
   for (const [ink, columns] of Object.entries(found)) chart.fill(`${ink}_texts`, columns);
 }
 

@@ -1,10 +1,11 @@
-// Smaller requests take several times as long as the answer, so the page requests them after it.
+// An answer that takes long, and the smaller requests, are requested after the page.
 
 import { show } from "./live.js";
 
-const later = document.querySelector("[data-later]");
-if (later) {
-  const answer = await fetch(later.dataset.later, { headers: { Accept: "text/html" } }).catch(() => null);
+let later, asked = "";
+while ((later = document.querySelector("[data-later]")) && later.dataset.later !== asked) {
+  asked = later.dataset.later;
+  const answer = await fetch(asked, { headers: { Accept: "text/html" } }).catch(() => null);
   if (answer?.ok) show(await answer.text());
-  else later.textContent = "Smaller requests could not be tried now. Reload the page to try again.";
+  else later.textContent = "This could not be computed now. Reload the page to try again.";
 }
