@@ -1,6 +1,6 @@
 """What adapter and daemon say to each other: events in, decisions out."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Annotated, Final
@@ -92,8 +92,9 @@ async def accept_events(
     after: str,
 ) -> Response:
     """Let the planner handle events; reply when stored. Raises ProblemError, and what `submit` raises."""
+    clock = _clock_header(cluster)
     if not events:
-        return reply(request, EventsAccepted(0, (), cluster.published.generation))
+        return _with_headers(reply(request, EventsAccepted(0, (), cluster.published.generation)), clock)
     _check_adapter(cluster, adapter, host)
     cluster.record_adapter_request()
     if int(request.headers.get("content-length", LARGE_BODY_BYTES)) < LARGE_BODY_BYTES:
@@ -114,7 +115,20 @@ async def accept_events(
     accepted = EventsAccepted(handled.accepted, handled.duplicates, handled.generation)
     if page is not None:
         accepted = replace(accepted, decisions=page.decisions, last=page.last)
-    return reply(request, accepted)
+    return _with_headers(reply(request, accepted), clock)
+
+
+CLOCK_HEADER: Final = "Schedd-Clock"
+"""The cluster's time when the adapter's request arrived; the adapter lets decisions expire by it."""
+
+
+def _clock_header(cluster: PlanLoop) -> dict[str, str]:
+    return {CLOCK_HEADER: f"{max(cluster.now(), cluster.published.as_of):.3f}"}
+
+
+def _with_headers(response: Response, headers: Mapping[str, str]) -> Response:
+    response.headers.update(headers)
+    return response
 
 
 def _reservation_events(
@@ -215,6 +229,7 @@ async def wait_for_decisions(
     host: str,
 ) -> Response:
     """Reply with the decisions after a position in ``wait`` seconds. Raises ProblemError, StandingBy."""
+    clock = _clock_header(cluster)
     _check_adapter(cluster, adapter, host)
     cluster.record_adapter_request(report.read_age)
     cluster.record_adapter_report(report.version, report.clock, report.uncalled)
@@ -223,4 +238,4 @@ async def wait_for_decisions(
     # A waiting adapter must count as alive.
     wait = min(wait, cluster.published.settings.adapter_silence / 2)
     page = await cluster.decisions.wait_for_page(after, wait, limit, adapter)
-    return reply(request, DecisionBatch(page.decisions, page.last, page.missed))
+    return _with_headers(reply(request, DecisionBatch(page.decisions, page.last, page.missed)), clock)

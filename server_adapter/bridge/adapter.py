@@ -118,7 +118,9 @@ class Adapter:
             per_second=_AS_DECIDED,
             per_node=_AS_DECIDED,
         )
-        dispatcher = Dispatcher(self.server, self.journal, self._barred, rules, clock=clock)
+        dispatcher = Dispatcher(
+            self.server, self.journal, self._barred, rules, clock=self._client.cluster_time
+        )
         self.writer = AttributeWriter(self.server, pace, threshold=0, starting=lambda: dispatcher.busy)
         self.shadow = ShadowComparison()
         self.state: ServerState | None = None
@@ -156,6 +158,7 @@ class Adapter:
             lambda: self.journal.term,
             self.journal,
             clock,
+            cluster_time=self._client.cluster_time,
         )
         self._extensions = RunExtender(
             self.server.run_control,
@@ -165,6 +168,7 @@ class Adapter:
             lambda: self.journal.term,
             self.journal,
             clock,
+            cluster_time=self._client.cluster_time,
         )
         self._drain = QueueDrainer(
             self.server.router, settings.drain, drain_token, self._barred, kept, transport=transport
@@ -181,6 +185,7 @@ class Adapter:
             self._read_fresh_state,
             lambda: self.journal.term,
             clock,
+            cluster_time=self._client.cluster_time,
         )
 
     @property

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from server_adapter.bridge.outbox import EncodedEvent
 _log = logging.getLogger(__name__)
 _PAGE = 250  # maximum number of decisions in one answer: a few milliseconds of work
 _LONGEST_WORDS = 500
+_TIME = re.compile(r"[0-9]{1,11}(\.[0-9]{1,6})?")
 _CONNECT = 5.0  # seconds; an unreachable host must not delay the next one
 
 
@@ -105,12 +107,21 @@ class DaemonClient:
         self.uncalled = ""
         """Message that the server does not call its scheduler; sent with each request for decisions."""
         self._clock = clock
+        self._clock_lead = 0.0  # of the daemon's clock over `clock`, by its last reply
         self._at = 0
         self._moved = asyncio.Event()
 
     @property
     def url(self) -> str:
         return self._urls[self._at]
+
+    def cluster_time(self) -> float:
+        """Return the time by the daemon's clock, by which decisions expire; until it has replied, by `clock`.
+
+        The daemon replies with the time at which it got the request. So the result is ahead of its clock by
+        the way of the request, never behind it, however long the reply takes.
+        """
+        return self._clock() + self._clock_lead
 
     async def post(self, events: Sequence[EncodedEvent], after: str = "") -> EventsReply:
         """Sends events; returns once the daemon has handled them.
@@ -238,6 +249,7 @@ class DaemonClient:
         self, url: str, method: str, path: str, options: Mapping[str, object]
     ) -> httpx2.Response:
         options = {"timeout": self._timeout, **options}
+        sent = self._clock()
         try:
             answer = await self._client.request(method, url + self._path + path, **options)  # type: ignore[arg-type]
         except httpx2.HTTPError as error:
@@ -255,6 +267,8 @@ class DaemonClient:
                 silent_after = int(after) if after.isdecimal() else None
                 raise AnotherAdapterError(answer.status_code, text, silent_after=silent_after)
             raise DaemonRefusedError(answer.status_code, text, _ADVICE.get(answer.status_code, ""))
+        if _TIME.fullmatch(daemon_time := answer.headers.get("Schedd-Clock", "")):
+            self._clock_lead = float(daemon_time) - sent
         return answer
 
 

@@ -67,7 +67,8 @@ async def run(command: Sequence[str], timeout: float) -> CommandResult:
 
 class PowerSwitcher:
     """Executes power decisions. `barred` returns the reason against any action, or an empty text; `fresh`
-    reads the server again; `term` is the highest known leader's term.
+    reads the server again; `term` is the highest known leader's term. Events have the time of `clock`,
+    decisions expire by `cluster_time` (default: the same).
     """
 
     def __init__(
@@ -78,6 +79,8 @@ class PowerSwitcher:
         fresh: Callable[[], Awaitable[ServerState]],
         term: Callable[[], int],
         clock: Callable[[], float] = time.time,
+        *,
+        cluster_time: Callable[[], float] | None = None,
     ) -> None:
         self._settings = settings
         self._delivery = delivery
@@ -85,6 +88,7 @@ class PowerSwitcher:
         self._fresh = fresh
         self._term = term
         self._clock = clock
+        self._cluster_time = cluster_time or clock
         self._waiting: DecisionQueue[Switch] = DecisionQueue()
         self._outcomes: DecisionOutcomes[CommandResult] = DecisionOutcomes()
 
@@ -140,8 +144,8 @@ class PowerSwitcher:
             )
         if one.term < self._term():
             return CommandResult(-1, describe_old_term(one.term, self._term()))
-        if self._clock() >= one.expires:
-            return CommandResult(-1, f"the decision expired {self._clock() - one.expires:.0f} s ago")
+        if self._cluster_time() >= one.expires:
+            return CommandResult(-1, f"the decision expired {self._cluster_time() - one.expires:.0f} s ago")
         if one.node.startswith("-"):
             return CommandResult(-1, "its name could be taken for an option")
         return None

@@ -103,10 +103,10 @@ class PreemptionExecutor(RunOrderExecutor[PreemptionServer, PreemptionJournal, P
         server = self._server
         if reason := self._refusal(order):
             return RunOrderOutcome(False, text=reason, outage=True)
-        if self._clock() >= order.expires:
+        if self._cluster_time() >= order.expires:
             if done := await self._find_done(server, order):
                 return RunOrderOutcome(True, text=done)
-            text = f"the decision expired {self._clock() - order.expires:.0f} s ago"
+            text = f"the decision expired {self._cluster_time() - order.expires:.0f} s ago"
             return RunOrderOutcome(False, text=text, outage=True)
         progress = _Progress()
         while True:
@@ -125,7 +125,7 @@ class PreemptionExecutor(RunOrderExecutor[PreemptionServer, PreemptionJournal, P
                 return RunOrderOutcome(False, text=str(error), outage=True)
             except (ServerUnreachableError, ProtocolError) as error:
                 # The request may have been carried out: the next try looks at the run first.
-                if self._clock() >= _deadline(order, progress):
+                if self._cluster_time() >= _deadline(order, progress):
                     text = f"{error}; no final answer in time"
                     if isinstance(error, OpenOutcomeError):
                         return RunOrderOutcome(False, error.code, text)
@@ -141,16 +141,16 @@ class PreemptionExecutor(RunOrderExecutor[PreemptionServer, PreemptionJournal, P
         """Try once. The grace time begins with the signal, however late the decision came."""
         if done := await self._end_of_run(server, order):
             return RunOrderOutcome(True, text=done)
-        if not progress.lost and self._clock() >= _deadline(order, progress):
+        if not progress.lost and self._cluster_time() >= _deadline(order, progress):
             text = "the decision expired while it waited for the server"
             return RunOrderOutcome(False, text=text, outage=True)
         if order.signal and progress.signalled_at is None:
             if await server.signal_job(order.job_id, order.signal):
-                progress.signalled_at = self._clock()
+                progress.signalled_at = self._cluster_time()
             else:
                 _log.warning("%s gets no %s, which would end it", order.job_id, order.signal)
         if progress.signalled_at is not None:
-            await self._sleep(max(0.0, progress.signalled_at + order.grace - self._clock()))
+            await self._sleep(max(0.0, progress.signalled_at + order.grace - self._cluster_time()))
             if not is_this_run(order, await server.find_job(order.job_id)):
                 return RunOrderOutcome(True, text=f"the run ended after {order.signal}")
         if barred := self._barred():
@@ -181,7 +181,7 @@ class PreemptionExecutor(RunOrderExecutor[PreemptionServer, PreemptionJournal, P
                     raise
                 _log.warning("%s; the server is ending the run, which is followed", error)
         while await server.is_being_requeued(order.job_id):
-            if self._clock() >= _deadline(order, progress):
+            if self._cluster_time() >= _deadline(order, progress):
                 return RunOrderOutcome(False, text="the server has not ended the run in time")
             await self._sleep(SETTLING_S)
         if done := await self._end_of_run(server, order):
@@ -204,9 +204,9 @@ class PreemptionExecutor(RunOrderExecutor[PreemptionServer, PreemptionJournal, P
                 # Some servers keep the hold although the node made no checkpoint.
                 await self._lift_hold(server, order.job_id)
                 raise
-        until = self._clock() + _CHECKPOINT_S
+        until = self._cluster_time() + _CHECKPOINT_S
         while is_this_run(order, await server.find_job(order.job_id)):
-            if self._clock() >= until:
+            if self._cluster_time() >= until:
                 await self._lift_hold(server, order.job_id)
                 return RunOrderOutcome(False, text="it was held, and runs on without a checkpoint")
             await self._sleep(SETTLING_S)

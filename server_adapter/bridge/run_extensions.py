@@ -86,7 +86,7 @@ class RunExtender(RunOrderExecutor[ExtensionServer, ExtensionJournal, ExtendRun]
                 return RunOrderOutcome(False, text=str(error), outage=True)
             except (ServerUnreachableError, ProtocolError) as error:
                 # The request may have been carried out: the next try looks at the job first.
-                if self._clock() >= order.expires + (_ANSWER_S if requested else 0):
+                if self._cluster_time() >= order.expires + (_ANSWER_S if requested else 0):
                     return RunOrderOutcome(False, text=str(error), outage=True)
                 _log.warning("the walltime of %s: %s; it is tried again", order.job_id, error)
                 await self._sleep(SETTLING_S)
@@ -96,5 +96,5 @@ class RunExtender(RunOrderExecutor[ExtensionServer, ExtensionJournal, ExtendRun]
             return reason
         if before_restart:
             return "it was requested before the adapter was started, without an effect"
-        late = self._clock() - order.expires
+        late = self._cluster_time() - order.expires
         return f"the decision expired {late:.0f} s ago" if late >= 0 else ""

@@ -34,7 +34,8 @@ class RunOrderOutcome:
 
 class RunOrderExecutor(ABC, Generic[_S, _J, _D]):
     """Executes decisions, several at a time. `barred` returns the reason against any, or an empty text;
-    `term` is the highest known leader's term.
+    `term` is the highest known leader's term. Events have the time of `clock`, decisions expire by
+    `cluster_time` (default: the same).
     """
 
     def __init__(
@@ -47,6 +48,8 @@ class RunOrderExecutor(ABC, Generic[_S, _J, _D]):
         journal: _J,
         clock: Callable[[], float] = time.time,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        cluster_time: Callable[[], float] | None = None,
     ) -> None:
         self._server = server
         self._delivery = delivery
@@ -55,6 +58,7 @@ class RunOrderExecutor(ABC, Generic[_S, _J, _D]):
         self._term = term
         self._journal = journal
         self._clock = clock
+        self._cluster_time = cluster_time or clock
         self._sleep = sleep
         self._tasks = TaskSet("a decision about a run")
         self._under_way: set[str] = set()

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from schedd.api import exchange_fast_path
 from schedd.service.access.callers import Callers
 from tests.api.conftest import EVENTS, ROLES, token, tokens
+from tests.service.planner_harness import T
 
 MAIN = "/v1/clusters/main"
 Headers = dict[str, str]
@@ -173,6 +174,7 @@ def test_plain_requests_take_the_fast_path(
     assert (posted.status_code, posted.json()["accepted"]) == (200, len(EVENTS))
     polled = client.get(f"{MAIN}/decisions", headers=ADAPTER, params={"wait": "0", "limit": "250"})
     assert polled.status_code == 200
+    assert posted.headers["Schedd-Clock"] == polled.headers["Schedd-Clock"] == f"{T:.3f}"
 
 
 def test_the_reply_to_events_has_the_decisions_that_a_poll_would_fetch(client: TestClient) -> None:

@@ -92,10 +92,12 @@ class FakeDaemon:
             events = [decode_event(json.dumps(item)) for item in body["events"]]
         except Exception as error:
             return JSONResponse({"detail": str(error)[:300]}, status_code=422)
+        headers = {"Schedd-Clock": f"{self.clock():.3f}"}
         for event in events:
             self.handle(event)
         self.think()
-        return JSONResponse({"accepted": len(events), "generation": self.generation})
+        body = {"accepted": len(events), "generation": self.generation}
+        return JSONResponse(body, headers=headers)
 
     async def _get(self, request: Request) -> JSONResponse:
         if problem := self._refusal():

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ class AdapterHarness:
     adapter: Adapter | None = None
     task: "asyncio.Task[None] | None" = None
     stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
+    clock: Callable[[], float] = time.time
 
     def settings(self, **options: Any) -> AdapterSettings:
         host, port = self.server.address
@@ -56,7 +58,7 @@ class AdapterHarness:
     def make(self, **options: Any) -> Adapter:
         settings = self.settings(**options)
         transport = httpx2.ASGITransport(app=self.daemon.app)
-        return Adapter(settings, connector(settings), transport=transport)
+        return Adapter(settings, connector(settings), transport=transport, clock=self.clock)
 
     async def start(self, **options: Any) -> Adapter:
         self.adapter = self.make(**options)

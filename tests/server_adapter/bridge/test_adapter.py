@@ -125,6 +125,20 @@ async def test_jobs_lost_by_a_restarted_server_are_reported_only_by_the_snapshot
     assert jobs
 
 
+@pytest.mark.parametrize("ahead", [-900.0, 900.0])
+async def test_decisions_expire_by_the_daemons_clock(build: Build, ahead: float) -> None:
+    house = await build(plan=False)
+    jobs = [house.server.submit(resources={"nodes": "1"}, runtime=60.0) for _ in range(2)]
+    house.clock = lambda: time.time() + ahead
+    await house.start()
+    await house.until(lambda: len(house.daemon.state.jobs) == 2)
+    house.daemon.decide(jobs[0], [ShareFacts("node1", 1)])
+    late = house.daemon.decide(jobs[1], [ShareFacts("node1", 1)], expires=int(time.time()) - 30)
+    await house.until(lambda: bool(house.daemon.accepted) and bool(house.daemon.refused))
+    assert house.daemon.refused[0].decision_id == late.id
+    assert house.daemon.refused[0].text.startswith("the decision expired 3")
+
+
 async def test_a_run_that_is_accepted_during_a_reading_is_later_than_the_snapshot(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
