@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.preview import preview
+from schedd.engine.preview import preview_moves
 from schedd.engine.rank.priorities import current_demand, priority_breakdown
 from schedd.engine.show.job_view import job_view
 from schedd.engine.show.plan_snapshot import publish_snapshot
@@ -169,7 +169,7 @@ def test_a_preview_names_jobs_that_lose_their_qos_or_their_room() -> None:
     ):
         change = PolicyChanged(id="p", time=now, version=1, site=plain)
         copy = Engine.restore(site.engine.checkpoint(), site.engine.state.settings)
-        seen = preview(copy, [change], now)
+        seen = preview_moves(copy, [change], now)
         moved = {one.job: one for one in seen.moved}
         assert [job for job in moved if moved[job].after is None] == lost
         assert moved[lost[0]].owner == ("bob@x" if lost == ["4"] else "ann@login")

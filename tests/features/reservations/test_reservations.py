@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.preview import preview
+from schedd.engine.preview import preview_moves
 from schedd.features.reservations.state import reservation_records
 from schedd.plan.evaluate import Evaluation
 from schedd.wire import Reserve
@@ -262,7 +262,7 @@ def test_job_that_ends_at_the_start_does_not_block_a_reservation() -> None:
     for start in (end - 1, end):
         event = Reserve(id=f"r:{start}", time=T, name="repair", nodes=("n1",), start=start)
         engine = Engine.restore(cluster.engine.checkpoint())
-        found.append([one.job for one in preview(engine, [event], cluster.server.now).running])
+        found.append([one.job for one in preview_moves(engine, [event], cluster.server.now).running])
     assert found == [["1"], []]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schedd.engine import Engine
-from schedd.engine.preview import preview
+from schedd.engine.preview import preview_moves
 from schedd.features.reservations.state import reservation_access, reservation_records
 from schedd.wire import Reserve, ShareFacts
 from tests.engine.cluster import Cluster, T
@@ -153,7 +153,7 @@ def test_preview_names_running_jobs_only_where_they_hold_reserved_cores() -> Non
     event = Reserve(
         id="p", time=T, name="r", start=T + 10, everywhere=True, cores=2, users=("eve",), end=T + 900
     )
-    found = preview(Engine.restore(cluster.engine.checkpoint()), [event], T, lambda: None)
+    found = preview_moves(Engine.restore(cluster.engine.checkpoint()), [event], T, lambda: None)
     assert [one.job for one in found.running] == ["1"]
 
 
@@ -163,7 +163,7 @@ def test_preview_admits_running_jobs_by_the_walltime_that_they_request(cores: in
     cluster.submit("1", "n1:ppn=4", 250)
     cluster.submit("2", "n2:ppn=4", walltime=None)
     event = Reserve(id="p", time=T, name="r", start=T, everywhere=True, cores=cores, shorter=300, end=T + 900)
-    found = preview(Engine.restore(cluster.engine.checkpoint()), [event], T, lambda: None)
+    found = preview_moves(Engine.restore(cluster.engine.checkpoint()), [event], T, lambda: None)
     assert [one.job for one in found.running] == ["2"]
 
 
