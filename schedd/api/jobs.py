@@ -43,6 +43,9 @@ FieldSelection = Annotated[
         max_length=2_000,
     ),
 ]
+PageCursor = Annotated[
+    str | None, Query(description="`next` of the page before; without it, the first page.", max_length=10_000)
+]
 _JobId = Annotated[
     str,
     Path(
@@ -63,9 +66,7 @@ def list_jobs(
         str | None, Query(description="Only this owner's: `ann`, or `ann@host`.", max_length=512)
     ] = None,
     queue: Annotated[str | None, Query(description="Only those in this queue.", max_length=512)] = None,
-    cursor: Annotated[
-        str | None, Query(description="`next` of the page before; without it, the first page.", max_length=64)
-    ] = None,
+    cursor: PageCursor = None,
     limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=10_000)] = 100,
     fields: FieldSelection = None,
     form: Annotated[
@@ -75,8 +76,8 @@ def list_jobs(
 ) -> Response:
     """Jobs by (planned) start, page by page; jobs without a start come last.
 
-    A page continues where the one before it ended, by start. A job whose start moves past that position in
-    between may be missing or listed twice.
+    A page continues where the one before it ended, by start, while jobs come and go. A job whose start moves
+    past that position in between may be missing or listed twice; `GET /v1/jobs` lists by submission.
     """
     only = parse_field_selection(fields, JobView)
     published = cluster.published

@@ -6,13 +6,14 @@ from fastapi import Query, Request, Response
 
 from schedd.api.access import Cluster, Visibility
 from schedd.api.background_rendering import rendered_in_background
-from schedd.api.jobs import FieldSelection
+from schedd.api.jobs import FieldSelection, PageCursor
 from schedd.api.problems import READ_PROBLEMS, Fault, ProblemError
 from schedd.api.replies import parse_field_selection, reply
 from schedd.api.reservations import reservation_view
 from schedd.api.routes import RouteTable
 from schedd.api.views import GapsView, NodePage, PlanPage, snapshot_fields
 from schedd.engine import PlanSnapshot
+from schedd.service.read.cursors import decode_cursor, encode_cursor
 from schedd.service.read.gaps import find_gaps
 from schedd.service.read.plan_lists import Bar, NodeView, bars_in_window, node_views
 from schedd.wire.facts import NodeStateName
@@ -28,9 +29,6 @@ _Begin = Annotated[
 _End = Annotated[
     int | None, Query(description="Behind the last second; without it, a day later.", ge=0, lt=_TIME_END)
 ]
-_Cursor = Annotated[
-    str | None, Query(description="`next` of the page before; without it, the first page.", max_length=600)
-]
 
 
 @router.get("/nodes", *READ_PROBLEMS, "invalid", "not-modified", answer=NodePage)
@@ -40,21 +38,21 @@ def list_nodes(
     cluster: Cluster,
     visibility: Visibility,
     state: Annotated[NodeStateName | None, Query(description="Only nodes in this state.")] = None,
-    cursor: _Cursor = None,
+    cursor: PageCursor = None,
     limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=10_000)] = 1_000,
     fields: FieldSelection = None,
 ) -> Response:
     """Nodes by name: resources, free capacity now, and the jobs that hold the rest."""
     only = parse_field_selection(fields, NodeView)
     published = cluster.published
-    behind = cursor or ""
+    behind: str = decode_cursor(cursor, "nodes", str)[0] if cursor is not None else ""
     names = sorted(
         name
         for name, facts in published.present_nodes.items()
         if name > behind and (state is None or facts.state == state)
     )
     page = frozenset(names[:limit])
-    following = names[limit - 1] if len(names) > limit else None
+    following = encode_cursor("nodes", names[limit - 1]) if len(names) > limit else None
     rows = node_views(published, page.__contains__, visibility.shows)
     found = NodePage(nodes=rows, next=following, **snapshot_fields(published))
     return reply(request, found, published, "nodes", only)
@@ -68,7 +66,7 @@ def get_plan(
     visibility: Visibility,
     begin: _Begin = None,
     end: _End = None,
-    cursor: _Cursor = None,
+    cursor: PageCursor = None,
     limit: Annotated[int, Query(description="Maximum number of jobs per page.", ge=1, le=10_000)] = 1_000,
     fields: FieldSelection = None,
 ) -> Response:
@@ -78,7 +76,7 @@ def get_plan(
     """
     only = parse_field_selection(fields, Bar)
     published = cluster.published
-    first, last = _resolve_window(published, begin, end)
+    first, last = _resolve_window(published, begin, end, cursor, "plan", int, int)
     page = bars_in_window(published, first, last, sees=visibility.shows, cursor=cursor, limit=limit)
     found = PlanPage(
         begin=first,
@@ -111,7 +109,7 @@ def get_gaps(
             "then, and for how long. `totals` is empty."
         ),
     ] = False,
-    cursor: _Cursor = None,
+    cursor: PageCursor = None,
     limit: Annotated[
         int, Query(description="A page ends with the node that fills it up to here.", ge=1, le=10_000)
     ] = 1_000,
@@ -120,14 +118,14 @@ def get_gaps(
     down, offline or closed have no gaps.
     """
     published = cluster.published
-    first, last = _resolve_window(published, begin, end)
+    first, last = _resolve_window(published, begin, end, cursor, "gaps", str)
     found = find_gaps(
         published,
         first,
         last,
         cpus=cpus,
         from_begin=from_begin,
-        cursor=cursor or "",
+        cursor=cursor,
         limit=limit,
     )
     view = GapsView(
@@ -141,7 +139,19 @@ def get_gaps(
     return reply(request, view, published)
 
 
-def _resolve_window(published: PlanSnapshot, begin: int | None, end: int | None) -> tuple[int, int]:
+def _resolve_window(
+    published: PlanSnapshot,
+    begin: int | None,
+    end: int | None,
+    cursor: str | None,
+    kind: str,
+    *position: type[int] | type[str],
+) -> tuple[int, int]:
+    """The window of a page: that of the page before, as its cursor has it, unless the query names one."""
+    if cursor is not None:
+        *_, former_begin, former_end = decode_cursor(cursor, kind, *position, int, int)
+        begin = former_begin if begin is None else begin
+        end = former_end if end is None else end
     first = published.as_of if begin is None else begin
     last = first + _DAY_S if end is None else end
     if last <= first:

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from schedd.plan.work_limits import WorkSpent
 from schedd.service.cluster.errors import Overloaded, PlannerStopped, UnknownCluster
-from schedd.service.read.plan_lists import CursorError
+from schedd.service.read.cursors import CursorError
 from schedd.store import StoreError
 from schedd.wire.section import main_problems, problem_place, problem_words
 

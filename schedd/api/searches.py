@@ -8,6 +8,7 @@ from fastapi import Query, Request, Response
 
 from schedd.api.access import Cluster, Daemon, Operator, User
 from schedd.api.audit import audit_act
+from schedd.api.jobs import PageCursor
 from schedd.api.planner_calls import TIMEOUTS, await_planner, database_errors
 from schedd.api.problems import ACT_PROBLEMS, READ_PROBLEMS
 from schedd.api.replies import reply
@@ -17,10 +18,10 @@ from schedd.api.unicode_text import UnicodeRoute
 from schedd.service.background.plan_metrics_log import SearchRun
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
+from schedd.service.read.cursors import decode_cursor, encode_cursor
 
 router = RouteTable(prefix="/v1/clusters/{cluster}/searches", tags=["plan"], route_class=UnicodeRoute)
 _log = structlog.get_logger(__name__)
-_MAX_TIME: Final = 2**62
 _HINT: Final = "the search goes on; GET the searches shows its outcome"
 
 
@@ -30,16 +31,14 @@ def list_searches(
     cluster: Cluster,
     daemon: Daemon,
     _: User,
-    cursor: Annotated[
-        int | None,
-        Query(description="`next` of the page before; without it, the first page.", ge=1, le=_MAX_TIME),
-    ] = None,
+    cursor: PageCursor = None,
     limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=1_000)] = 100,
 ) -> Response:
     """Searches for a better plan and their outcomes, newest first, for as long as they are kept."""
+    behind: int | None = decode_cursor(cursor, "searches", int)[0] if cursor is not None else None
     with database_errors():
-        page = daemon.metrics_logs[cluster.name].searches(limit, cursor)
-    following = str(page.following) if page.following is not None else None
+        page = daemon.metrics_logs[cluster.name].searches(limit, behind)
+    following = encode_cursor("searches", page.following) if page.following is not None else None
     return reply(request, SearchesView(tuple(map(search_view, page.runs)), following))
 
 

@@ -90,12 +90,10 @@ def test_user_over_the_cpu_budget_is_refused_temporarily_without_affecting_other
 
 def test_incrementally_rendered_response_is_identical(client: TestClient, loop: PlanLoop) -> None:
     loop.submit([node("n1"), *(job(f"{i}.s", name=f"x{i}") for i in range(120))]).result(WAIT_S)
-    for more in ("", "&fields=id,why,planned_start,explanation_of", "&fields=id,why", "&state=planned"):
+    for more in ("", "&fields=id,why,planned_start,headline", "&fields=id,why", "&state=planned"):
         large = client.get(f"{MAIN}/jobs?limit=1000{more}")
+        assert (large.status_code, len(large.json()["jobs"])) == (200, 120 if "state" not in more else 119)
         small = [client.get(f"{MAIN}/jobs?limit=40{more}")]
-        if large.status_code != 200:
-            assert (large.status_code, small[0].status_code) == (422, 422)
-            continue
         while small[-1].json()["next"]:
             small.append(client.get(f"{MAIN}/jobs?limit=40{more}&cursor={small[-1].json()['next']}"))
         rows = [row for page in small for row in page.json()["jobs"]]

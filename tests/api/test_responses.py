@@ -131,6 +131,10 @@ def test_nodes_plan_and_gaps_agree(busy_cluster: TestClient) -> None:
     cut = get(busy_cluster, "/plan", begin=T, end=T + 60, limit=1)
     rest = get(busy_cluster, "/plan", begin=T, end=T + 60, cursor=cut["next"])
     assert [bar["job"] for bar in cut["jobs"] + rest["jobs"]] == ["1.server", "2.server"]
+    for path, query in (("/plan", {"end": T + 7_200, "begin": T + 60}), ("/gaps", {"end": last + 60})):
+        page = get(busy_cluster, path, limit=1, **query)
+        more = get(busy_cluster, path, limit=1, cursor=page["next"])
+        assert (more["begin"], more["end"]) == (page["begin"], page["end"]) != (T, T + 86_400)
 
 
 def test_a_reservation_shows_in_the_plan(client: TestClient) -> None:

@@ -79,12 +79,14 @@ def test_gaps_are_listed_by_node_and_continue_at_the_cursor() -> None:
         loop.submit([node(f"n{i}") for i in range(5)]).result(WAIT_S)
         published = loop.published
     seen = []
-    cursor: str | None = ""
-    while cursor is not None:
+    cursor: str | None = None
+    while True:
         page = find_gaps(published, T, T + 60, cursor=cursor, limit=2)
         seen.append([gap.node for gap in page.gaps])
         assert page.totals[0].idle_nodes == 5
         cursor = page.next
+        if cursor is None:
+            break
     assert seen == [["n0", "n1"], ["n2", "n3"], ["n4"]]
 
 

@@ -3,8 +3,10 @@
 import pytest
 
 from schedd.engine.show.plan_snapshot import PlanSnapshot
-from schedd.service.read.plan_lists import CursorError, bars_in_window, count_jobs, node_views
-from schedd.wire import JobStarted, ShareFacts
+from schedd.service.read.cursors import CursorError, decode_cursor, encode_cursor
+from schedd.service.read.gaps import find_gaps
+from schedd.service.read.plan_lists import bars_in_window, count_jobs, node_views
+from schedd.wire import JobDeleted, JobStarted, ShareFacts
 from tests.service.planner_harness import T, event_id, job, node, planner, views
 from tests.waits import WAIT_S
 
@@ -65,12 +67,53 @@ def test_jobs_are_filtered_by_owner_queue_and_state(
     assert [row.id for row in views(published, **asked).rows] == ids
 
 
-@pytest.mark.parametrize("cursor", ["x", "1", "1.", ".1", "-1.2", "1.2.3", "9" * 50 + ".1", "١.١"])
+def test_pages_continue_while_jobs_come_and_go() -> None:
+    def delete(*ids: str) -> list[JobDeleted]:
+        return [JobDeleted(id=event_id(), time=T, job_id=one) for one in ids]
+
+    with planner(publish_starts=False, end_allowance=0) as loop:
+        never = [job(name, nodes="1:ppn=x") for name in "abcdef"]
+        nodes = [node(f"n{i}") for i in range(6)]
+        loop.submit([*nodes, *never, *(job(str(i)) for i in range(6))]).result(WAIT_S)
+        first = views(loop.published, limit=3)
+        assert [row.id for row in first.rows] == ["0", "1", "2"]
+        # The last job of the page goes, and so does the next one; a new job has their start, and perhaps
+        # their place in the columns.
+        loop.submit([*delete("2", "4"), job("9")]).result(WAIT_S)
+        second = views(loop.published, cursor=first.next, limit=5)
+        assert [row.id for row in second.rows] == ["3", "5", "9", "a", "b"]
+        loop.submit([*delete("a", "b"), job("0a", nodes="1:ppn=x")]).result(WAIT_S)
+        third = views(loop.published, cursor=second.next)
+        assert [row.id for row in third.rows] == ["c", "d", "e", "f"]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        *("x", "1", "", "1700000000.5", "é", "9" * 50, "!" * 20_000),
+        encode_cursor("other", T, T, "1"),
+        encode_cursor("jobs", T, "1"),
+        encode_cursor("jobs", 1 << 70, T, "1"),
+        encode_cursor("plan", T, 1 << 70, T, T),
+        encode_cursor("gaps", 1, 2, 3),
+    ],
+)
 def test_malformed_cursor_is_refused(published: PlanSnapshot, cursor: str) -> None:
     with pytest.raises(CursorError):
         views(published, cursor=cursor)
     with pytest.raises(CursorError):
         bars_in_window(published, T, T + 10, cursor=cursor)
+    with pytest.raises(CursorError):
+        find_gaps(published, T, T + 10, cursor=cursor)
+
+
+def test_cursors_are_read_as_they_were_written() -> None:
+    for position in ((T, "ä.server"), (0, ""), (-5, 'x"y' * 100)):
+        assert decode_cursor(encode_cursor("jobs", *position), "jobs", int, str) == position
+    with pytest.raises(CursorError):
+        decode_cursor(encode_cursor("jobs", "\ud800"), "jobs", str)
+    with pytest.raises(CursorError):
+        decode_cursor(encode_cursor("jobs", True), "jobs", int)
 
 
 def test_time_window_includes_overlapping_jobs(published: PlanSnapshot) -> None:

@@ -16,8 +16,9 @@ from schedd.api.access import (
     job_visibility,
     visible_clusters,
 )
+from schedd.api.jobs import PageCursor
 from schedd.api.planner_calls import get_plan_fork
-from schedd.api.problems import Fault, ProblemError, invalid_problem, problem_responses
+from schedd.api.problems import ProblemError, invalid_problem, problem_responses
 from schedd.api.question_runner import run_question
 from schedd.api.replies import api_answer, reply
 from schedd.api.routes import RouteTable
@@ -202,20 +203,13 @@ def list_all_jobs(
     cluster: Annotated[str | None, Query(description="Only of this cluster.", max_length=200)] = None,
     state: Annotated[JobStatus | None, Query(description="Only jobs in this state.")] = None,
     moves: Annotated[int, Query(description="Maximum number of moves of each job's start.", ge=0, le=50)] = 1,
-    cursor: Annotated[
-        str | None,
-        Query(description="`next` of the page before; without it, the first page.", max_length=10_000),
-    ] = None,
+    cursor: PageCursor = None,
     limit: Annotated[int, Query(description="Maximum number per page.", ge=1, le=1_000)] = 100,
 ) -> Response:
     """Jobs of all clusters that the caller may see: where each stands, its likely, planned and promised
     start, and how its start moved. `user=me` has the caller's own jobs.
     """
-    try:
-        after = parse_cursor(cursor) if cursor is not None else None
-    except ValueError as error:
-        fault = Fault(where="query.cursor", what=str(error))
-        raise ProblemError("invalid", f"query.cursor: {error}", errors=[fault]) from None
+    after = parse_cursor(cursor) if cursor is not None else None
     loops = visible_clusters(request, caller)
     if cluster is not None:
         loops = [loop for loop in loops if loop.name == cluster]

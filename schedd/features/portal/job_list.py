@@ -1,8 +1,5 @@
 """Jobs of several clusters in one list with a stable order, page by page."""
 
-import base64
-import binascii
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
@@ -18,6 +15,7 @@ from schedd.engine import (
     job_status,
     render_job,
 )
+from schedd.service.read.cursors import decode_cursor, encode_cursor
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.wire import ShareFacts
 
@@ -96,8 +94,7 @@ class CursorPosition:
 
     def encode(self) -> str:
         """Return the position as an opaque text for URLs."""
-        plain = json.dumps([self.cluster, self.submitted, self.job], separators=(",", ":"))
-        return base64.urlsafe_b64encode(plain.encode()).decode().rstrip("=")
+        return encode_cursor("all jobs", self.cluster, self.submitted, self.job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +108,8 @@ class ListedJob:
 
 
 def parse_cursor(text: str) -> CursorPosition:
-    """Return the position of a cursor. Raises ValueError for a text that no page returned."""
-    try:
-        plain = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-    except (binascii.Error, ValueError, RecursionError):
-        plain = None
-    match plain:
-        case [str(cluster), int(submitted), str(job)] if not isinstance(submitted, bool):
-            return CursorPosition(cluster, submitted, job)
-    raise ValueError(f"cursor {text[:80]!r}: take it from `next` of the page before")
+    """Return the position of a cursor. Raises CursorError for a text that no page returned."""
+    return CursorPosition(*decode_cursor(text, "all jobs", str, int, str))
 
 
 def list_records(

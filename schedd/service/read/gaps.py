@@ -8,6 +8,7 @@ import numpy as np
 
 from schedd.engine import PlanSnapshot
 from schedd.plan.columns import CPUS, GPUS, MEM, SHARE, Ints
+from schedd.service.read.cursors import decode_cursor, encode_cursor
 from schedd.wire import NodeFacts
 
 _USED = 4  # cpus, shares, memory, gpus
@@ -52,7 +53,7 @@ def find_gaps(
     *,
     cpus: int = 1,
     from_begin: bool = False,
-    cursor: str = "",
+    cursor: str | None = None,
     limit: int = 1_000,
 ) -> Gaps:
     """Return the gaps of at least ``cpus`` cpus in ``[begin, end)`` on nodes that are up.
@@ -61,6 +62,8 @@ def find_gaps(
     a node are on one page, and a page ends with the node that reaches ``limit``. With ``from_begin`` there
     are no totals, and only contiguous gaps from ``begin`` on.
     """
+    behind: str = decode_cursor(cursor, "gaps", str, int, int)[0] if cursor is not None else ""
+    window = (begin, end)
     begin = max(begin, published.as_of)
     if begin >= end:
         return Gaps((), (), None)
@@ -81,10 +84,10 @@ def find_gaps(
             idle = (used[1] == 0).astype(np.int64)
             moments.append(starts)
             changes.append(np.stack([np.diff(free_cpus, prepend=0), np.diff(idle, prepend=0)]))
-        if name <= cursor or following is not None:
+        if name <= behind or following is not None:
             continue
         if len(found) >= limit:
-            following = last
+            following = encode_cursor("gaps", last, *window)
             continue
         last = name
         here = _node_gaps(name, facts, starts, used, end, cpus)

@@ -1,9 +1,10 @@
 """Paged lists from a plan snapshot: jobs, bars of a time window, nodes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice, pairwise
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from schedd.engine import JobRecord, JobStatus, Phase, PlanSnapshot, job_shares,
 from schedd.model import FOREVER
 from schedd.plan.columns import CPUS, FIXED, GPUS, MEM, PLANNED, UNPLACED, Ints
 from schedd.service.questions.objectives import node_failure_rates
+from schedd.service.read.cursors import decode_cursor, encode_cursor
 from schedd.wire import ShareFacts
 from schedd.wire.quick_init import quick_init
 
@@ -21,10 +23,6 @@ Sees = Callable[[JobRecord], bool]  # whether a job is visible to the caller
 
 def _all(_record: JobRecord) -> bool:
     return True
-
-
-class CursorError(ValueError):
-    """A cursor that no page returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +155,8 @@ def job_listing(
     """Return a page of jobs by (planned) start, those without a start (-1) last. ``sees`` None: all are
     visible.
 
-    The next page continues by start: a job that moves past the cursor in between may be missed or repeated.
+    The cursor is a start, a time of submission and an id: it stays valid while jobs come and go. A job that
+    moves past it in between is missed or repeated.
     """
 
     def is_selected(record: JobRecord, start: int) -> bool:
@@ -171,12 +170,12 @@ def job_listing(
 
     rows = _jobs_after_cursor(published, cursor)
     if not (state is None and owner is None and queue is None and sees is None):
-        rows = (row for row in rows if is_selected(row[2], row[3]))
+        rows = (row for row in rows if is_selected(row[1], row[2]))
     found = list(islice(rows, limit + 1))
-    following = f"{found[limit - 1][0]}.{found[limit - 1][1]}" if len(found) > limit else None
     if not found:
         return JobListing((), (), None)
-    _, __, records, starts = zip(*found[:limit], strict=True)
+    following = encode_cursor("jobs", *found[limit - 1][0]) if len(found) > limit else None
+    _, records, starts = zip(*found[:limit], strict=True)
     return JobListing(records, starts, following)
 
 
@@ -185,26 +184,42 @@ def matches_owner(owner: str, user: str) -> bool:
     return user in (owner, owner.partition("@")[0])
 
 
+_JobPosition = tuple[int, int, str]  # start (FOREVER: none), time of submission, id
+
+
 def _jobs_after_cursor(
     published: PlanSnapshot, cursor: str | None
-) -> Iterator[tuple[int, int, JobRecord, int]]:
-    """Yield (sort key, second sort key, record, start) of all jobs after the cursor."""
-    after = _parse_cursor(cursor) if cursor else (-1, -1)
+) -> Iterator[tuple[_JobPosition, JobRecord, int]]:
+    """Yield (position, record, start) of all jobs after the cursor, in order."""
+    after: _JobPosition = (-1, -1, "")
+    if cursor is not None:
+        first, submitted, job_id = decode_cursor(cursor, "jobs", int, int, str)
+        after = first, submitted, job_id
     slots = np.flatnonzero(published.states)
     starts = published.starts[slots]
     keys = np.where(starts < 0, np.int64(FOREVER), starts)
-    behind = (keys > after[0]) | ((keys == after[0]) & (slots > after[1]))
-    slots, starts, keys = slots[behind], starts[behind], keys[behind]
+    behind = keys >= after[0]
+    slots, keys = slots[behind], keys[behind]
     order = np.argsort(keys, kind="stable")
-    columns = [column[order].tolist() for column in (keys, slots, starts)]
-    records = [published.records[slot] for slot in columns[1]]
-    for key, slot, record, start in zip(columns[0], columns[1], records, columns[2], strict=True):
-        if record is not None:
-            yield key, slot, record, start
-    first = len(published.records)
-    for i, record in enumerate(published.slotless.values(), first):
-        if (FOREVER, i) > after:
-            yield FOREVER, i, record, -1
+    slots, keys = slots[order], keys[order]
+    edges = [*np.flatnonzero(np.diff(keys, prepend=-2)).tolist(), keys.shape[0]]
+    for begin, end in pairwise(edges):  # jobs with the same start
+        key = int(keys[begin])
+        if key < FOREVER:
+            yield from _in_order(key, (published.records[slot] for slot in slots[begin:end].tolist()), after)
+    placeless = (published.records[slot] for slot in slots[keys == FOREVER].tolist())
+    yield from _in_order(FOREVER, chain(placeless, published.slotless.values()), after)
+
+
+def _in_order(
+    key: int, records: Iterable[JobRecord | None], after: _JobPosition
+) -> Iterator[tuple[_JobPosition, JobRecord, int]]:
+    """Yield the jobs of one start after a position, in order of submission and id."""
+    found = [((key, one.facts.submitted, one.id), one) for one in records if one is not None]
+    start = key if key < FOREVER else -1
+    for position, record in sorted(found, key=itemgetter(0)):
+        if position > after:
+            yield position, record, start
 
 
 def bars_in_window(
@@ -217,7 +232,7 @@ def bars_in_window(
     limit: int = 1_000,
 ) -> Page[Bar]:
     """Return the placements that overlap ``[begin, end)``, by start; anonymous where ``sees`` is False."""
-    after = _parse_cursor(cursor) if cursor else (-1, -1)
+    after = decode_cursor(cursor, "plan", int, int, int, int)[:2] if cursor is not None else (-1, -1)
     starts = published.starts
     slots = np.flatnonzero((starts >= 0) & (starts < end) & (starts + published.durations > begin))
     slots = slots[(starts[slots] > after[0]) | ((starts[slots] == after[0]) & (slots > after[1]))]
@@ -230,7 +245,7 @@ def bars_in_window(
             continue  # a reservation
         start = int(starts[slot])
         if len(bars) == limit:
-            return Page(tuple(bars), f"{bars[-1].start}.{last}")
+            return Page(tuple(bars), encode_cursor("plan", bars[-1].start, last, begin, end))
         job, owner, queue = (record.id, record.facts.owner, record.facts.queue) if sees(record) else [""] * 3
         bars.append(
             Bar(
@@ -308,10 +323,3 @@ def _in_use(
         if i in shown:
             here.setdefault(rows[row], []).append(shown[i])
     return used, here
-
-
-def _parse_cursor(cursor: str) -> tuple[int, int]:
-    start, dot, slot = cursor.partition(".")
-    if not (dot and start.isdigit() and slot.isdigit() and cursor.isascii() and len(cursor) < 40):
-        raise CursorError(f"cursor {cursor!r}: take it from `next` of the page before")
-    return int(start), int(slot)
