@@ -11,7 +11,7 @@ from schedd.engine import (
 )
 from schedd.service.questions.admission import Admission, admit, exceeded_limits
 from schedd.service.questions.plan_fork import PlanFork
-from schedd.service.questions.submission_checks import QueuedJobs, Submission
+from schedd.service.questions.submission_checks import KnownUser, QueuedJobs, Submission
 from schedd.service.read.arrays import choose_array
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.plan_lists import find_record
@@ -63,6 +63,7 @@ def check_admission(
             facts=replace(facts, owner=submitter),
             understood=understood,
             group=_known_group(published, submitter),
+            known=_known_user(published, submitter),
             array=array if array is not None else ArrayRequest(1),
             is_array=array is not None,
             queued=queued,
@@ -96,3 +97,14 @@ def _known_group(published: PlanSnapshot, user: str) -> str:
         return ""
     groups = (one.facts.group for one in all_jobs(published) if one.facts.owner.partition("@")[0] == name)
     return next(filter(None, groups), "")
+
+
+def _known_user(published: PlanSnapshot, user: str) -> KnownUser:
+    """What the jobs of a user tell of it."""
+    name = user.partition("@")[0]
+    facts = [one.facts for one in all_jobs(published) if one.facts.owner.partition("@")[0] == name and name]
+    return KnownUser(
+        groups=frozenset(one.group for one in facts if one.group),
+        hosts=frozenset(host for one in facts if (host := one.owner.partition("@")[2])),
+        queues=frozenset(one.queue for one in facts),
+    )

@@ -1,4 +1,4 @@
-"""Access lists of queues and servers (``acl_users``, ``acl_groups``), evaluated as both families do."""
+"""Access lists of queues and servers (``acl_users`` and others), evaluated as both families do."""
 
 from collections.abc import Collection, Mapping
 
@@ -41,6 +41,22 @@ def admits_group(printed: str, groups: Collection[str]) -> bool:
     return default
 
 
+def admits_host(printed: str, host: str) -> bool:
+    """Return whether a list of hosts such as ``login1.site,*.cluster.site,-bad.site`` admits a host; see
+    ``admits_user``.
+
+    A name without a domain matches the host of that name in any domain: in doubt, nobody is refused.
+    """
+    default = False
+    for entry in _entries(printed):
+        pattern = entry.lstrip("+-")
+        if not pattern:
+            default = entry == "+"
+        elif _matches_host(host, pattern) or (not entry.startswith("-") and _is_short_form(host, pattern)):
+            return not entry.startswith("-")
+    return default
+
+
 def is_true(attributes: Mapping[str, str], name: str) -> bool:
     """Return whether a boolean attribute is set, as either family prints it."""
     return attributes.get(name, "").strip().lower() in ("true", "t", "1", "yes", "y")
@@ -53,3 +69,12 @@ def _entries(printed: str) -> list[str]:
 def _matches_host(host: str, pattern: str) -> bool:
     host, pattern = host.lower(), pattern.lower()
     return host.endswith(pattern[1:]) if pattern.startswith("*") else host == pattern
+
+
+def _is_short_form(one: str, other: str) -> bool:
+    """Whether one name has a domain and the other is the same name without it."""
+    (short, _, domain), (other_short, _, other_domain) = (
+        one.lower().partition("."),
+        other.lower().partition("."),
+    )
+    return short == other_short and bool(domain) != bool(other_domain)

@@ -153,6 +153,72 @@ def test_access_lists_of_groups_and_kinds_of_jobs_are_checked(
     assert any("groups are not known here" in note for note in found["notes"]) is uncertain
 
 
+GROUPS = {"acl_group_enable": "True", "acl_groups": "staff,physics"}
+HOSTS = {"acl_host_enable": "True", "acl_hosts": "login1.site,-bad.cluster.site,*.cluster.site"}
+
+
+def notes_of(found: dict[str, Any]) -> list[str]:
+    return [note for note in found["notes"] if "takes only jobs" in note or "takes jobs only" in note]
+
+
+def test_supplementary_groups_are_known_from_the_users_jobs(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    server = {"type": "server_changed", "server": {"family": "openpbs"}}
+    post(busy_cluster, server, queue("batch"), queue("lab", attributes=GROUPS))
+    post(busy_cluster, queued(101, "batch", group="users"))
+    found = check_submission(user, queue="lab")
+    assert found["refusals"] == []
+    (note,) = notes_of(found)
+    assert note.endswith(f"(users is not among them); {USER}'s other groups are not known here")
+    post(busy_cluster, queued(102, "batch", group="physics"))  # qsub -W group_list=physics
+    assert notes_of(check_submission(user, queue="lab")) == []
+
+
+def test_a_user_with_a_job_in_the_queue_is_taken_for_admitted(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    server = {"type": "server_changed", "server": {"family": "openpbs"}}
+    post(busy_cluster, server, queue("lab", attributes=GROUPS))
+    assert len(notes_of(check_submission(user, queue="lab"))) == 1
+    post(busy_cluster, queued(101, "lab", group="users"))
+    assert notes_of(check_submission(user, queue="lab")) == []
+
+
+@pytest.mark.parametrize(
+    ("host", "refused"),
+    [
+        ("login1.site", False),
+        ("login1", False),  # a name without a domain: in doubt nobody is refused
+        ("n7.cluster.site", False),
+        ("bad.cluster.site", True),
+        ("login2.site", True),
+    ],
+)
+def test_lists_of_hosts_are_checked(busy_cluster: TestClient, host: str, refused: bool) -> None:
+    post(busy_cluster, queue("lab", attributes=HOSTS))
+    found = check_submission(busy_cluster, queue="lab", owner=f"ann@{host}")
+    assert found["refusals"] == ([f"queue lab takes no jobs from {host} (acl_hosts)"] if refused else [])
+    assert notes_of(found) == []
+    post(busy_cluster, queue("lab"), {"type": "server_changed", "server": {"attributes": HOSTS}})
+    found = check_submission(busy_cluster, queue="lab", owner=f"ann@{host}")
+    assert found["refusals"] == ([f"the server takes no jobs from {host} (acl_hosts)"] if refused else [])
+
+
+def test_hosts_of_earlier_jobs_are_compared_with_a_list_of_hosts(
+    busy_cluster: TestClient, user: TestClient
+) -> None:
+    post(busy_cluster, queue("lab", attributes=HOSTS))
+    note = "queue lab takes jobs only from some hosts (acl_hosts)"
+    assert notes_of(check_submission(user, queue="lab")) == [note]
+    post(busy_cluster, queued(101, "batch", f"{USER}@login2.site"))
+    (seen,) = notes_of(check_submission(user, queue="lab"))
+    assert seen == f"{note}, not from login2.site, where {USER}'s jobs came from"
+    post(busy_cluster, {"type": "job_deleted", "job_id": "101.server"})
+    post(busy_cluster, queued(102, "batch", f"{USER}@login1.site"))
+    assert notes_of(check_submission(user, queue="lab")) == []
+
+
 @pytest.mark.parametrize(
     ("limits", "refused"),
     [

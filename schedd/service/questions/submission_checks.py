@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from schedd.dialect.access_list import admits_group, admits_user, is_true
+from schedd.dialect.access_list import admits_group, admits_host, admits_user, is_true
 from schedd.dialect.array_request import ArrayRequest
 from schedd.engine import JobRecord, ParsedRequest, make_claim
 from schedd.policy.limits import Claim, Limit, format_amount, parse_queued_limits, strictest
@@ -50,16 +50,27 @@ class QueuedJobs:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownUser:
+    """What the server's jobs tell of their user: groups, submit hosts, and queues that took a job."""
+
+    groups: frozenset[str] = frozenset()
+    hosts: frozenset[str] = frozenset()
+    queues: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     """A hypothetical submission.
 
     ``facts.owner`` empty: the user is unknown, and access lists and limits of users are not checked.
-    ``group`` is the user's primary group, if it is known. ``queued`` are all jobs of the server.
+    ``group`` is the user's primary group, if it is known. ``known`` is what the user's jobs tell of it.
+    ``queued`` are all jobs of the server.
     """
 
     facts: JobFacts
     understood: ParsedRequest
     group: str = ""
+    known: KnownUser = field(default_factory=KnownUser)
     array: ArrayRequest = field(default_factory=lambda: ArrayRequest(1))
     is_array: bool = False
     queued: QueuedJobs = field(default_factory=QueuedJobs)
@@ -68,6 +79,11 @@ class Submission:
     def user(self) -> str:
         """The user without its host."""
         return self.facts.owner.partition("@")[0]
+
+    @property
+    def host(self) -> str:
+        """The host from which the job is submitted; empty: the question does not say."""
+        return self.facts.owner.partition("@")[2]
 
 
 def access_refusals(
@@ -96,29 +112,64 @@ def access_refusals(
         yield f"{one.user} is not on the access list of queue {queue.name} (acl_users)"
     if refused_group:
         yield f"group {one.group} is not on the access list of queue {queue.name} (acl_groups)"
+    if one.host and _refuses_host(attributes, one.host):
+        yield f"queue {queue.name} takes no jobs from {one.host} (acl_hosts)"
 
 
 def server_refusals(one: Submission, server: ServerFacts) -> Iterator[str]:
     """Yield why the server accepts no jobs of this user."""
     if one.user and _refuses_user(server.attributes, one.facts.owner):
         yield f"{one.user} is not on the access list of the server (acl_users)"
+    if one.host and _refuses_host(server.attributes, one.host):
+        yield f"the server takes no jobs from {one.host} (acl_hosts)"
 
 
 def uncertain_access(one: Submission, queue: QueueFacts, server: ServerFacts) -> Iterator[str]:
-    """Yield remarks on access lists that cannot be checked here."""
+    """Yield remarks on access lists that cannot be checked here.
+
+    A user is taken for admitted whose other jobs are in the queue, or have a group on its list.
+    """
     attributes = queue.attributes
     users = is_true(attributes, "acl_user_enable")
     groups = is_true(attributes, "acl_group_enable")
     if not one.user:
         if users or groups:
             yield f"queue {queue.name} has an access list, and the user is not known here"
-    elif groups and not _refuses_group(attributes, server, one):
-        admitted = admits_group(attributes.get("acl_groups", ""), {one.group})
+    elif groups and not _refuses_group(attributes, server, one) and queue.name not in one.known.queues:
+        known = one.known.groups | ({one.group} if one.group else set())
+        admitted = admits_group(attributes.get("acl_groups", ""), known)
         by_user = _either_suffices(attributes, server) and not _refuses_user(attributes, one.facts.owner)
         if not admitted and not by_user:
-            yield f"queue {queue.name} takes only jobs of some groups; {one.user}'s groups are not known here"
-    if is_true(attributes, "acl_host_enable"):
-        yield f"queue {queue.name} takes jobs only from some hosts (acl_hosts)"
+            other = "other groups" if known else "groups"
+            seen = f" ({', '.join(sorted(known))} is not among them)" if len(known) == 1 else ""
+            seen = f" ({', '.join(sorted(known))} are not among them)" if len(known) > 1 else seen
+            yield (
+                f"queue {queue.name} takes only jobs of some groups{seen}; "
+                f"{one.user}'s {other} are not known here"
+            )
+    for name, acl in ((f"queue {queue.name}", attributes), ("the server", server.attributes)):
+        yield from _uncertain_hosts(one, name, acl)
+
+
+def _uncertain_hosts(one: Submission, name: str, attributes: Mapping[str, str]) -> Iterator[str]:
+    """Yield a remark if a list of hosts is in force, and the user's jobs came from none of them, or it is not
+    known from where.
+    """
+    if not is_true(attributes, "acl_host_enable") or one.host:
+        return
+    refused = sorted(host for host in one.known.hosts if _refuses_host(attributes, host))
+    if not refused and one.known.hosts:
+        return
+    seen = f", not from {', '.join(refused)}, where {one.user}'s jobs came from" if refused else ""
+    yield f"{name} takes jobs only from some hosts (acl_hosts){seen}"
+
+
+def _refuses_host(attributes: Mapping[str, str], host: str) -> bool:
+    """Whether the list refuses a host. Without a list only the server's own host is admitted, which is not
+    known here.
+    """
+    printed = attributes.get("acl_hosts", "")
+    return is_true(attributes, "acl_host_enable") and bool(printed.strip()) and not admits_host(printed, host)
 
 
 def _refuses_user(attributes: Mapping[str, str], owner: str) -> bool:
@@ -127,7 +178,8 @@ def _refuses_user(attributes: Mapping[str, str], owner: str) -> bool:
 
 def _refuses_group(attributes: Mapping[str, str], server: ServerFacts, one: Submission) -> bool:
     """Whether the group list certainly refuses the user. TORQUE looks only at the job's group, unless
-    `acl_group_sloppy` is set. OpenPBS looks at all groups of the user, which are not known here.
+    `acl_group_sloppy` is set. OpenPBS looks at all groups of the user, of which only those of its jobs are
+    known here.
     """
     if not is_true(attributes, "acl_group_enable") or not one.group:
         return False
