@@ -898,3 +898,66 @@ def test_preemptors_preemptees_and_the_policy_become_the_table_preemption() -> N
     other = import_maui(text.replace("SUSPEND", "CANCEL"))
     assert finding_text(other, "PREEMPTPOLICY").startswith("blocker: jobs are suspended, checkpointed or")
     assert "methods" not in other.site["preemption"]
+
+
+PARTITION = "NODECFG[n1] PARTITION=fast\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "setting", "said"),
+    [
+        ("CHARGERATE=2.5", "CHARGERATE", "translated: charge = 2.5, a factor of the costs"),
+        ("CHARGERATE=dear", "CHARGERATE", "blocker: 'dear' is no factor from 0 to"),
+        ("MAXPROC=64", "MAXPROC", "translated: a limit of 64 cpus"),
+        ("MAXJOB[USER]=4", "MAXJOB[USER]", "translated: a limit of 4 jobs"),
+        ("MAXIJOB=9", "MAXIJOB", "translated: a limit of 9 jobs of waiting jobs"),
+        ("MAXPROC=many", "MAXPROC", "blocker: 'many' is no number: the limit is not kept"),
+        ("MAXJOB[QOS]=4", "MAXJOB[QOS]", "blocker: limits by QOS are not supported"),
+        ("NODEACCESSPOLICY=SHARED", "NODEACCESSPOLICY", "no matter: nodes are shared"),
+        ("NODEACCESSPOLICY=SINGLEJOB", "NODEACCESSPOLICY", "blocker: nodes are shared: make"),
+        ("DEFAULTNODEIDLEWATTS=90", "DEFAULTNODEIDLEWATTS", "different: write it in the tables power"),
+        ("RESERVATIONDEPTH=4", "RESERVATIONDEPTH", "no matter: every job has a planned start"),
+        ("COLOUR=red", "COLOUR", "blocker: there is no such setting of a partition"),
+    ],
+)
+def test_attributes_of_partitions_are_translated_or_named(line: str, setting: str, said: str) -> None:
+    done = import_maui(f"{PARTITION}PARCFG[fast] {line}\n")
+    assert finding_text(done, f"PARCFG[fast] {setting}").startswith(said)
+    assert [one.line for one in done.findings if one.setting.startswith("PARCFG")] == [2]
+    site_policy(done.site)
+
+
+def test_charges_and_limits_of_partitions_and_qos_are_settings() -> None:
+    qos = "USERCFG[ann] QDEF=high\nQOSCFG[high] CHARGERATE=3\n"
+    site = import_maui(f"{PARTITION}PARCFG[fast] CHARGERATE=2 MAXPROC=64\n{qos}").site
+    assert site["partitions"]["sets"]["fast"]["charge"] == 2.0
+    assert site["limits"] == [{"amount": 64, "what": "cpus", "who": "all", "partition": "fast"}]
+    assert site["qos"]["levels"]["high"]["charge"] == 3.0
+    site_policy(site)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("IGNMAXPROC", {"": "blocker: no job is exempt from a limit"}),
+        ("NOBF", {"": "different: gaps are filled with these jobs, too"}),
+        ("DEDICATED:NTR", {" DEDICATED": "blocker: nodes would be shared", " NTR": "different: no job is"}),
+        ("USERESERVED:lab", {"": "blocker: jobs would not use the reservation"}),
+        ("RUNNOW,SHINY", {" RUNNOW": "no matter: every job", " SHINY": "blocker: there is no such flag"}),
+        ("ENABLEUSERRSV", {"": "different: users may have bookings"}),
+    ],
+)
+def test_each_flag_of_a_qos_is_named_with_its_reason(flags: str, said: dict[str, str]) -> None:
+    done = import_maui(f"USERCFG[ann] QDEF=high\nQOSCFG[high] QFLAGS={flags}\n")
+    for flag, text in said.items():
+        assert finding_text(done, f"QOSCFG[high] QFLAGS{flag}").startswith(text)
+    found = [one for one in done.findings if one.setting.startswith("QOSCFG[high]")]
+    assert [one.line for one in found] == [2] * len(said)
+
+
+def test_preemption_and_other_flags_of_one_qos_are_told_apart() -> None:
+    text = "USERCFG[ann] QDEF=high\nUSERCFG[bob] QDEF=low\nQOSCFG[high] QFLAGS=PREEMPTOR:IGNALL\n"
+    done = import_maui(f"{text}QOSCFG[low] QFLAGS=PREEMPTEE\n")
+    assert done.site["preemption"] == {"preemptors": {"qos": ["high"]}, "targets": {"qos": ["low"]}}
+    assert finding_text(done, "QOSCFG[high] QFLAGS PREEMPTOR").startswith("translated: preemptors and")
+    assert finding_text(done, "QOSCFG[high] QFLAGS IGNALL").startswith("blocker: no job is exempt")

@@ -351,6 +351,11 @@ def test_default_preemption_matters_only_with_express_queues() -> None:
         ('node_sort_key: "mem HIGH unused"', None, "different: not translated"),
         ('node_sort_key: "sort_priority HIGH" ALL', None, "different: not translated"),
         ('node_sort_key: "a) HIGH"', None, "different: not translated"),
+        ('node_sort_key: "ncpus UP"', None, "different: not translated: UP is neither HIGH nor LOW"),
+        ('node_sort_key: "ncpus LOW free"', None, "different: not translated: free is none of total, "),
+        ('node_sort_key: "ncpus"', None, "different: not translated: a key is a resource, HIGH or LOW"),
+        ('node_sort_key: "sort_priority LOW"', None, "different: not translated: priorities of vnodes"),
+        ('node_sort_key: "ngpus HIGH unused"', None, "different: not translated: there is no order by ngpus"),
         ("smp_cluster_dist: round_robin", {"arrange": "spread"}, "different: node_choice.arrange"),
         ("smp_cluster_dist: pack", None, "no matter: node_choice packs"),
         ("smp_cluster_dist: sideways", None, "different: not translated"),
@@ -371,6 +376,20 @@ def test_of_several_keys_of_nodes_the_first_is_translated() -> None:
     assert done.site["node_choice"] == {"expression": "cpus"}
     (left,) = [one for one in done.findings if one.line == 2]
     assert left.message.startswith("the first of these keys is translated")
+
+
+def test_keys_of_nodes_keep_their_order() -> None:
+    """Points of node_choice count before its arrangement, so an arrangement can only be the second key."""
+    total, unused = 'node_sort_key: "mem HIGH total"\n', 'node_sort_key: "ncpus LOW unused"\n'
+    done = import_sched(total + unused)
+    assert done.site["node_choice"] == {"expression": "mem", "arrange": "pack"}
+    assert {one.verdict for one in done.findings if one.line} == {Verdict.TRANSLATED}
+    done = import_sched(unused + total)
+    assert done.site["node_choice"] == {"arrange": "pack"}
+    (left,) = [one for one in done.findings if one.line == 2]
+    assert left.message.startswith("the first of these keys is translated")
+    both = import_sched("smp_cluster_dist: round_robin\n" + total)
+    assert both.site["node_choice"] == {"arrange": "spread", "expression": "mem"}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from datetime import date
 
 from schedd.cli.importing.maui_entries import MauiEntry, parse_entries
 from schedd.cli.importing.maui_fair_share import FAIR_SHARE, translate_fair_share
-from schedd.cli.importing.maui_limits import CREDENTIALS, NO_PREEMPTOR, translate_credential
+from schedd.cli.importing.maui_flags import NO_PREEMPTOR
+from schedd.cli.importing.maui_limits import CREDENTIALS, translate_credential
 from schedd.cli.importing.maui_node_sets import NODE_SETS, translate_node_sets
 from schedd.cli.importing.maui_nodes import (
     translate_node_order,

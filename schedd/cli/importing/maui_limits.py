@@ -1,8 +1,10 @@
 """Throttling policies of Maui, and what else the CFG lines of users, groups, accounts, queues and QOS say."""
 
+from typing import Any
+
 from schedd.cli.importing.maui_entries import OWNERS, MauiEntry
-from schedd.cli.importing.maui_preemption import PLANNED_FLAGS, is_selected_by_preemption
-from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration
+from schedd.cli.importing.maui_flags import FLAG_NAMES, NO_PREEMPTION, NO_PREEMPTOR, translate_flags
+from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, duration, number
 
 CREDENTIALS = frozenset({*OWNERS, "CLASSCFG", "QOSCFG", "SYSCFG"})
 _AMOUNTS = {
@@ -14,11 +16,11 @@ _AMOUNTS = {
     "MAXWC": "walltime",
 }
 _MOST = 1 << 48  # the largest amount of a limit in schedd.toml
+_MAX_CHARGE = 1e6
 _AS_ASKED = "the full request of a job counts until it ends, not the remaining part"
 _EACH = {"USER": "user", "GROUP": "group", "ACCOUNT": "account"}
 _ELIGIBLE = {"MAXIJOB": "jobs", "MAXIPROC": "cpus", "MAXINODE": "nodes"}
 """Bounds of the waiting jobs that are considered."""
-NO_PREEMPTOR = "no job may preempt others by this file, so that nothing follows from it"
 _SERVER_RESOURCES = {
     "WCLIMIT": "walltime",
     "CPUTIME": "cput",
@@ -27,7 +29,6 @@ _SERVER_RESOURCES = {
     "MEM": "mem",
 }
 """What Maui bounds of each job, by the server's name for it."""
-_NO_PREEMPTION = "running jobs are stopped for others only by the table preemption"
 _ACL = "the server can do it: qmgr -c 'set queue QUEUE acl_{0}_enable = true', and name them in acl_{0}s"
 _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "HOSTLIST": (
@@ -67,7 +68,7 @@ _ATTRIBUTES: dict[str, tuple[Verdict, str]] = {
     "TRIGGER": (Verdict.DIFFERS, NO_TRIGGER),
     "CHARGERATE": (
         Verdict.DIFFERS,
-        "charges are not taken over: see charge_queues and charge_qos of fair_share, and price of qos.levels",
+        "charges are not taken over: see charge_queues of fair_share",
     ),
     "COMMENT": (Verdict.NO_MATTER, "only a remark"),
     "EMAILADDRESS": (Verdict.NO_MATTER, "only mail"),
@@ -118,6 +119,38 @@ def translate_credential(entry: MauiEntry, done: ImportResult, *, preempts: bool
             what = _AMOUNTS.get(name) or _ELIGIBLE[name]
             counted = {**where, "counts": "eligible"} if name in _ELIGIBLE else where
             _translate_limit(entry, setting, value, what, each or who, counted, done)
+
+
+def translate_charge(value: str, line: int, setting: str, table: dict[str, Any], done: ImportResult) -> None:
+    """Translate the factor of the costs of a QOS's or a partition's jobs."""
+    try:
+        charge = number(value)
+    except ValueError:
+        charge = -1.0
+    if not 0 <= charge <= _MAX_CHARGE:
+        message = f"{value!r} is no factor from 0 to {_MAX_CHARGE:g}: jobs cost as much as others"
+        done.note(Verdict.BLOCKER, line, setting, message)
+        return
+    table["charge"] = charge
+    done.note(Verdict.TRANSLATED, line, setting, f"charge = {charge:g}, a factor of the costs of its jobs")
+
+
+def translate_partition_limit(
+    entry: MauiEntry, name: str, index: str, setting: str, value: str, done: ImportResult
+) -> bool:
+    """Translate a limit on the jobs of a partition. Return whether it is one."""
+    if name not in _AMOUNTS and name not in _ELIGIBLE:
+        return False
+    if index and index not in _EACH:
+        done.note(Verdict.BLOCKER, entry.line, setting, f"limits by {index} are not supported")
+        return True
+    where = {"partition": entry.index}
+    if name in _ELIGIBLE:
+        where["counts"] = "eligible"
+    _translate_limit(
+        entry, setting, value, _AMOUNTS.get(name) or _ELIGIBLE[name], _EACH.get(index, "all"), where, done
+    )
+    return True
 
 
 def _translate_limit(
@@ -172,20 +205,18 @@ def _translate_attribute(
 ) -> None:
     if not value and name not in ("REQUIREDUSERLIST", "HOSTLIST"):
         done.note(Verdict.NO_MATTER, entry.line, setting, "it is empty")
+    elif name in FLAG_NAMES:
+        translate_flags(entry, setting, value, done, preempts=preempts)
     elif ("PREEMPT" in value.upper() or "PREEMPT" in name) and not preempts:
         done.note(Verdict.NO_MATTER, entry.line, setting, NO_PREEMPTOR)
-    elif name in ("FLAGS", "JOBFLAGS", "QFLAGS") and is_selected_by_preemption(entry, value, done):
-        done.note(Verdict.TRANSLATED, entry.line, setting, "preemptors and targets of the table preemption")
     elif "PREEMPT" in value.upper() or "PREEMPT" in name:
-        done.note(Verdict.BLOCKER, entry.line, setting, _NO_PREEMPTION)
+        done.note(Verdict.BLOCKER, entry.line, setting, NO_PREEMPTION)
     elif name in ("PLIST", "PDEF"):
         pass  # with the partitions
     elif name.startswith(("MAX.", "MIN.", "DEFAULT.", "REQ.", "REQUIRED.", "EXCL.")):
         _translate_job_limit(entry, name, setting, value, done)
-    elif name in ("FLAGS", "QFLAGS") and set(value.upper().replace(":", ",").split(",")) <= PLANNED_FLAGS:
-        done.note(Verdict.NO_MATTER, entry.line, setting, "every job has a planned start")
-    elif name in ("FLAGS", "JOBFLAGS", "QFLAGS"):
-        done.note(Verdict.BLOCKER, entry.line, setting, f"there are no such flags of jobs: {value}")
+    elif name == "CHARGERATE" and entry.name == "QOSCFG":
+        translate_charge(value, entry.line, setting, done.table("qos")["levels"][entry.index], done)
     elif name in _ATTRIBUTES:
         done.note(_ATTRIBUTES[name][0], entry.line, setting, _ATTRIBUTES[name][1])
     elif name.startswith(("MAX", "MIN", "OMAX", "OMIN")):

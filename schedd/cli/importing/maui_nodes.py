@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from schedd.cli.importing.maui_entries import MauiEntry
+from schedd.cli.importing.maui_limits import translate_charge, translate_partition_limit
 from schedd.cli.importing.result import NO_TRIGGER, ImportResult, Verdict, number
 from schedd.policy.expressions import FormulaError, parse_formula
 
@@ -18,6 +19,50 @@ _NO_PARTITION = (
     "the partition by its nodes or their properties in partitions.sets, and its limits in limits "
     "(docs/administrators/partitions.md)"
 )
+
+_ONE_FOR_ALL = "a setting of the whole cluster here: {}"
+_POWER = "write it in the tables power and power_saving (docs/administrators/power.md)"
+_PARTITION_ATTRIBUTES: Mapping[str, tuple[Verdict, str]] = {
+    "NODEACCESSPOLICY": (
+        Verdict.BLOCKER,
+        "nodes are shared: make naccesspolicy=singlejob a default of the queues with this partition",
+    ),
+    "JOBNODEMATCHPOLICY": (Verdict.BLOCKER, _ONE_FOR_ALL.format("node_rule")),
+    "NODESETPOLICY": (Verdict.BLOCKER, _ONE_FOR_ALL.format("node_sets")),
+    "NODESETATTRIBUTE": (Verdict.BLOCKER, _ONE_FOR_ALL.format("node_sets")),
+    "NODESETLIST": (Verdict.BLOCKER, _ONE_FOR_ALL.format("node_sets")),
+    "PREEMPTPOLICY": (Verdict.DIFFERS, _ONE_FOR_ALL.format("preemption.methods")),
+    "DEFERTIME": (Verdict.DIFFERS, _ONE_FOR_ALL.format("refusal_wait")),
+    "CONFIGFILE": (Verdict.BLOCKER, "another file: import it, too, as one with this"),
+    "FSSCALINGFACTOR": (
+        Verdict.DIFFERS,
+        "see charge of partitions.sets and charge_nodes of fair_share",
+    ),
+    "TRIGGER": (Verdict.DIFFERS, NO_TRIGGER),
+    **dict.fromkeys(
+        (
+            *("DEFAULTNODEACTIVEWATTS", "DEFAULTNODEIDLEWATTS", "DEFAULTNODESTANDBYWATTS"),
+            *("NODEPOWEROFFDURATION", "NODEPOWERONDURATION", "POWERPOLICY", "MAXGREENSTANDBYPOOLSIZE"),
+        ),
+        (Verdict.DIFFERS, _POWER),
+    ),
+    **dict.fromkeys(
+        (
+            "BACKFILLPOLICY",
+            "BACKFILLDEPTH",
+            "BACKFILLMETRIC",
+            "RESERVATIONPOLICY",
+            "RESERVATIONDEPTH",
+            "RESDEPTH",
+        ),
+        (Verdict.NO_MATTER, "every job has a planned start"),
+    ),
+    **dict.fromkeys(
+        ("USETTC", "VMCREATEDURATION", "VMDELETEDURATION", "VMMIGRATEDURATION", "COMMENT", "PROVDURATION"),
+        (Verdict.NO_MATTER, "it does not say which jobs run"),
+    ),
+}
+"""What is no node choice, charge or limit of a partition."""
 
 _NO_LIMITS = (
     "there are no limits of single nodes; where it says how many processors a node may give, set np of the "
@@ -87,11 +132,21 @@ def translate_partition_node_orders(entries: Sequence[MauiEntry], done: ImportRe
         if entry.rest or entry.index not in sets:
             done.note(Verdict.BLOCKER, entry.line, entry.setting, _NO_PARTITION)
             continue
-        for name, _, value in entry.attributes():
+        for name, index, value in entry.attributes():
             setting = f"{entry.setting} {name}"
             table: dict[str, Any] = {}
-            if name != "NODEALLOCATIONPOLICY":
-                done.note(Verdict.BLOCKER, entry.line, setting, "there is no such setting of a partition")
+            where = f"{setting}[{index}]" if index else setting
+            if name == "CHARGERATE":
+                translate_charge(value, entry.line, setting, sets[entry.index], done)
+            elif translate_partition_limit(entry, name, index, where, value, done):
+                pass
+            elif name == "NODEACCESSPOLICY" and value.upper() == "SHARED":
+                done.note(Verdict.NO_MATTER, entry.line, setting, "nodes are shared")
+            elif name != "NODEALLOCATIONPOLICY":
+                verdict, message = _PARTITION_ATTRIBUTES.get(
+                    name, (Verdict.BLOCKER, "there is no such setting of a partition")
+                )
+                done.note(verdict, entry.line, setting, message)
             elif _translate_order(value, entry.line, setting, nodes, table, done):
                 done.table("node_choice").setdefault("partitions", {})[entry.index] = table
             else:

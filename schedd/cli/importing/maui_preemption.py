@@ -16,6 +16,7 @@ _SELECTORS: Final[Mapping[str, str]] = {
 PLANNED_FLAGS: Final = frozenset({"RESERVEALWAYS", "RESERVED", "RUNNOW"})
 """Flags that ask for what every job has: a planned start."""
 _ROLES: Final[Mapping[str, str]] = {"PREEMPTOR": "preemptors", "PREEMPTEE": "targets"}
+PREEMPTION_FLAGS: Final = frozenset(_ROLES)
 _ALL: Final = frozenset({"", "ALL", "BASE", "DEFAULT"})
 _POLICIES: Final[Mapping[str, str]] = {
     "SUSPEND": "suspend",
@@ -40,11 +41,9 @@ def translate_preemption(entries: Sequence[MauiEntry], done: ImportResult) -> No
             _translate_policy(entry, done)
 
 
-def is_selected_by_preemption(entry: MauiEntry, flags: str, done: ImportResult) -> bool:
-    """Return whether the table preemption has all that these flags say."""
-    roles = {role for role, _ in _roles(entry)}
-    words = set(flags.upper().replace(":", ",").split(","))
-    return "preemption" in done.site and bool(roles) and words <= {*_ROLES, *PLANNED_FLAGS}
+def is_selected_by_preemption(entry: MauiEntry, done: ImportResult) -> bool:
+    """Return whether the table preemption has what the flags of an entry say of preemption."""
+    return "preemption" in done.site and any(True for _ in _roles(entry))
 
 
 def _roles(entry: MauiEntry) -> Iterator[tuple[str, str]]:

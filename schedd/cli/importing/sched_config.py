@@ -305,7 +305,8 @@ def _nodes_distributed(option: SchedOption, source: SchedConfig) -> None:
         source.done.note(Verdict.NO_MATTER, option.line, option.name, "node_choice packs nodes by default")
         return
     if value not in ("round_robin", "lowest_load"):
-        source.done.note(Verdict.DIFFERS, option.line, option.name, _NODE_CHOICE)
+        message = f"not translated: {value} is none of pack, round_robin and lowest_load; {_NODE_CHOICE}"
+        source.done.note(Verdict.DIFFERS, option.line, option.name, message)
         return
     source.done.table("node_choice")["arrange"] = "spread"
     message = 'node_choice.arrange = "spread": to the nodes with the most free cpus that allow the same start'
@@ -314,41 +315,55 @@ def _nodes_distributed(option: SchedOption, source: SchedConfig) -> None:
 
 def _nodes_sorted(option: SchedOption, source: SchedConfig) -> None:
     """``node_sort_key: "ncpus HIGH unused"``: a resource, HIGH or LOW, and total, assigned or unused."""
-    words = option.value.split()
-    found = None
-    if option.name == "node_sort_key" and 2 <= len(words) <= _SORT_WORDS:
-        amount = words[2].lower() if len(words) == _SORT_WORDS else "total"
-        found = _node_order(words[0], words[1].upper(), amount)
-    if found is None:
-        source.done.note(Verdict.DIFFERS, option.line, option.name, _NODE_CHOICE)
+    found, done = _node_order(option), source.done
+    if isinstance(found, str):
+        source.done.note(Verdict.DIFFERS, option.line, option.name, f"not translated: {found}")
         return
-    table, (name, value) = source.done.table("node_choice"), found
-    if table.setdefault(name, value) != value:
+    name, value = found
+    # Points count before the arrangement of nodes with equal points, so only this order can be kept.
+    arranged = any(
+        one.setting == option.name and "node_choice.arrange" in one.message for one in done.findings
+    )
+    if done.site.get("node_choice", {}).get(name, value) != value or (name == "expression" and arranged):
         message = "the first of these keys is translated; for several write node_choice.expression"
         source.done.note(Verdict.DIFFERS, option.line, option.name, message)
         return
+    done.table("node_choice")[name] = value
     message = f'node_choice.{name} = "{value}", among nodes that allow the same start'
     source.done.note(Verdict.TRANSLATED, option.line, option.name, message)
 
 
-def _node_order(resource: str, direction: str, amount: str) -> tuple[str, str] | None:
-    """A setting of node_choice with its value; None: there is no equivalent."""
-    if direction not in ("HIGH", "LOW") or resource == "sort_priority":
-        return None
+def _node_order(option: SchedOption) -> tuple[str, str] | str:
+    """A setting of node_choice with its value, or why there is none."""
+    words = option.value.split()
+    if option.name != "node_sort_key" or not 2 <= len(words) <= _SORT_WORDS:
+        wanted = "a key is a resource, HIGH or LOW, and total, assigned or unused"
+        return f"{wanted}; {_NODE_CHOICE}" if option.name == "node_sort_key" else _NODE_CHOICE
+    resource, direction = words[0], words[1].upper()
+    amount = words[2].lower() if len(words) == _SORT_WORDS else "total"
+    if direction not in ("HIGH", "LOW"):
+        return f"{words[1]} is neither HIGH nor LOW"
+    if amount not in ("total", "assigned", "unused"):
+        return f"{words[2]} is none of total, assigned and unused"
+    if resource == "sort_priority":
+        return "priorities of vnodes are not read: give the nodes points in node_choice.prefer"
     if amount == "total":
         term = {"ncpus": "cpus", "ngpus": "gpus"}.get(resource, resource)
         text = term if direction == "HIGH" else f"-{term}"
         try:
             parse_formula(text)
         except FormulaError:
-            return None
+            return f"{resource} cannot be a term of node_choice.expression"
         return "expression", text
     fullest = (amount, direction) in (("unused", "LOW"), ("assigned", "HIGH"))
-    if resource == "ncpus" and amount in ("unused", "assigned"):
+    if resource == "ncpus":
         return "arrange", "pack" if fullest else "spread"
     if resource == "mem" and (amount, direction) == ("unused", "LOW"):
         return "arrange", "least_memory"
-    return None
+    return (
+        f"there is no order by {resource} {amount} {direction}: node_choice.arrange knows only free cpus and "
+        "least free memory"
+    )
 
 
 def _provisioning(option: SchedOption, source: SchedConfig) -> None:
@@ -383,7 +398,7 @@ _PROMISED = "every job has a planned start, and a promise that bounds its wait"
 _LOADED = "what jobs asked for counts, not the load of nodes"
 _SETS = "name the server's node_group_key as by in [clusters.NAME.site.node_sets]"
 _NODE_CHOICE = (
-    "not translated: of the nodes that allow the earliest start those are taken that node_choice prefers "
+    "of the nodes that allow the earliest start those are taken that node_choice prefers "
     "(docs/administrators/partitions.md)"
 )
 _SORT_WORDS = 3
