@@ -16,10 +16,12 @@ from itertools import islice
 from pathlib import Path
 from time import thread_time_ns
 from types import FrameType
+from typing import Any
 
 import numpy as np
 from rich.table import Table
 
+from research.benchmarks.formula import FORMULA
 from research.benchmarks.history import time_machine
 from research.benchmarks.workload import BenchJob, Profile, cluster, jobs
 from schedd.engine import SITE_SLACK, Engine, EngineSettings
@@ -31,6 +33,7 @@ from schedd.replay.prepared import prepare
 from schedd.replay.site import single_node_site
 from schedd.replay.workload import select
 from schedd.wire import (
+    AccountSet,
     Book,
     Event,
     JobFacts,
@@ -55,10 +58,10 @@ _LIMITS = {
     "max_run_res.ncpus": "[u:PBS_GENERIC=300],[g:PBS_GENERIC=1000]",
     "resources_available.matlab": "50",
 }
-_ALL_FEATURES = {
-    "priority": {"wish": 1.0, "waiting": 1.0, "fair_share": 10.0, "qos": 1.0},
+_DAILY = {"first": "2023-11-15T01:00:00", "last": "2023-11-15T05:00:00", "rule": "FREQ=DAILY"}
+_ALL_FEATURES: dict[str, Any] = {
     "fair_share": {},
-    "qos": {"levels": {"high": {"priority": 5.0, "users": ["u1"]}}},
+    "qos": {"levels": {"high": {"priority": 5.0, "groups": [f"g{number}" for number in range(10)]}}},
     "partitions": {"sets": {"fast": {"properties": ["fast"]}, "whole": {"every_node": True}}},
     "node_choice": {"arrange": "contiguous", "prefer": {"fast": -5.0}},
     "preemption": {"preemptors": {"queues": ["urgent"]}, "targets": {"queues": ["batch"]}},
@@ -66,8 +69,29 @@ _ALL_FEATURES = {
     "deadlines": {"admission": True},
     "power_saving": {"mode": "on"},
     "power": {"*": {"idle": 100.0, "core": 5.0, "off": 5.0}},
+    "formula": {"expression": FORMULA + " + qos_priority"},
+    "reservations": {
+        "course": {"features": ["fast"], "cores": 1, "groups": ["g1"], **_DAILY},
+        "short": {"features": ["fast"], "cores": 1, "shorter": "30m", **_DAILY},
+    },
+    "periods": {
+        "sets": {
+            "night": {
+                "windows": ["2023-11-15T20:00/2023-11-16T06:00 FREQ=DAILY UTC"],
+                "tables": {"node_choice": {"arrange": "contiguous"}},
+            }
+        }
+    },
+    "speeds": {"fast": 1.5},
+    "normalised_walltimes": {"speed": 1.0},
+    "accounts": {"by": "group"},
+    "walltime_extensions": {"jobs": {"queues": ["batch"]}},
+    "deadline_forecasts": {},
+    "node_trials": {},
 }
+"""Settings of every feature with a component. ``_EngineAtSite`` adds wishes of jobs, accounts, bookings."""
 _BOOKINGS = 20
+_GROUPS = 20
 _DAY = 86_400
 _REPLAYED = 500  # jobs
 _REPLAY_PROCS = 240
@@ -268,11 +292,16 @@ class _EngineAtSite:
             self.engine.state.first_snapshot = _START  # else no node is switched
             server = ServerFacts(limits=_LIMITS)
             self.handle([ServerChanged(id=self._id(), time=_START, server=server)])
+            self.handle([self._account(number) for number in range(_GROUPS)])
             self.handle([self._booking(number) for number in range(_BOOKINGS)])
 
     def _id(self) -> str:
         self._events += 1
         return f"bench:{self._events}"
+
+    def _account(self, number: int) -> AccountSet:
+        """Return a budget that is never used up."""
+        return AccountSet(id=self._id(), time=_START, name=f"g{number}", amount=10**15)
 
     def _booking(self, number: int) -> Book:
         """Return the request of a user for four hours of a core, tomorrow."""
@@ -308,10 +337,14 @@ class _EngineAtSite:
             wishes = {"matlab": "1"} if number % 20 == 0 else {}
             if number % 10 == 1:
                 wishes["deadline"] = "+720:00:00"
+            if number % 20 == 5:
+                wishes["qos"] = "high"
+            if number % 20 == 9:
+                wishes["partition"] = "whole"
             facts = replace(
                 facts,
                 owner=f"u{number * 7919 % 200}@bench",
-                group=f"g{number * 7919 % 20}",
+                group=f"g{number * 7919 % _GROUPS}",
                 priority=number * 31 % 5,
                 resources={**job.resources, **wishes},
             )

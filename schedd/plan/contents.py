@@ -260,6 +260,11 @@ class PlanContents:
         """The distinct speeds of the nodes."""
         return self._machine.speeds
 
+    @property
+    def typical_speed(self) -> float:
+        """The median of the nodes' speeds. Raises StatisticsError without nodes."""
+        return self._machine.typical_speed
+
     def slowest(self, tier: int) -> float:
         """Return the lowest speed of a tier."""
         return self._machine.slowest(tier)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, KeysView, Mapping
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +14,7 @@ from schedd.plan.kernels.layout import Ints
 from schedd.plan.kernels.place import jobs_on_rows
 from schedd.plan.kernels.rows import change, make_room
 from schedd.plan.repairs import Repairs
-from schedd.plan.schema import COUNTS, FOUND, NAMES, FieldRule, declared
+from schedd.plan.schema import COUNTS, FOUND, NAMES, SHARED, FieldRule, declared
 from schedd.plan.shapes import Shapes
 from schedd.plan.slabs import Slabs
 
@@ -53,6 +54,8 @@ class Machine:
     pool_names: dict[int, str] = declared(FOUND, make=dict)
     _demand: dict[int, int] = declared(COUNTS, make=dict)
     _tiers: dict[float, int] = declared(COUNTS, make=dict)
+    _typical_speed: float | None = declared(SHARED, default=None)
+    """The median of the speeds of ``nodes``; None: to be computed again, after ``rank_speeds``."""
     _varying: set[int] = declared(_ROWS, make=set)
     """Pools with a capacity that varies over time, so that their total capacity is not reliable."""
 
@@ -131,6 +134,7 @@ class Machine:
 
     def rank_speeds(self) -> None:
         """Compute the tiers of the nodes: equal speeds share a tier, the slowest is 0."""
+        self._typical_speed = None
         speeds = sorted({node.speed for node in self.nodes.values()})
         n = len(speeds)
         self._tiers = {speed: i if n <= MOST_TIERS else i * MOST_TIERS // n for i, speed in enumerate(speeds)}
@@ -148,6 +152,13 @@ class Machine:
     def speeds(self) -> KeysView[float]:
         """The distinct speeds of the nodes."""
         return self._tiers.keys()
+
+    @property
+    def typical_speed(self) -> float:
+        """The median of the nodes' speeds. Raises StatisticsError without nodes."""
+        if self._typical_speed is None:
+            self._typical_speed = median([node.speed for node in self.nodes.values()])
+        return self._typical_speed
 
     def slowest(self, tier: int) -> float:
         """Return the lowest speed of a tier."""

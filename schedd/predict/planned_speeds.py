@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 
 from schedd.plan.plan import Plan
 
@@ -28,7 +27,7 @@ class PlannedSpeeds:
         """Return the speeds; None: all nodes have speed 1."""
         if all(speed == 1.0 for speed in plan.speeds):
             return None
-        return cls(plan, median(node.speed for node in plan.nodes.values()))
+        return cls(plan, plan.typical_speed)
 
     def job_speed(self, slot: int) -> float:
         """Return the speed of the slowest planned node of the job in this slot; -1: it has no slot."""

@@ -25,6 +25,7 @@ from schedd.policy.site import SitePolicy
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, PlanningHeld, QueueFacts, ResourceTypes
 from schedd.wire.quick_init import quick_init, quick_replace
 
+_LATEST = 4
 _CACHE = 50_000
 _ANY_WALLTIME = "999999999"  # of nine digits: those are read fast
 
@@ -81,6 +82,8 @@ class RequestReader:
         self._known_nodes: tuple[Node, ...] = ()
         self._levels: dict[str, tuple[int, ...]] = {}
         self._obeyed = settings.site.obeyed
+        self._latest: list[tuple[JobFacts, QueueFacts | None, Mapping[str, str], ParsedRequest]] = []
+        """The latest answers, with the objects that they depend on: an arriving job is read several times."""
 
     def copy(self) -> "RequestReader":
         """Return a reader for a copy of the engine, with the same nodes and an empty cache."""
@@ -109,8 +112,7 @@ class RequestReader:
         if same and levels == self._levels:
             return False
         self._nodes, self._generic, self._kinds, self._levels = names, generic, kinds, levels
-        self._known.clear()
-        self._requests.clear()
+        self._forget()
         return True
 
     def knows_uncounted(self, names: Iterable[str]) -> bool:
@@ -122,8 +124,7 @@ class RequestReader:
         if names == self._shared:
             return False
         self._shared = names
-        self._known.clear()
-        self._requests.clear()
+        self._forget()
         return True
 
     def set_site(self, site: SitePolicy) -> bool:
@@ -131,8 +132,7 @@ class RequestReader:
         if site.obeyed == self._obeyed:
             return False
         self._obeyed = site.obeyed
-        self._known.clear()
-        self._requests.clear()
+        self._forget()
         return True
 
     def set_types(self, types: ResourceTypes) -> bool:
@@ -141,9 +141,13 @@ class RequestReader:
             return False
         self._types = types
         self._levels = self._find_levels()
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
         self._known.clear()
         self._requests.clear()
-        return True
+        self._latest.clear()
 
     def _find_levels(self) -> dict[str, tuple[int, ...]]:
         """By name the values on nodes of the numbers that jobs do not use up."""
@@ -159,11 +163,23 @@ class RequestReader:
         self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
     ) -> ParsedRequest:
         """Return the job's parsed request; defaults of the queue precede defaults of the server."""
+        for known_facts, known_queue, defaults, known in self._latest:
+            if known_facts is facts and known_queue is queue and defaults is server_defaults:
+                return known
+        found = self._read_facts(facts, queue, server_defaults)
+        if len(self._latest) == _LATEST:
+            del self._latest[0]
+        self._latest.append((facts, queue, server_defaults, found))
+        return found
+
+    def _read_facts(
+        self, facts: JobFacts, queue: QueueFacts | None, server_defaults: Mapping[str, str]
+    ) -> ParsedRequest:
         queue_defaults = queue.defaults if queue is not None else {}
         resources = facts.resources
         if SCALE in resources:
             rest = {name: text for name, text in resources.items() if name != SCALE}
-            found = self.read(quick_replace(facts, resources=rest), queue, server_defaults)
+            found = self._read_facts(quick_replace(facts, resources=rest), queue, server_defaults)
             return quick_replace(found, scaled=resources[SCALE])
         runs = is_shrinkable(resources) and facts.state in ("R", "E", "S")
         others = (
@@ -174,8 +190,7 @@ class RequestReader:
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _CACHE:
-                self._known.clear()
-                self._requests.clear()
+                self._forget()
             known = self._like_another(facts, queue, server_defaults, others)
             if known is None:
                 known = self._read(facts, {**server_defaults, **queue_defaults})

@@ -30,6 +30,7 @@ from schedd.policy.limits import (
 from schedd.policy.recurrence import Recurrence, occurrences
 from schedd.wire import NO_TYPES, JobFacts, NodeFacts, ResourceTypes
 
+_LATEST: Final = 4  # requests with claims that are remembered
 _KNOWN = 20_000
 NO_SCOPES: Final[frozenset[str]] = frozenset()
 _AHEAD = 60 * 86_400
@@ -135,12 +136,15 @@ class LimitBook:
     lowered: set[str] = field(default_factory=set)
     """Pools that may be too small for the planned jobs after a change."""
     _known: dict[tuple[object, ...], dict[str, Limit]] = field(default_factory=dict)
-    _last_job: tuple[JobFacts, ParsedRequest, Plan, ResourceTypes] | None = None
+    _last_job: tuple[JobFacts, Plan, ResourceTypes] | None = None
     """The latest job with limits, the plan with their pools, and the types of resources;"""
-    _last_amounts: dict[frozenset[str], dict[str, int]] = field(default_factory=dict)
-    """by its scopes the amounts by pool. An arrival calls ``needs`` several times."""
-    _last_claim: tuple[JobFacts, ParsedRequest, frozenset[str], ResourceTypes, Claim] | None = None
-    """The latest job, the shared resources, the types of resources, and its claim without scopes."""
+    _last_amounts: list[tuple[ParsedRequest, frozenset[str], dict[str, int]]] = field(default_factory=list)
+    """by its request and scopes the amounts by pool. An arrival calls ``needs`` several times."""
+    _last_claims: list[tuple[JobFacts, ParsedRequest, frozenset[str], ResourceTypes, Claim]] = field(
+        default_factory=list
+    )
+    """The latest requests of jobs, the shared resources, the types of resources, and their claims without
+    scopes."""
     _alike: dict[str, Limit] = field(default_factory=dict)
     """By pool: the limit of the latest claim. Equal limits are one object, which is compared at once."""
     _limited: frozenset[str] = frozenset()
@@ -157,8 +161,8 @@ class LimitBook:
             lowered=set(self.lowered),
             _known={},
             _last_job=None,
-            _last_amounts={},
-            _last_claim=None,
+            _last_amounts=[],
+            _last_claims=[],
             _alike={},
         )
 
@@ -215,12 +219,11 @@ class LimitBook:
         if not any_limit and facts.slot_limit is None:
             return {}
         last = self._last_job
-        if last is None or not (
-            last[0] is facts and last[1] is understood and last[2] is plan and last[3] is self.types
-        ):
-            self._last_job, self._last_amounts = (facts, understood, plan, self.types), {}
-        elif scopes in self._last_amounts:
-            return self._last_amounts[scopes]
+        if last is None or not (last[0] is facts and last[1] is plan and last[2] is self.types):
+            self._last_job, self._last_amounts = (facts, plan, self.types), []
+        for known, its_scopes, amounts in self._last_amounts:
+            if known is understood and its_scopes == scopes:
+                return amounts
         claim = self.claim(facts, understood)
         if scopes:
             claim = replace(claim, scopes=scopes)
@@ -247,18 +250,18 @@ class LimitBook:
                 self.pools[pool] = limit
                 if limit.during and new:
                     self._open(plan, pool, now, now + _AHEAD)
-        self._last_amounts[scopes] = wanted
+        self._last_amounts.append((understood, scopes, wanted))
         return wanted
 
     def claim(self, facts: JobFacts, understood: ParsedRequest) -> Claim:
         """Return the claim of a job, without scopes. An arrival needs it for limits and for its priority."""
-        last = self._last_claim
-        if last is not None and (
-            last[0] is facts and last[1] is understood and last[2] is self.shared and last[3] is self.types
-        ):
-            return last[4]
+        for one, request, shared, types, claim in self._last_claims:
+            if one is facts and request is understood and shared is self.shared and types is self.types:
+                return claim
         found = make_claim(facts, understood, self.shared, self.types)
-        self._last_claim = (facts, understood, self.shared, self.types, found)
+        if len(self._last_claims) == _LATEST:
+            del self._last_claims[0]
+        self._last_claims.append((facts, understood, self.shared, self.types, found))
         return found
 
     def look_ahead(self, plan: Plan, now: int) -> None:

@@ -32,6 +32,7 @@ from schedd.features.normalised_walltimes.state import (
     REFERENCE,
     PublishedWalltimes,
     SpeedTable,
+    WalltimeState,
     speed_feature,
     speed_table,
     walltime_state,
@@ -88,6 +89,17 @@ def idle_hooks(state: EngineState) -> tuple[str, ...]:
 
 def planned_facts(state: EngineState, facts: JobFacts) -> JobFacts:
     """The facts of a job with its walltime for the nodes of the chosen speed."""
+    part: WalltimeState = state.parts[WalltimeState]
+    speed, given, latest = part.chosen.get(facts.id), part.given.get(facts.id), part.latest
+    if latest is None or not (latest[0] is facts and latest[1] is state.site and latest[2] is given):
+        latest = part.latest = (facts, state.site, given, {})
+    known = latest[3]
+    if speed not in known:
+        known[speed] = _facts_at_speed(state, facts)
+    return known[speed]
+
+
+def _facts_at_speed(state: EngineState, facts: JobFacts) -> JobFacts:
     table = speed_table(state)
     reference = table.reference(facts) if table else 0.0
     if not reference or _is_fixed(facts):
@@ -170,7 +182,9 @@ def _best_speed(state: EngineState, table: SpeedTable, record: JobRecord) -> flo
         ready = max(ready, ready_after(state, record.behind))
     promised, best, speed = int(state.promise[record.slot]), (True, FOREVER, FOREVER), table.speeds[0]
     for one in reversed(table.speeds):
-        start, walltime = _earliest_start(state, record, one, ready, state.now + HORIZON)
+        # If the best start is in time, only a start counts with which the job ends no later.
+        latest_end = best[1] if not best[0] else FOREVER
+        start, walltime = _earliest_start(state, record, one, ready, state.now + HORIZON, latest_end)
         ends = (start > promised, start + walltime, start)
         if start < FOREVER and ends < best:
             best, speed = ends, one
@@ -178,10 +192,10 @@ def _best_speed(state: EngineState, table: SpeedTable, record: JobRecord) -> flo
 
 
 def _earliest_start(
-    state: EngineState, record: JobRecord, speed: float, ready: int, bound: int
+    state: EngineState, record: JobRecord, speed: float, ready: int, bound: int, latest_end: int = FOREVER
 ) -> tuple[int, int]:
     """Return the earliest start on nodes of this speed, see ``EngineState.earliest_start``, and the walltime
-    there.
+    there; FOREVER where the job would end after ``latest_end``.
     """
     chosen, facts = walltime_state(state).chosen, record.facts
     before = chosen.get(facts.id)
@@ -196,6 +210,9 @@ def _earliest_start(
             del chosen[facts.id]
         else:
             chosen[facts.id] = before
+    bound = min(bound, latest_end - understood.walltime + 1)
+    if bound <= ready:
+        return FOREVER, 0
     avoids = state.plan.request(record.slot).avoids
     wanted = quick_replace(wanted, avoids=avoids) if avoids != wanted.avoids else wanted
     return state.earliest_start(wanted, understood.walltime, pools, ready, bound), understood.walltime

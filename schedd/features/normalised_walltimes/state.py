@@ -65,12 +65,20 @@ def speed_feature(speed: float) -> str:
     return f"speed of at least {speed!r}"
 
 
+PlannedFacts = tuple[JobFacts, SitePolicy, tuple[int, ...] | None, dict[float | None, JobFacts]]
+
+
 @dataclass(slots=True)
 class WalltimeState:
     """The component's part of the engine's state."""
 
     table: SpeedTable | None = declared(SHARED, default=None)
     """The speeds by the settings in force. A cache: see ``speed_table``."""
+    latest: tuple[JobFacts, SitePolicy, tuple[int, ...] | None, dict[float | None, JobFacts]] | None = (
+        declared(MOMENT, default=None)
+    )
+    """Facts of the latest job, the site and its ``given`` walltimes, and the planned facts for each speed: an
+    arrival needs them several times. A cache: see ``planned_facts``."""
     chosen: dict[str, float] = declared(NAMES, make=dict, carried=True)
     """By job: the lowest speed of the nodes for which its walltime is planned, ``REFERENCE`` or
     ``ANYWHERE``."""

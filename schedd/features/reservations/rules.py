@@ -29,7 +29,7 @@ from schedd.features.reservations.state import (
     reservation_access,
     reservation_records,
 )
-from schedd.model import Chunk, Node, NodeState, Place, Request
+from schedd.model import FOREVER, Chunk, Node, NodeState, Place, Request
 from schedd.name_list import shorten_list
 from schedd.plan.gates import UNLIMITED
 from schedd.wire import SERVER_RESERVATION, Event, Reserve, Snapshot, Unreserve
@@ -109,6 +109,7 @@ def place_reservation(state: EngineState, event: Reserve, *, again: bool = False
             )
             state.plan.fix(slot, start, takes)
         reservations[event.name] = ReservationRecord(event, slot, names, gates)
+        state.part(ReservationState).edge = None
         words = f"reservation {event.name} was made"
         changed = update_partial_takes(state) if partial and state.gates != gates_before else []
         if slot >= 0:
@@ -206,6 +207,9 @@ def _reserve_again(state: EngineState, records: Sequence[ReservationRecord]) -> 
 
 def follow_edges(state: EngineState, event: str) -> None:
     """Drop reservations that are over; plan for nodes that are down until their reservation ends."""
+    part = state.part(ReservationState)
+    if part.edge is not None and state.now < part.edge:
+        return
     over: list[str] = []
     for name, record in list(reservation_records(state).items()):
         end = record.event.end
@@ -220,10 +224,16 @@ def follow_edges(state: EngineState, event: str) -> None:
             words = f"the nodes that are down return when reservation {name} is over"
             refresh_nodes(state, down, event, words)
     update_named(state, over, event, "the reservation that it names is over")
+    part.edge = min(_future_edges(state), default=FOREVER)
 
 
-def next_edge(state: EngineState) -> Iterable[int]:
-    """Yield the future starts and ends of reservations."""
+def next_edge(state: EngineState) -> int:
+    """Return the next start or end of a reservation; FOREVER: there is none."""
+    edge = state.part(ReservationState).edge
+    return edge if edge is not None and edge > state.now else min(_future_edges(state), default=FOREVER)
+
+
+def _future_edges(state: EngineState) -> Iterator[int]:
     for record in reservation_records(state).values():
         for edge in (record.event.start, record.event.end):
             if edge is not None and edge > state.now:
@@ -232,6 +242,7 @@ def next_edge(state: EngineState) -> Iterable[int]:
 
 def _drop(state: EngineState, name: str) -> ReservationRecord | None:
     record = reservation_records(state).pop(name, None)
+    state.part(ReservationState).edge = None
     if record is not None and record.slot >= 0:
         state.drop_slot(record.slot)
     return record

@@ -15,7 +15,6 @@ from schedd.features.reservations.rules import (
     remove_reservation,
 )
 from schedd.features.reservations.state import ReservationState, reservation_records
-from schedd.model import FOREVER
 from schedd.policy.recurrence import occurrences
 from schedd.policy.site_tables import WindowSettings
 from schedd.wire import NodeChanged, Reserve, Unreserve
@@ -46,7 +45,7 @@ def follow_reported_nodes(state: EngineState, events: Sequence[NodeChanged], oth
 
 def next_change(state: EngineState) -> int:
     """When reservations change next without an event; FOREVER: never."""
-    moment = min(next_edge(state), default=FOREVER)
+    moment = next_edge(state)
     if state.site.reservations and state.node_facts:
         moment = min(moment, state.part(ReservationState).standing_due)
     return moment

@@ -8,7 +8,7 @@ from schedd.engine.facts.encoding import known_fields, load_facts, save_facts
 from schedd.engine.facts.state import EngineState
 from schedd.engine.show.plan_snapshot import PlanSnapshot
 from schedd.model import FOREVER
-from schedd.plan.schema import NUMBER, SHARED, FieldRule, declared
+from schedd.plan.schema import MOMENT, NUMBER, SHARED, FieldRule, declared
 from schedd.policy.access import Access
 from schedd.wire import Reserve
 
@@ -122,6 +122,9 @@ class ReservationState:
 
     records: dict[str, ReservationRecord] = declared(_RECORDS, make=dict, carried=True, lasting=True)
     """By name."""
+    edge: int | None = declared(MOMENT, default=None)
+    """The first start or end of ``records`` after the last call of ``follow_edges``, which has no work before
+    it; None: a record was added or removed since."""
     standing_due: int = declared(NUMBER, default=0)
     """When the windows of standing reservations are examined next."""
     stands: bool = declared(SHARED, default=False, carried=True)  # the site has standing reservations

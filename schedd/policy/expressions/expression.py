@@ -23,32 +23,34 @@ MAX_LENGTH: Final = 4096  # maximum length of a formula in characters
 class Expression:
     """A parsed formula. Immutable; any thread may evaluate it."""
 
-    __slots__ = ("_root", "addends", "names", "text", "text_names")
+    __slots__ = ("_addend_parts", "_parts", "addends", "names", "text", "text_names")
 
     def __init__(self, text: str, root: SyntaxNode) -> None:
         self.text = text
-        self._root = root
-        self.names = frozenset(one.name for one in list_parts(root) if isinstance(one, NameNode))
+        self._parts = tuple(list_parts(root))
+        self.names = frozenset(one.name for one in self._parts if isinstance(one, NameNode))
         """Names that are used as numbers."""
-        self.text_names = frozenset(one.name for one in list_parts(root) if isinstance(one, TextTestNode))
+        self.text_names = frozenset(one.name for one in self._parts if isinstance(one, TextTestNode))
         """Names that are compared with texts."""
         self.addends = tuple(list_addends(root))
         """The parts of the outermost sum, each with its sign; their values add up to the formula's value."""
+        self._addend_parts = tuple((one, sign, tuple(list_parts(one))) for sign, one in self.addends)
 
     def values(self, columns: Columns) -> Floats:
         """Return the value for each job; NaN where there is none. Infinite values are the largest number."""
-        return column_values(self._root, columns)
+        return column_values(self._parts, columns)
 
     def shares(self, columns: Columns) -> list[tuple[str, Floats]]:
         """Return the text and the values of each addend."""
         return [
-            (self.text[one.start : one.end], sign * column_values(one, columns)) for sign, one in self.addends
+            (self.text[one.start : one.end], sign * column_values(parts, columns))
+            for one, sign, parts in self._addend_parts
         ]
 
     def failing_part(self, columns: Columns) -> str:
         """Return the text of the innermost part without a value for the first job; empty if there is none."""
         with np.errstate(all="ignore"):
-            for one, value in evaluate_parts(self._root, columns):
+            for one, value in evaluate_parts(self._parts, columns):
                 if np.isnan(np.ravel(value)[0]):
                     return self.text[one.start : one.end]
         return ""

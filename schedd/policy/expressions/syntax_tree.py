@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -127,23 +128,29 @@ def make_binary(operator: str, run: Callable[..., Value], left: SyntaxNode, righ
     return found
 
 
-def column_values(node: SyntaxNode, columns: Columns) -> Floats:
-    """Return the value of a part for each job; infinite values are the largest number."""
+_LARGEST: Final = float(np.finfo(np.float64).max)
+
+
+def column_values(parts: Sequence[SyntaxNode], columns: Columns) -> Floats:
+    """Return the value of the last of these parts, which are in postfix order, for each job; infinite values
+    are the largest number.
+    """
+    stack: list[Value] = []
     with np.errstate(all="ignore"):
-        *_, (_, value) = evaluate_parts(node, columns)
-        found = np.broadcast_to(np.asarray(value, np.float64), (columns.size,))
-        largest = np.finfo(np.float64).max
-        return np.where(np.isinf(found), np.copysign(largest, found), found)
+        for node in parts:
+            begin = len(stack) - len(node.operands)
+            stack[begin:] = (node.value(columns, *stack[begin:]),)
+        found = np.broadcast_to(np.asarray(stack[-1], np.float64), (columns.size,))
+        infinite = np.isinf(found)
+        return np.where(infinite, np.copysign(_LARGEST, found), found) if infinite.any() else found.copy()
 
 
-def evaluate_parts(root: SyntaxNode, columns: Columns) -> Iterator[tuple[SyntaxNode, Value]]:
+def evaluate_parts(parts: Sequence[SyntaxNode], columns: Columns) -> Iterator[tuple[SyntaxNode, Value]]:
     """The values of all parts, operands first. Without recursion: a sum may have hundreds of addends."""
     stack: list[Value] = []
-    for node in list_parts(root):
-        count = len(node.operands)
-        values = stack[len(stack) - count :]
-        del stack[len(stack) - count :]
-        stack.append(node.value(columns, *values))
+    for node in parts:
+        begin = len(stack) - len(node.operands)
+        stack[begin:] = (node.value(columns, *stack[begin:]),)
         yield node, stack[-1]
 
 
