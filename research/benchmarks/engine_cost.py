@@ -27,9 +27,10 @@ from research.benchmarks.workload import BenchJob, Profile, cluster, jobs
 from schedd.engine import SITE_SLACK, Engine, EngineSettings
 from schedd.model import Node
 from schedd.policy.site import site_policy
-from schedd.replay.driver import PLANNING_POLICY, run
+from schedd.replay.driver import run
 from schedd.replay.lublin import generate
 from schedd.replay.prepared import prepare
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.site import single_node_site
 from schedd.replay.workload import select
 from schedd.wire import (

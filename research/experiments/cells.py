@@ -15,10 +15,11 @@ from research.versions import version_of
 from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.criteria import parse_criteria
 from schedd.policy.slack import Slack
-from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, replay
 from schedd.replay.machines import read_machines
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.searches import SearchSchedule
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.site import machine_file_site, single_node_site
 from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import Trace, TraceError, TraceJob, select

@@ -14,8 +14,8 @@ from research.experiments.node_power import PowerModel, run_with_power
 from schedd.engine import SITE_SLACK, EngineSettings
 from schedd.policy.economy import Draw
 from schedd.policy.site import site_policy
-from schedd.replay.driver import PLANNING_POLICY
 from schedd.replay.prepared import Prepared
+from schedd.replay.simulation import PLANNING_POLICY
 
 WATTS: Final = 150.0  # of an idle node; with all its cores busy it draws twice as much
 OFF: Final = 10.0

@@ -7,8 +7,9 @@ from typing import Final, Literal
 from research.experiments.cells import Cell, Part, Search, Workload
 from schedd.engine import SITE_SLACK
 from schedd.replay.comparison import GROUPS
-from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS
 from schedd.replay.searches import SEARCH_POLICY
+from schedd.replay.simulation import PLANNING_POLICY
 
 Figure = Literal[
     "wait", "slowdown", "p999", "longest", "held", "late", "tardiness", "utilisation", "weighted", "fairness",

@@ -23,8 +23,9 @@ from schedd.dialect.cost_limit import read_cost_limit
 from schedd.engine import Engine, EngineSettings, EngineState
 from schedd.policy.site import parse_economy, site_policy
 from schedd.policy.slack import Slack
-from schedd.replay.driver import PLANNING_POLICY, run
+from schedd.replay.driver import run
 from schedd.replay.prepared import Prepared, prepare
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.site import ReplaySite
 from schedd.replay.workload import Trace, TraceJob, select
 from schedd.wire import JobQueued, NodeChanged, NodeFacts

@@ -17,10 +17,10 @@ from schedd.cli.arguments import OneLineErrorParser
 from schedd.cli.replay_options import SiteRun, load_site_run
 from schedd.plan.columns import Ints
 from schedd.replay.accounting import read_accounting
-from schedd.replay.driver import PLANNING_POLICY
 from schedd.replay.driver import run as run_replay
 from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.prepared import prepare
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.site import equal_node_site
 from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import Selection, Trace, TraceError, TraceJob, select

@@ -17,10 +17,11 @@ from schedd.plan.criteria import Criterion
 from schedd.policy.site import site_policy
 from schedd.policy.slack import Slack
 from schedd.replay.comparison import warm_up
-from schedd.replay.driver import PLANNING_POLICY, run
+from schedd.replay.driver import run
 from schedd.replay.metrics import measure, normalised_waits
 from schedd.replay.prepared import Prepared
 from schedd.replay.searches import SearchSchedule
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.workload import TraceError
 
 NAME: Final = "fairness"

@@ -11,9 +11,10 @@ from research.studies.results import Results, chosen
 from schedd.optimize import SearchSettings
 from schedd.policy.slack import Slack
 from schedd.replay.comparison import Comparison, warm_up
-from schedd.replay.driver import BACKFILL_POLICY, PLANNING_POLICY, replay
+from schedd.replay.driver import BACKFILL_POLICY, replay
 from schedd.replay.prepared import Prepared
 from schedd.replay.searches import SearchSchedule
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.start_estimates import StartEstimateFigures
 
 NAME: Final = "forecasts"

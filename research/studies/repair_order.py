@@ -15,9 +15,9 @@ from research.experiments.named import WINDOWS
 from research.studies.results import Results, chosen
 from schedd.engine import SITE_SLACK
 from schedd.replay.comparison import warm_up
-from schedd.replay.driver import PLANNING_POLICY, run
+from schedd.replay.driver import run
 from schedd.replay.prepared import Prepared
-from schedd.replay.simulation import Schedule
+from schedd.replay.simulation import PLANNING_POLICY, Schedule
 from schedd.replay.workload import TraceError, TraceJob
 from schedd.wire import JobFacts
 

@@ -13,10 +13,11 @@ from schedd.engine import EngineSettings
 from schedd.optimize import SearchSettings
 from schedd.policy.slack import Slack
 from schedd.replay.comparison import Comparison, warm_up
-from schedd.replay.driver import BACKFILL_POLICY, PLANNING_POLICY, walk
+from schedd.replay.driver import BACKFILL_POLICY, walk
 from schedd.replay.metrics import measure
 from schedd.replay.prepared import Prepared
 from schedd.replay.searches import SearchSchedule
+from schedd.replay.simulation import PLANNING_POLICY
 
 NAME: Final = "slips"
 ABOUT: Final = (

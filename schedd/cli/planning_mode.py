@@ -61,7 +61,7 @@ def recommend_planning_mode(
     from schedd.optimize import SearchSettings  # noqa: PLC0415
     from schedd.policy.slack import Slack  # noqa: PLC0415
     from schedd.replay.comparison import ComparedMachine, Comparison  # noqa: PLC0415
-    from schedd.replay.driver import ReplayDefectError  # noqa: PLC0415
+    from schedd.replay.machine_state import ReplayDefectError  # noqa: PLC0415
     from schedd.replay.searches import SearchSchedule  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 

@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.status import Status
 
-from schedd.replay import driver
+from schedd.replay import simulation
 
 _DAY = 86400
 
@@ -53,7 +53,7 @@ class ReplayDisplay:
     @contextmanager
     def replay(
         self, title: str, unix_start: int | None
-    ) -> Iterator[Callable[[driver.Progress], None] | None]:
+    ) -> Iterator[Callable[[simulation.Progress], None] | None]:
         """A progress bar for one replay; yields the driver's callback, None without a terminal."""
         self._stop_status()
         if not self._console.is_terminal:
@@ -73,7 +73,7 @@ class ReplayDisplay:
         with bar:
             task = bar.add_task(title, total=None, rate=0.0, date="")
 
-            def show(progress: driver.Progress) -> None:
+            def show(progress: simulation.Progress) -> None:
                 bar.update(
                     task,
                     total=progress.jobs,

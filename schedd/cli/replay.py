@@ -218,7 +218,7 @@ def run(argv: Sequence[str]) -> int:
         parse_slacks,
     )
     from schedd.replay.comparison import ComparedMachine, Comparison  # noqa: PLC0415
-    from schedd.replay.driver import ReplayDefectError  # noqa: PLC0415
+    from schedd.replay.machine_state import ReplayDefectError  # noqa: PLC0415
     from schedd.replay.searches import SEARCH_POLICY  # noqa: PLC0415
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
@@ -311,7 +311,7 @@ def _parse_stop_options(args: argparse.Namespace) -> "ReplayStops | None":
 
 def _site_run(site: "SiteRun") -> tuple[str, str, dict[str, Any]]:
     """The run of a site's settings: its name, the engine's policy, other arguments."""
-    from schedd.replay.driver import PLANNING_POLICY  # noqa: PLC0415
+    from schedd.replay.simulation import PLANNING_POLICY  # noqa: PLC0415
 
     own = {"settings": site.settings, "searching": site.searching}
     return f"{PLANNING_POLICY} site", PLANNING_POLICY, own

@@ -12,8 +12,9 @@ from schedd.plan.criteria import Criterion, parse_criteria
 from schedd.plan.evaluate import CriterionWeights
 from schedd.policy.slack import Slack
 from schedd.replay.comparison import GROUPS, POLICIES
-from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS
 from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.workload import TraceError
 from schedd.service.settings.file import read_settings_file
 from schedd.wire.toml_files import SettingsError

@@ -4,7 +4,8 @@ from schedd.optimize.parallel_search import ParallelSearch, run_in_turn
 from schedd.optimize.search import Improvement, PlanSearch
 from schedd.optimize.search_input import SearchInput
 from schedd.optimize.search_report import CriterionDelta, SearchEndReason, SearchReport
-from schedd.optimize.settings import MoveKind, SearchSettings
+from schedd.optimize.settings import SearchSettings
+from schedd.plan.trials import MoveKind
 
 __all__ = [
     "CriterionDelta",

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from schedd.optimize.settings import MoveKind
 from schedd.plan.criteria import Criterion
+from schedd.plan.trials import MoveKind
 
 
 class SearchEndReason(StrEnum):

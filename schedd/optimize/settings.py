@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from schedd.plan.criteria import DEFAULT_WEIGHTS, Criterion
 from schedd.plan.trials import MoveKind
 
-__all__ = ["MoveKind", "SearchSettings"]
-
 
 @dataclass(frozen=True, slots=True)
 class SearchSettings:

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 
 from schedd.plan.evaluate import CriterionValues, CriterionWeights, Evaluation
+from schedd.plan.kernels import displace as dp
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
 from schedd.plan.kernels import propose as pr
@@ -36,9 +37,9 @@ class TrialOutcome(IntEnum):
 
     BETTER = mv.BETTER
     NO_BETTER = mv.NO_BETTER
-    TOO_LATE = mv.TOO_LATE  # a job would start after its latest start
-    STOPPED = mv.STOPPED
-    FULL = mv.FULL  # there was no room for the last trial; now there is
+    TOO_LATE = dp.TOO_LATE  # a job would start after its latest start
+    STOPPED = dp.STOPPED
+    FULL = at.FULL  # there was no room for the last trial; now there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Trials:
                 self._reference,
                 cost,
             )
-            if how != mv.FULL:
+            if how != at.FULL:
                 return TrialOutcome(how), after
             self._make_room(slots, full)
             full += 1
@@ -137,7 +138,7 @@ class Trials:
             self._reference,
             cost,
         )
-        self._again = k if how == mv.FULL else 0
+        self._again = k if how == at.FULL else 0
         return self._finish_round(how, k, decided, too_late)
 
     def try_before(
@@ -179,7 +180,7 @@ class Trials:
     def _finish_round(self, how: int, k: int, decided: int, too_late: int) -> TrialRound:
         """Return the result of a kernel. If its last change met a full slab, make room for it."""
         slots = self._trial.slots[:k].copy()
-        if how == mv.FULL:
+        if how == at.FULL:
             # if others were decided since, the change that met a full slab before was completed
             self._full = 0 if decided else self._full
             self._make_room(slots, self._full)

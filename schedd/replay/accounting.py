@@ -5,15 +5,13 @@ from pathlib import Path
 from sys import intern
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
-from schedd.dialect.accounting import EndedRun, RunReader, is_record, parse_ended_run
+from schedd.dialect.accounting import EndedRun, RunReader, parse_ended_run
 from schedd.dialect.deadline import logged_deadline
 from schedd.dialect.partition import logged_partition
 from schedd.dialect.qos import logged_qos
 from schedd.engine import array_name
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
-
-__all__ = ["is_record", "job_of_run", "parse_ended", "read_accounting", "read_accounting_lines"]
 
 _KILLED = 256
 """TORQUE and OpenPBS report an end by signal N as exit status 256 + N, among them every deletion."""

@@ -8,13 +8,14 @@ from typing import Final
 from schedd.optimize import SearchSettings
 from schedd.policy.queue_policies import QUEUE_POLICIES
 from schedd.policy.slack import OFF
-from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, PLANNING_POLICY, replay
+from schedd.replay.driver import BACKFILL_POLICY, PLACEMENTS, replay
 from schedd.replay.failure_log import read_outages
 from schedd.replay.failures import Outage
 from schedd.replay.lublin import generate
 from schedd.replay.machines import read_machines
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.searches import SearchSchedule
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.site import ReplaySite, equal_node_site, machine_file_site, single_node_site
 from schedd.replay.trace_reader import read_traces
 from schedd.replay.workload import Estimates, Trace, TraceError, TraceJob, count_ran, select

@@ -26,18 +26,6 @@ from schedd.replay.searches import PlanImprover, SearchSchedule
 from schedd.replay.simulation import PLANNING_POLICY, Observer, Progress, Schedule, Simulation
 from schedd.replay.start_estimates import StartEstimator
 
-__all__ = [
-    "BACKFILL_POLICY",
-    "PLACEMENTS",
-    "PLANNING_POLICY",
-    "Progress",
-    "ReplayDefectError",
-    "Schedule",
-    "replay",
-    "run",
-    "walk",
-]
-
 BACKFILL_POLICY: Final = "backfill-shortest"
 """Planning with shortest-expected-job-first backfilling; run times are predicted for it."""
 PLACEMENTS: Final[Mapping[str, str]] = {"best-gap": "best_gap", "best-gap-edf": "best_gap_edf"}

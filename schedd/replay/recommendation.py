@@ -12,12 +12,12 @@ from typing import Any, Final
 
 from schedd.engine import SITE_PUBLISH_HOLD, SITE_SLACK, EngineSettings
 from schedd.policy.slack import Slack
-from schedd.replay.driver import BACKFILL_POLICY, PLANNING_POLICY, replay
+from schedd.replay.driver import BACKFILL_POLICY, replay
 from schedd.replay.failures import Outage
 from schedd.replay.prepared import Prepared
 from schedd.replay.result import ReplayResult
 from schedd.replay.searches import SearchSchedule
-from schedd.replay.simulation import Progress
+from schedd.replay.simulation import PLANNING_POLICY, Progress
 
 REFERENCE: Final = "easy"  # the policy that the modes are compared with
 

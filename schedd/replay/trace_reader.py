@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from schedd.replay.accounting import is_record, read_accounting
+from schedd.dialect.accounting import is_record
+from schedd.replay.accounting import read_accounting
 from schedd.replay.gwf import is_gwf_log, read_gwf
 from schedd.replay.slurm import is_slurm_log, read_slurm
 from schedd.replay.swf import read_swf

@@ -12,8 +12,6 @@ from schedd.store import downgrade_checks
 from schedd.store.errors import SchemaNewer, SchemaOlder, StoreError
 from schedd.store.tables_version import DEVELOPMENT, revision
 
-__all__ = ["check", "downgrade", "head", "migrate_to", "revision", "scripts", "upgrade"]
-
 _LOCK: Final = 0x5C4EDD  # key of an advisory lock that only this program uses
 _IDLE_S: Final = 60
 """Timeout between two statements: reading and compiling the migrations takes seconds on a busy machine."""

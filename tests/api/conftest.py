@@ -11,11 +11,12 @@ from fastapi.testclient import TestClient
 from schedd.api.app import create_app
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
-from schedd.service.access.roles import Bearer, Role
+from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.warmup import warm_up
+from schedd.store import Role
 from tests.service.planner_harness import StillClock, T
 
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -14,7 +14,7 @@ from schedd.api.app import create_app
 from schedd.api.planner_calls import TIMEOUTS
 from schedd.api.problems import PROBLEM_KINDS
 from schedd.engine import EngineSettings
-from schedd.service.access.tokens import Bearer
+from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.questions import open_questions

@@ -12,11 +12,12 @@ from fastapi.testclient import TestClient
 
 from schedd.api.access import credential_check
 from schedd.service.access.callers import Callers
-from schedd.service.access.roles import Bearer, Role, RoleGrant, bearer_with_grants
+from schedd.service.access.roles import Bearer, RoleGrant, bearer_with_grants
 from schedd.service.access.tokens import Tokens
 from schedd.service.clusters import Clusters
 from schedd.service.settings.auth import AuthSettings, GrantSettings
 from schedd.service.settings.daemon import LimitSettings
+from schedd.store import Role
 from tests.api.conftest import EVENTS
 from tests.api.test_errors import problem
 

@@ -13,9 +13,9 @@ from schedd.cli import plot_support
 from schedd.cli.main import main
 from schedd.cli.progress import ReplayDisplay, format_simulated_time
 from schedd.replay import driver
-from schedd.replay.driver import Progress
 from schedd.replay.prepared import Prepared
 from schedd.replay.result import TIMINGS, ReplayResult
+from schedd.replay.simulation import Progress
 from tests.cli.run_main import run_main
 
 JOBS = [(0, 100, 3), (1, 100, 4), (2, 50, 1), (3, 10, 4)]

@@ -26,12 +26,13 @@ from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
 from schedd.service.access.callers import Callers
-from schedd.service.access.roles import Bearer, Role
+from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.settings.auth import AuthSettings
 from schedd.service.warmup import warm_up
+from schedd.store import Role
 from schedd.wire import Event
 from tests.dashboard.running_browser import RunningBrowser
 from tests.service.planner_harness import StillClock, T, job, node

@@ -23,8 +23,8 @@ from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.settings import FederationSettings
 from schedd.federation.state.federation_state import ClusterPollResult
 from schedd.federation.workers.cluster_worker import ClusterWorker
-from schedd.service.access.roles import Role
 from schedd.service.access.tokens import Tokens
+from schedd.store import Role
 from schedd.store.errors import NotLeader, StoreError
 from tests.conftest import ROOT
 from tests.federation.federation_harness import HERE, JOB, FederationHarness, bearer, released, settings

@@ -8,6 +8,7 @@ from schedd.model import FOREVER, Chunk, Node, Request
 from schedd.plan.columns import Ints
 from schedd.plan.criteria import DEFAULT_WEIGHTS, Criterion
 from schedd.plan.evaluate import CriterionWeights, Evaluation, ScoringColumns
+from schedd.plan.kernels import displace as dp
 from schedd.plan.kernels import layout as at
 from schedd.plan.kernels import moves as mv
 from schedd.plan.latest_starts import latest_starts
@@ -60,7 +61,7 @@ def test_trial_restores_the_plan_and_reports_the_true_cost(
                 reference.array,
                 cost,
             )
-            if how != mv.FULL:
+            if how != at.FULL:
                 break
             before = None
             random_plan.plan.slabs.grow_alloc(200)
@@ -75,7 +76,7 @@ def test_trial_restores_the_plan_and_reports_the_true_cost(
         for slot in slots:
             other.plan.remove(slot, NOW)
         placed = [other.plan.place(slot, NOW, int(latest[slot]) + 1) >= 0 for slot in slots]
-        assert (how == mv.TOO_LATE) == (not all(placed))
+        assert (how == dp.TOO_LATE) == (not all(placed))
         if all(placed):
             passes = passes_higher_rank(slots, random_plan.starts(), other.starts(), random_plan.columns.rank)
             if passes:

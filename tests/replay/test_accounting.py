@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedd.dialect.accounting import node_shares, parse_ended_run
+from schedd.dialect.accounting import is_record, node_shares, parse_ended_run
 from schedd.dialect.deadline import read_deadline
-from schedd.replay.accounting import is_record, parse_ended, read_accounting, read_accounting_lines
+from schedd.replay.accounting import parse_ended, read_accounting, read_accounting_lines
 from schedd.replay.prepared import prepare
 from schedd.replay.site import single_node_site
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, Trace, TraceError, TraceJob, select

@@ -13,14 +13,14 @@ from schedd.engine import EngineSettings
 from schedd.policy.queue_policies import QUEUE_POLICIES
 from schedd.policy.site import site_policy
 from schedd.policy.slack import Slack
-from schedd.replay.driver import Progress, ReplayDefectError, Schedule, replay, run
+from schedd.replay.driver import replay, run
 from schedd.replay.failures import Outage, check_outages
 from schedd.replay.limits import jobs_within_limits, peak_usage
-from schedd.replay.machine_state import ReplayMachine, check_capacity
+from schedd.replay.machine_state import ReplayDefectError, ReplayMachine, check_capacity
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.report import to_json
 from schedd.replay.result import TIMINGS
-from schedd.replay.simulation import Simulation
+from schedd.replay.simulation import Progress, Schedule, Simulation
 from schedd.replay.site import ReplaySite, equal_node_site, single_node_site
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 from schedd.wire import NodeFacts, ShareFacts

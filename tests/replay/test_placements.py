@@ -8,10 +8,11 @@ from research.experiments.cells import Cell, Workload, run_cell
 from research.experiments.deadline_streams import stream
 from schedd.cli.replay_options import expand_runs, parse_policies, parse_searches, parse_slacks
 from schedd.policy.slack import OFF, Slack
-from schedd.replay.driver import PLACEMENTS, PLANNING_POLICY, replay, run
+from schedd.replay.driver import PLACEMENTS, replay, run
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.result import TIMINGS
 from schedd.replay.searches import SearchSchedule
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.workload import select
 
 WEIGHTS = {"late_jobs": 1.0, "bounded_slowdown": 1.0, "weighted_utilisation": 1.0}

@@ -13,12 +13,13 @@ from schedd.optimize import MoveKind, SearchSettings
 from schedd.plan.criteria import Criterion
 from schedd.policy.site import site_policy
 from schedd.policy.slack import NONE, OFF, Slack
-from schedd.replay.driver import PLANNING_POLICY, replay, run
+from schedd.replay.driver import replay, run
 from schedd.replay.lublin import generate
 from schedd.replay.machine_state import check_capacity
 from schedd.replay.prepared import Prepared, prepare
 from schedd.replay.result import TIMINGS, ReplayResult
 from schedd.replay.searches import SEARCH_POLICY, SearchSchedule
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.site import equal_node_site, single_node_site
 from schedd.replay.workload import Trace, TraceJob, select
 from tests.property_examples import examples

@@ -8,8 +8,8 @@ import pytest
 
 from schedd.optimize import SearchEndReason, SearchReport
 from schedd.optimize.search_report import CriterionDelta
-from schedd.optimize.settings import MoveKind
 from schedd.plan.criteria import Criterion
+from schedd.plan.trials import MoveKind
 from schedd.service.background.plan_metrics_log import (
     MemoryPlanMetricsLog,
     PlanMetricsLog,

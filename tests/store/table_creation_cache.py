@@ -21,13 +21,13 @@ def reuse_table_statements() -> None:
     database = sys.modules.get("schedd.store.database")
     if database is None or database._migrate_empty.__module__ == __name__:
         return
-    from schedd.store import schema_version  # noqa: PLC0415  (the tests of light imports load no store)
+    from schedd.store import schema_version, tables_version  # noqa: PLC0415  (the tests of light imports load no store)
 
     migrate_empty = database._migrate_empty
 
     def create_tables(connection: Connection) -> None:
         place = connection.dialect.name, schema_version.scripts()
-        if schema_version.revision(connection) is not None:
+        if tables_version.revision(connection) is not None:
             migrate_empty(connection)
         elif place in _statements:
             schema_version._serialise_migrations(connection)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect
 
-from schedd.store import Store, connections, schema_version
+from schedd.store import Store, connections, schema_version, tables_version
 from schedd.store.database import Database
 from schedd.store.records import LogPosition
 from schedd.store.tables_version import NEEDED_VERSION
@@ -72,7 +72,7 @@ def schema_state(url: str) -> tuple[str | None, int]:
     """Return the schema version and the number of tables."""
     engine = connections.create_readers(connections.parse_database_url(url))
     with engine.begin() as connection:
-        found = schema_version.revision(connection), len(inspect(connection).get_table_names())
+        found = tables_version.revision(connection), len(inspect(connection).get_table_names())
     engine.dispose()
     return found
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from sqlalchemy import text
 
-from schedd.store import Store, connections, schema_version
+from schedd.store import Store, connections, schema_version, tables_version
 from schedd.store.database import Database
 from tests.store.forked_processes import start_program
 from tests.store.next_version import FIRST, NEXT, use_next_version
@@ -38,7 +38,7 @@ def kill_after(url: str, what: str, after: float, *options: str) -> bool:
 def schema_revision(url: str) -> str | None:
     engine = connections.create_readers(connections.parse_database_url(url))
     with engine.begin() as connection:
-        found = schema_version.revision(connection)
+        found = tables_version.revision(connection)
     engine.dispose()
     return found
 

@@ -11,7 +11,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text
 
-from schedd.store import connections, schema_version
+from schedd.store import connections, schema_version, tables_version
 from schedd.store.database import Database
 from schedd.store.errors import SchemaNewer, SchemaOlder
 from schedd.store.tables import metadata
@@ -39,10 +39,10 @@ def test_every_migration_can_be_reverted_and_repeated(url: str) -> None:
     with engine.begin() as connection:
         schema_version.downgrade(connection, "base")
         assert inspect(connection).get_table_names() == ["alembic_version"]
-        assert schema_version.revision(connection) is None
+        assert tables_version.revision(connection) is None
     with engine.begin() as connection:
         schema_version.upgrade(connection)
-        assert schema_version.revision(connection) == schema_version.head() == NEEDED_VERSION
+        assert tables_version.revision(connection) == schema_version.head() == NEEDED_VERSION
     engine.dispose()
 
 

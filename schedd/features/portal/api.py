@@ -40,12 +40,13 @@ from schedd.features.portal.job_list import (
     parse_cursor,
     portal_job,
 )
-from schedd.service.access.roles import Bearer, Role
+from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.tighter_walltimes import TighterWalltime, find_tighter_walltimes
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.service.read.pacing import paced
 from schedd.service.read.plan_lists import matches_owner
+from schedd.store import Role
 
 router = RouteTable(prefix="/v1", tags=["portals"])
 CALENDAR_MEDIA_TYPE: Final = "text/calendar; charset=utf-8"

@@ -26,11 +26,10 @@ from schedd.federation.workers.bag_worker import BagWorker
 from schedd.federation.workers.booking_worker import BookingWorker
 from schedd.federation.workers.cluster_worker import ClusterWorker
 from schedd.federation.workers.coallocation_worker import CoAllocationWorker
-from schedd.service.access.roles import Role
 from schedd.service.access.tokens import Tokens, read_token_file
 from schedd.service.garbage_collector import GarbageCollectorTuning
 from schedd.service.systemd_notify import notify
-from schedd.store import StoreError
+from schedd.store import Role, StoreError
 from schedd.supervision import Supervisor, run_in_thread
 from schedd.wire.settings_file import read_token
 

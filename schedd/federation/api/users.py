@@ -7,7 +7,8 @@ from typing import Any
 from schedd.api.problems import ProblemError
 from schedd.federation.settings import FederationSettings, ProviderSettings
 from schedd.service.access.identity import Identity, IdentityError
-from schedd.service.access.roles import Bearer, Role
+from schedd.service.access.roles import Bearer
+from schedd.store import Role
 from schedd.wire.toml_files import SettingsError
 
 _ROLE_ORDER: tuple[Role, ...] = ("user", "reader", "admin")

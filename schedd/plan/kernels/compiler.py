@@ -43,8 +43,6 @@ from numba.core import (
 from numba.core.runtime import rtsys
 from numba.np import numpy_support
 
-__all__ = ["KNOWN", "LinkedKernels", "declared_types", "dispatcher", "link_group"]
-
 _NEEDED: Final = (
     (
         codegen.CPUCodeLibrary,

@@ -9,8 +9,6 @@ import numpy as np
 from schedd.plan.kernels.jit import kernel, lean
 from schedd.plan.kernels.layout import FAR, PLANNED, READY, START, STATE, UNPLACED, Ints, Table
 
-__all__ = ["due_jobs", "next_start", "waiting_before"]
-
 
 @lean
 def next_start(jobs: Table) -> int:

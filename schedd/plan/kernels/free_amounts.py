@@ -28,8 +28,6 @@ from schedd.plan.kernels.layout import (
 )
 from schedd.plan.kernels.rows import floor, locate
 
-__all__ = ["is_on_first_row", "least_free"]
-
 
 @inner
 def _has_room(tb: Tables, row: int, need: Ints, start: int, end: int) -> bool:

@@ -13,8 +13,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from schedd.plan.kernels.machine_code import built_kernel, has_library, source_digest
 
-__all__ = ["cache_dir", "inlined", "inner", "kernel", "lean", "maker"]
-
 _NO_CODE = (
     "this installation has no machine code of the planner for this processor and release of Python, and no "
     "numba to compile it: install schedd[compile]"

@@ -17,17 +17,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = [
-    "BUILT",
-    "GROUPS",
-    "built_kernel",
-    "has_library",
-    "library_path",
-    "loaded_libraries",
-    "processor_levels",
-    "source_digest",
-]
-
 _CHOICE: Final = os.environ.get("SCHEDD_KERNELS", "")
 BUILT: Final = Path(_CHOICE) if "/" in _CHOICE else Path(__file__).parent / "built"
 """The folder of the libraries; it is not in the repository."""

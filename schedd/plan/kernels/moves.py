@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from schedd.plan.kernels.displace import PLACE_ALL_AGAIN, STOPPED, TOO_LATE, displace
+from schedd.plan.kernels.displace import PLACE_ALL_AGAIN, displace
 from schedd.plan.kernels.evaluate import (
     CRITERIA,
     PARTS,
@@ -21,20 +21,8 @@ from schedd.plan.kernels.evaluate import (
     write_values,
 )
 from schedd.plan.kernels.jit import inner, kernel
-from schedd.plan.kernels.layout import DONE, FAR, FULL, START, Ints, Tables
+from schedd.plan.kernels.layout import DONE, FAR, START, Ints, Tables
 from schedd.plan.kernels.undo import OLD_START, UndoLog, make_undo_log, revert
-
-__all__ = [
-    "BETTER",
-    "FULL",
-    "LEAST_GAIN",
-    "NO_BETTER",
-    "STOPPED",
-    "TOO_LATE",
-    "Trial",
-    "attempt",
-    "trial",
-]
 
 # How a trial went: as its displacement did, or
 BETTER: Final = DONE  # the move makes the plan better

@@ -46,8 +46,6 @@ from schedd.plan.kernels.layout import (
 from schedd.plan.kernels.place import occupy
 from schedd.plan.kernels.repair import PAUSED, repair
 
-__all__ = ["MOST_NOW", "WHOLE_PASS", "project_events", "start_due_jobs"]
-
 MOST_NOW: Final = 4_000_000
 """Visited segments after which immediate starts are left to the next call: about 0.2 s."""
 

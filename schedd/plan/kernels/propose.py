@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from schedd.plan.kernels.displace import STOPPED, TOO_LATE
 from schedd.plan.kernels.evaluate import REQUESTED, Floats, Scores, cost_slope
 from schedd.plan.kernels.jit import inner, kernel
 from schedd.plan.kernels.layout import (
@@ -20,6 +21,7 @@ from schedd.plan.kernels.layout import (
     COUNT,
     CPUS,
     DUR,
+    FULL,
     KIND,
     NEED,
     NODE,
@@ -30,7 +32,7 @@ from schedd.plan.kernels.layout import (
     Ints,
     Tables,
 )
-from schedd.plan.kernels.moves import BETTER, FULL, NO_BETTER, STOPPED, TOO_LATE, Trial, attempt
+from schedd.plan.kernels.moves import BETTER, NO_BETTER, Trial, attempt
 from schedd.plan.kernels.rows import floor
 
 RANDOM: Final = 0

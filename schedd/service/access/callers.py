@@ -13,10 +13,11 @@ from schedd.service.access.identity import IdentityProvider
 from schedd.service.access.munge import decode
 from schedd.service.access.rate_limiter import RequestRateLimiter
 from schedd.service.access.request_costs import CpuTimeBudgets, RequestCost
-from schedd.service.access.roles import Bearer, Role, RoleGrant, bearer_with_grants
+from schedd.service.access.roles import Bearer, RoleGrant, bearer_with_grants
 from schedd.service.access.tokens import Tokens
 from schedd.service.settings.auth import AuthSettings
 from schedd.service.settings.daemon import LimitSettings
+from schedd.store import Role
 
 _USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,127}")
 _FRESH_S: Final = 300  # cache time of user names by uid: the directory of users may be slow

@@ -6,8 +6,6 @@ from typing import Final, Literal
 
 from schedd.store import Role
 
-__all__ = ["RIGHTS", "Bearer", "Right", "Role", "RoleGrant", "bearer_with_grants"]
-
 Right = Literal["ask", "see all", "exchange", "steer", "administer", "transfer jobs"]
 """``ask``: read and ask questions; ``see all``: see every job in full; ``exchange``: send events, read
 decisions; ``steer``: pause, resume, reserve; ``hand over``: have jobs submitted in their users' names;

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Final, get_args
 
 from schedd.access_tokens import NAME_OF_TOKEN
-from schedd.service.access.roles import Bearer, Role
+from schedd.service.access.roles import Bearer
 from schedd.service.settings.auth import AuthSettings
 from schedd.service.settings.secret_files import read_secret_text
-from schedd.store import Token
+from schedd.store import Role, Token
 from schedd.wire.toml_files import SettingsError
-
-__all__ = ["Bearer", "Tokens", "read_token_file"]
 
 _ANONYMOUS: Final = "anonymous"
 _SHORTEST: Final = 16

@@ -6,8 +6,9 @@ from research.experiments.node_power import EnergyUse, NodePowerSimulation, Powe
 from schedd.engine import EngineSettings
 from schedd.policy.economy import Draw
 from schedd.policy.site import site_policy
-from schedd.replay.driver import ReplayDefectError, Schedule
+from schedd.replay.machine_state import ReplayDefectError
 from schedd.replay.prepared import Prepared, prepare
+from schedd.replay.simulation import Schedule
 from schedd.replay.site import equal_node_site
 from schedd.replay.workload import Trace, TraceJob, select
 from schedd.wire import ShareFacts, Switch
