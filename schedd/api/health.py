@@ -16,6 +16,7 @@ from schedd.api.views import HealthView, ReadinessView
 from schedd.service.cluster.adapter_contact import NO_ADAPTER_YET
 from schedd.service.cluster.errors import PlannerStopped, StandingBy
 from schedd.service.read.cluster_gauges import ClusterGauges, FilteredCollector
+from schedd.service.read.current_faults import add_fault_start
 
 router = RouteTable(tags=["health"])
 
@@ -74,7 +75,10 @@ async def _not_ready_problem(request: Request, failures: Mapping[str, str]) -> P
     except ProblemError:
         caller = None
     visible = [loop.name for loop in visible_clusters(request, caller)] if caller is not None else []
-    known = [f"{name}: {why}" for name, why in failures.items() if name in visible]
+    daemon = get_daemon(request)
+    known = [
+        f"{name}: {add_fault_start(daemon[name], why)}" for name, why in failures.items() if name in visible
+    ]
     if known:
         return ProblemError("not-ready", "; ".join(known))
     return ProblemError(

@@ -9,7 +9,7 @@ import socket
 import stat
 import time
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -286,7 +286,7 @@ def _check_cluster(
     yield from _check_adapter_version(one)
     with Client(endpoint._replace(cluster=name), timeout=_TIMEOUT_S) as here:
         alerts = here.alerts()
-        yield _check_dispatch(one, alerts)
+        yield _check_dispatch(one)
         yield from _check_server(one)
         for alert in alerts:
             if alert.kind != one.job_starts.alert:  # the check of starts has said it
@@ -343,15 +343,18 @@ def _check_adapter_version(one: ClusterView) -> Iterator[CheckResult]:
         )
 
 
-def _check_dispatch(one: ClusterView, alerts: Iterable[AlertView]) -> CheckResult:
-    """Check whether jobs are started. The time of the fault is that of the open alert with its cause."""
+def _check_dispatch(one: ClusterView) -> CheckResult:
+    """Check whether jobs are started."""
     name, starts = one.name, one.job_starts
-    if starts.state != "bad":
+    if starts.state == "good":
         words = "jobs are started when they are due" if starts.words == "on" else starts.words
-        return CheckResult("starts", starts.state, f"{name}: {words}", starts.remedy)
-    since = [_add_since("", alert) for alert in alerts if alert.kind == starts.alert]
-    reason = starts.reason if " since " in starts.reason else starts.reason + "".join(since)
-    return CheckResult("starts", "bad", f"{name}: {starts.words} ({reason})", starts.remedy)
+        return CheckResult("starts", "good", f"{name}: {words}", starts.remedy)
+    reason = starts.reason if starts.state == "bad" else ""
+    known = starts.since is None or " since " in starts.words + reason
+    since = "" if known else f"since {format_utc(starts.since)}"
+    more = ", ".join(filter(None, (reason, since)))
+    words = f"{name}: {starts.words}" + (f" ({more})" if more else "")
+    return CheckResult("starts", starts.state, words, starts.remedy)
 
 
 def _check_server(one: ClusterView) -> Iterator[CheckResult]:

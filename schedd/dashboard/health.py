@@ -9,6 +9,7 @@ from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.read.current_faults import job_start_state
+from schedd.start_sentence import format_utc
 from schedd.store import AuditRecord, StoreError
 
 
@@ -91,7 +92,9 @@ def _check_promises(loop: PlanLoop) -> ComponentHealth:
 
 def _check_dispatch(loop: PlanLoop) -> ComponentHealth:
     starts = job_start_state(loop)
-    return ComponentHealth("Job starts", starts.state, starts.words)
+    known = starts.since is None or " since " in starts.words
+    since = "" if known else f", since {format_utc(starts.since)}"
+    return ComponentHealth("Job starts", starts.state, f"{starts.words}{since}")
 
 
 _ACT_NAMES: Final = {"search": "optimise"}  # actions with another name on the page than in the audit

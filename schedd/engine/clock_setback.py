@@ -49,6 +49,8 @@ def _restart_at(state: EngineState, event: ClockSet) -> None:
     state.unresolved = {job: replace(one, until=one.until - ahead) for job, one in state.unresolved.items()}
     state.alerts = {name: _shifted(one, ahead) for name, one in state.alerts.items()}
     state.unexplained_starts = []
+    state.paused_since = min(state.paused_since, state.now)
+    state.unscheduled_since = min(state.unscheduled_since, state.now)
     state.refused_since = min(state.refused_since, state.now)
     state.excused_at = min(state.excused_at, state.now)
     state.failures = {

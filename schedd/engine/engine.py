@@ -232,6 +232,8 @@ class Engine:
         self._pause("")
 
     def _pause(self, why: str) -> None:
+        if bool(why) != bool(self.state.paused):
+            self.state.paused_since = self.state.now if why else -1
         self.state.paused = why
         if not why:
             self.state.foreign = ""

@@ -212,6 +212,10 @@ def _change_queue(state: EngineState, event: QueueChanged) -> None:
 
 def _change_server(state: EngineState, event: ServerChanged) -> None:
     before, state.server = state.server, event.server
+    if event.server.scheduling:
+        state.unscheduled_since = -1
+    elif state.unscheduled_since < 0:
+        state.unscheduled_since = state.now
     if before.resources != event.server.resources:
         state.limits.types = ResourceTypes(event.server.resources)
     for one in components():

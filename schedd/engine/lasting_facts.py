@@ -44,7 +44,8 @@ _BYTES: Final = 3 << 18
 _UNREADABLE: Final = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 _EVENT: Final = "lasting-facts"
 _FIELDS: Final = (
-    *("paused", "foreign", "adapter_mode", "decision_number", "change_number", "generation", "breaches"),
+    *("paused", "paused_since", "unscheduled_since", "foreign", "adapter_mode"),
+    *("decision_number", "change_number", "generation", "breaches"),
     *("lost", "walltime_use", "aside", "lives"),
     *("black_holes", "failures"),
     "holds",

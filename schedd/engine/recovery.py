@@ -34,6 +34,7 @@ _WHY = "the planner did not come back from it"
 CARRIED: Final = frozenset(
     {
         *("settings", "now", "policy", "site", "configured", "policy_version", "paused", "foreign"),
+        *("paused_since", "unscheduled_since"),
         *("adapter_mode", "aside", "skipped_steps", "generation", "decisions", "moves", "jobs_moved_by"),
         "ended_promises",
         *("decision_number", "change_number", "breaches", "owners", "holds", "walltime_use", "lost"),

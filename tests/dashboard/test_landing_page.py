@@ -76,7 +76,9 @@ def test_cards_name_faults_with_the_command_that_helps_and_troubled_clusters_com
         assert cards["beta"].startswith("beta Job starts: stopped, adapter silent")
         assert "No contact with the adapter since" in cards["beta"]
         assert REMEDIES["adapter"].replace("`", "") in html.unescape(cards["beta"])
-        assert cards["gamma"].startswith("gamma Job starts: paused: cooling fault schedd resume gamma")
+        assert re.match(
+            r"gamma Job starts: paused: cooling fault since .*\d\d:\d\d.* schedd resume gamma", cards["gamma"]
+        )
         assert "The settings were rejected: log.level" in cards["gamma"]
         seen_by_user = landing_page(app, "user")
         assert "No contact with the adapter since" in seen_by_user["beta"]
@@ -101,7 +103,7 @@ def test_the_admin_page_shows_current_faults_first(app: FastAPI) -> None:
     try:
         page = client.get("/dashboard/gamma/admin").text
         headings = re.findall(r'<h2 id="h-(\w+)"', page)
-        assert headings[:4] == ["now", "dispatch", "search", "holds"]
+        assert headings[:4] == ["now", "holds", "dispatch", "search"]
         assert page.count("Job starts: stopped, adapter silent") == 2
         assert "Job starts: on" not in page
         remedies = [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<code>.*?</code>", page)]
@@ -144,5 +146,5 @@ def test_remedies_have_no_other_placeholders_and_those_of_a_job_name_no_node() -
     known = {"CLUSTER", "NODE", "JOB"}
     for kind, remedy in REMEDIES.items():
         words = set(re.findall(r"\b[A-Z]{3,}\b", remedy))
-        assert words <= known or kind == "resource", kind  # the adapter's user is not known here
+        assert words <= known or kind in ("resource", "promises"), kind  # USER and FILE are not known here
         assert not {"NODE", "JOB"} <= words, kind  # an alert is about one of them

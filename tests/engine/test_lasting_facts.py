@@ -387,6 +387,8 @@ def test_unreadable_section_is_reported_and_the_others_are_used(section: str) ->
         "change_number",
         "generation",
         "breaches",
+        "paused_since",
+        "unscheduled_since",
         "power.saved_until",
         "power.saved_joules",
     )

@@ -131,6 +131,9 @@ class StateContents(EngineColumns):
     blocked: dict[str, dict[str, None]] = declared(BLOCKED, make=dict)
     """Nodes that count as blocked, with the jobs that should have ended there long ago."""
     paused: str = declared(NUMBER, default="")  # why dispatch is paused; empty when it is not
+    paused_since: int = declared(NUMBER, default=-1)
+    unscheduled_since: int = declared(NUMBER, default=-1)
+    """Since when the server's scheduling is off; -1: it is on."""
     foreign: str = declared(NUMBER, default="")
     """Evidence of another scheduler that starts jobs; empty if there is none."""
     adapter_mode: Mode | None = declared(NUMBER, default=None)

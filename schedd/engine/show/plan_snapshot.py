@@ -52,6 +52,8 @@ class PlanSnapshot:
     generation: int
     as_of: int
     paused: str
+    paused_since: int
+    unscheduled_since: int  # since when the server's scheduling is off; -1: it is on
     foreign: str
     halted: str
     starts_refused: str  # why no start succeeds at present, though jobs are started; empty otherwise
@@ -217,6 +219,8 @@ def publish_snapshot(state: EngineState) -> PlanSnapshot:
         generation=state.generation,
         as_of=state.now,
         paused=state.paused,
+        paused_since=state.paused_since,
+        unscheduled_since=state.unscheduled_since,
         foreign=state.foreign,
         halted=state.halted,
         starts_refused=state.starts_refused,

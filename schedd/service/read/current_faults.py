@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
 from schedd.engine import OpenAlert
 from schedd.service.cluster.plan_loop import PlanLoop
+from schedd.start_sentence import format_utc
 
 _ADAPTER_LOG: Final = "`journalctl -u pbs-adapter -n 50`"
 _DAEMON_LOG: Final = "`journalctl -u schedd -n 50`"
@@ -80,6 +81,8 @@ class JobStartState:
     """The first command to run; empty while jobs are started."""
     alert: str = ""
     """Kind of the open alert with the same cause; empty where no alert opens."""
+    since: int | None = None
+    """Since when jobs are not started; null: they are, or that is not known."""
 
     @property
     def starts(self) -> bool:
@@ -110,7 +113,15 @@ class CurrentFault:
 
 
 def job_start_state(loop: PlanLoop) -> JobStartState:
-    """Return whether the cluster's jobs are started."""
+    """Return whether the cluster's jobs are started, and since when they are not."""
+    found = _job_start_state(loop)
+    if found.starts or found.since is not None:
+        return found
+    alerts = [alert.since for alert in loop.alerts.current if alert.kind == found.alert]
+    return replace(found, since=min(alerts, default=None))
+
+
+def _job_start_state(loop: PlanLoop) -> JobStartState:
     published = loop.published
     if published.mode != "scheduler":
         return JobStartState("good", f"by another scheduler (mode {published.mode})")
@@ -127,14 +138,19 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
         return JobStartState("warn", f"not yet: {absence}", absence, remedy)
     if published.paused:
         remedy = f"`schedd resume {loop.name}`"
-        return JobStartState("warn", f"paused: {published.paused}", published.halted, remedy)
+        words = f"paused: {published.paused}"
+        return JobStartState(
+            "warn", words, published.halted, remedy, since=_known_time(published.paused_since)
+        )
     if published.foreign:
         return _stopped(loop, "stopped, another scheduler starts jobs", published.foreign, "foreign")
     if published.stale and published.stale != loop.failing:
         return _stopped(loop, "stopped, server state unknown", published.stale, "snapshot")
     if published.halted and not published.server.scheduling:
         remedy = "`qmgr -c 'set server scheduling = True'`"
-        return JobStartState("warn", "stopped, the server's scheduling is off", published.halted, remedy)
+        since = _known_time(published.unscheduled_since)
+        words = "stopped, the server's scheduling is off"
+        return JobStartState("warn", words, published.halted, remedy, since=since)
     if published.halted:
         return JobStartState("warn", f"stopped, {published.halted}", published.halted, _DAEMON_LOG)
     if published.starts_refused:
@@ -142,6 +158,10 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
     if loop.on_standby:
         return JobStartState("good", "by the leader; this daemon is on standby")
     return JobStartState("good", "on")
+
+
+def _known_time(moment: int) -> int | None:
+    return moment if moment >= 0 else None
 
 
 def _stopped(loop: PlanLoop, words: str, reason: str, alert: str) -> JobStartState:
@@ -157,7 +177,7 @@ def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[Current
 def _dispatch_faults(starts: JobStartState) -> Iterator[CurrentFault]:
     """A pause and a switched-off server attribute open no alert."""
     if not starts.starts and not starts.alert:
-        yield CurrentFault("dispatch", "", True, f"Job starts: {starts.words}", None, starts.remedy)
+        yield CurrentFault("dispatch", "", True, f"Job starts: {starts.words}", starts.since, starts.remedy)
 
 
 def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[CurrentFault]:
@@ -170,6 +190,17 @@ def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[Curre
 def alert_view(alert: OpenAlert, cluster: str) -> AlertView:
     remedy = fill_in_remedy(REMEDIES.get(alert.kind, _DAEMON_LOG), alert.about, cluster)
     return AlertView(**asdict(alert), severe=alert.kind in SEVERE_KINDS, remedy=remedy)
+
+
+def add_fault_start(loop: PlanLoop, text: str) -> str:
+    """Return the text of a fault with its start, if that is known and not in the text."""
+    starts = job_start_state(loop)
+    causes = [alert.since for alert in loop.alerts.current if alert.text in text or text in alert.text]
+    if not starts.starts and starts.since is not None and starts.reason == text:
+        causes.append(starts.since)
+    if " since " in text or not causes:
+        return text
+    return f"{text}, since {format_utc(min(causes))}"
 
 
 def fill_in_remedy(remedy: str, about: str, cluster: str) -> str:

@@ -1,0 +1,83 @@
+"""The start of each fault, also of those without an alert: a pause, a server without scheduling."""
+
+import pytest
+
+from schedd.cli.diagnosis import _check_dispatch
+from schedd.client.json_object import JsonObject
+from schedd.engine import Engine, EngineSettings
+from schedd.service.clusters import new_engine
+from schedd.service.read.current_faults import add_fault_start, current_faults, job_start_state
+from schedd.start_sentence import format_utc
+from schedd.wire import ServerChanged, ServerFacts
+from tests.service.planner_harness import T, event_id, node, planner
+from tests.waits import WAIT_S
+
+OFF = ServerFacts(scheduling=False)
+
+
+def server(facts: ServerFacts) -> ServerChanged:
+    return ServerChanged(id=event_id(), time=T, server=facts)
+
+
+def test_a_pause_and_a_server_without_scheduling_have_a_start() -> None:
+    with planner() as loop:
+        loop.adapter_contact.record_request(T)
+        loop.submit([node("n1")]).result(WAIT_S)
+        assert job_start_state(loop).since is None
+        loop.pause("cooling fault").result(WAIT_S)
+        (fault,) = current_faults(loop, ())
+        assert (fault.text, fault.since) == ("Job starts: paused: cooling fault", T)
+        loop.resume().result(WAIT_S)
+        assert job_start_state(loop).since is None
+        loop.submit([server(OFF)]).result(WAIT_S)
+        assert (job_start_state(loop).words, job_start_state(loop).since) == (
+            "stopped, the server's scheduling is off",
+            T,
+        )
+
+
+def test_starts_of_faults_survive_further_changes_a_checkpoint_and_a_rebuild() -> None:
+    engine = new_engine(EngineSettings(), T)
+    engine.handle([server(OFF)], T)
+    engine.handle([], T + 50)
+    engine.pause("repair")
+    engine.handle([server(OFF)], T + 90)
+    engine.pause("repair of the switch")
+    again = Engine.restore(engine.checkpoint())
+    for one in (engine, again):
+        assert (one.state.unscheduled_since, one.state.paused_since) == (T, T + 50)
+    again.handle([server(ServerFacts())], T + 100)
+    again.resume()
+    assert (again.state.unscheduled_since, again.state.paused_since) == (-1, -1)
+
+
+def test_texts_of_faults_have_their_start_once() -> None:
+    with planner() as loop:
+        loop.adapter_contact.record_request(T)
+        loop.adapter_contact.last -= 120
+        loop.settings_problem = "the settings were rejected: log.level"
+        loop.alerts.update()
+        assert job_start_state(loop).since == T
+        assert add_fault_start(loop, "the settings were rejected: log.level").endswith(
+            f"log.level, since {format_utc(T)}"
+        )
+        assert add_fault_start(loop, loop.silence).count(" since ") == 1
+        assert add_fault_start(loop, "no such fault") == "no such fault"
+
+
+@pytest.mark.parametrize(
+    ("state", "words", "reason", "since", "text"),
+    [
+        ("warn", "paused: repair", "paused: repair", T, f"main: paused: repair (since {format_utc(T)})"),
+        ("good", "on", "", None, "main: jobs are started when they are due"),
+        ("bad", "stopped", "silent since Monday", T, "main: stopped (silent since Monday)"),
+        ("bad", "stopped", "silent", T, f"main: stopped (silent, since {format_utc(T)})"),
+        ("bad", "stopped", "silent", None, "main: stopped (silent)"),
+    ],
+)
+def test_the_doctor_says_since_when(
+    state: str, words: str, reason: str, since: int | None, text: str
+) -> None:
+    starts = JsonObject(state=state, words=words, reason=reason, since=since, remedy="", alert="")
+    found = _check_dispatch(JsonObject(name="main", job_starts=starts))  # type: ignore[arg-type]
+    assert (found.state, found.message) == (state, text)
