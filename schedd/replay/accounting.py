@@ -5,7 +5,7 @@ from pathlib import Path
 from sys import intern
 
 from schedd.dialect import RequestError, parse_size, parse_walltime
-from schedd.dialect.accounting import EndedRun, RunReader, parse_ended_run
+from schedd.dialect.accounting import EndedRun, RunReader, node_shares, parse_ended_run
 from schedd.dialect.deadline import logged_deadline
 from schedd.dialect.partition import logged_partition
 from schedd.dialect.qos import logged_qos
@@ -13,6 +13,10 @@ from schedd.engine import array_name
 from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import PROCS_LIMIT, TIME_LIMIT, UNKNOWN, LogFault, Trace, TraceError, TraceJob
 
+_IGNORED = ("advres", "min_walltime", "max_walltime", "trl", "software")
+"""Requests that no replay follows: the log has neither the reservations, nor what a job would have done with
+another walltime or shape, nor how many licences there were.
+"""
 _KILLED = 256
 """TORQUE and OpenPBS report an end by signal N as exit status 256 + N, among them every deletion."""
 
@@ -74,6 +78,10 @@ def job_of_run(run: EndedRun) -> TraceJob:
     if procs > PROCS_LIMIT:
         raise ValueError(f"record of job {run.id} with {procs} processors, more than any machine has")
     used = _stated(parse_size, values, "resources_used.mem")
+    gpus = node_count = 0
+    if "exec_gpus" in values and not values.get("Resource_List.nodes"):
+        nodes = node_shares(run)
+        gpus, node_count = sum(share[2] for share in nodes), len(nodes)
     status = 0 if run.lost else _status(values.get("Exit_status", ""))
     return TraceJob(
         id=f"{run.id}@{run.start}" if run.lost else run.id,
@@ -96,7 +104,23 @@ def job_of_run(run: EndedRun) -> TraceJob:
         requested_qos=intern(logged_qos(values)),
         requested_partition=intern(logged_partition(values)),
         name=intern(array_name(run.id, values.get("jobname", ""))),
+        gpus=gpus,
+        node_count=node_count,
+        gres=intern(values.get("Resource_List.gres", "")),
+        topology=intern(values.get("Resource_List.topology") or _extension(values, "topology")),
+        ignored=tuple(
+            name for name in _IGNORED if f"Resource_List.{name}" in values or _extension(values, name)
+        ),
     )
+
+
+def _extension(values: Mapping[str, str], name: str) -> str:
+    """Return a value of TORQUE's `-W x=NAME:VALUE;…`; empty: there is none."""
+    for item in values.get("x", "").split(";"):
+        key, _, value = item.partition(":" if ":" in item else "=")
+        if key.strip().lower() == name:
+            return value.strip()
+    return ""
 
 
 def _submission(run: EndedRun) -> int:

@@ -1,5 +1,6 @@
 """One comparison: logs and machine as named by the user, prepared for the policies."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -149,6 +150,13 @@ class Comparison:
             if unknown := prepared.site.unknown_properties(prepared.jobs):
                 listed = ", ".join(sorted(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
                 notes.append(f"no node of the machine has {listed}: these demands are passed over")
+            if unknown := prepared.site.unknown_resources(prepared.jobs):
+                listed = ", ".join(sorted(unknown)[:8]) + (", …" if len(unknown) > 8 else "")
+                notes.append(f"no node of the machine has the resources {listed}: they are passed over")
+            for name, number in sorted(
+                Counter(name for job in prepared.jobs for name in job.ignored).items()
+            ):
+                notes.append(f"{_count(number)} with {name}, which is not replayed")
             outages = read_outages(self.failures, prepared) if self.failures is not None else ()
             if self.failures is not None:
                 nodes = len({outage.node for outage in outages})

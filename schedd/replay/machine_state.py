@@ -13,11 +13,12 @@ class ReplayDefectError(RuntimeError):
 
 
 class ReplayMachine:
-    """Nodes with free cpus and memory, and the shares of running jobs."""
+    """Nodes with free cpus, memory and gpus, and the shares of running jobs."""
 
     def __init__(self, nodes: Sequence[NodeFacts]) -> None:
         self._cpus = {node.name: node.cpus for node in nodes}
         self._mem = {node.name: node.mem for node in nodes if node.mem}
+        self._gpus = {node.name: node.gpus for node in nodes}
         self._held: dict[int, Sequence[ShareFacts]] = {}
         self._down: set[str] = set()
 
@@ -29,7 +30,8 @@ class ReplayMachine:
             self._cpus[share.node] -= share.cpus
             if share.node in self._mem:
                 self._mem[share.node] -= share.mem
-            if self._cpus[share.node] < 0 or self._mem.get(share.node, 0) < 0:
+            self._gpus[share.node] -= share.gpus
+            if min(self._cpus[share.node], self._mem.get(share.node, 0), self._gpus[share.node]) < 0:
                 wrong = f"{share.node}, which has no room for it"
             elif share.node in self._down:
                 wrong = f"{share.node}, which is down"
@@ -39,6 +41,7 @@ class ReplayMachine:
         shares = self._held.pop(job)
         for share in shares:
             self._cpus[share.node] += share.cpus
+            self._gpus[share.node] += share.gpus
             if share.node in self._mem:
                 self._mem[share.node] += share.mem
         return shares

@@ -1,6 +1,7 @@
 """Reader of machine files: one line per cluster of equal nodes, tab separated."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from schedd.replay.text_lines import read_lines
 from schedd.replay.workload import TraceError
 
 _PROPERTY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")
+_RESOURCE = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _FIELDS = ("id", "cluster", "nodes", "CPUs per node", "speed", "KiB of memory per node")
 
 
@@ -26,6 +28,8 @@ class NodeGroup:
     speed: float
     mem: int
     properties: tuple[str, ...] = ()
+    resources: tuple[tuple[str, int], ...] = ()
+    """What each node has of other resources, such as gpus."""
 
     @property
     def procs(self) -> int:
@@ -34,7 +38,7 @@ class NodeGroup:
 
 def read_machines(path: Path) -> tuple[NodeGroup, ...]:
     """Return the node groups of the file `path`: id, cluster, nodes, CPUs per node, speed, KiB of memory per
-    node, and perhaps properties between commas.
+    node, perhaps properties between commas, and perhaps amounts of other resources (`gpus=4,fpga=1`).
 
     Blank lines and lines that begin with ``#`` or ``;`` are ignored. Raises TraceError with line and field.
     """
@@ -55,12 +59,13 @@ def read_machines(path: Path) -> tuple[NodeGroup, ...]:
 
 def _group(line: str) -> NodeGroup:
     fields = [field.strip() for field in line.rstrip("\t").split("\t")]
-    if len(fields) not in (len(_FIELDS), len(_FIELDS) + 1):
+    if not len(_FIELDS) <= len(fields) <= len(_FIELDS) + 2:
         raise ValueError(
             f"{len(fields)} fields between tabs where {len(_FIELDS)} are needed: {', '.join(_FIELDS)}; and "
-            "perhaps properties"
+            "perhaps properties and resources"
         )
-    properties = tuple(word.strip() for word in fields[6].split(",")) if len(fields) > len(_FIELDS) else ()
+    named = [*fields, "", ""][len(_FIELDS)]
+    properties = tuple(word.strip() for word in named.split(",")) if named else ()
     if wrong := [word for word in properties if not _PROPERTY.fullmatch(word)]:
         raise ValueError(f"property {wrong[0]!r}: a name without blanks is needed, several between commas")
     if not fields[1] or any(c.isspace() for c in fields[1]):
@@ -79,7 +84,20 @@ def _group(line: str) -> NodeGroup:
         speed=speed,
         mem=_count(fields, 5, at_least=0),
         properties=properties,
+        resources=tuple(_resources([*fields, "", ""][len(_FIELDS) + 1])),
     )
+
+
+def _resources(text: str) -> Iterator[tuple[str, int]]:
+    seen = set()
+    for word in filter(None, (one.strip() for one in text.split(","))):
+        name, _, amount = word.partition("=")
+        if not _RESOURCE.fullmatch(name) or not (amount.isascii() and amount.isdigit() and int(amount)):
+            raise ValueError(f"resource {word!r}: a name and a number are needed, as in gpus=4")
+        if name in seen or name in ("ncpus", "mem", "vmem"):
+            raise ValueError(f"resource {word!r}: it is named before")
+        seen.add(name)
+        yield name, int(amount)
 
 
 def _count(fields: list[str], at: int, at_least: int) -> int:

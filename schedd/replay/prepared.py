@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from schedd.dialect.partition import NODE_PARTITION, PARTITION
+from schedd.dialect.topology import TOPOLOGY, read_level
 from schedd.engine import EngineSettings, RequestReader, planner_node
 from schedd.model import Request
 from schedd.plan.plan import Plan
@@ -55,6 +57,17 @@ class Prepared:
             },
         )
 
+    def for_policy(self, plain: Mapping[str, Any]) -> "Prepared":
+        """Return the same without wishes that the policy (as plain values) does not know."""
+        levels = (plain.get("node_choice") or {}).get("levels") or {}
+        found = self if plain.get("partitions") else self.without_partitions()
+        wishes = {job.topology for job in found.jobs if job.topology}
+        unknown = {wish for wish in wishes if read_level({TOPOLOGY: wish}) not in levels}
+        if not unknown:
+            return found
+        jobs = [replace(job, topology="") if job.topology in unknown else job for job in found.jobs]
+        return replace(found, jobs=tuple(jobs))
+
     def without_partitions(self) -> "Prepared":
         """Return the same without requested partitions, for a policy that has none."""
         if not any(job.partition for job in self.jobs):
@@ -69,6 +82,8 @@ class Prepared:
             found["qos"] = job.qos
         if job.partition:
             found[NODE_PARTITION if family == "openpbs" else PARTITION] = job.partition
+        if job.topology:
+            found[TOPOLOGY] = job.topology
         if job.cost_limit is not None:
             found["cost_limit"] = f"{job.cost_limit:.4f}"
         return found
@@ -122,7 +137,14 @@ class _Judge:
 
     def __call__(self, job: TraceJob) -> tuple[TraceRequest, str]:
         """Return the job's request, and the reason why it can never run, or an empty string."""
-        key = (job.procs, job.mem_kib_per_proc, job.mem_kib_per_node, job.nodes_spec, job.select_spec)
+        key: tuple[object, ...] = (
+            job.procs,
+            job.mem_kib_per_proc,
+            job.mem_kib_per_node,
+            job.nodes_spec,
+            job.select_spec,
+        )
+        key += (job.gpus, job.node_count, job.gres)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._read(job)

@@ -110,8 +110,7 @@ class Simulation:
         teller: Observer | None = None,
         improver: PlanImprover | None = None,
     ) -> None:
-        if not settings.site.plain.get("partitions"):
-            prepared = prepared.without_partitions()
+        prepared = prepared.for_policy(settings.site.plain)
         self._prepared = prepared
         self._teller = teller
         self._jobs = prepared.jobs

@@ -16,6 +16,12 @@ from schedd.replay.workload import TraceJob
 from schedd.wire import NodeFacts
 
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
+_GPU_NAMES: Final = frozenset({"gpus", "gpu", "ngpus"})
+_GRES: Final = re.compile(r"[+,%&]")
+_AMOUNT: Final = re.compile(r"([A-Za-z_]\w*)=\d+\b")
+_OTHER_WORDS: Final = frozenset(
+    {"ppn", "ncpus", "mem", "pmem", "vmem", "mpiprocs", "ompthreads", "host", "vnode"}
+)
 _CHUNK_KEYS: Final = frozenset({"ncpus", "mem"})
 
 
@@ -57,15 +63,28 @@ class ReplaySite:
         """Names and properties of nodes: the valid conditions of a request."""
         return frozenset(word for node in self.nodes for word in (node.name, *node.properties))
 
+    @cached_property
+    def counted(self) -> frozenset[str]:
+        """Names of resources that nodes have, except cpus and memory."""
+        found = {name for node in self.nodes for name in node.resources}
+        if any(node.gpus for node in self.nodes):
+            found |= _GPU_NAMES
+        return frozenset(found)
+
     def request(self, job: TraceJob) -> TraceRequest:
         """Return the request of ``job`` on this machine."""
         if not self.shaped:
             return TraceRequest("torque", {"ncpus": str(job.procs)})
         if job.select_spec:
             return TraceRequest("openpbs", {"select": self._select(job.select_spec)})
-        if job.nodes_spec:
-            spec, nodes, mem = self._nodes(job.nodes_spec)
-            resources = {"nodes": spec}
+        gres = self._gres(job.gres)
+        spec = job.nodes_spec
+        if not spec and job.gpus and job.node_count and "gpus" in self.counted:
+            each, gpus = -(-job.procs // job.node_count), -(-job.gpus // job.node_count)
+            spec = f"{job.node_count}:ppn={each}:gpus={gpus}"
+        if spec:
+            spec, nodes, mem = self._nodes(spec)
+            resources = {"nodes": spec, **gres}
             if self.memory:
                 per_node = mem or job.mem_kib_per_node or 0
                 total = per_node * nodes or (job.mem_kib_per_proc or 0) * job.procs
@@ -73,8 +92,24 @@ class ReplaySite:
             return TraceRequest("torque", resources)
         mem = job.mem_kib_per_proc or 0
         return TraceRequest(
-            "torque", {"procs": str(job.procs), **({"pmem": f"{mem}kb"} if mem and self.memory else {})}
+            "torque",
+            {"procs": str(job.procs), **({"pmem": f"{mem}kb"} if mem and self.memory else {}), **gres},
         )
+
+    def _gres(self, text: str) -> dict[str, str]:
+        """Return the parts of ``gres=fpga:1+matlab:2`` that nodes have, as a resource."""
+        parts = [part for part in _GRES.split(text) if re.split("[:=]", part)[0] in self.counted]
+        return {"gres": "+".join(parts)} if parts else {}
+
+    def unknown_resources(self, jobs: Iterable[TraceJob]) -> frozenset[str]:
+        """Return resources requested by ``jobs`` that no node has; they are ignored."""
+        found: set[str] = set()
+        for job in jobs:
+            found |= {re.split("[:=]", part)[0] for part in _GRES.split(job.gres) if part}
+            found |= {"gpus"} if job.gpus else set()
+            for spec in filter(None, (job.nodes_spec, job.select_spec)):
+                found |= {name for name in _AMOUNT.findall(spec) if name not in _OTHER_WORDS}
+        return frozenset(found - self.counted)
 
     def unknown_properties(self, jobs: Iterable[TraceJob]) -> frozenset[str]:
         """Return properties and hosts requested by ``jobs`` that no node has; they are ignored."""
@@ -108,6 +143,10 @@ class ReplaySite:
                 name, _, value = word.partition("=")
                 if name == "ppn" and _NUMBER.fullmatch(value):
                     kept.append(f"ppn={-(-float(value) // 1):.0f}")
+                elif name in _GPU_NAMES and _NUMBER.fullmatch(value):
+                    kept += [f"gpus={value}"] if "gpus" in self.counted else []
+                elif name in self.counted and _NUMBER.fullmatch(value):
+                    kept.append(word)
                 elif name == "mem":
                     mem = max(mem, _kib(value))
                 elif name == "host" or not value:
@@ -132,6 +171,8 @@ class ReplaySite:
                 name, _, value = word.partition("=")
                 if not value or (name in _CHUNK_KEYS and (name != "mem" or self.memory)):
                     kept.append(word)
+                elif name in self.counted and _NUMBER.fullmatch(value):
+                    kept.append(f"ngpus={value}" if name in _GPU_NAMES else word)
                 elif name in ("host", "vnode") and self._known(value):
                     kept.append(f"host={self._known(value)}")
             chunks.append(":".join(kept))
@@ -176,6 +217,8 @@ def machine_file_site(groups: Sequence[NodeGroup]) -> ReplaySite:
                     )
                 ),
                 speed=group.speed,
+                gpus=dict(group.resources).get("gpus", 0),
+                resources={name: amount for name, amount in group.resources if name != "gpus"},
             )
             for group in groups
             for i in range(1, group.nodes + 1)

@@ -45,7 +45,9 @@ class TraceJob:
     ``name``: of the job, or of its application; empty where the log does not say. ``after``: the id of the
     job for whose end it waits. ``cost_limit``: the most that it may cost. ``requested_qos`` and
     ``requested_partition`` are in the log; ``qos``, ``partition`` and ``scopes`` (its labels) are what it has
-    under the policy of the replay. ``cut``: seconds of its run beyond its limit, not in ``run``.
+    under the policy of the replay. ``cut``: seconds of its run beyond its limit, not in ``run``. ``gpus`` and
+    ``node_count`` are of the whole job, 0 where its specification says them; ``gres`` and ``topology`` are
+    values of these resources. ``ignored``: requests in the log that no replay follows.
     """
 
     id: int | str
@@ -75,6 +77,11 @@ class TraceJob:
     partition: str = ""
     scopes: frozenset[str] = frozenset()
     cut: int = 0
+    gpus: int = 0
+    node_count: int = 0
+    gres: str = ""
+    topology: str = ""
+    ignored: tuple[str, ...] = ()
 
     @property
     def has_run(self) -> bool:

@@ -280,3 +280,10 @@ def test_the_deadline_of_a_logged_job_reaches_the_engine(more: str, deadline: in
     selection = select(Trace(name="log", jobs=(job,), unix_start_time=0), procs=64)
     facts = prepare(selection, single_node_site(64), 0).facts(0)
     assert read_deadline(facts.resources, facts.submitted) == deadline
+
+
+def test_gpus_resources_and_wishes_of_a_record_are_read() -> None:
+    job = ended(f"{TORQUE} Resource_List.gres=fpga:1 x=TOPOLOGY:switch:2 Resource_List.advres=lab")
+    assert (job.gres, job.topology, job.ignored) == ("fpga:1", "switch:2", ("advres",))
+    job = ended(f"{OPENPBS} Resource_List.topology=island Resource_List.min_walltime=60")
+    assert (job.topology, job.ignored) == ("island", ("min_walltime",))

@@ -85,3 +85,12 @@ def test_the_command_replays_such_a_log(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(args) == 0
     assert [one["jobs"] for one in json.loads(figures.read_text())] == [21, 21]
     assert "jobs.txt" in capsys.readouterr().out
+
+
+def test_gpus_of_a_row_are_replayed_on_nodes(tmp_path: Path) -> None:
+    header = f"{HEADER}|AllocTRES|NodeList|AllocNodes"
+    row_with_gpus = f"{row('1', 1000, 1600)}|cpu=4,node=2,gres/gpu=4|n[1-2]|2"
+    path = tmp_path / "jobs.txt"
+    path.write_text(f"{header}\n{row_with_gpus}\n")
+    (trace,) = read_traces([path])
+    assert (trace.jobs[0].gpus, trace.jobs[0].node_count) == (4, 2)
