@@ -176,6 +176,7 @@ if TYPE_CHECKING:
     from schedd.service.questions.tighter_walltimes import TighterWalltime
     from schedd.service.read.current_faults import AlertView
     from schedd.service.read.gaps import (
+        CapacityStep,
         Gap,
     )
     from schedd.service.read.plan_lists import (
@@ -211,6 +212,7 @@ __all__ = [
     "BookingResult",
     "BookingView",
     "BookingsView",
+    "CapacityStep",
     "ChainLink",
     "Change",
     "ChargeSummary",

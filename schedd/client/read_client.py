@@ -15,6 +15,7 @@ from schedd.client.answers import (
     Bar,
     BookingsView,
     BookingView,
+    CapacityStep,
     ClusterReports,
     ClustersView,
     ClusterView,
@@ -290,6 +291,11 @@ class ReadClient:
         page: GapsView
         for page in self._pages("/gaps", {"begin": begin, "end": end, "cpus": cpus, "from_begin": only}):
             yield from page.gaps
+
+    def free_capacity(self, *, begin: int | None = None, end: int | None = None) -> Sequence[CapacityStep]:
+        """Free capacity of all usable nodes together over ``[begin, end)``, step by step."""
+        found: GapsView = self._get("/gaps", {"begin": begin, "end": end, "limit": 1})
+        return found.totals
 
     def reservations(self) -> Sequence[ReservationView]:
         """All that are in force or to come."""

@@ -195,7 +195,8 @@ def _check_submissions(said: str, cluster: str) -> None:
     with _login(base, token) as browser:
         path = f"/dashboard/{cluster}/submit"
         page = browser.get(path).text
-        assert 'id="answer"' in page
+        assert 'data-later="?answer=now"' in page
+        assert 'id="answer"' in browser.get(path, params={"answer": "now"}).text
         fields = dict(re.findall(r'name="(csrf|request|name)" value="([^"]*)"', page))
         script = "sleep 3600"
         tried = browser.post(

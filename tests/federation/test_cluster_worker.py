@@ -43,6 +43,7 @@ class FakeClusterClient:
         self.nodes = 3
         self.arriving = 0
         self.now = 1_700_000_000
+        self.job_starts = JsonObject(state="good", words="on", reason="", remedy="", alert="")
 
     def cluster(self) -> JsonObject:
         self._note("cluster")
@@ -57,7 +58,20 @@ class FakeClusterClient:
             cpus=64,
             jobs=JsonObject(planned=5, running=2),
             server=JsonObject(family=self.family),
+            job_starts=self.job_starts,
         )
+
+    def free_capacity(self, *, begin: int, end: int) -> list[JsonObject]:
+        busy = JsonObject(start=begin, end=begin + 60, cpus=0, idle_nodes=0)
+        return [busy, JsonObject(start=begin + 60, end=end, cpus=16, idle_nodes=1)]
+
+    def alerts(self) -> list[JsonObject]:
+        about = {"about": "n1", "since": 1_700_000_000, "text": "node n1 is a black hole", "times": 1}
+        more = {"severe": False, "remedy": "`pbsnodes n1`"}
+        return [
+            JsonObject(kind="black_hole", **about, **more),
+            JsonObject(kind="by_hand", **{**about, **more, "remedy": ""}),
+        ]
 
     def job_transfers(self, since: int = 0, *, after: int | None = None) -> list[dict[str, Any]]:
         self._note("transfers", since, after)
@@ -144,6 +158,40 @@ class WorkerHarness:
             "text": "",
         }
         return found | more
+
+
+@pytest.mark.parametrize(
+    ("disclosure", "shown", "hidden"),
+    [
+        ("offers", ["Job starts: stopped, adapter silent"], ["Next free", "black hole", "16 of 64"]),
+        ("load", ["Job starts: stopped, adapter silent", "16 of 64 cores"], ["black hole"]),
+    ],
+)
+def test_the_page_shows_health_and_free_cores_of_a_cluster(
+    tmp_path: Path, disclosure: str, shown: list[str], hidden: list[str]
+) -> None:
+    worker = WorkerHarness(tmp_path, disclosure)
+    worker.round()
+    words = {
+        "state": "bad",
+        "words": "stopped, adapter silent",
+        "reason": "",
+        "remedy": "",
+        "alert": "adapter",
+    }
+    worker.cluster.job_starts = JsonObject(**words)
+    worker.round()
+    app = create_app(Tokens([]))
+    app.state.federation = worker.federation
+    add_pages(app)
+    page = TestClient(app).get("/").text
+    assert [text for text in shown if text not in page] == []
+    assert [text for text in hidden if text in page] == []
+    summary = worker.federation.cluster_summaries["north"]
+    assert [one.kind for one in summary.faults] == (["black_hole"] if disclosure == "load" else [])
+    worker.cluster.fails = Unreachable("no daemon answers")
+    worker.round()
+    assert worker.federation.cluster_summaries == {}, "nothing old is shown of a cluster that is away"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from starlette.responses import RedirectResponse, Response
 
 from schedd.api.planner_calls import get_plan_fork
-from schedd.api.problems import ProblemError
+from schedd.api.problems import ProblemError, note_refusal
 from schedd.api.routes import RouteTable
 from schedd.dashboard.menu import MenuPage
 from schedd.dashboard.paths import dashboard_path
@@ -67,10 +67,9 @@ async def start_search(request: Request, cluster: Cluster, viewer: Operator, for
         )
     except ValidationError as error:
         first = error.errors()[0]
-        where = " ".join(str(one) for one in first["loc"])
-        return await _render(
-            request, cluster, viewer, 422, wrong=f"{where}: {problem_words(first)}", form=form
-        )
+        words = f"{' '.join(str(one) for one in first['loc'])}: {problem_words(first)}"
+        await note_refusal(request, ProblemError("invalid", words))
+        return await _render(request, cluster, viewer, 422, wrong=words, form=form)
     try:
         await search_alternatives(cluster, request.app.state.clusters, body, viewer.bearer.name)
     except ProblemError as error:

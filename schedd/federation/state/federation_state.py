@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from schedd.federation.cluster_summary import ClusterSummary
 from schedd.federation.event_log import FederationLog
 from schedd.federation.events import (
     AttemptEvent,
@@ -111,6 +112,7 @@ class FederationState:
             for name, one in settings.clusters.items()
         }
         self.job_counts: dict[str, Mapping[str, int]] = {}
+        self.cluster_summaries: dict[str, ClusterSummary] = {}
         self.wakeups = {name: threading.Event() for name in settings.clusters}
         shared = (record, self._lock, self._commit, self._now)
         self.coallocation_operations = CoAllocationOperations(
@@ -290,6 +292,7 @@ class FederationState:
         since = now if turned else before.since
         if report.transfers is None:
             self.clusters[cluster] = replace(before, away=away, since=since)
+            self.cluster_summaries.pop(cluster, None)
             self.licences.forget_answers(cluster)
             if turned:
                 _log.warning("a cluster does not answer", cluster=cluster, why=report.away)

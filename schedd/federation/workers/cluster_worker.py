@@ -11,6 +11,7 @@ from schedd.client import Client, ClientError, Endpoint, Refused, Unreachable
 from schedd.client.answers import ClusterView
 from schedd.client.json_object import json_members
 from schedd.federation.cluster_speed import scale_resources
+from schedd.federation.cluster_summary import job_start_words, read_summary
 from schedd.federation.licences import ClusterLicenceUse
 from schedd.federation.routing.cluster_status import PlanOffer, TransferStatus
 from schedd.federation.routing.decisions import TransferAction
@@ -31,6 +32,7 @@ _AT_ONCE: Final = 6  # maximum parallel requests; the schedd commits concurrent 
 _SOON_S: Final = 0.25  # poll interval while a step is pending at the cluster
 _AGAIN_S: Final = 3.0  # interval after which a request without visible effect is repeated
 _LEND_S: Final = 30.0  # maximum interval between renewals of licence leases
+_SUMMARY_S: Final = 30.0  # minimum interval between summaries for the page
 _WHOLE_S: Final = 600.0  # interval between complete polls of all transfers
 
 ClientFactory = Callable[[MemberClusterSettings, str], Client]
@@ -62,7 +64,7 @@ class ClusterWorker(ThreadedWork):
         self._client: Client | None = None
         self._sent_at: dict[tuple[str, str], float] = {}  # time of the last request, by (transfer, step)
         self._look_at = 0.0
-        self._whole_at = self._lend_at = 0.0
+        self._whole_at = self._lend_at = self._summary_at = 0.0
         self._after: tuple[int, int] | None = None  # generation and time of the last polled plan
         self._known = False  # whether the server was read completely, so that the plan's answers are valid
         self._unanswered: PlanQuestion | None = None  # the last question without any response
@@ -196,6 +198,23 @@ class ClusterWorker(ThreadedWork):
         if kept and federation.settings.licences and time.monotonic() >= self._lend_at:
             self._lend_at = time.monotonic() + min(_LEND_S, federation.settings.routing.recheck)
             self._renew_leases(client)
+        if time.monotonic() >= self._summary_at or self._starts_changed(view):
+            self._summarise(client, view)
+
+    def _starts_changed(self, view: ClusterView) -> bool:
+        before = self._federation.cluster_summaries.get(self.cluster)
+        return before is not None and before.starts != job_start_words(view)
+
+    def _summarise(self, client: Client, view: ClusterView) -> None:
+        """Update what the page shows. A cluster that fails to answer this is used nevertheless."""
+        self._summary_at = time.monotonic() + _SUMMARY_S
+        try:
+            found = read_summary(client, view, disclosed=self._settings.discloses("load"))
+        except ClientError as error:
+            _log.info("no summary of a cluster", cluster=self.cluster, why=str(error))
+            self._drop()
+            return
+        self._federation.cluster_summaries[self.cluster] = found
 
     def _renew_leases(self, client: Client) -> None:
         """Renew the cluster's licence leases."""
