@@ -8,6 +8,7 @@ from typing import Final, Self
 from schedd.model import FOREVER
 
 _MOST: Final = 316_224_000  # seconds: ten years; use `off` for more
+_MOST_SHARE: Final = 999_999  # times the wait
 _UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _SECONDS: Final = re.compile(r"(\d{1,9})([smhd]?)")
 _SHARE: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)w")
@@ -41,7 +42,9 @@ class Slack:
                 )
         if seconds > _MOST:
             raise ValueError(f"slack {text!r}: at most ten years ({_MOST} s), or off")
-        return cls(seconds, share)
+        if share > _MOST_SHARE:
+            raise ValueError(f"slack {text!r}: at most {_MOST_SHARE}w, or off")
+        return cls(seconds, round(share, 6))
 
     def latest(self, planned: int, wait: int) -> int:
         """Return the promised start for a planned start after a wait in seconds; FOREVER: no promise."""
@@ -53,7 +56,8 @@ class Slack:
             return "off"
         unit = next((u for u in "dhm" if self.seconds and self.seconds % _UNITS[u] == 0), "")
         parts = [f"{self.seconds // _UNITS[unit]}{unit}"] if self.seconds or not self.share else []
-        return "+".join([*parts, *([f"{self.share:g}w"] if self.share else [])])
+        share = f"{self.share:.6f}".rstrip("0").rstrip(".")
+        return "+".join([*parts, *([f"{share}w"] if self.share else [])])
 
 
 parse_slack: Final = lru_cache(maxsize=256)(Slack.parse)
