@@ -195,7 +195,8 @@ class Scarcity:
             one: parts for one in self._nodes if (parts := max(wanted.get(one, 0), now_wanted.get(one, 0)))
         }
         weights = self._weights()
-        if not any(_notable(self.weights.get(one, 0), weight) for one, weight in weights.items()):
+        either = self.weights.keys() | weights.keys()  # a weight of 0 is in neither
+        if not any(_notable(self.weights.get(one, 0), weights.get(one, 0)) for one in either):
             return False
         self._adopt(weights)
         return True

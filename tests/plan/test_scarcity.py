@@ -203,3 +203,12 @@ def test_saved_weights_do_not_depend_on_the_order_of_properties() -> None:
         scarcity.weigh([(4, frozenset({f"property {name}"})) for name in names], DAY)
         saved.append(json.dumps(scarcity.saved()))
     assert saved[0] == saved[1]
+
+
+def test_a_property_that_no_job_requests_any_more_is_not_spared() -> None:
+    scarcity = Scarcity()
+    scarcity.set_offers([(frozenset(["fast"]), {}, 1), (frozenset(), {}, 9)], [])
+    assert scarcity.weigh([(10, frozenset(["property fast"]))], 0)
+    assert scarcity.weights
+    assert scarcity.weigh([], 100 * DAY)
+    assert not scarcity.weights
