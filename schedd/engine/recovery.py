@@ -19,7 +19,7 @@ from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.machine.nodes import block_nodes
-from schedd.engine.place.placement import displace_for
+from schedd.engine.place.placement import displace_for, ready_time
 from schedd.engine.rank.quarantine import quarantine
 from schedd.engine.run.running import fix_shares
 from schedd.plan.columns import FIXED
@@ -85,11 +85,11 @@ def _apply_skipped_batch(state: EngineState, event: BatchSkipped) -> None:
         elif record.phase in (Phase.WAITING, Phase.BLOCKED):
             # The decision is of a batch that was lost: it may still be carried out.
             until = max(record.back_off.until, until + state.settings.answer_grace + 1)
-            state.store_record(
+            record = state.store_record(
                 apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=until))
             )
             if record.slot >= 0:
-                state.plan.set_ready(record.slot, until)
+                state.plan.set_ready(record.slot, ready_time(state, record))
             state.hold_unresolved_start(record, event.out[job_id])
     state.alert(event.id, "batch_skipped", "; ".join(sentences))
     state.request_snapshot(event.id, "the planner skipped a batch of events")

@@ -5,7 +5,7 @@ from typing import Literal
 from schedd.engine import Engine
 from schedd.engine.preview import preview_moves
 from schedd.engine.show.plan_snapshot import publish_snapshot
-from schedd.wire import PlanningHeld, PlanningReleased
+from schedd.wire import JobReleased, PlanningHeld, PlanningReleased
 from tests.engine.cluster import Cluster, T
 
 
@@ -112,3 +112,18 @@ def test_preview_lists_displaced_and_running_jobs() -> None:
     assert [(one.job, one.broken) for one in found.moved] == [("3", True)]
     found = preview_moves(Engine.restore(cluster.engine.checkpoint()), [hold(cluster, "queue", "batch")], T)
     assert [(one.job, one.after) for one in found.moved] == [("3", None), ("4", None)]
+
+
+def test_a_planned_job_that_is_released_again_keeps_its_age() -> None:
+    cluster = Cluster(nodes=2)
+    cluster.submit("A", "n1:ppn=4", walltime=1000)
+    cluster.submit("B", "n2:ppn=4", walltime=5000)
+    cluster.submit("1", walltime=1000)
+    cluster.at(50)
+    cluster.submit("2", walltime=500)
+    cluster.at(60)
+    cluster.send(JobReleased(id=cluster.server.event_id(), time=cluster.server.now, job_id="1"))
+    assert [cluster.start(job) for job in "12"] == [1000, 2000]
+    cluster.at(100)
+    cluster.send(*cluster.server.delete("B"))
+    assert [cluster.start(job) for job in "12"] == [100, 1000]

@@ -15,6 +15,7 @@ from schedd.engine.facts.shares import held_shares
 from schedd.engine.facts.state import EngineState
 from schedd.engine.place.placement import (
     place_unplaced,
+    ready_time,
     recheck_impossible,
     replan_jobs,
     replan_overcommitted,
@@ -197,7 +198,7 @@ def _release_due_jobs(state: EngineState, names: Sequence[str]) -> None:
     for slot in state.plan.jobs_on_nodes(names).tolist():
         record = state.by_slot[slot]
         if record is not None and state.plan.ready(slot) > state.plan.start(slot):
-            state.plan.set_ready(slot, max(record.back_off.until, record.facts.not_before or 0))
+            state.plan.set_ready(slot, ready_time(state, record))
 
 
 def await_reports(state: EngineState, until: int) -> None:

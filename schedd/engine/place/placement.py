@@ -193,18 +193,33 @@ def _block_until(
     block_job(state, apply_step(record, Step.CHAINED, behind=()), wait)
 
 
+def ready_time(state: EngineState, record: JobRecord) -> int:
+    """Return the earliest start that a job's own state allows, which may be past.
+
+    It is not before the job became eligible, and that is not moved to now: repairs start the job first whose
+    ``ready`` in the plan is lowest, so a job that waited longest would come last.
+    """
+    ready = max(record.eligible_since, record.facts.not_before or 0, record.back_off.until)
+    return max(ready, dependencies.ready_after(state, record.behind)) if record.behind else ready
+
+
 def _set_ready_time(state: EngineState, record: JobRecord) -> int:
     """Set the earliest start of a job in the plan. Return since when it is eligible; -1: it is not."""
     eligible = record.eligible_since
     if eligible < 0 and is_eligible(record.facts, state.now):
         eligible = state.now
-    # Not before now anyway; a job that is placed again keeps its age, by which repairs go.
-    ready = max(eligible, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
-        ready = max(ready, dependencies.ready_after(state, record.behind))
         state.chained[record.id] = None
-    state.plan.set_ready(record.slot, ready)
+    state.plan.set_ready(record.slot, max(eligible, ready_time(state, record)))
     return eligible
+
+
+def release_in_place(state: EngineState, record: JobRecord) -> None:
+    """Store the record of a planned job that may start now. It keeps its placement, and repair may move it
+    earlier. If it was planned while on hold, it gets its promise now.
+    """
+    eligible = _eligible(record, _set_ready_time(state, record))
+    make_promise(state, state.store_record(eligible), state.plan.start(record.slot))
 
 
 def _eligible(record: JobRecord, since: int) -> JobRecord:

@@ -26,6 +26,7 @@ from schedd.engine.machine.nodes import unblock_nodes
 from schedd.engine.place.avoided_nodes import failed_on
 from schedd.engine.place.placement import (
     plan_job,
+    release_in_place,
     replan,
 )
 from schedd.engine.place.slot_requests import slot_for
@@ -253,8 +254,7 @@ def on_job_released(state: EngineState, event: JobReleased) -> None:
         return
     record = apply_step(apply_step(record, Step.DESCRIBED, facts=facts), Step.FORGIVEN)
     if record.slot >= 0 and state.plan.state(record.slot) == PLANNED and not _is_constrained(state, record):
-        state.store_record(record)  # it was not held, as far as known: repair may move it earlier
-        state.plan.set_ready(record.slot, max(state.now, facts.not_before or 0))
+        release_in_place(state, record)
         return
     replan(state, record, event.id, Cause.RELEASED, "it was released")
 

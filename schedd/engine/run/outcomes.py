@@ -17,6 +17,7 @@ from schedd.engine.place.avoided_nodes import failed_on
 from schedd.engine.place.conflicts import delay_late_jobs, may_be_delayed
 from schedd.engine.place.placement import (
     move_later,
+    ready_time,
     replan_displaced,
     replan_jobs,
     replan_overcommitted,
@@ -247,7 +248,7 @@ def _retry_in_place(
         replan_with_facts(state, event, record, record.facts, cause, words)
         return
     plan, slot = state.plan, record.slot
-    plan.set_ready(slot, record.back_off.until)
+    plan.set_ready(slot, ready_time(state, record))
     state.store_record(record)
     here = np.array([slot], np.int64)
     if slot in plan.misplaced() or not all(

@@ -17,6 +17,7 @@ from schedd.engine.facts.explanations import format_moment
 from schedd.engine.facts.phases import Step, apply_step
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
+from schedd.engine.place.placement import ready_time
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import RunRefused
@@ -111,5 +112,5 @@ def retry_refused_jobs(state: EngineState) -> None:
         record = apply_step(record, Step.PUT_OFF, back_off=replace(record.back_off, until=state.now))
         state.store_record(record)
         if record.slot >= 0 and state.plan.state(record.slot) == PLANNED:
-            state.plan.set_ready(record.slot, max(state.now, record.facts.not_before or 0))
+            state.plan.set_ready(record.slot, ready_time(state, record))
             state.next_due = None

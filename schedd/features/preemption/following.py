@@ -6,7 +6,7 @@ from typing import Final
 
 from schedd.engine.facts.records import Cause, JobRecord, Phase
 from schedd.engine.facts.state import EngineState
-from schedd.engine.place.placement import displace_for, move_later, replan, replan_displaced
+from schedd.engine.place.placement import displace_for, move_later, ready_time, replan, replan_displaced
 from schedd.engine.rank.promises import record_move
 from schedd.engine.rank.quarantine import JobErrorGuard
 from schedd.features.preemption.candidates import (
@@ -204,7 +204,7 @@ def restore_victims(state: EngineState, one: PlannedPreemption, event: str, word
         slot = record.slot
         state.bound[slot] = max(int(state.bound[slot]), int(state.promise[slot]))
         if record.phase in (Phase.WAITING, Phase.BLOCKED) and state.plan.state(slot) == PLANNED:
-            state.plan.set_ready(slot, max(state.now, record.facts.not_before or 0, record.back_off.until))
+            state.plan.set_ready(slot, ready_time(state, record))
     _drop_blocks(state, one)
     _extend_runs(state, one, event, words)
 

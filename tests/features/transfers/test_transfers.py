@@ -310,6 +310,18 @@ def test_held_placement_is_used_after_the_release() -> None:
     assert [one.job_id for one in made if isinstance(one, Run)] == ["7.srv"]
 
 
+def test_released_job_with_a_held_placement_gets_a_promise() -> None:
+    cluster = TransferCluster()
+    cluster.send(shown("", "8.srv", "500"))
+    kept(cluster, late=False)
+    assert starts(cluster) == T + 500
+    cluster.release_transfer()
+    cluster.engine.handle([JobReleased(id=cluster.id(), time=T + 5, job_id="7.srv")], T + 5)
+    assert (
+        starts(cluster) == cluster.engine.state.promise[cluster.engine.state.records["7.srv"].slot] == T + 500
+    )
+
+
 def test_held_placement_ends_at_its_expiry() -> None:
     cluster = TransferCluster()
     kept(cluster, late=False)
