@@ -26,6 +26,7 @@ from server_adapter.dis import Attribute, Operation
 from server_adapter.openpbs.codes import BUSY, OpenPBSErrorCode
 from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.openpbs.notation import parent, seconds
+from server_adapter.servers.decided_walltimes import DecidedWalltimes
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.exec_vnodes import exec_vnode
 from server_adapter.servers.openpbs.facts import (
@@ -130,6 +131,7 @@ class OpenPBSStarter:
         self._hosts = hosts
         self._asynchronous = asynchronous
         self._waiting: dict[int, Run] = {}
+        self._walltimes = DecidedWalltimes()
         self._latest_view: PreRunView | None = None
         self._pipeline = asyncio.Semaphore(_PIPELINED)
 
@@ -143,8 +145,15 @@ class OpenPBSStarter:
             async with self._pipeline:
                 async with self._borrow() as connection:
                     del self._waiting[id(run)]
+                    await self._restore_walltime(connection, run.job_id)  # of an interrupted attempt
                     begun = await self._request_run(connection, run, on_request)
-                return begun if isinstance(begun, RunOutcome) else await self._finish(begun)
+                outcome = begun if isinstance(begun, RunOutcome) else await self._finish(begun)
+                if outcome.accepted:
+                    self._walltimes.forget(run.job_id)
+                elif run.job_id in self._walltimes:
+                    async with self._borrow() as connection:
+                        await self._restore_walltime(connection, run.job_id)
+                return outcome
         finally:
             self._waiting.pop(id(run), None)
 
@@ -198,11 +207,17 @@ class OpenPBSStarter:
         before = parse_or(seconds, values.get("Resource_List.walltime") or None, default=-1)
         if run.walltime is None or run.walltime == before:
             return None
+        if not any(f"Resource_List.{name}" in values for name in ("min_walltime", "max_walltime")):
+            self._walltimes.note(run.job_id, before)
         try:
             await connection.request(walltime_request(run.job_id, run.walltime))
         except ServerRefusedError as error:
+            self._walltimes.forget(run.job_id)
             return RunOutcome(False, error.code, f"its walltime could not be set: {error.text or error}")
         return None
+
+    async def _restore_walltime(self, connection: OpenPBSConnection, job: str) -> None:
+        await self._walltimes.restore(job, lambda before: connection.request(walltime_request(job, before)))
 
     async def _check(self, connection: OpenPBSConnection, run: Run, view: PreRunView) -> _Checked:
         """Check the decision against this view, and remove the job from the view."""
@@ -269,6 +284,14 @@ class OpenPBSStarter:
         """Return whether the job runs, or ran, as decided."""
         async with self._borrow() as connection:
             values = await self._job(connection, run.job_id)
+            check = self._check_outcome(run, values)
+            if check.verdict is RunVerdict.RUNS:
+                self._walltimes.forget(run.job_id)
+            else:
+                await self._restore_walltime(connection, run.job_id)
+        return check
+
+    def _check_outcome(self, run: Run, values: Values | None) -> RunCheck:
         if values is not None and is_over(values):
             values = self._hosts().translate_placement(values)
             held = {share.node: share.cpus for share in ending(values).shares}

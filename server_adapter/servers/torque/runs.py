@@ -17,6 +17,7 @@ from server_adapter.bridge.facts import Values, parse_count, parse_or
 from server_adapter.bridge.run_checks import FreeNodeCapacity, RunCheck, RunVerdict, check_job, check_nodes
 from server_adapter.bridge.server import RunOutcome
 from server_adapter.dis import Attribute
+from server_adapter.servers.decided_walltimes import DecidedWalltimes
 from server_adapter.servers.torque.attribute_query import AttributeQuery
 from server_adapter.servers.torque.facts import array_id, ending, job_facts, node_state
 from server_adapter.servers.torque.link import TorqueLink
@@ -96,15 +97,23 @@ class TorqueStarter:
         self._state_slot_limit = state_slot_limit
         self._node_query = AttributeQuery(RequestCode.STATUS_NODE, _NODE_ATTRIBUTES)
         self._waiting: dict[int, Run] = {}
+        self._walltimes = DecidedWalltimes()
         self._latest_view: _NodeView | None = None
 
     async def verify_run(self, run: Run) -> RunCheck:
         """Return whether the job runs, or ran, as decided."""
         async with self._borrow() as connection:
             values = await self._job(connection, run.job_id)
-        if _ran(run, values):
-            return RunCheck(RunVerdict.RUNS)
-        return check_job(run, _living(run.job_id, values))
+            check = (
+                RunCheck(RunVerdict.RUNS)
+                if _ran(run, values)
+                else check_job(run, _living(run.job_id, values))
+            )
+            if check.verdict is RunVerdict.RUNS:
+                self._walltimes.forget(run.job_id)
+            else:
+                await self._restore_walltime(connection, run.job_id)
+        return check
 
     async def run(self, run: Run, on_request: Callable[[], None]) -> RunOutcome:
         """Check and request the run on one connection, without other requests in between."""
@@ -131,6 +140,7 @@ class TorqueStarter:
         self, connection: TorqueConnection, run: Run, on_request: Callable[[], None]
     ) -> RunOutcome:
         alone = False
+        await self._restore_walltime(connection, run.job_id)  # of an attempt that was interrupted
         while True:
             view, shared = await self._view(connection, run)
             job = _living(run.job_id, await self._job(connection, run.job_id)) if view.scheduling else None
@@ -159,7 +169,7 @@ class TorqueStarter:
         try:
             refusal = await self._set_walltime(connection, run, job)
             if refusal is None:
-                refusal = await self._request_run(connection, request, run, job)
+                refusal = await self._request_run(connection, request, run)
         except BaseException:
             self._latest_view = None
             raise
@@ -170,6 +180,7 @@ class TorqueStarter:
         if refusal is not None:
             self._latest_view = None
             return refusal
+        self._walltimes.forget(run.job_id)
         self._remember(run.job_id)
         return RunOutcome(True)
 
@@ -186,32 +197,28 @@ class TorqueStarter:
         """
         if run.walltime is None or run.walltime == _walltime(job):
             return None
+        self._walltimes.note(run.job_id, _walltime(job))
         try:
             await connection.request(walltime_request(run.job_id, run.walltime))
         except ServerRefusedError as error:
+            self._walltimes.forget(run.job_id)
             return RunOutcome(False, error.code, f"its walltime could not be set: {error.text or error}")
         return None
 
     async def _request_run(
-        self, connection: TorqueConnection, request: RunRequest, run: Run, job: JobFacts | None
+        self, connection: TorqueConnection, request: RunRequest, run: Run
     ) -> RunOutcome | None:
         try:
             await connection.request(request)
         except ServerRefusedError as error:
             if stated := _SLOT_LIMIT.search(error.text):
                 self._state_slot_limit(array_id(run.job_id), int(stated[1]))
-            before = _walltime(job)
-            if run.walltime is not None and before > 0 and run.walltime != before:
-                await self._restore_walltime(connection, run.job_id, before)
+            await self._restore_walltime(connection, run.job_id)
             return RunOutcome(False, error.code, error.text or str(error), busy=error.code in BUSY)
         return None
 
-    async def _restore_walltime(self, connection: TorqueConnection, job: str, before: int) -> None:
-        """Give a job that did not start its walltime back."""
-        try:
-            await connection.request(walltime_request(job, before))
-        except ServerRefusedError as error:
-            _log.warning("job %s did not start and keeps another walltime: %s", job, error)
+    async def _restore_walltime(self, connection: TorqueConnection, job: str) -> None:
+        await self._walltimes.restore(job, lambda before: connection.request(walltime_request(job, before)))
 
     async def _view(self, connection: TorqueConnection, run: Run) -> tuple[_NodeView, bool]:
         """Return a view for this decision: the last one if it is current and has its nodes, else a new one

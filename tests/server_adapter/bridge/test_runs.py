@@ -17,6 +17,7 @@ from server_adapter.bridge.run_checks import RunCheck
 from server_adapter.bridge.server import RunOutcome, Server
 from server_adapter.emulator.handlers import TorqueHandlers
 from server_adapter.torque.errors import TorqueErrorCode
+from server_adapter.torque.notation import seconds
 from tests.server_adapter.bridge.house import AdapterHarness, Build
 from tests.waits import WAIT_S
 
@@ -272,6 +273,30 @@ async def test_a_lost_answer_to_a_run_is_cleared_up(build: Build) -> None:
     await house.until(lambda: bool(house.daemon.accepted))
     assert house.server.cluster.runs == {job: 1}
     assert house.daemon.refused == []
+
+
+async def test_a_job_gets_its_walltime_back_if_the_connection_breaks_before_its_run(build: Build) -> None:
+    house = await build(plan=False, **{"poll.interval": 600.0})
+    resources = {"nodes": "1", "walltime": "600", "minwclimit": "60"}
+    job = house.server.submit(resources=resources, runtime=30.0)
+    await house.start()
+    await house.until(lambda: job in house.daemon.state.jobs)
+    real = house.server.handlers.answer
+    walltimes: list[str] = []
+
+    def answer(request: Any, context: Any) -> bytes:
+        found = real(request, context)
+        if request.code is RequestCode.MODIFY_JOB:
+            walltimes.append(house.server.cluster.jobs[job].resources["walltime"])
+            if len(walltimes) == 1:
+                house.server.faults.cut_replies(1, after=3)
+        return found
+
+    house.server.handlers.answer = answer  # type: ignore[method-assign]
+    house.daemon.decide(job, [ShareFacts("node1", 1)], walltime=120)
+    await house.until(lambda: bool(house.daemon.refused))
+    assert [seconds(one) for one in walltimes] == [120, 600]
+    assert house.server.cluster.runs == {}
 
 
 async def test_a_connection_that_breaks_before_the_request_costs_no_start(build: Build) -> None:
