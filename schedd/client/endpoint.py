@@ -59,7 +59,8 @@ def find_endpoint(
     if not url:
         url = f"unix:{DEFAULT_SOCKET}" if _is_socket(DEFAULT_SOCKET) else DEFAULT_URL
     cluster = found.get("SCHEDD_CLUSTER") or both.get("cluster", "")
-    return Endpoint(url, token, cluster, both.get("munge", ""), both.get("ca_file", ""))
+    munge, ca_file = (os.path.expanduser(both.get(name, "")) for name in ("munge", "ca_file"))
+    return Endpoint(url, token, cluster, munge, ca_file)
 
 
 def _is_socket(path: str) -> bool:

@@ -28,7 +28,7 @@ class HttpAddress(NamedTuple):
 
     scheme: str
     authority: str
-    """Host and port as in the URL, for the header ``Host``."""
+    """Host, in ASCII, and port as in the URL, for the header ``Host``."""
     host: str
     port: int
     root: str
@@ -48,19 +48,28 @@ def parse_url(url: str) -> HttpAddress | None:
         return None
     if port and int(port) > 0xFFFF:
         return None
-    return HttpAddress(scheme.lower(), authority, host, int(port or default), f"/{path}".rstrip("/"))
+    try:
+        ascii_host = host.encode("idna").decode()
+    except UnicodeError:  # an empty or a too long part of a name
+        return None
+    authority = authority.replace(host, ascii_host, 1)
+    return HttpAddress(scheme.lower(), authority, ascii_host, int(port or default), f"/{path}".rstrip("/"))
 
 
 def quote_segment(text: str) -> str:
-    """Percent-encode a segment of a path, or a name or value of a query."""
-    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in text.encode())
+    """Percent-encode a segment of a path, or a name or value of a query.
+
+    Bytes of a command's argument that are not UTF-8 stay the same.
+    """
+    encoded = text.encode(errors="surrogateescape")
+    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in encoded)
 
 
 class HttpResponse:
     """Status and headers of a response, and its body, which is read once."""
 
-    def __init__(self, file: BufferedReader, done: Callable[[], None]) -> None:
-        """Read the head. ``done`` is called at the end of a body after which the connection must close."""
+    def __init__(self, file: BufferedReader, done: Callable[[bool], None]) -> None:
+        """Read the head. ``done`` is called at the end of the body with whether the connection must close."""
         self._file = file
         self._done = done
         version, self.status, self.reason = self._status_line()
@@ -96,8 +105,7 @@ class HttpResponse:
         else:
             while part := self._file.read1(_PART_BYTES):
                 yield part
-        if self._closes:
-            self._done()
+        self._done(self._closes)
 
     def _chunks(self) -> Iterator[bytes]:
         while True:
@@ -153,9 +161,10 @@ class HttpStream:
     """A connection that is opened at its first request and kept. Not thread-safe."""
 
     def __init__(self, authority: str, connect: Callable[[], socket.socket]) -> None:
-        self._authority = authority if authority.isascii() else authority.encode("idna").decode()
+        self._authority = authority
         self._connect = connect
         self._file: BufferedReader | None = None
+        self._answered = True
         self.socket: socket.socket | None = None
 
     def request(
@@ -166,16 +175,26 @@ class HttpStream:
         Raises OSError and ProtocolError, and ConfigError for a character that no request may have.
         """
         data = self.encode_request(method, target, body, headers)
+        if not self._answered:
+            self.close()
         if self.socket is None or self._file is None:
             self.socket = self._connect()
             self._file = self.socket.makefile("rb")
+        self._answered = False
         self.socket.sendall(data)
-        return HttpResponse(self._file, self.close)
+        return HttpResponse(self._file, self._end_response)
+
+    def _end_response(self, closes: bool) -> None:
+        self._answered = True
+        if closes:
+            self.close()
 
     @property
     def kept(self) -> bool:
-        """Whether there is a connection that the server has not closed since the last response."""
-        if self.socket is None:
+        """Whether there is a connection that the server has not closed since the last response, which has
+        been read to its end: an interrupt (Ctrl-C) may have come before.
+        """
+        if self.socket is None or not self._answered:
             return False
         poll = select.poll()
         poll.register(self.socket, select.POLLIN)
@@ -200,6 +219,7 @@ class HttpStream:
             if one is not None:
                 one.close()
         self._file = self.socket = None
+        self._answered = True
 
 
 def connect_tcp(host: str, port: int, timeout: float, tls: Any = None) -> socket.socket:

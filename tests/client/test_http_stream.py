@@ -174,6 +174,16 @@ def test_connection_that_the_daemon_closed_meanwhile_is_opened_again() -> None:
     assert came == [b"GET", b"POST"]
 
 
+def test_a_response_that_was_not_read_is_no_answer_to_the_next_request() -> None:
+    """An interrupt (Ctrl-C) may come between a request and the end of its response."""
+    other = b'HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"old":1}'
+    with counting_server(other, _EMPTY_OBJECT) as (url, _):
+        connection = HttpConnection(Endpoint(url), WAIT_S)
+        connection._http.request("GET", "/", None, {})
+        assert connection.request("POST", "/", body={}) == {}
+        connection.close()
+
+
 def test_silent_server_is_a_timeout() -> None:
     client, server = socket.socketpair()
     with server:
@@ -199,6 +209,9 @@ def test_no_request_has_a_character_that_splits_it(target: str, headers: dict[st
         ("HTTPS://h/", HttpAddress("https", "h", "h", 443, "")),
         ("https://me@h:8443/a/b/", HttpAddress("https", "h:8443", "h", 8443, "/a/b")),
         ("http://[::1]:80/a", HttpAddress("http", "[::1]:80", "::1", 80, "/a")),
+        ("http://büro.de:8080/ä", HttpAddress("http", "xn--bro-hoa.de:8080", "xn--bro-hoa.de", 8080, "/ä")),
+        ("http://a..b", None),
+        (f"http://{'b' * 64}", None),
         ("http://h:65536", None),
         ("http://h:-1", None),
         ("http://h/a?b", None),
@@ -212,6 +225,7 @@ def test_urls_are_parsed(url: str, address: HttpAddress | None) -> None:
 
 def test_segments_are_quoted() -> None:
     assert quote_segment("1[2].srv/ä~") == "1%5B2%5D.srv%2F%C3%A4~"
+    assert quote_segment(b"a\xff".decode(errors="surrogateescape")) == "a%FF"
 
 
 @pytest.mark.parametrize("command", ["showq", "showstart", "checkjob"])
