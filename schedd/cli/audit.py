@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from schedd.cli.arguments import OneLineErrorParser, parse_within
 from schedd.cli.installation import add_config_option, database_url, exit_on_error, open_store
+from schedd.cli.user.formatting import one_line
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -42,7 +43,8 @@ def run(argv: Sequence[str]) -> int:
     lines = [(_format_date(one.time), one.who, one.act, one.cluster or "", one.detail) for one in entries]
     widths = [max(map(len, column)) for column in zip(("",) * 5, *lines, strict=True)]
     for line in lines:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        row = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print(one_line(row).rstrip())
     return 0
 
 

@@ -9,6 +9,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ from schedd.dialect.units import format_size, parse_size
 from schedd.service.settings.file import read_settings_file
 from schedd.service.settings.reference import DECIDE, Decision
 from schedd.wire import NodeFacts
-from schedd.wire.toml_files import SettingsError
+from schedd.wire.toml_files import SettingsError, path_fault
 from server_adapter.settings import AdapterSettings, PbsServerSettings, load_settings
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
@@ -99,7 +100,7 @@ def add_init(actions: Any) -> None:
 
 def _init(args: argparse.Namespace) -> int:
     files = [args.dir.absolute() / name for name in ("schedd.toml", "pbs-adapter.toml", "pbs-adapter.token")]
-    there = [str(path) for path in files if path.exists() and not _is_packaged_default(path)]
+    there = [str(path) for path in files if not path_fault(path) and not _is_packaged_default(path)]
     if there and not args.force:
         fail(
             "config init",
@@ -272,12 +273,13 @@ def _load_imported_policy(policy: Path | None, cluster: str) -> dict[str, Any]:
     if policy is None:
         return {}
     try:
-        clusters = tomllib.loads(policy.read_text(encoding="utf-8")).get("clusters", {})
+        clusters = tomllib.loads(policy.read_text(encoding="utf-8")).get("clusters")
     except (OSError, ValueError) as error:
         fail("config init", f"{policy}: {error}")
-    if len(clusters) != 1:
+    tables = [*clusters.values()] if isinstance(clusters, dict) else []
+    if len(tables) != 1 or not isinstance(tables[0], dict):
         fail("config init", f"{policy}: it has no [clusters.{cluster}], as `schedd import` writes it")
-    return dict(next(iter(clusters.values())))
+    return dict(tables[0])
 
 
 def _server_settings(named: str, family: Family, auth: Auth) -> PbsServerSettings:
@@ -386,8 +388,9 @@ def _write_files(files: list[Path], texts: tuple[str, ...], force: bool) -> None
     except OSError as error:
         fail("config init", f"{error.filename}: {error.strerror}")
     finally:
-        for path in fresh:
-            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            for path in fresh:
+                path.unlink(missing_ok=True)
 
 
 def _open_private(path: str, flags: int) -> int:

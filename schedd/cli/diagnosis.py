@@ -8,12 +8,11 @@ import shutil
 import socket
 import stat
 import time
-import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from schedd import __version__
 from schedd.api.settings_resources import load_resources
@@ -31,6 +30,7 @@ from schedd.store.connections import parse_database_url, redacted_url
 from schedd.store.database import read_versions
 from schedd.store.default_location import default_url
 from schedd.wire.toml_files import SettingsError
+from server_adapter.settings import ListenSettings, load_settings
 from server_adapter.torque.scheduler_calls import is_local, scheduler_address
 
 CheckState = Literal["good", "warn", "bad"]
@@ -108,19 +108,25 @@ def _check_port(server: ServerSettings) -> CheckResult:
         return CheckResult("port", "good", "the daemon chooses a free one (server.port = 0)")
     try:
         socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
-    except OSError as error:
-        message = f"nothing listens on {host} port {port} ({error.strerror or error})"
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
+        message = f"nothing listens on {host} port {port} ({_error_text(error)})"
         return CheckResult("port", "bad", message, "systemctl status schedd; journalctl -u schedd")
     return CheckResult("port", "good", f"{host} port {port} answers")
 
 
 def _check_database(store: StoreSettings) -> Iterator[CheckResult]:
-    text = store.url or default_url()
+    text = store.url or default_url(create=False)
     if text == "memory":
         return  # the advice says it
     url = parse_database_url(text)
     file = Path(url.database or "") if url.get_backend_name() == "sqlite" else None
-    if file is not None and not file.exists():
+    try:
+        missing = file is not None and not file.exists()
+    except OSError as error:
+        remedy = "run this as root, or as the daemon's user"
+        yield CheckResult("database", "bad", f"{file}: {_error_text(error).lower()}", remedy)
+        return
+    if missing:
         yield CheckResult("database", "bad", f"{file} does not exist", "start the daemon, which creates it")
         return
     try:
@@ -172,38 +178,41 @@ def _check_kernels() -> CheckResult:
 
 def check_adapter_files(path: Path) -> Iterator[CheckResult]:
     """The adapter's settings and token, and whether it could reach the server; nothing where it has none."""
-    if not path.exists():
-        return
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        yield CheckResult("adapter's settings", "bad", f"{path}: {error}", "fix it, or run this as root")
+        if not path.exists():
+            return
+        found = load_settings(path, {})
+    except (SettingsError, PermissionError) as error:
+        message = str(error) if isinstance(error, SettingsError) else f"{path}: {_error_text(error).lower()}"
+        for line in message.splitlines():
+            yield CheckResult("adapter's settings", "bad", line, "fix it, or run this as root")
         return
-    yield CheckResult("adapter's settings", "good", f"{path} can be read")
-    token = found.get("daemon", {}).get("token_file")
-    if token:
-        yield _check_token(Path(token))
-    server = found.get("server", {})
-    host, port = server.get("host", "127.0.0.1"), server.get("port", 15001)
+    yield CheckResult("adapter's settings", "good", f"{path} can be used")
+    if found.daemon.token_file is not None:
+        yield _check_token(found.daemon.token_file)
+    host, port = found.server.host, found.server.port
     try:
         socket.create_connection((host, port), timeout=_TIMEOUT_S).close()
-    except OSError as error:
-        message = f"pbs_server does not answer on {host} port {port} ({error.strerror or error})"
+    except (OSError, UnicodeError) as error:
+        message = f"pbs_server does not answer on {host} port {port} ({_error_text(error)})"
         yield CheckResult("server", "bad", message, "systemctl status pbs_server (OpenPBS: pbs); a firewall?")
     else:
         yield CheckResult("server", "good", f"pbs_server answers on {host} port {port}")
-    if found.get("mode") == "scheduler" and server.get("family", "torque") == "torque":
-        yield from _check_scheduler_address(host, found.get("listen", {}))
+    if found.mode == "scheduler" and found.server.family == "torque":
+        yield from _check_scheduler_address(host, found.listen)
 
 
-def _check_scheduler_address(server: str, listen: Mapping[str, Any]) -> Iterator[CheckResult]:
+def _error_text(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _check_scheduler_address(server: str, listen: ListenSettings) -> Iterator[CheckResult]:
     """Whether the adapter listens where a TORQUE server of this host calls its scheduler."""
     part = "server's calls"
     name, address = scheduler_address(server)
     if not is_local(server) or not address:
         return
-    host = listen.get("host", "127.0.0.1")
-    peers = listen.get("peers", ("127.0.0.1", "::1"))
+    host, peers = listen.host, listen.peers
     if host not in (address, "0.0.0.0", "::"):
         message = f"pbs_server calls its scheduler at {address} ({name}), but the adapter listens on {host}"
         remedy = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from schedd.cli.arguments import OneLineErrorParser
+from schedd.cli.arguments import OneLineErrorParser, parse_within
 from schedd.cli.demo.arrivals import arrivals
 from schedd.replay.lublin import generate
 from schedd.replay.trace_reader import read_traces
@@ -48,14 +48,23 @@ def make_parser() -> argparse.ArgumentParser:
         default=0.8,
         help="share of the cluster that the model's jobs need (default: 0.8)",
     )
-    add("--time-scale", type=float, default=1.0, help="simulated seconds per real second (default: 1)")
     add(
-        "--compress", type=float, default=1.0, help="shorten the workload by this factor instead (default: 1)"
+        "--time-scale",
+        type=parse_within(float, 0),
+        default=1.0,
+        help="simulated seconds per real second (default: 1)",
     )
-    add("--port", type=int, default=15001, help="port on loopback, 0 for any (default: 15001)")
+    add(
+        "--compress",
+        type=parse_within(float, 1e-9),
+        default=1.0,
+        help="shorten the workload by this factor instead (default: 1)",
+    )
+    port = parse_within(int, 0, 65_535)
+    add("--port", type=port, default=15001, help="port on loopback, 0 for any (default: 15001)")
     add(
         "--scheduler-port",
-        type=int,
+        type=port,
         default=15004,
         help="port of the scheduler, on loopback (default: 15004)",
     )
@@ -72,7 +81,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add(
         "--credential-lifetime",
-        type=float,
+        type=parse_within(float, 0),
         default=0.0,
         metavar="S",
         help="seconds after which an authenticated connection is refused; 0: never (default: 0)",
@@ -87,10 +96,6 @@ def run(argv: Sequence[str]) -> int:
     args = make_parser().parse_args(argv)
     try:
         nodes = read_nodes(args.nodes or ["4:ppn=4"])
-        if args.credential_lifetime < 0:
-            raise ValueError("--credential-lifetime must not be below 0")
-        if args.compress <= 0 or args.time_scale < 0:
-            raise ValueError("--compress must be above 0 and --time-scale not below it")
         if args.until_finished and args.workload is None and args.lublin is None:
             raise ValueError("--until-finished needs --workload or --lublin")
         workload = _workload(args, nodes)

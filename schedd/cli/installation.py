@@ -36,7 +36,10 @@ def find_config_file(path: Path | None) -> Path | None:
     named = os.environ.get("SCHEDD_CONFIG")
     if path is not None or named:
         return path or Path(str(named))
-    return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
+    try:
+        return DEFAULT_CONFIG if DEFAULT_CONFIG.is_file() else None
+    except PermissionError:  # who reads it says so
+        return DEFAULT_CONFIG
 
 
 @contextmanager
@@ -71,6 +74,7 @@ def preserving_owner(url: str) -> Iterator[bool]:
     """Whether the database exists, if it is a file. Files created by root get the owner of the file or its
     directory afterwards: the daemon. Raises StoreError.
     """
+    from schedd.store import StoreError  # noqa: PLC0415
     from schedd.store.connections import parse_database_url  # noqa: PLC0415
 
     parsed = parse_database_url(url)
@@ -78,7 +82,11 @@ def preserving_owner(url: str) -> Iterator[bool]:
         yield True
         return
     file = Path(parsed.database or "")
-    there = file.exists()
+    try:
+        there = file.exists()
+    except OSError as error:
+        fault = (error.strerror or str(error)).lower()
+        raise StoreError(f"{file}: {fault}; run this as root, or as its owner") from None
     try:
         yield there
     finally:

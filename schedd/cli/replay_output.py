@@ -19,10 +19,13 @@ def check_outputs(json: Path | None, plot: Path | None) -> None:
     from schedd.replay.workload import TraceError  # noqa: PLC0415
 
     for path in (json, plot):
-        if path is not None and not path.parent.is_dir():
-            raise TraceError(f"{path}: there is no directory {path.parent}")
-        if path is not None and path.is_dir():
-            raise TraceError(f"{path} is a directory; a file is needed")
+        try:
+            if path is not None and not path.parent.is_dir():
+                raise TraceError(f"{path}: there is no directory {path.parent}")
+            if path is not None and path.is_dir():
+                raise TraceError(f"{path} is a directory; a file is needed")
+        except OSError as error:
+            raise TraceError(f"{path}: {error.strerror}") from None
     if plot is not None and (missing := missing_plot_library()) is not None:
         raise TraceError(f"--plot {plot}: {missing}")
     if plot is not None and plot.suffix.lower() not in _PICTURES:

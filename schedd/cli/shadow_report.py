@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from schedd.cli.arguments import OneLineErrorParser, parse_within
+from schedd.cli.arguments import OneLineErrorParser, fail, parse_within
 from schedd.cli.installation import add_config_option, database_url, exit_on_error, open_store
 from schedd.service.read.shadow_report import DUE_S, ShadowReport, report_shadow, swf_lines
 from schedd.wire.toml_files import SettingsError
@@ -43,7 +43,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print the report; 0, 2 for invalid settings or an unknown cluster, 1 if the database cannot be used."""
+    """Print the report; 0, 2 for invalid settings or an unknown cluster, 1 if the database cannot be used or
+    the log not be written.
+    """
     args = make_parser().parse_args(argv)
     cluster, days, log = args.cluster, args.days, args.log
     with exit_on_error("shadow-report"), open_store(database_url(args.config)) as store:
@@ -55,7 +57,10 @@ def run(argv: Sequence[str]) -> int:
         found = report_shadow(jobs, store.last_published_starts(number, since))
         cpus = store.total_cpus(number)
     if log is not None:
-        log.write_text("".join(f"{line}\n" for line in swf_lines(jobs, cpus)), encoding="utf-8")
+        try:
+            log.write_text("".join(f"{line}\n" for line in swf_lines(jobs, cpus)), encoding="utf-8")
+        except OSError as error:
+            fail("shadow-report", f"--log {log}: {error.strerror}; no log is written", 1)
     if args.json:
         print(json.dumps(asdict(found), indent=2))
         return 0

@@ -156,7 +156,7 @@ def _sort_key(published: PlanSnapshot, sort: Sort) -> Callable[[tuple[JobRecord,
 
     def number_key(row: tuple[JobRecord, int]) -> tuple[int, str]:
         digits = row[0].id.partition(".")[0].partition("[")[0]
-        return (int(digits) if digits.isdigit() and len(digits) < 19 else FOREVER), row[0].id
+        return (int(digits) if digits.isdecimal() and len(digits) < 19 else FOREVER), row[0].id
 
     keys: dict[Sort, Callable[[tuple[JobRecord, int]], Any]] = {
         "start": lambda row: (start_key(row), number_key(row)),

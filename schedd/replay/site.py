@@ -137,9 +137,9 @@ class ReplaySite:
         for part in listing.split("+"):
             words = part.split(":")
             first = words[0]
-            units = int(first) if first.isdigit() else 1
+            units = int(first) if first.isdecimal() else 1
             kept = [str(units)]
-            for word in words if not first.isdigit() else words[1:]:
+            for word in words if not first.isdecimal() else words[1:]:
                 name, _, value = word.partition("=")
                 if name == "ppn" and _NUMBER.fullmatch(value):
                     kept.append(f"ppn={-(-float(value) // 1):.0f}")

@@ -27,8 +27,8 @@ def read_traces(
     accounting: list[Path] = []
     slurm: list[Path] = []
     for path in paths:
-        if path.is_dir():
-            files = sorted(file for file in path.iterdir() if file.is_file())
+        files = _files(path)
+        if files is not None:
             of_pbs = [file for file in files if _is_accounting(file)]
             of_slurm = [file for file in files if file not in of_pbs and is_slurm_log(file)]
             if not of_pbs and not of_slurm:
@@ -54,6 +54,14 @@ def read_traces(
                 f"{path}: holds no job in Standard Workload, Grid Workload, accounting or sacct format{why}"
             )
     return tuple(traces.values())
+
+
+def _files(path: Path) -> list[Path] | None:
+    """Return the files of a directory; None if ``path`` is none. Raises TraceError if it is unreadable."""
+    try:
+        return sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _is_accounting(file: Path) -> bool:

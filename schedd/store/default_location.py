@@ -14,9 +14,13 @@ def state_folder() -> Path:
     return Path(given) if given else Path(home) / "schedd"
 
 
-def default_url() -> str:
-    """Return the URL of a SQLite file in the state folder, which is created. Raises DatabaseUnavailable."""
+def default_url(*, create: bool = True) -> str:
+    """Return the URL of a SQLite file in the state folder, which is created unless the caller only looks.
+    Raises DatabaseUnavailable.
+    """
     folder = state_folder()
+    if not create:
+        return f"sqlite:///{folder}/schedd.sqlite"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

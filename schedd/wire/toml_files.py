@@ -16,13 +16,22 @@ class SettingsError(Exception):
     """Invalid settings: a line for each fault, with its place and its remedy."""
 
 
+def path_fault(path: Path) -> str:
+    """Return why a file or directory cannot be found by this user; empty if it can."""
+    try:
+        path.stat()
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the contents of the file. Raises SettingsError."""
-    if path.is_dir():
-        raise SettingsError(f"{path}: is a directory, not a file")
-    if path.exists() and not path.is_file():
-        raise SettingsError(f"{path}: is no regular file")
     try:
+        if path.is_dir():
+            raise SettingsError(f"{path}: is a directory, not a file")
+        if path.exists() and not path.is_file():
+            raise SettingsError(f"{path}: is no regular file")
         with path.open("rb") as file:
             return tomllib.load(file)
     except FileNotFoundError:

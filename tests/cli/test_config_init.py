@@ -176,6 +176,15 @@ def test_invalid_values_are_reported_and_nothing_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("text", ["clusters = 3", "clusters = [1]", "[clusters]\nmain = 3", ""])
+def test_a_policy_that_was_not_imported_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "site.toml").write_text(text)
+    assert init(tmp_path / "etc", *QUIET, "--policy", str(tmp_path / "site.toml")) == 2
+    assert "site.toml: it has no [clusters.main]" in capsys.readouterr().err
+
+
 def test_existing_files_remain_without_force(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "schedd.toml").write_text("# mine\n")
     assert init(tmp_path, *QUIET) == 2

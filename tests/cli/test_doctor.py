@@ -264,8 +264,11 @@ def test_adapter_files_and_server_are_checked(doctor: Doctor, tmp_path: Path) ->
     assert code == 2
     assert found["adapter's token"][0][2] == f"chmod 0600 {secret}"
     assert found["server"][0][1].startswith("pbs_server does not answer on 127.0.0.1 port 1")
-    file.write_text("[daemon\n")
-    assert doctor()[1]["adapter's settings"][0][0] == "bad"
+    for text in ("[daemon\n", 'server = "x"\n', "daemon = 3\n", "[server]\nport = 99999\n"):
+        file.write_text(text)
+        assert doctor()[1]["adapter's settings"][0][0] == "bad"
+    file.write_text('[server]\nhost = "a..b"\n')
+    assert doctor()[1]["server"][0][0] == "bad"
 
 
 def test_unreachable_identity_provider_is_reported(doctor: Doctor, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from schedd.cli.emulate import run
+from tests.cli.run_main import run_main
 from tests.waits import WAIT_S
 
 LOG = """; MaxProcs: 64
@@ -51,7 +52,6 @@ def test_a_log_is_played_until_a_signal(tmp_path: Path) -> None:
     "arguments",
     [
         ["--nodes", "many"],
-        ["--compress", "0"],
         ["--until-finished"],
         ["--workload", "/nowhere/log.swf"],
         ["--lublin", "0"],
@@ -62,6 +62,14 @@ def test_bad_arguments_end_with_2_and_a_reason(
 ) -> None:
     assert run([*arguments, "--port", "0"]) == 2
     assert capsys.readouterr().err.startswith("schedd emulate: ")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--compress", "0"], ["--compress", "nan"], ["--time-scale", "-1"], ["--port", "65536"]]
+)
+def test_numbers_out_of_bounds_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main(["emulate", *arguments]) == 2
+    assert f"argument {arguments[0]}: '{arguments[1]}': a " in capsys.readouterr().err
 
 
 def test_a_busy_port_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from schedd.cli.main import main
 from schedd.service.access.tokens import Tokens
 from schedd.store import Store
+from schedd.store.records import AuditRecord
 from tests.cli.run_main import run_main
 
 
@@ -25,6 +27,16 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def open_store(config: Path) -> Store:
     return Store.open(f"sqlite:///{config.parent}/s.sqlite")
+
+
+def test_an_audit_entry_has_one_line_and_commands_no_terminal(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refused request has the path that its user chose."""
+    kept = open_store(config)
+    kept.audit(AuditRecord(int(time.time()), "eve", "refused", "x\n2026-01-01  root  resume\x1b[8m"))
+    assert main(["audit"]) == 0
+    assert capsys.readouterr().out.endswith("  eve  refused    x 2026-01-01  root  resume?[8m\n")
 
 
 def test_created_token_is_shown_once_and_revoked_by_name(

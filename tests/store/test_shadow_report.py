@@ -108,6 +108,8 @@ def test_shadow_report_command_prints_text_and_json(
     assert main([*words, "--log", str(log)]) == 0
     assert f"schedd replay {log} --policy fcfs" in capsys.readouterr().out
     assert len(read_swf(log, strict=True).jobs) == 1
+    assert main([*words, "--log", str(tmp_path / "none" / "w.swf")]) == 1
+    assert "w.swf: No such file or directory; no log is written" in capsys.readouterr().err
     assert main([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["due"] == 1
     assert main([*words, "--days", "0"]) == 0

@@ -14,6 +14,16 @@ _NOW_TOLERANCE_S: Final = 5
 _UTC_TIME: Final = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\b")
 _TWO_DIGITS: Final = [f"{number:02d}" for number in range(60)]
 """Looked up, not formatted: a queue has ten thousand durations."""
+_CONTROLS: Final = {
+    **dict.fromkeys([*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A)], "?"),
+    **dict.fromkeys(map(ord, "\t\n\r"), " "),
+}
+"""Characters that would move the cursor, begin a command of the terminal or change the order of others."""
+
+
+def one_line(text: str) -> str:
+    """Return a text that a user wrote, without what a terminal takes for a command or a new line."""
+    return text if text.isprintable() else text.translate(_CONTROLS)
 
 
 def terminal_width() -> int:
@@ -78,7 +88,7 @@ def natural_key(name: str) -> list[tuple[int, str]]:
 def wrap_indented(text: str) -> str:
     """Wrapped lines, continuation lines indented; the text begins with two spaces."""
     return textwrap.fill(
-        localise_times(text),
+        localise_times(one_line(text)),
         terminal_width(),
         initial_indent="  ",
         subsequent_indent="    ",
@@ -93,7 +103,7 @@ def format_rows(pairs: Rows) -> str:
     lines: list[str] = []
     for name, text in pairs:
         lines += textwrap.wrap(
-            localise_times(text),
+            localise_times(one_line(text)),
             terminal_width(),
             initial_indent=f"{name:{left}}",
             subsequent_indent=" " * left,
@@ -119,7 +129,7 @@ def format_table(
         found = [(*line[:-1], _truncate(line[-1], most)) for line in found]
     # One form for all lines: there may be ten thousand of them.
     form = "  ".join(f"%{'' if str(i) in right else '-'}{widths[i]}s" for i in range(n))
-    return "\n".join([(form % line).rstrip() for line in found])
+    return "\n".join([one_line(form % line).rstrip() for line in found])
 
 
 def _truncate(text: str, most: int) -> str:

@@ -14,7 +14,7 @@ from schedd.cli.user.command_session import (
     show_json,
 )
 from schedd.cli.user.ended_job import show_ended_job
-from schedd.cli.user.formatting import format_duration, format_rows, format_time
+from schedd.cli.user.formatting import format_duration, format_rows, format_time, one_line
 from schedd.cli.user.job_text import (
     describe_change,
     describe_deadline,
@@ -271,7 +271,7 @@ def _show_variants(title: str, found: WhatIfResult, now: int) -> None:
 
 def job_title(job: JobView) -> str:
     name = f" {job.name}" if job.name else ""
-    whose = f"job {job.id}{name}: {job.owner}, {job.queue}"
+    whose = one_line(f"job {job.id}{name}: {job.owner}, {job.queue}")
     if job.cpus is None:  # of a request that is not understood nothing is counted with
         return whose
     cpus = f"{job.cpus} cpus" if job.cpus != 1 else "1 cpu"

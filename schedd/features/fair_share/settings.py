@@ -11,6 +11,7 @@ from schedd.policy.expressions import parse_formula
 from schedd.policy.feature_settings import FeatureSettings
 from schedd.policy.protocol import FAIR_SHARE_TERMS
 from schedd.wire.section import Name
+from schedd.wire.toml_files import path_fault
 
 _Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
@@ -67,9 +68,8 @@ def _advise(site: Mapping[str, Any]) -> Iterator[str]:
         return
     if own.get("enabled", True) and (why := _unused_reason(site)):
         yield f"fair_share: {why}"
-    logs = own.get("accounting")
-    if logs and not Path(logs).exists():
-        yield f"fair_share.accounting: no {logs} here; earlier use will not count"
+    if (logs := own.get("accounting")) and (fault := path_fault(Path(logs))):
+        yield f"fair_share.accounting: {logs}: {fault}; earlier use will not count"
 
 
 def _unused_reason(site: Mapping[str, Any]) -> str:

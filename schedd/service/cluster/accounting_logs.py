@@ -27,7 +27,12 @@ def ended_runs(where: Path, oldest: int, cluster: str, what: str) -> Iterator[En
     """
     runs = faults = 0
     reader = RunReader()
-    for path in _files(where, oldest, cluster):
+    try:
+        files = [*_files(where, oldest, cluster)]
+    except OSError as error:  # such as a directory that only root may read
+        _log.error("accounting logs cannot be read", cluster=cluster, directory=str(where), why=str(error))
+        files = []
+    for path in files:
         try:
             for run in _runs(path, reader):
                 if run is None:

@@ -7,6 +7,7 @@ from shutil import which
 from schedd.policy.feature_settings import feature_settings
 from schedd.service.settings.file import Settings
 from schedd.service.settings.site import SiteSettings
+from schedd.wire.toml_files import path_fault
 
 
 def settings_advice(settings: Settings) -> Iterator[str]:
@@ -35,8 +36,9 @@ def settings_advice(settings: Settings) -> Iterator[str]:
             yield f"{where}.slack: promises leave no room, so that no job may be planned before an older one"
         if cluster.slack == "off" and cluster.policy == "conservative":
             yield f"{where}.slack: jobs are told when they start, and promised nothing"
-        if cluster.predict and cluster.predict_from and not Path(cluster.predict_from).exists():
-            yield f"{where}.predict_from: no {cluster.predict_from} here; no earlier jobs are learned from"
+        logs = cluster.predict_from if cluster.predict else None
+        if logs and (fault := path_fault(Path(logs))):
+            yield f"{where}.predict_from: {logs}: {fault}; no earlier jobs are learned from"
         yield from _about_site(f"{where}.site", cluster.site)
         if cluster.validate_:
             yield f"{where}.validate: every batch is checked; much too slow for production"

@@ -261,6 +261,12 @@ def test_durations_are_written_as_pbs_does(seconds: int, text: str) -> None:
     assert format_duration(seconds) == text
 
 
+def test_a_text_of_a_user_is_no_command_of_the_terminal() -> None:
+    hostile = "a\x1b[2Jb\nc\x9bd\u202ee"
+    assert format_table(("A",), [(hostile,)]).splitlines()[1] == "a?[2Jb c?d?e"
+    assert format_rows([("why", hostile)]) == "why  a?[2Jb c?d?e"
+
+
 def test_tables_fit_and_names_are_in_their_natural_order(monkeypatch: pytest.MonkeyPatch) -> None:
     assert format_table(("A", "B"), [("1", "x" * 200)]).splitlines()[1] == "1  " + "x" * 76 + "…"
     assert sorted(["n10", "n2", "n1a", "n1"], key=natural_key) == ["n1", "n1a", "n2", "n10"]
