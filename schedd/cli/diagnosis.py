@@ -359,8 +359,9 @@ def _check_dispatch(one: ClusterView) -> CheckResult:
         words = "jobs are started when they are due" if starts.words == "on" else starts.words
         return CheckResult("starts", "good", f"{name}: {words}", starts.remedy)
     reason = starts.reason if starts.state == "bad" else ""
-    known = starts.since is None or " since " in starts.words + reason
-    since = "" if known else f"since {format_utc(starts.since)}"
+    since = ""
+    if starts.since is not None and " since " not in starts.words + reason:
+        since = f"since {format_utc(starts.since)}"
     more = ", ".join(filter(None, (reason, since)))
     words = f"{name}: {starts.words}" + (f" ({more})" if more else "")
     return CheckResult("starts", starts.state, words, starts.remedy)

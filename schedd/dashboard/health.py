@@ -92,8 +92,9 @@ def _check_promises(loop: PlanLoop) -> ComponentHealth:
 
 def _check_dispatch(loop: PlanLoop) -> ComponentHealth:
     starts = job_start_state(loop)
-    known = starts.since is None or " since " in starts.words
-    since = "" if known else f", since {format_utc(starts.since)}"
+    since = ""
+    if starts.since is not None and " since " not in starts.words:
+        since = f", since {format_utc(starts.since)}"
     return ComponentHealth("Job starts", starts.state, f"{starts.words}{since}")
 
 

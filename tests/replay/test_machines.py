@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from schedd.replay.driver import PLANNING_POLICY, run
+from schedd.replay.driver import run
 from schedd.replay.machines import NodeGroup, read_machines
 from schedd.replay.prepared import prepare
+from schedd.replay.simulation import PLANNING_POLICY
 from schedd.replay.site import machine_file_site
 from schedd.replay.workload import Trace, TraceError, TraceJob, select
 
