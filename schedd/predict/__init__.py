@@ -26,7 +26,14 @@ from schedd.predict.run_time_predictor import (
 from schedd.predict.run_times import RunTimes
 from schedd.predict.sampling import draw_levels, sample_run_times
 from schedd.predict.start_calibration import CalibratedStart, StartCalibration, WaitBand
-from schedd.predict.start_sampler import SampledPlan, StartQuantiles, StartSampler, start_quantiles
+from schedd.predict.start_sampler import (
+    Dependency,
+    SampledPlan,
+    StartQuantiles,
+    StartSampler,
+    release_dependents,
+    start_quantiles,
+)
 
 __all__ = [
     "ESTIMATE_KINDS",
@@ -39,6 +46,7 @@ __all__ = [
     "Correction",
     "Delay",
     "DelayRisk",
+    "Dependency",
     "EndForecast",
     "EstimateKind",
     "EstimateOutcomes",
@@ -66,6 +74,7 @@ __all__ = [
     "is_unchanged",
     "measure_accuracy",
     "probability_bins",
+    "release_dependents",
     "running_slots",
     "sample_run_times",
     "speed_range",

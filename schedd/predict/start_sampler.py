@@ -1,7 +1,8 @@
 """Expected starts by simulation: the planner runs ahead on forks, each with other sampled run times."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,55 @@ _WORK_SEGMENTS: Final = 15_000_000
 long queues, up to 1 s at short ones.
 """
 _P90: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """Jobs that a waiting job is planned behind: it may start when all ``ended`` have ended and all
+    ``started`` have started, not before ``least``. Slots of the plan.
+    """
+
+    ended: tuple[int, ...] = ()
+    started: tuple[int, ...] = ()
+    least: int = 0
+
+
+_INDEPENDENT: Final[Mapping[int, Dependency]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class LikelyStarts:
+    """Likely starts of all jobs by slot (-1: none), if dependent jobs are ready at ``ready``."""
+
+    starts: Ints
+    ready: Ints
+
+
+def release_dependents(
+    fork: Plan, dependencies: Mapping[int, Dependency], likely: LikelyStarts, run_times: Ints, now: int
+) -> None:
+    """Let each dependent job of ``fork`` be ready when its prerequisites end after ``run_times`` (seconds, by
+    slot), instead of after their walltimes.
+
+    A prerequisite that waits has its ``likely`` start, earlier by what its own prerequisites gain.
+    """
+    jobs = fork.jobs
+    slots = [slot for slot in dependencies if jobs.states[slot] == PLANNED]
+    gains: dict[int, int] = {}
+    for slot in sorted(slots, key=lambda one: int(likely.starts[one])):
+        before, ready = int(likely.ready[slot]), max(dependencies[slot].least, now)
+        for others, ends in ((dependencies[slot].ended, True), (dependencies[slot].started, False)):
+            for other in others:
+                start = int(likely.starts[other])
+                if start < 0:
+                    ready = max(ready, before)
+                    continue
+                if jobs.states[other] == PLANNED:
+                    start = max(start - gains.get(other, 0), now)
+                ready = max(ready, max(start + int(run_times[other]), now + 1) if ends else start)
+        gains[slot] = before - ready
+        if ready < fork.ready(slot):
+            fork.set_ready(slot, ready)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +109,7 @@ class StartSampler:
     """Part of the run times of waiting jobs: the delays of their start and of the report of their end."""
     arrays: ArrayEnds | None = None
     rule: BackfillRule | None = None
+    dependencies: Mapping[int, Dependency] = field(default_factory=dict)
 
     @classmethod
     def from_plan(
@@ -72,6 +123,7 @@ class StartSampler:
         queued: Collection[int] = (),
         arrays: ArrayEnds | None = None,
         rule: BackfillRule | None = None,
+        dependencies: Mapping[int, Dependency] = _INDEPENDENT,
         start_delay: int = 0,
         end_delay: int = 0,
     ) -> "StartSampler":
@@ -101,7 +153,7 @@ class StartSampler:
         medians[slots] = np.minimum(sample_run_times(known, elapsed, MEDIAN)[:, 0] + held, longest)
         levels = draw_levels([ids[slot] for slot in slots.tolist()], draws)
         lasts[:, slots] = np.minimum(sample_run_times(known, elapsed, levels).T + held, longest)
-        return cls(plan, now, order, medians, lasts, turnaround, arrays, rule)
+        return cls(plan, now, order, medians, lasts, turnaround, arrays, rule, dependencies)
 
     @property
     def planned_starts(self) -> Ints:
@@ -119,6 +171,31 @@ class StartSampler:
     @property
     def _all_planned(self) -> bool:
         return bool((self.plan.jobs.states[self.order] == PLANNED).all())
+
+    def find_likely_starts(self, ready: Callable[[Plan], None] = lambda _: None) -> LikelyStarts | None:
+        """Return the starts by median run times; None without dependent jobs.
+
+        Only prerequisites that wait need a plan by these run times.
+        """
+        if not self.dependencies:
+            return None
+        jobs = self.plan.jobs
+        planned = LikelyStarts(jobs.starts.copy(), self._ready_times(self.plan))
+        others = [slot for one in self.dependencies.values() for slot in (*one.ended, *one.started)]
+        if not (jobs.states[others] == PLANNED).any():
+            return planned
+        fork = self.plan.fork()
+        ready(fork)
+        release_dependents(fork, self.dependencies, planned, self.median_run_times, self.now)
+        found = LikelyStarts(planned.starts, self._ready_times(fork))
+        found.starts[self.order] = decode_starts(fork, self.order, self.median_run_times, self.now)
+        return found
+
+    def _ready_times(self, plan: Plan) -> Ints:
+        found = np.zeros(plan.jobs.starts.shape[0], np.int64)
+        for slot in self.dependencies:
+            found[slot] = plan.ready(slot)
+        return found
 
     def sample_plans(
         self, until: Collection[int] = (), ready: Callable[[Plan], None] = lambda _: None
@@ -153,12 +230,15 @@ class StartSampler:
 
     def _forks(self, ready: Callable[[Plan], None]) -> Iterator[Plan]:
         """Iterate over forks of the plan, one for each sample: all in the memory of the first."""
+        likely = self.find_likely_starts(ready)
         fork = self.plan.fork()
         reset = fork.make_reset(self.plan)
         for k in range(self.sampled_run_times.shape[0]):
             if k:
                 reset()
             ready(fork)
+            if likely is not None:
+                release_dependents(fork, self.dependencies, likely, self.sampled_run_times[k], self.now)
             yield fork
 
     def _draw(self, k: int, until: Collection[int], fork: Plan) -> tuple[int, Ints]:

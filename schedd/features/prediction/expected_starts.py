@@ -1,10 +1,11 @@
 """Expected starts of all waiting jobs, computed on a fork of the plan in the background."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from schedd.dialect import Until
 from schedd.engine.component.job_hooks import job_delay_risk
 from schedd.engine.facts.records import JobRecord
 from schedd.engine.facts.state import EngineState
@@ -21,6 +22,7 @@ from schedd.predict import (
     CalibratedStart,
     Delay,
     DelayRisk,
+    Dependency,
     EstimateKind,
     OpenJobs,
     PlannedSpeeds,
@@ -32,6 +34,7 @@ from schedd.predict import (
     decode_starts,
     delayed_quantiles,
     is_unchanged,
+    release_dependents,
     start_quantiles,
 )
 from schedd.wire import ExpectedFacts, StartsExpected
@@ -203,6 +206,9 @@ def compute_expected_starts(
     drawn = sampler.sample_plans(ready=ready)
     plan = given.plan.fork()
     ready(plan)
+    likely = sampler.find_likely_starts(ready)
+    if likely is not None:
+        release_dependents(plan, sampler.dependencies, likely, sampler.median_run_times, now)
     decode_starts(plan, order, sampler.median_run_times, now)
     sampled = np.stack([one.starts[order] for one in drawn])
     starts, expected = _estimate_starts(given, order, sampled, sampler.planned_starts, predictions)
@@ -257,9 +263,31 @@ def _make_sampler(given: ExpectedStartsInput, predictions: Mapping[str, Predicti
         queued=given.queued,
         arrays=given.arrays,
         rule=given.rule,
+        dependencies=_find_dependencies(given.by_slot),
         start_delay=given.start_delay.p50,
         end_delay=given.end_delay.p50,
     )
+
+
+def _find_dependencies(by_slot: Sequence[JobRecord | None]) -> dict[int, Dependency]:
+    """Return the jobs that each dependent job is planned behind, by slot."""
+    chained = [record for record in by_slot if record is not None and record.behind]
+    if not chained:
+        return {}
+    slots: dict[str, list[int]] = {}
+    for record in by_slot:
+        if record is not None and record.slot >= 0:
+            for name in {record.id, record.facts.array}:
+                slots.setdefault(name, []).append(record.slot)
+    found = {}
+    for record in chained:
+        ended: list[int] = []
+        started: list[int] = []
+        for link in record.behind:
+            (started if link.kind == Until.STARTED else ended).extend(slots.get(link.job, ()))
+        least = max(record.facts.not_before or 0, record.back_off.until)
+        found[record.slot] = Dependency(tuple(ended), tuple(started), least)
+    return found
 
 
 def _estimate_starts(

@@ -51,6 +51,22 @@ class Foreseen(Cluster):
         return view.expected_start - T, view.expected_by - T
 
 
+@pytest.mark.parametrize(("waits", "latest"), [(False, 90), (True, 150)])
+def test_a_dependent_job_is_expected_after_the_likely_end_of_the_other(waits: bool, latest: int) -> None:
+    cluster = Foreseen(nodes=2)
+    cluster.habit(100)
+    now = cluster.server.now - T
+    if waits:
+        cluster.submit("0", "2:ppn=4", walltime=HOUR, runtime=60)
+    cluster.submit("1", walltime=HOUR, runtime=60)
+    cluster.submit("2", walltime=HOUR, depend="afterok:1", state="H", holds="s")
+    cluster.submit("3", walltime=HOUR, depend="afterok:2", state="H", holds="s")
+    assert cluster.start("2") == now + HOUR * (1 + waits)
+    found = cluster.foretell()
+    assert found["2"][0] - now <= latest
+    assert 0 < found["3"][0] - found["2"][0] <= 90
+
+
 def test_array_jobs_are_predicted_by_the_name_of_the_array() -> None:
     cluster = Foreseen()
     for i in range(20):
