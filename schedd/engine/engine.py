@@ -152,7 +152,7 @@ class Engine:
         return bool(self.state.diverged)
 
     def gone_on(self) -> "Engine":
-        """An engine that goes on from this one's state as a checkpoint has it; that is its ``base``.
+        """Return an engine that continues from a checkpoint of this one, which becomes its ``base``.
 
         Raises AssertionError when the state breaks an invariant, and CheckpointError: work is half done.
         """
@@ -179,8 +179,8 @@ class Engine:
 
     @classmethod
     def from_facts(cls, data: bytes, settings: EngineSettings) -> tuple["Engine", list[str]]:
-        """An engine that goes on from the lasting facts of another one's state, and waits for a snapshot of
-        the server; and which of these facts it cannot read. Raises ValueError.
+        """Return an engine with the lasting facts of another one's state, which waits for a server snapshot,
+        and the names of the facts that it cannot read. Raises ValueError.
         """
         engine = cls(settings, 0)
         engine.state, unread = load_lasting_facts(data, settings)
@@ -207,7 +207,7 @@ class Engine:
         restore_promises(self.state, found, "restored-promises")
 
     def fork(self) -> "Engine":
-        """A copy that goes on as this one would, to try something and drop it; it has no incident of its own.
+        """Return an independent copy with the same future behaviour, for experiments; its incident is empty.
 
         To be called between two batches; then any thread may use it.
         """
@@ -219,7 +219,7 @@ class Engine:
         return engine
 
     def incident(self) -> Incident:
-        """All that is needed to run again what happened since the last checkpoint."""
+        """Return the last checkpoint and the batches since, which reproduce the present state."""
         base = self.base if isinstance(self.base, bytes) else self.base.encode()
         return Incident(base, tuple(self.log), self.state.decision_number, self.log.lost)
 

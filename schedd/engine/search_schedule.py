@@ -22,7 +22,7 @@ _SHARE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class SearchHistory:
-    """What searches have looked at. Times are seconds of the caller's clock, which never goes back."""
+    """What searches have tried. Times are seconds of the caller's clock, which never goes back."""
 
     whole: float  # when the last search of the whole plan ended
     tried: float  # when the last search of any kind ended

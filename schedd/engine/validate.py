@@ -122,7 +122,7 @@ def _check_row(state: EngineState, row: int, entries: _HeldEntries, planned: npt
 
 
 def _pending(state: EngineState) -> list[int]:
-    """The slots of jobs that are still to be looked at since limits were changed."""
+    """Return the slots of jobs that wait for re-evaluation."""
     found = [state.records[job].slot for job in state.to_reevaluate if job in state.records]
     return [slot for slot in found if slot >= 0]
 

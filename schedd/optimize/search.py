@@ -39,7 +39,7 @@ _CONVEX = frozenset(
     if criterion is Criterion.MAKESPAN
     or criterion.value.partition("_")[0] in ("wait", "response", "slowdown", "bounded")
 )
-"""Criteria that are sums or maxima of convex functions of the waits, or depend on the last end alone."""
+"""Criteria that are sums or maxima of convex functions of the waits, or depend only on the last end."""
 
 _FACTS_BATCH = 2000  # jobs whose slopes are computed between two checks of the stop flag
 
@@ -83,9 +83,9 @@ class PlanSearch:
         """Prepare a search.
 
         ``latest``: latest start allowed, by slot, not before the current start (see ``latest_starts``);
-        ``patience``: see ``reference``; ``use``: see ``as_expected``. ``newcomers``: slots; if given, only
-        moves of these jobs ahead of others are tried (``try_before``). ``on_move`` is called with the plan
-        after every accepted move.
+        ``patience``: see ``reference_values``; ``use``: see ``scale_to_expected``. ``newcomers``: slots; if
+        given, only moves of these jobs ahead of others are tried (``try_before``). ``on_move`` is called with
+        the plan after every accepted move.
         """
         self._plan = plan
         self._now = now

@@ -17,7 +17,7 @@ from schedd.plan.plan import Plan
 class SearchInput:
     """``plan``: a fork owned by the search. ``latest_promised``: latest start by slot that keeps the
     promises of the job and of its dependents. ``use``: used share of the walltimes, see
-    ``as_expected``.
+    ``scale_to_expected``.
     """
 
     plan: Plan

@@ -34,8 +34,8 @@ class SearchReport:
 
     ``jobs``: movable jobs; ``moved``: jobs with a new place; ``too_late``: moves rejected because a job would
     pass its latest start; ``pulled_left``: jobs that started earlier after accepted moves. ``gain``: weighted
-    mean of the relative gains of the criteria, with expected run times (see ``as_expected``); ``changes``:
-    criteria of the plan by walltimes.
+    mean of the relative gains of the criteria, with expected run times (see ``scale_to_expected``);
+    ``changes``: criteria of the plan by walltimes.
     """
 
     kind: MoveKind

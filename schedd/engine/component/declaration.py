@@ -108,7 +108,7 @@ class Component(Generic[_S]):
     """Called with a node that is closed and the job that failed there last. Returns what opens it again, to
     follow "until"; empty: nothing."""
     is_open_for_trial: Callable[["EngineState", str], bool] | None = None
-    """Whether a node that was closed since jobs fail on it may be used all the same, to try it."""
+    """Whether a node that is closed because jobs fail on it may get a trial job."""
     run_judged: Callable[["EngineState", "JobRecord", Sequence[str], str, bool], None] | None = None
     """Called with a job, its nodes, an event, and whether the job failed early there or was refused."""
     refused_as_busy: Callable[["EngineState", "JobRecord", ShareFacts, str], None] | None = None

@@ -110,7 +110,7 @@ class Confinement(Protocol):
 
     @property
     def missing_room(self) -> str:
-        """What the job waits for when ``place`` found no room."""
+        """What the job waits for after ``place`` returned False."""
 
     @property
     def keeps_place(self) -> bool:

@@ -135,7 +135,7 @@ def unmovable_jobs(state: "EngineState") -> list[str]:
 
 
 def is_planned_on_hold(state: "EngineState", record: "JobRecord") -> bool:
-    """Whether a job that is on hold has a place in the plan all the same."""
+    """Return whether a job is planned although it is on hold."""
     for _, check in working_calls(state, "planned_on_hold"):  # noqa: SIM110  (no generator: each arrival asks)
         if check(state, record):
             return True

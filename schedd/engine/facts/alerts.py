@@ -83,7 +83,7 @@ def _in_quarantine(state: "EngineState", about: str) -> bool:
 _LASTS: Final[Mapping[str, Callable[["EngineState", str], bool]]] = {
     "black_hole": lambda state, about: about in state.black_holes,
     "foreign": lambda state, _: bool(state.foreign),
-    "resource": lambda _state, _: True,  # until the types are looked at again
+    "resource": lambda _state, _: True,  # until the types are read again
     "lost_run": lambda state, about: about in state.records and state.records[about].facts.run_lost,
     "mode": lambda state, _: state.adapter_mode == "scheduler" != state.settings.mode,
     "overrun": lambda state, about: any(about in jobs for jobs in state.blocked.values()),

@@ -1,4 +1,4 @@
-"""Bookkeeping: accounts, fair shares, learned run times, node statistics, and the like.
+"""Bookkeeping: accounts, fair shares, learned run times, and node statistics.
 
 It follows the allocation or release of a job's resources. An error in it is reported and has no other effect.
 """
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Bookkeeping:
     """``with Bookkeeping(state, job_id, "its charge"):`` one step of bookkeeping about a job.
 
-    An error in the step raises an alert that names the step, the job and the error; the work goes on behind
-    the block. What ends the work from outside goes through.
+    An error in the step raises an alert that names the step, the job and the error; execution
+    continues after the block. Exceptions that are no ``Exception`` (KeyboardInterrupt) pass through.
     """
 
     __slots__ = ("_job", "_state", "_what")
@@ -34,7 +34,7 @@ class Bookkeeping:
 
 
 def note_failed_bookkeeping(state: "EngineState", job: str, what: str, error: Exception) -> bool:
-    """Raise an alert about a failed step of bookkeeping. Return whether the work goes on."""
+    """Raise an alert about a failed step of bookkeeping. Return whether execution continues."""
     if state.settings.validate_ and isinstance(error, AssertionError):
         return False
     state.diverged[job] = None

@@ -1,4 +1,4 @@
-"""What the engine says of a job, in one line."""
+"""Explanations of a job, each one line."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -271,7 +271,7 @@ def planner_node(facts: NodeFacts) -> Node:
 
 
 def unusable_amounts(nodes: Mapping[str, NodeFacts]) -> dict[str, Mapping[str, int]]:
-    """Return what parts of nodes that cannot be used now have, by node."""
+    """Return the amounts on unusable parts of nodes, by node."""
     return {name: facts.unusable for name, facts in nodes.items() if facts.unusable}
 
 
@@ -285,12 +285,12 @@ def holds_resources(facts: JobFacts) -> bool:
 
 
 def held_by_limit(holds: str) -> bool:
-    """Whether these holds are nothing but the limit of an array."""
+    """Return whether the slot limit of an array is the only one of these holds."""
     return holds_in(holds) == (Hold.SLOT_LIMIT,)
 
 
 def find_uncounted(request: Request, uncounted: Collection[str]) -> Never | None:
-    """Why a request can never be planned that asks for a resource of nodes which the plan does not count."""
+    """Return why the request can never be planned if it has a node resource that the plan does not count."""
     asked = (name for chunk in request.chunks for name, _ in chunk.resources) if uncounted else ()
     left = next((name for name in asked if name in uncounted), "")
     if not left:
@@ -299,7 +299,7 @@ def find_uncounted(request: Request, uncounted: Collection[str]) -> Never | None
 
 
 def slot_limited(facts: JobFacts) -> bool:
-    """Whether nothing but its array's slot limit holds the job: that is a limit, and planned for."""
+    """Return whether only its array's slot limit holds the job. The job is planned, within that limit."""
     return facts.slot_limit is not None and facts.state == "H" and held_by_limit(facts.holds)
 
 
@@ -310,7 +310,7 @@ def open_gates(gates: Mapping[str, Access], facts: JobFacts) -> frozenset[str]:
 
 
 def _walltime(facts: JobFacts) -> int:
-    """What the job or a default of the server says, in seconds; 0: neither does."""
+    """Return the walltime in seconds that the job requests or gets by default; 0: none."""
     try:
         return parse_walltime(facts.resources.get("walltime", "0"))
     except RequestError:
@@ -325,7 +325,7 @@ def as_planned_request(
     nodes: Features = (),
     node_order: str = "",
 ) -> Request:
-    """The request with the gates that are open to the job, and the site's sets of nodes.
+    """Return the request with the gates that are open to the job, and the site's node sets.
 
     ``nodes``: names and features to which the job is restricted. ``node_order``: the order of nodes that the
     site prefers for it.
@@ -345,7 +345,7 @@ def as_planned_request(
 
 
 def is_eligible(facts: JobFacts, now: int) -> bool:
-    """Whether nothing but room and the site's policy stands between the job and its start."""
+    """Return whether only capacity and site policy can delay the job: no hold and no later ``not_before``."""
     free = (facts.state == "Q" and not holds_in(facts.holds)) or slot_limited(facts)
     return free and (facts.not_before or 0) <= now
 

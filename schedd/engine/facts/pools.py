@@ -94,14 +94,14 @@ class Drawn(NamedTuple):
     node: float = 0.0
 
     def by(self, amounts: Mapping[str, int], *, whole: bool) -> int:
-        """What a job can draw, rounded up; ``whole``: it has its nodes for itself."""
+        """Return the most watts that a job can draw, rounded up; ``whole``: it has its nodes for itself."""
         parts = amounts.get("cpus", 0) * self.core + amounts.get("gpus", 0) * self.gpu
         return ceil(max(parts, amounts.get("nodes", 0) * self.node if whole else 0.0))
 
 
 def power_cap_limits(economy: Economy, nodes: Iterable[NodeFacts]) -> tuple[tuple[Limit, ...], Drawn]:
-    """What the power caps leave for jobs, all nodes being on; and what jobs can draw. Nodes without watts
-    draw nothing, as far as is known.
+    """Return limits for the power caps less the idle power of all nodes, and the most power that jobs draw.
+    Nodes without known watts count as drawing none.
     """
     idle = core = gpu = node = 0.0
     for one in nodes if economy.caps else ():

@@ -1,4 +1,4 @@
-"""What the engine keeps of every job, and of every change, promise and breach."""
+"""Records of the engine: jobs, changes of the plan, promises and breaches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

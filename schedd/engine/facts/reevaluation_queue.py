@@ -1,5 +1,6 @@
-"""Jobs that are to be looked at again since something was changed that many share; ``rereading`` does that, a
-slice in each call of the engine.
+"""Queue of jobs for re-evaluation after a change that affects many of them, such as a limit or a queue.
+
+``run/reevaluation.py`` takes a slice of it in each call of the engine.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,11 +11,10 @@ from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.plan.columns import Ints
 
-WAITING_PHASES = (Phase.WAITING, Phase.BLOCKED)  # phases of jobs that are looked at
-
+WAITING_PHASES = (Phase.WAITING, Phase.BLOCKED)  # phases of jobs that are re-evaluated
 
 _UNITS = 10_000
-"""Jobs that ask for more units than these together count as many: a wide one takes some milliseconds."""
+"""Jobs with more units in total are many, whatever their number: replanning a wide job takes milliseconds."""
 
 
 def are_many(records: Sequence[JobRecord]) -> bool:
@@ -23,7 +23,7 @@ def are_many(records: Sequence[JobRecord]) -> bool:
 
 
 def count_units(record: JobRecord) -> int:
-    """How many units a job asks for."""
+    """Return the number of units that a job requests; 0 if its request is not understood."""
     request = record.understood.request
     return request.units if request is not None else 0
 
@@ -42,7 +42,7 @@ def queue_reevaluation(
 def queue_if_many(
     state: EngineState, slots: Ints, event: str, words: str, cause: Cause = Cause.QUEUE
 ) -> bool:
-    """The same of the jobs of these slots where they are many; returns whether they are."""
+    """Queue the jobs of these slots for re-evaluation if they are many. Return whether they are."""
     found = [one for slot in slots.tolist() if (one := state.by_slot[slot]) is not None]
     many = are_many(found)
     if many:

@@ -1,4 +1,4 @@
-"""Between what a server says a job holds and what the plan counts."""
+"""Conversion between the shares of nodes that a server reports for a job and the allocations of the plan."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -12,9 +12,9 @@ from schedd.plan.records import Take
 from schedd.wire import JobFacts, ShareFacts
 
 BLOCK: Final = Request((Chunk(cpus=0),), Place.FREE, exclusive=True)
-"""The request of a slot that takes whole nodes from jobs."""
+"""The request of a slot that blocks whole nodes."""
 
-_MOST_UNITS = 10_000  # units times shares, beyond which it is not looked for where each unit is
+_MOST_UNITS = 10_000  # units times shares; beyond this, units are not assigned to shares
 
 
 def held_shares(facts: JobFacts) -> tuple[ShareFacts, ...]:

@@ -75,7 +75,7 @@ class EngineState(StateContents):
         return state
 
     def fork(self) -> "EngineState":
-        """A state of its own that goes on as this one would. Frozen values are shared.
+        """Return an independent copy with the same future behaviour. Frozen values are shared.
 
         To be called between two batches; then any thread may use it.
         """
@@ -326,7 +326,7 @@ class EngineState(StateContents):
         return f"d{self.decision_number:012d}"
 
     def alert(self, event: str, kind: str, text: str, about: str = "") -> None:
-        """Raise an alert, about one node, job or the like if ``about`` is given."""
+        """Raise an alert; ``about``: the node, job or other subject of it, if it has only one."""
         raise_alert(self, kind, about, text)
         self.decisions.append(
             Alert(id=self.next_decision(), cause=event, time=self.now, kind=kind, text=text)
@@ -339,12 +339,15 @@ class EngineState(StateContents):
     # ---- work that fails ------------------------------------------------------------------------
 
     def starts_step(self, step: str) -> bool:
-        """Whether a step is to be done, which is not while it is left out. From here on failures are its."""
+        """Begin a step of the engine: later failures count as failures of this step.
+
+        Return whether it is to be done; it is not while it is skipped after a failure.
+        """
         self.at_step = step
         return step not in self.skipped_steps or self.now >= self.skipped_steps[step][0]
 
     def next_due_start(self) -> int:
-        """When the first planned job is due, its wait included; FOREVER when none is planned."""
+        """Return when the first planned job is due, not before its ``ready``; FOREVER: no job is planned."""
         if self.next_due is None:
             self.next_due = self.plan.next_start()
         return self.next_due
@@ -352,7 +355,7 @@ class EngineState(StateContents):
     # ---- the cluster ----------------------------------------------------------------------------
 
     def lose_track(self) -> None:
-        """Decisions until now may be unknown: what starts while they hold is not suspected."""
+        """Note that earlier decisions may be unknown: until they expire, an unexpected start is normal."""
         self.unsure_until = self.now + self.settings.decision_expiry + self.settings.answer_grace
 
     def set_nodes(self, nodes: Iterable[Node]) -> bool:

@@ -107,8 +107,8 @@ class StateContents(EngineColumns):
     starts_refused: str = declared(NUMBER, default="")
     """Why no start succeeds, as soon as single jobs cannot be the cause; empty otherwise."""
     unresolved: dict[str, UnresolvedStart] = declared(UNRESOLVED, make=dict)
-    """By job: run decisions that are followed no longer, though they may still be carried out, or were, in an
-    event that is still to come."""
+    """By job: given-up run decisions that may still be carried out, or were, in an event that has not arrived
+    yet."""
     risks: dict[str, None] = declared(KEYS, make=dict)  # jobs with a promise at risk
     ends: list[tuple[int, int, str]] = declared(ENDS, make=list)
     """Heap of (when a job's resources count as free, slot, job); entries may be out of date."""
@@ -118,7 +118,7 @@ class StateContents(EngineColumns):
     counted: dict[str, None] = declared(KEYS, make=dict)
     """Node resources that the plan counts, apart from cpus, memory and gpus; the first ones reported."""
     uncounted: dict[str, None] = declared(KEYS, make=dict)
-    """Resources of nodes that the plan has no room to count: no job that asks for one is planned."""
+    """Node resources for which the plan has no column left: a job that requests one is not planned."""
     queues: dict[str, QueueFacts] = declared(facts_by_name(QueueFacts), make=dict)
     server: ServerFacts = declared(SERVER, default=ServerFacts())
     limits: LimitBook = declared(OWN, make=LimitBook)
@@ -238,12 +238,11 @@ class StateContents(EngineColumns):
     start_second: int = declared(NUMBER, default=0)
     starts_in_second: int = declared(NUMBER, default=0)
     starts_by_node: dict[str, int] = declared(NAMES, make=dict)
-    """Run decisions of the second ``started_at``: how many, and how many on each node."""
+    """Number of run decisions in the second ``start_second``: in all, and by node."""
     freed_by: tuple[str, str] = declared(FieldRule(load=tuple), default=("", ""))
     """The event that first freed something since the last repair ended, and its words."""
     frees: int = declared(SHARED, default=0)
-    """Counts jobs that gave their room back before the plan had it free, and nodes that came back, since the
-    engine began."""
+    """Number of jobs removed before their planned end, and of returned nodes, since the engine began."""
     nevers: dict[Request, Never | None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Cache by request: the reason why the present nodes can never meet it, or None."""
     array_members: dict[str, dict[str, None]] = declared(
@@ -251,7 +250,7 @@ class StateContents(EngineColumns):
     )
     """The known jobs of each array, by its name."""
     dependents: Dependents = declared(FieldRule(lambda _: Dependents(), saved=False), make=Dependents)
-    """Which jobs wait for others, and which of them are to be examined; a copy examines all of them once."""
+    """Index of the dependent jobs, with those to be examined; a copy examines all of them once."""
     bare: Plan | None = declared(MOMENT, default=None)
     """An empty plan of all nodes as if they were up: what does not fit there never can. Made when needed."""
 

@@ -340,7 +340,7 @@ def _follow_dependency(state: EngineState, record: JobRecord, event: str) -> boo
     return False
 
 
-# ---- making room, filling it --------------------------------------------------------------------
+# ---- freed capacity and displaced jobs ----------------------------------------------------------
 
 
 def move_later(

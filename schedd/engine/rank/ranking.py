@@ -148,7 +148,7 @@ def _breaks_promises(state: EngineState, record: JobRecord) -> bool:
 
 
 def next_rerank(state: EngineState) -> int | None:
-    """When ranks are to be worked out again; None: not as long as nothing happens."""
+    """Return when all ranks are next computed; None: not before the next event."""
     if not state.ranking.has_effect or state.policy is not None or state.next_due_start() == FOREVER:
         return None
     ranks, weights = state.ranking, state.site.weights
@@ -158,13 +158,13 @@ def next_rerank(state: EngineState) -> int | None:
 
 
 def rank_all(state: EngineState, event: str) -> None:
-    """Go on with working out all ranks, and then with the plan in their order, for one slice."""
+    """Compute all ranks, then try to move jobs forward by rank; one slice per call."""
     ranks = state.ranking
     if not ranks.in_progress:
         _renew_demand(state)
         if state.site.weights.mode == "light" and not ranks.rerank_all:
             return
-        ranks.rerank_all = bool(state.arriving)  # what all ask for is not known yet
+        ranks.rerank_all = bool(state.arriving)  # the total demand is not known yet
         ranks.slots_to_rank = [
             r.slot for r in state.records.values() if r.slot >= 0 and r.phase in WAITING_PHASES
         ]
@@ -188,7 +188,7 @@ def rank_all(state: EngineState, event: str) -> None:
 
 
 def _renew_demand(state: EngineState) -> None:
-    """Know what all jobs ask for together."""
+    """Compute the total demand of all jobs."""
     state.ranking.next_at = state.now + state.settings.priority_every
     state.ranking.demand = current_demand(state, present_shares(state, keep=True))
 

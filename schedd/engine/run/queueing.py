@@ -24,7 +24,7 @@ def start_by_policy(state: EngineState, event: str) -> list[int]:
     blocked = 0
     i = 0
     while i < slots.shape[0] and policy.may_start(blocked):
-        # A job that gets a reservation, or the first of a strict queue, must be looked at by itself.
+        # A job that gets a reservation, or the first of a strict queue, must be examined separately.
         alone = policy.reserves(blocked) or not policy.may_start(blocked + 1)
         found = plan.first_startable(slots[: i + 1] if alone else slots, i, state.now)
         if found < slots.shape[0] and not (alone and found > i):

@@ -1,6 +1,6 @@
 """Start outages: run requests that the server refuses one after another, whatever the job.
 
-Three kinds count: refusals that say nothing of the job (``RunRefused.outage``), the same error code of the
+Three kinds count: refusals that do not concern the job (``RunRefused.outage``), the same error code of the
 server for several jobs, and refusals by the server's hook for many jobs over some time: a hook may refuse a
 few jobs for their own properties. Any accepted run ends the outage.
 
@@ -22,7 +22,7 @@ from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
 from schedd.wire import RunRefused
 
-_OUTAGE_CODE: Final = -1  # stands for refusals that say nothing of the job, with whatever text
+_OUTAGE_CODE: Final = -1  # refusals that do not concern the job, whatever their text
 _ALERT_AFTER_S: Final = 30
 _ALERT_AFTER_JOBS: Final = 5
 _HOOK_ALERT_AFTER_S: Final = 60
