@@ -2,7 +2,7 @@
 
 Which test has what once was translated wrongly, lost, or said in a misleading way:
 
-| what | test, in test_import_sched.py or test_import_maui.py |
+| what | test, in test_import_sched.py or test_import_maui*.py |
 |---|---|
 | `sort_by: shortest_job_first` is by cput | `test_sorting_by_cput_is_not_translated_to_walltime` |
 | `fair_share_perc` is the fixed share | `test_sorting_by_shares_ignores_usage` |
