@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schedd.engine.component.cluster_hooks import component_claim
 from schedd.engine.component.hook_values import NodeClaim, PreemptedRun
@@ -13,7 +13,7 @@ from schedd.engine.facts.shares import held_shares
 from schedd.engine.facts.state import EngineState
 from schedd.model import FOREVER
 from schedd.policy.engine_settings import EngineSettings
-from schedd.wire import Alert, Event, PlanningHeld
+from schedd.wire import Alert, Decision, Event, PlanningHeld
 
 _ROUNDS = 2_000  # maximum number of calls until the copy has settled: one slice of repair each
 
@@ -79,20 +79,16 @@ def preview_moves(
 
     ``go_on`` is called between two steps, and may raise.
     """
-    state = engine.state
-    state.paused = state.paused or "a preview"
-    engine.handle((), now)
-    _rest(engine, now, go_on)
-    known = {(run.job, run.preemptor) for run in preempted_runs(state)}
-    before = {record.id: _starts(state, record) for record in _waiting(state)}
-    claims = [claim for event in events if (claim := component_claim(state, event)) is not None]
-    claims += [_hold_claim(event) for event in events if isinstance(event, PlanningHeld)]
-    running = tuple(one for claim in claims for one in _conflicting_jobs(state, claim))
-    decisions = engine.handle(events, now).decisions
-    _rest(engine, now, go_on)
-    preempted = tuple(run for run in preempted_runs(state) if (run.job, run.preemptor) not in known)
-    alerts = tuple(one.text for one in decisions if isinstance(one, Alert))
-    return Preview(_moved_jobs(state, before), running, preempted, alerts)
+    conflicting: list[ConflictingJob] = []
+
+    def apply() -> tuple[Engine, Sequence[Decision]]:
+        state = engine.state
+        claims = [claim for event in events if (claim := component_claim(state, event)) is not None]
+        claims += [_hold_claim(event) for event in events if isinstance(event, PlanningHeld)]
+        conflicting.extend(one for claim in claims for one in _conflicting_jobs(state, claim))
+        return engine, engine.handle(events, now).decisions
+
+    return replace(_preview(engine, apply, now, go_on), running=tuple(conflicting))
 
 
 def preview_settings(
@@ -102,14 +98,28 @@ def preview_settings(
 
     ``go_on`` is called between two steps, and may raise.
     """
+
+    def apply() -> tuple[Engine, Sequence[Decision]]:
+        changed = Engine.restore(engine.checkpoint(), settings)
+        return changed, changed.handle((), now).decisions
+
+    return _preview(engine, apply, now, go_on)
+
+
+def _preview(
+    engine: Engine,
+    apply: Callable[[], tuple[Engine, Sequence[Decision]]],
+    now: int,
+    go_on: Callable[[], None],
+) -> Preview:
+    """Compare the settled plan with the one after ``apply``, which returns the changed engine."""
     state = engine.state
     state.paused = state.paused or "a preview"
     engine.handle((), now)
     _rest(engine, now, go_on)
     known = {(run.job, run.preemptor) for run in preempted_runs(state)}
     before = {record.id: _starts(state, record) for record in _waiting(state)}
-    changed = Engine.restore(engine.checkpoint(), settings)
-    decisions = changed.handle((), now).decisions
+    changed, decisions = apply()
     _rest(changed, now, go_on)
     preempted = tuple(run for run in preempted_runs(changed.state) if (run.job, run.preemptor) not in known)
     alerts = tuple(one.text for one in decisions if isinstance(one, Alert))

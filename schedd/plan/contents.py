@@ -284,10 +284,6 @@ class PlanContents:
         """Return jobs of ``slots`` (None: all planned, by start) on a row that their request forbids."""
         return misplaced(self.slabs.tb, self.planned() if slots is None else slots)
 
-    def jobs_on_node(self, name: str) -> Ints:
-        """Return the planned slots on this node, by start."""
-        return self.jobs_on_rows([self.node_rows[name]])
-
     def jobs_on_nodes(self, names: Iterable[str]) -> Ints:
         """Return the planned slots on these nodes, by start."""
         return self.jobs_on_rows([self.node_rows[name] for name in names])

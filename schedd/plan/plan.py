@@ -80,7 +80,7 @@ class Plan(PlanContents, WorkLimits):
         """Add nodes, or apply changes of known ones; a new node is free from ``now`` on.
 
         Planned jobs keep their placements. To replan those affected: ``remove_overcommitted`` after a node
-        became smaller, ``misplaced`` after it lost a feature, ``jobs_on_node`` after it went down.
+        became smaller, ``misplaced`` after it lost a feature, ``jobs_on_nodes`` after it went down.
         """
         self._machine.set_nodes(nodes, now)
 

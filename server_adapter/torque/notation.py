@@ -130,12 +130,6 @@ def split_list(text: str) -> tuple[str, ...]:
     return tuple(word for word in (part.strip() for part in text.split(",")) if word)
 
 
-def state_count(text: str) -> dict[str, int]:
-    """`Transit:0 Queued:3 ...` as numbers by state."""
-    pairs = (item.partition(":") for item in text.split())
-    return {name: _natural(number, "a count", text) for name, _, number in pairs}
-
-
 def _natural(digits: str, what: str, text: str) -> int:
     digits = digits.strip()
     if not (digits.isascii() and digits.isdigit()) or len(digits) > 18:

@@ -218,7 +218,7 @@ class Operations(RuleBasedStateMachine):
             self.plan.remove(slot, self.now)
         assert not self.plan.misplaced().size
         if before is not None:
-            for slot in self.plan.jobs_on_node(node.name).tolist() if node.state != "up" else []:
+            for slot in self.plan.jobs_on_nodes([node.name]).tolist() if node.state != "up" else []:
                 assert self.plan.node_rows[node.name] in {take.row for take in self.plan.takes(slot)}
         self.settle_over_commitment()
         for slot in misplaced:

@@ -192,6 +192,12 @@ def parse_job(name: str, values: Values) -> JobStatus:
     )
 
 
+def _state_count(text: str) -> dict[str, int]:
+    """`Transit:0 Queued:3 ...` as numbers by state."""
+    pairs = (item.partition(":") for item in text.split())
+    return {name: int(number) for name, _, number in pairs}
+
+
 def parse_queue(name: str, values: Values) -> QueueStatus:
     """A queue from its attributes."""
     fields = AttributeFields(values)
@@ -202,7 +208,7 @@ def parse_queue(name: str, values: Values) -> QueueStatus:
         started=fields.parse("started", read.flag, default=False),
         priority=fields.number("Priority") or 0,
         total_jobs=fields.number("total_jobs") or 0,
-        counts=fields.parse("state_count", read.state_count, {}),
+        counts=fields.parse("state_count", _state_count, {}),
         defaults=fields.group("resources_default"),
         minimum=fields.group("resources_min"),
         maximum=fields.group("resources_max"),
@@ -225,7 +231,7 @@ def parse_server(name: str, values: Values) -> ServerStatus:
         keep_completed=fields.number("keep_completed"),
         default_queue=fields.text("default_queue"),
         total_jobs=fields.number("total_jobs") or 0,
-        counts=fields.parse("state_count", read.state_count, {}),
+        counts=fields.parse("state_count", _state_count, {}),
         defaults=fields.group("resources_default"),
         max_running=fields.number("max_running"),
         query_other_jobs=fields.parse("query_other_jobs", read.flag, default=False),

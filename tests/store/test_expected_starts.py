@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from schedd.predict import ESTIMATE_KINDS
-from schedd.service.read.estimate_accuracy import estimate_accuracy
+from schedd.predict import ESTIMATE_KINDS, AccuracyFigures, EstimateKind
+from schedd.service.read.estimate_accuracy import EstimateAccuracy, estimate_accuracy
 from schedd.store import EventBatch, PromiseBreach, RetentionLimits, Store
 from schedd.store.records import ExpectedStartRecord
 from schedd.wire import Event, ExpectedFacts, JobEnded, JobQueued, Snapshot, StartsExpected
@@ -34,6 +34,11 @@ def recorded_estimates(store: Store, *kinds: str, **of: str) -> Sequence[Expecte
     for _ in store.record_history(cluster):
         pass
     return store.expected_starts(cluster, 0, MOST, kinds=kinds or ESTIMATE_KINDS, **of)
+
+
+def kind_figures(found: EstimateAccuracy, kind: EstimateKind) -> AccuracyFigures:
+    """Return the figures of one kind, with all lead times."""
+    return next(one.figures for one in found.horizons if (one.kind, one.lead) == (kind, None))
 
 
 def test_expected_starts_are_stored_with_the_actual_start(store: Store) -> None:
@@ -97,7 +102,7 @@ def test_missed_p90_counts_at_once_and_deleted_jobs_do_not_count(store: Store, n
     append_events(store, started(10, "1.srv", 1450), deleted(11, 2, 1900))
     append_events(store, JobEnded(id="epoch:12", time=2300, job_id="1.srv"), deleted(13, 3, 2200))
     recorded_estimates(store)
-    found = estimate_accuracy(store, 1, 0, MOST, now).kind_figures("submission")
+    found = kind_figures(estimate_accuracy(store, 1, 0, MOST, now), "submission")
     # 1 started in time; 2 was deleted before its P90, 3 after it; 4 waits.
     assert found.count == (3 if now > 2000 else 2)
     assert found.p90_coverage == pytest.approx(1 / 3 if now > 2000 else 1 / 2)
@@ -126,5 +131,5 @@ def test_limited_accuracy_reports_its_start(store: Store, monkeypatch: pytest.Mo
     for module in ("schedd.store.expected_starts", "schedd.service.read.estimate_accuracy"):
         monkeypatch.setattr(f"{module}.MAX_ROWS", 3)
     found = estimate_accuracy(store, 1, 0, MOST, 3000)
-    assert (found.since, found.kind_figures("submission").count) == (1002, 3)
+    assert (found.since, kind_figures(found, "submission").count) == (1002, 3)
     assert estimate_accuracy(store, 1, 1003, MOST, 3000).since is None

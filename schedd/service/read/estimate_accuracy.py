@@ -34,10 +34,6 @@ class EstimateAccuracy:
     since: int | None = None
     """Time of the oldest estimate, if the number of estimates was limited; None: all are included."""
 
-    def kind_figures(self, kind: EstimateKind) -> AccuracyFigures:
-        """Return the figures of one kind, with all lead times."""
-        return next(one.figures for one in self.horizons if (one.kind, one.lead) == (kind, None))
-
 
 def estimate_accuracy(
     store: Store, cluster: int, since: int, until: int, now: int, *, queue: str = "", user: str = ""
