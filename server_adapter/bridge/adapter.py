@@ -175,6 +175,7 @@ class Adapter:
         )
         self._begun = self._finished = 0  # whole readings
         self._up_since: float | None = None
+        self._server_restarted = False  # since the last full reading
         self._uncalled = ""
         self._cycling = False
         self._was_read = asyncio.Event()
@@ -396,7 +397,9 @@ class Adapter:
             await self._send_snapshot(state, read_at, now)
         # 5. Attributes of jobs.
         await asyncio.sleep(0)
-        await self.writer.update(state, started)
+        self._server_restarted |= restarted
+        await self.writer.update(state, started, after_restart=whole and self._server_restarted)
+        self._server_restarted &= not whole
         self._log_cycle(before or EMPTY_STATE, state, events)
 
     def _note_missing_calls(self) -> None:

@@ -44,14 +44,21 @@ class AttributeWriter:
         self._queue.enqueue(decision)
         self._awake.set()
 
-    async def update(self, state: ServerState, started: list[JobStarted]) -> None:
-        """Use a new reading, and replace the adapter's comments on jobs that have started."""
+    async def update(
+        self, state: ServerState, started: list[JobStarted], *, after_restart: bool = False
+    ) -> None:
+        """Use a new reading, and replace the adapter's comments on jobs that have started.
+
+        `after_restart`: it is the first full reading of a restarted server, which may have lost comments.
+        """
         for event in started:
             writing = state.writings.get(event.job_id)
             if writing is not None and is_ours(writing.comment) and self._server.comments:
                 planned = self._queue.planned_start(event.job_id)
                 self._started.append((event.job_id, started_comment(event.time, event.shares, planned)))
         for _ in self._queue.refresh(state):
+            await asyncio.sleep(0)
+        for _ in self._queue.restore(state) if after_restart else ():
             await asyncio.sleep(0)
         self._awake.set()
 

@@ -40,6 +40,7 @@ class AttributeWriteQueue:
         self._threshold = threshold
         self._wanted: dict[str, WriteAttributes] = {}
         self._written: dict[str, CommentContent] = {}
+        self._last: dict[str, WriteAttributes] = {}  # the decision that was written last on each job
         # Jobs without a comment, and jobs with an old one. The queues alternate, so that neither many new
         # jobs nor a constantly moving plan delays the others.
         self._queues: tuple[_Queue, _Queue] = ([], [])
@@ -67,6 +68,7 @@ class AttributeWriteQueue:
     def mark_written(self, decision: WriteAttributes) -> None:
         """Record that the content of `decision` is written on the job."""
         self._written[decision.job_id] = comment_content(decision)
+        self._last[decision.job_id] = decision
         if self._wanted.get(decision.job_id) is decision:
             del self._wanted[decision.job_id]
 
@@ -74,6 +76,26 @@ class AttributeWriteQueue:
         """Forget a job that is gone, runs, or cannot be written on."""
         self._wanted.pop(job, None)
         self._written.pop(job, None)
+        self._last.pop(job, None)
+
+    def restore(self, state: ServerState) -> Iterator[None]:
+        """Queue again what a restarted server has lost, by its first full reading: a server that was killed
+        may not have saved the last comments.
+
+        Yields after every few jobs, so that other tasks run.
+        """
+        for number, (name, decision) in enumerate(list(self._last.items())):
+            if number % _SLICE == _SLICE - 1:
+                yield
+            writing = state.writings.get(name, _BLANK)
+            if name in self._wanted or not _waits(state.jobs.get(name)) or is_foreign(writing.comment):
+                continue
+            present = read_comment(writing.comment) or _planned(writing)
+            if present is None:
+                self._written.pop(name, None)
+            else:
+                self._written[name] = present
+            self.enqueue(decision)  # dropped if nothing differs
 
     def refresh(self, state: ServerState) -> Iterator[None]:
         """Forget jobs that do not wait, and read back comments written before a restart.

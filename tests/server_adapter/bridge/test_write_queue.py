@@ -117,6 +117,20 @@ def test_comments_of_an_earlier_run_are_read_back_in_slices() -> None:
     assert written(tells, seen) == []
 
 
+def test_comments_that_a_restarted_server_lost_are_written_again() -> None:
+    tells, seen = AttributeWriteQueue(), state("a", "b", "c")
+    for name in ("a", "b", "c"):
+        tells.enqueue(plan(name, None, text="waiting for node n1"))
+    assert sorted(written(tells, seen)) == ["a", "b", "c"]
+    kept = f"{comment(plan('a', None, text='waiting for node n1'))}"
+    older = f"{comment(plan('b', NOW + 600))}"
+    after = state("a", "b", "c", comments={"a": kept, "b": older})
+    refresh(tells, after)
+    assert written(tells, after) == []
+    deque(tells.restore(after), maxlen=0)
+    assert sorted(written(tells, after)) == ["b", "c"]
+
+
 def test_a_job_that_started_is_forgotten() -> None:
     tells = AttributeWriteQueue()
     tells.enqueue(plan("a", NOW + 500))
