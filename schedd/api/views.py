@@ -270,10 +270,12 @@ class ReservationView:
     shorter: int
     """Jobs with a walltime up to this, in seconds, may, too; 0: no such exception."""
     cores: int
-    """Number of cores kept of each node; 0, like `gpus`: the nodes."""
+    """Number of cores kept of each node; 0, like `gpus` and `mem`: whole nodes."""
     gpus: int
+    mem: int
+    """KiB."""
     total: bool
-    """`cores` and `gpus` are sums over all the nodes."""
+    """`cores`, `gpus` and `mem` are sums over all the nodes."""
     amounts: str
     """The same in words: `2 cores of each node`; empty for whole nodes."""
 

@@ -45,6 +45,12 @@ def test_a_reservation_replaces_its_namesake(busy_cluster: TestClient) -> None:
     assert len(get(busy_cluster, "/reservations")["reservations"]) == 1
 
 
+def test_a_reservation_of_memory_alone_is_told_from_one_of_whole_nodes(busy_cluster: TestClient) -> None:
+    made = put_reservation(busy_cluster, "r", nodes=["n1"], mem=1 << 20)["reservation"]
+    assert (made["cores"], made["gpus"], made["mem"]) == (0, 0, 1 << 20)
+    assert made["amounts"] == "1 GiB of memory of each node"
+
+
 def test_those_named_may_use_the_nodes(busy_cluster: TestClient) -> None:
     put_reservation(busy_cluster, "course", everywhere=True, start=T, users=["ann"])
     assert get(busy_cluster, "/jobs/3")["planned_start"] is not None

@@ -2,7 +2,8 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
@@ -46,6 +47,25 @@ def named_targets(args: argparse.Namespace) -> list[tuple[HoldKind, str]]:
     return nodes + [("queue", name) for name in args.queues]
 
 
+def change_each(
+    names: Sequence[tuple[HoldKind, str]], change: Callable[[HoldKind, str], Sequence[HoldView]], done: str
+) -> Sequence[HoldView]:
+    """Change each target; return all holds after the last. Raises the first error, after a line on standard
+    error with the targets that are ``done``.
+    """
+    held: Sequence[HoldView] = []
+    changed: list[str] = []
+    for kind, name in names:
+        try:
+            held = change(kind, name)
+        except ClientError:
+            if changed:
+                print(f"{done} already: {', '.join(changed)}", file=sys.stderr)
+            raise
+        changed.append(f"{kind} {name}")
+    return held
+
+
 def run(argv: Sequence[str], name: str = "schedd hold") -> int:
     return run_command(make_parser(name), _run_action, argv)
 
@@ -68,9 +88,10 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
                 "\n\n".join(f"{what} held: {format_preview(one, session.now)}" for what, one in found.items())
             )
         return True
-    held = client.holds() if not names else []
-    for kind, name in names:
-        held = client.hold(kind, name, args.reason)
+    if not names:
+        held = client.holds()
+    else:
+        held = change_each(names, lambda kind, name: client.hold(kind, name, args.reason), "held")
     if args.json:
         show_json({"holds": held})
     else:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 
 from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
-from schedd.cli.user.hold import add_target_options, named_targets
+from schedd.cli.user.hold import HoldKind, add_target_options, change_each, named_targets
 from schedd.client import ClientError
 from schedd.client.answers import HoldView
 
@@ -22,11 +22,14 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     names = named_targets(args)
     if not names:
         raise ClientError("name the target: -w NODE, -q QUEUE; `schedd hold` shows all holds")
-    held: Sequence[HoldView] = []
-    for kind, name in names:
+
+    def release(kind: HoldKind, name: str) -> Sequence[HoldView]:
         held = session.client.release(kind, name)
         if not args.json:
             print(f"{kind} {name} is planned for again")
+        return held
+
+    held = change_each(names, release, "released")
     if args.json:
         show_json({"holds": held})
     return True

@@ -186,6 +186,10 @@ def test_nodes_and_queues_are_held_and_released(
     )
     assert run("release", "-w", "n2")[0] == 2
     assert run("release")[0] == 2
+    error = run("hold", "-w", "n2,n9", "--reason", "x")[2]
+    assert error.startswith("held already: node n2\nschedd hold: no ")
+    code, out, error = run("release", "-w", "n2,n9", "--json")
+    assert (code, out, error.partition("\n")[0]) == (2, "", "released already: node n2")
     assert run("hold", "-w", "n9", "--reason", "x") == (
         2,
         "",
