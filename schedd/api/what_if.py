@@ -28,6 +28,7 @@ from schedd.engine import (
     slots_named,
 )
 from schedd.model import FOREVER, Never, StartKnown, WaitingFor
+from schedd.plan.work_limits import WorkSpent
 from schedd.service.access.roles import Bearer
 from schedd.service.questions.admission import Admission
 from schedd.service.questions.dependency_times import DependencyTime, find_dependency_time
@@ -38,7 +39,7 @@ from schedd.service.questions.expectations import (
 )
 from schedd.service.questions.plan_fork import NotUnderstood, PlanFork, WhatIfAnswer
 from schedd.service.questions.published_start import PublishedStart, current_start
-from schedd.service.questions.smaller_requests import SmallerRequest
+from schedd.service.questions.smaller_requests import SmallerRequest, apply_change
 from schedd.service.questions.submission_checks import QueuedJobs
 from schedd.service.read.job_visibility import ALL_JOBS
 from schedd.wire import JobFacts, ResourceTypes
@@ -250,6 +251,10 @@ def answer_what_if(
             *stopped_queue_notes(copy.published, request_facts.queue, outcome),
         )
         outcome = replace(outcome, notes=notes)
+        if expecting is not None and isinstance(outcome.answer, StartKnown):
+            theirs = replace(request_facts, owner=request_facts.owner or who)
+            kept = own if keeps else None
+            outcome = _with_likely_starts(copy, expecting, theirs, outcome, instead_of, kept)
         fields = render_fields(
             copy,
             request_facts,
@@ -305,6 +310,57 @@ def answer_what_if(
         variants=tuple(WhatIfVariantResult(**one) for _, one, _ in variants),
         as_of=outcome.now,
         generation=outcome.generation,
+    )
+
+
+def _with_likely_starts(
+    copy: PlanFork,
+    expecting: StartForecast,
+    facts: JobFacts,
+    outcome: WhatIfAnswer,
+    instead_of: str,
+    own: PublishedStart | None,
+) -> WhatIfAnswer:
+    """Return the answer with the likely start of each change, as far as the work of a question allows.
+
+    ``own`` is the published start of the job in question, if it keeps its place without a change.
+    """
+    request = copy.understand(facts).request
+    place = outcome.answer
+    if request is None or not isinstance(place, StartKnown) or copy.published.starts_stopped:
+        return outcome
+    spent = False
+
+    def with_start(one: SmallerRequest) -> SmallerRequest:
+        nonlocal spent
+        if spent:
+            return one
+        stated = outcome.walltime if outcome.scale is None else outcome.scale.stated
+        smaller, walltime = apply_change(request, stated, one)
+        if outcome.scale is not None:
+            walltime = outcome.scale.planned(walltime)
+        placed = replace(place.placement, start=one.planned_start, end=one.planned_start + walltime)
+        asked = replace(outcome, answer=StartKnown(placed), walltime=walltime)
+        promise = hypothetical_promise(copy, asked, facts.queue)
+        if own is not None:
+            promise = min(promise, own.promise)
+        try:
+            found = expecting.expect_start(
+                facts, asked, promise, instead_of=instead_of, form=(smaller, walltime)
+            )
+        except WorkSpent:
+            spent = True
+            return one
+        if own is not None:
+            found, _ = own.bound(found, asked)
+        if found.start < 0:
+            return one
+        return replace(one, expected_start=found.start, expected_by=found.by if found.by >= 0 else None)
+
+    return replace(
+        outcome,
+        changes=tuple(map(with_start, outcome.changes)),
+        sooner_changes=tuple(map(with_start, outcome.sooner_changes)),
     )
 
 

@@ -482,13 +482,25 @@ def _change_rows(found: WhatIfResult, now: int) -> Iterator[tuple[str, str]]:
         yield from _smaller_request_rows(name, found.sooner_changes, now)
 
 
+def _format_start_then(one: SmallerRequest, now: int) -> str:
+    """The likely start with a change, and the planned one; empty: at once."""
+    if one.planned_start <= now + 1:
+        return ""
+    planned = f"planned {format_near_time(one.planned_start, now)}"
+    if one.expected_start is None:
+        return f": {planned}"
+    likely = f": likely {format_near_time(one.expected_start, now)}"
+    same = one.expected_start // 60 == one.planned_start // 60
+    return likely if same else f"{likely}, {planned}"
+
+
 def _smaller_request_rows(
     name: str, changes: Sequence[SmallerRequest], now: int
 ) -> Iterator[tuple[str, str]]:
     nouns = {"walltime": "walltime", "cpus": "cpus a node", "mem": "memory a node", "nodes": "nodes"}
     singular = {"cpus": "cpu a node", "nodes": "node"}
     for one in changes:
-        then = f": planned {format_near_time(one.planned_start, now)}" if one.planned_start > now + 1 else ""
+        then = _format_start_then(one, now)
         if one.change == "feature":
             yield name, f"without the feature {one.asked}{then}"
         elif one.change in ("walltime", "mem"):

@@ -34,7 +34,7 @@ from schedd.predict import (
 )
 from schedd.service.questions.expectations import UNKNOWN, Expectation
 from schedd.service.questions.open_questions import cancellation_check
-from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
+from schedd.service.questions.plan_fork import PlanFork, RequestForm, WhatIfAnswer
 from schedd.wire import JobFacts
 
 _DRAWING_S: Final = 2.0
@@ -64,18 +64,26 @@ class ExpectationSource:
         return self.found.as_of
 
     def expect_start(
-        self, facts: JobFacts, asked: WhatIfAnswer, promise: int, *, instead_of: str = ""
+        self,
+        facts: JobFacts,
+        asked: WhatIfAnswer,
+        promise: int,
+        *,
+        instead_of: str = "",
+        form: RequestForm | None = None,
     ) -> Expectation:
         """Return the expected start of a job with the what-if result ``asked``.
 
-        ``instead_of``: a job of the plan that it replaces; ``promise``: the latest promised start. Raises
-        WorkSpent.
+        ``instead_of``: a job of the plan that it replaces; ``promise``: the latest promised start;
+        ``form``: its request with a change. Raises WorkSpent.
         """
         settings = self.fork.published.settings
         if not isinstance(asked.answer, StartKnown) or not settings.predicts(facts.queue):
             return UNKNOWN
         planned = asked.answer.placement.start
         understood = self.fork.understand(facts)
+        if form is not None:
+            understood = replace(understood, request=form[0], walltime=form[1])
         prediction = self._predict_run_time(facts, understood, asked.answer)
         run_time = prediction.p50 if prediction is not None else -1
         if planned <= asked.now + 1:  # the plan is newer than the prediction
@@ -83,7 +91,7 @@ class ExpectationSource:
             expected = CalibratedStart(planned + delay.p50, planned + delay.p90)
             samples = np.array([planned], np.int64)
             return self._expectation(facts, asked, samples, expected, promise, prediction)
-        samples = self._starts(facts, asked.now, asked.walltime, prediction, promise, instead_of)
+        samples = self._starts(facts, asked.now, asked.walltime, prediction, promise, instead_of, form)
         found = start_quantiles(samples)
         start, late = int(found.p50[0]), int(found.p90[0])
         if start < 0:
@@ -143,6 +151,7 @@ class ExpectationSource:
         prediction: Prediction | None,
         promise: int,
         instead_of: str,
+        form: RequestForm | None,
     ) -> Ints:
         """Return its start in each draw, shape (draws, 1); -1: no start."""
         sampler = self.found.sampler
@@ -151,7 +160,7 @@ class ExpectationSource:
         if sampler.rule is not None:
             rank = rank_in_what_if(self.fork.published, facts, self.fork.understand(facts))
         starts = self.fork.with_job(
-            facts, now, partial(_run_on, sampler, expected, promise, rank), instead_of=instead_of
+            facts, now, partial(_run_on, sampler, expected, promise, rank), instead_of=instead_of, form=form
         )
         if starts is None:
             return np.full((len(self.found.drawn), 1), -1, np.int64)
@@ -163,7 +172,7 @@ class ExpectationSource:
         for k in np.flatnonzero(starts < 0).tolist():  # it starts after the simulated interval of the draw
             drawn = self.found.drawn[k]
             at_end, moment = self.fork.with_plan(drawn.plan.unpack()), max(now, drawn.now)
-            start = at_end.earliest_start(facts, moment, int(lasts[k]), instead_of=instead_of)
+            start = at_end.earliest_start(facts, moment, int(lasts[k]), instead_of=instead_of, form=form)
             starts[k] = start if start is not None else -1
         return starts.reshape(-1, 1)
 

@@ -6,7 +6,7 @@ from typing import Final, Protocol, runtime_checkable
 from schedd.engine import queue_slack
 from schedd.model import FOREVER, StartKnown
 from schedd.predict import EndForecast, Prediction
-from schedd.service.questions.plan_fork import PlanFork, WhatIfAnswer
+from schedd.service.questions.plan_fork import PlanFork, RequestForm, WhatIfAnswer
 from schedd.wire import JobFacts
 
 
@@ -44,12 +44,18 @@ class StartForecast(Protocol):
         """Copy with the plan by median predicted run times."""
 
     def expect_start(
-        self, facts: JobFacts, asked: WhatIfAnswer, promise: int, *, instead_of: str = ""
+        self,
+        facts: JobFacts,
+        asked: WhatIfAnswer,
+        promise: int,
+        *,
+        instead_of: str = "",
+        form: RequestForm | None = None,
     ) -> Expectation:
         """Return the expected start of a job with the what-if result ``asked``.
 
-        ``instead_of``: a job of the plan that it replaces; ``promise``: the latest promised start. Raises
-        WorkSpent.
+        ``instead_of``: a job of the plan that it replaces; ``promise``: the latest promised start;
+        ``form``: its request with a change. Raises WorkSpent.
         """
 
     def predict_run_time(self, facts: JobFacts, start: StartKnown) -> Prediction | None:

@@ -54,6 +54,7 @@ class NotUnderstood(ValueError):
     """A what-if request cannot be parsed: the message has the place and the allowed values."""
 
 
+RequestForm = tuple[Request, int]  # a changed request of a job, and its walltime
 SOONER_S = 300  # a start is sooner than planned if it is at least this much earlier
 
 
@@ -340,29 +341,44 @@ class PlanFork:
         except NotUnderstood:
             return False
 
-    def earliest_start(self, facts: JobFacts, now: int, lasts: int, *, instead_of: str = "") -> int | None:
-        """Return the first possible start if the job arrived at ``now`` and ran for ``lasts`` seconds.
+    def earliest_start(
+        self,
+        facts: JobFacts,
+        now: int,
+        lasts: int,
+        *,
+        instead_of: str = "",
+        form: RequestForm | None = None,
+    ) -> int | None:
+        """Return the first possible start if the job arrived at ``now`` and ran for ``lasts`` seconds, with
+        another ``form`` of its request if that is given.
 
         None: there is none. Raises NotUnderstood, and WorkSpent.
         """
-        with self._earliest(facts, now, instead_of) as (asking, request, _):
+        with self._earliest(facts, now, instead_of, form) as (asking, request, _):
             found = asking.start(request, lasts) if asking is not None else None
         return found.placement.start if isinstance(found, StartKnown) else None
 
     def with_job(
-        self, facts: JobFacts, now: int, ask: Callable[[Plan, int], _T], *, instead_of: str = ""
+        self,
+        facts: JobFacts,
+        now: int,
+        ask: Callable[[Plan, int], _T],
+        *,
+        instead_of: str = "",
+        form: RequestForm | None = None,
     ) -> _T | None:
         """Return ``ask(plan, slot)`` for the plan with this job in its earliest placement, as if it arrived
         at ``now``. Of a job with alternatives, the one with the earliest start counts.
 
         ``ask`` must not change the plan. None: there is no placement. Raises NotUnderstood, and WorkSpent.
         """
-        with self._earliest(facts, now, instead_of) as (asking, request, walltime):
+        with self._earliest(facts, now, instead_of, form) as (asking, request, walltime):
             return asking.tried(request, walltime, ask) if asking is not None else None
 
     @contextmanager
     def _earliest(
-        self, facts: JobFacts, now: int, instead_of: str
+        self, facts: JobFacts, now: int, instead_of: str, form: RequestForm | None
     ) -> Iterator[tuple[SubmissionTrial | None, Request, int]]:
         """Yield a trial (None if the job may not be planned), the request, and the walltime. Of a job with
         alternatives, the one with the earliest start counts.
@@ -371,6 +387,9 @@ class PlanFork:
         facts = self._earliest_variant(self._variants(facts), moment, instead_of, ())
         with self._lock:
             request, understood = self._read(facts)
+            if form is not None:
+                request, walltime = form
+                understood = replace(understood, request=request, walltime=walltime)
             plan = self._plan_without(instead_of, moment) if instead_of else self._plan
             with limit_searches(plan):
                 may = self._immediate_answer(facts, request, understood) is None

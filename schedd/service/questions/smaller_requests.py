@@ -26,6 +26,10 @@ class SmallerRequest:
     """The same as a number: seconds, cpus, KiB or nodes."""
     planned_start: int
     """The planned start with this change; often well before the time that was sought."""
+    expected_start: int | None = None
+    """The likely start with this change (P50); null: not predicted."""
+    expected_by: int | None = None
+    """P90 with this change."""
     risk: float | None = None
     """Of a walltime: the share of such jobs that run longer and would be killed; null: not predicted."""
 
@@ -45,6 +49,22 @@ def smaller_requests(request: Request, walltime: int, start: StartInTime) -> tup
     return tuple(one for one in found if one is not None)
 
 
+def apply_change(request: Request, walltime: int, change: SmallerRequest) -> tuple[Request, int]:
+    """Return a request and its walltime with one of its ``smaller_requests``."""
+    value = change.value
+    if value is None:
+        return _change_chunks(
+            request, partial(_without_feature, frozenset(change.asked.split("|")))
+        ), walltime
+    if change.change == "walltime":
+        return request, value
+    if change.change == "cpus":
+        return _with_at_most_cpus(request, value), walltime
+    if change.change == "mem":
+        return _with_at_most_mem(request, value), walltime
+    return _first_units(request, value), walltime
+
+
 def _walltime(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
     found = _largest_in_time(1, walltime - 1, lambda seconds: start(request, seconds))
     if found is None:
@@ -54,23 +74,17 @@ def _walltime(request: Request, walltime: int, start: StartInTime) -> SmallerReq
 
 def _cpus(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
     asked = max(chunk.cpus for chunk in request.chunks)
-
-    def with_at_most(cpus: int) -> Request:
-        return _change_chunks(request, lambda chunk: replace(chunk, cpus=min(chunk.cpus, cpus)))
-
-    found = _largest_in_time(1, asked - 1, lambda cpus: start(with_at_most(cpus), walltime))
+    found = _largest_in_time(1, asked - 1, lambda cpus: start(_with_at_most_cpus(request, cpus), walltime))
     return None if found is None else SmallerRequest("cpus", str(asked), str(found[0]), *found)
 
 
 def _mem(request: Request, walltime: int, start: StartInTime) -> SmallerRequest | None:
     asked = max(max(chunk.mem, chunk.vmem) for chunk in request.chunks)
 
-    def with_at_most(mem: int) -> Request:
-        return _change_chunks(
-            request, lambda chunk: replace(chunk, mem=min(chunk.mem, mem), vmem=min(chunk.vmem, mem))
-        )
+    def start_with(mib: int) -> int:
+        return start(_with_at_most_mem(request, mib * _MIB), walltime)
 
-    found = _largest_in_time(1, -(-asked // _MIB) - 1, lambda mib: start(with_at_most(mib * _MIB), walltime))
+    found = _largest_in_time(1, -(-asked // _MIB) - 1, start_with)
     if found is None:
         return None
     size = found[0] * _MIB
@@ -90,6 +104,16 @@ def _features(request: Request, walltime: int, start: StartInTime) -> Iterator[S
         planned = start(_change_chunks(request, partial(_without_feature, wanted)), walltime)
         if planned >= 0:
             yield SmallerRequest("feature", "|".join(sorted(wanted)), "", None, planned)
+
+
+def _with_at_most_cpus(request: Request, cpus: int) -> Request:
+    return _change_chunks(request, lambda chunk: replace(chunk, cpus=min(chunk.cpus, cpus)))
+
+
+def _with_at_most_mem(request: Request, mem: int) -> Request:
+    return _change_chunks(
+        request, lambda chunk: replace(chunk, mem=min(chunk.mem, mem), vmem=min(chunk.vmem, mem))
+    )
 
 
 def _without_feature(wanted: frozenset[str], chunk: Chunk) -> Chunk:

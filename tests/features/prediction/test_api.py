@@ -24,7 +24,7 @@ from schedd.wire import ExpectedFacts, NodeChanged, NodeFacts, StartsExpected
 from tests.api.conftest import EVENTS, token
 from tests.api.served_app import serving
 from tests.api.test_responses import MAIN, get
-from tests.service.planner_harness import StillClock, T
+from tests.service.planner_harness import StillClock, T, job
 from tests.waits import WAIT_S, wait_until
 
 RATES = {"x.work_units": "12000", "x.work_rate": "epyc/10+old/2"}
@@ -241,3 +241,29 @@ def test_a_smaller_request_is_expected_no_later_than_the_job_was_published(site:
     assert (smaller["promised_start"], smaller["notes"]) == (promised, [OWN_FORECAST])
     assert larger["expected_start"] > T + 600
     assert OWN_FORECAST not in larger["notes"]
+
+
+@pytest.mark.parametrize("wish", [{"sooner": True}, {"changes": True, "start_by": T + 8_000}])
+def test_each_change_has_the_likely_start_of_the_same_request(
+    site: TestClient, wish: dict[str, object]
+) -> None:
+    loop = site.app.state.clusters["main"]  # type: ignore[attr-defined]
+    wide = {"nodes": "2:ppn=4"}
+    loop.submit([job("20.server", **wide, walltime="7200"), job("21.server", **wide)]).result(WAIT_S)
+    site.app.state.clusters.service("main", ExpectedStartWorker).run_once()  # type: ignore[attr-defined]
+    found = site.post(f"{MAIN}/what-if", json={"job": "21", **wish}).json()
+    changes = [*found["changes"], *found["sooner_changes"]]
+    later = [one for one in changes if one["planned_start"] > T + 1]
+    assert [one["change"] for one in later] == ["nodes"]
+    for one in later:
+        assert one["expected_start"] is not None
+        assert T <= one["expected_start"] <= one["expected_by"]
+    texts = {"walltime": "walltime={}", "cpus": "nodes=2:ppn={}", "nodes": "nodes={}:ppn=4"}
+    variants = [{"request": texts[one["change"]].format(one["enough"])} for one in changes]
+    same = site.post(f"{MAIN}/what-if", json={"job": "21", "variants": variants}).json()["variants"]
+    for one, variant in zip(changes, same, strict=True):
+        assert (one["planned_start"], one["expected_start"], one["expected_by"]) == (
+            variant["planned_start"],
+            variant["expected_start"],
+            variant["expected_by"],
+        )
