@@ -146,6 +146,23 @@ class StartSentence(NamedTuple):
         """Return the sentence, without a full stop; ``time`` writes one time."""
         return "".join(self.parts(time))
 
+    def brief(self, time: TimeFormat) -> str:
+        """Return the first part for a cell of a table, in the same words: `20:59` of a likely start, `plan
+        20:59`, `due`; empty without one.
+        """
+        likely = time(self.likely) if self.likely is not None else ""
+        return {
+            "likely": likely,
+            "any time": "any time now",
+            "planned": f"plan {likely}" if self.no_forecast else likely,
+            "latest": "",
+            "now": "now",
+            "due": "due",
+            "stopped": "when started again",
+            "running": f"since {likely}" if likely else "running",
+            "unknown": "",
+        }[self.certainty]
+
     def parts(self, time: TimeFormat) -> tuple[str, str]:
         """Return the most important words of the sentence, and the rest; either may be empty."""
         likely = time(self.likely) if self.likely is not None else ""

@@ -3,11 +3,12 @@
 import random
 import re
 from datetime import UTC
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from schedd.start_sentence import (
+    Certainty,
     StartFacts,
     describe_start,
     describe_wish,
@@ -183,3 +184,32 @@ def test_a_wished_start_is_met_by_plan_or_by_forecast(
     late: int | None, likely: int | None, sure: int | None, words: str
 ) -> None:
     assert describe_wish(100, late, likely, sure, lambda seconds: f"{seconds} s") == words
+
+
+def test_a_cell_of_a_table_has_words_of_the_sentence() -> None:
+    """`showq` and `showstart` say the same of a job, in every state of the cluster."""
+    random_numbers = random.Random(7)
+    moments = (None, NOW - 3 * HOUR, NOW - 30, NOW, NOW + 60, NOW + 12 * HOUR, NOW + 90 * HOUR)
+    seen = set()
+    for _ in range(2_000):
+        facts = StartFacts(
+            state=random_numbers.choice(("planned", "waiting", "starting", "running", "never")),
+            started=NOW - HOUR,
+            **{
+                name: random_numbers.choice(moments)
+                for name in ("planned", "expected", "expected_by", "expected_as_of", "promised")
+            },
+            predicted=random_numbers.random() < 0.5,
+            stopped=random_numbers.random() < 0.5,
+        )
+        found = describe_start(facts, NOW)
+        seen.add(found.certainty)
+
+        def write(moment: int) -> str:
+            return format_near_time(moment, NOW, UTC)
+
+        words = found.brief(write).lower().replace("plan ", "planned ")
+        text = found.text(write).lower().replace("jobs are started again", "started again")
+        assert words in text, (words, text)
+        assert bool(words) == (found.certainty not in ("latest", "unknown"))
+    assert seen == set(get_args(Certainty))

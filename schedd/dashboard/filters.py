@@ -92,10 +92,10 @@ def format_duration(seconds: float) -> str:
     return f"{days} d" + (f" {rest // _HOUR} h" if rest >= _HOUR else "")
 
 
-def format_due(moment: int, now: int) -> str:
+def format_due(moment: int, now: int, words: str = "overdue by") -> str:
     """The same for future events: ``in 2 h``, ``now``, ``overdue by 5 min``."""
     return (
-        f"overdue by {format_duration(now - moment)}"
+        f"{words} {format_duration(now - moment)}"
         if now - moment >= _MINUTE
         else format_relative(moment, now)
     )

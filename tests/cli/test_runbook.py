@@ -205,7 +205,7 @@ async def test_a_dead_adapter_is_reported_everywhere_until_its_return(house: Pro
         text = said["commands"][where] if isinstance(where, int) else said[where]
         assert words in str(text), where
         assert not re.search(r"(?<![\d-])-\d\d:\d\d:\d\d", str(text)), where
-    await wait_for_output(house, lambda found: "overdue" in found[1], "showq")
+    await wait_for_output(house, lambda found: " due " in found[1] or "overdue" in found[1], "showq")
     house.adapter.start()
     await wait_until_normal(house)
     after = await collect_reports(house, name)

@@ -216,7 +216,7 @@ def test_past_start_is_shown_as_overdue(site: DashboardSite) -> None:
     with httpx2.Client(base_url=f"{site.url}/dashboard", headers={"Accept": "text/html"}) as client:
         client.post("/login", data={"token": token("admin")})
         shown = [client.get(f"/main/{path}").text for path in ("queue", "jobs/4.server")]
-    assert ["overdue by 10 min" in page for page in shown] == [True, True]
+    assert ["due for 10 min" in page for page in shown] == [True, True]
 
 
 def test_an_overdue_job_names_only_the_pause(site: DashboardSite) -> None:
@@ -234,6 +234,7 @@ def test_an_overdue_job_names_only_the_pause(site: DashboardSite) -> None:
     assert ['id="chain"' in page for page in (early, late)] == [True, False]
     assert "not started: dispatch is paused</p>" in late
     assert "overdue" not in late
+    assert "due for" not in late
     assert 'id="blockers"' not in late
 
 

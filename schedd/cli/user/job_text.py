@@ -43,11 +43,16 @@ def format_time_and_distance(time: int, now: int) -> str:
     return f"{format_time(time, now)}  {away}"
 
 
-def format_due(time: int, now: int) -> str:
-    """The same for future times; a past time is `overdue by 00:02:00`."""
+def format_due(time: int, now: int, words: str = "overdue by") -> str:
+    """The same for future times, such as an end; a past time is `overdue by 00:02:00`."""
     if now - time <= _NOW_TOLERANCE_S:
         return format_time_and_distance(time, now)
-    return f"{format_time(time, now)}  overdue by {format_duration(now - time)}"
+    return f"{format_time(time, now)}  {words} {format_duration(now - time)}"
+
+
+def format_due_start(time: int, now: int) -> str:
+    """The same for a planned start; a past one is `due for 00:02:00`."""
+    return format_due(time, now, "due for")
 
 
 def describe_job_start(job: JobView, now: int) -> StartSentence:

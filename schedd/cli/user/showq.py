@@ -259,16 +259,7 @@ def _deadline_cell(job: _QueueRow, now: int) -> str:
 def _start_cells(job: _QueueRow, now: int) -> tuple[str, str, str]:
     """The parts of the sentence about the start of a job: likely start, 90 % time, promise."""
     found = job.describe(now)
-    if found.certainty == "now":
-        likely = "now"
-    elif found.certainty == "due":
-        likely = "overdue"
-    elif found.certainty == "any time":
-        likely = "any time"
-    elif found.certainty == "stopped":
-        likely = "at once"
-    else:
-        likely = f"{'plan ' * found.no_forecast}{_cell_time(found.likely, now)}"
+    likely = found.brief(lambda time: _cell_time(time, now)) or "-"
     return likely, _cell_time(found.by, now), _cell_time(found.latest, now)
 
 

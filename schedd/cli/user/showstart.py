@@ -24,6 +24,7 @@ from schedd.cli.user.job_text import (
     explanation_rows,
     forecast_age,
     format_due,
+    format_due_start,
     format_nodes,
     format_start,
     format_time_and_distance,
@@ -305,13 +306,13 @@ def start_rows(job: JobView, found: Explanation, now: int) -> Iterator[tuple[str
     elif state == "planned":
         sentence = describe_job_start(job, now)
         yield "start", format_start(sentence, now)
-        yield "planned", format_due(start, now) + planned_condition(sentence, start)
+        yield "planned", format_due_start(start, now) + planned_condition(sentence, start)
         latest = found.planned_start
         if latest is not None and abs(latest - start) > _SOON_S:
-            yield "at present", f"{format_due(latest, now)}; changes are shown after a pause"
+            yield "at present", f"{format_due_start(latest, now)}; changes are shown after a pause"
         yield "end", format_due(start + job.walltime, now)
     else:
-        yield "starting", format_due(start, now)
+        yield "starting", format_due_start(start, now)
         yield "end", format_due(start + job.walltime, now)
     if job.conditional:
         yield "if", ", ".join(job.conditional)

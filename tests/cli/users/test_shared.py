@@ -183,10 +183,11 @@ def test_past_times_are_overdue_and_never_negative(
     )  # the planner does not act by itself
     clock.moment = T + 5_000
     _, out, _ = run("showq")
-    assert [line.split()[5] for line in out.splitlines() if line.startswith("2.srv")] == ["overdue"]
+    assert [line.split()[5] for line in out.splitlines() if line.startswith("2.srv")] == ["due"]
     assert "start       Due since today 22:30\n" in run("showstart", "2")[1]
     assert "overdue" in next(line for line in out.splitlines() if line.startswith("1.srv"))
     assert "overdue by 01:06:40" in run("showstart", "1")[1]
+    assert re.search(r"planned +Tue 14 Nov 22:30:00  due for 01:06:40", run("showstart", "2")[1])
     for args in (("showq",), ("showstart", "2"), ("checkjob", "2"), ("showbf",)):
         _, out, _ = run(*args)
         assert not re.search(r"-\d", out), out
