@@ -271,6 +271,14 @@ def test_a_long_sum_is_evaluated() -> None:
     assert value_of("+".join(["1"] * (MAX_NODES // 2))) == MAX_NODES // 2
 
 
+def test_failing_part_is_one_that_is_used() -> None:
+    formula = parse_formula("(log(zero - 1) if zero else 1) + (0 and 1 / zero) + log(ncpus - 9)")
+    assert formula.failing_part(Columns(1, {"ncpus": 1.0, "zero": 0.0}, {})) == "log(ncpus - 9)"
+    formula = parse_formula("log(zero - 1) if zero else 1 / zero")
+    assert formula.failing_part(Columns(1, {"zero": 0.0}, {})) == "1 / zero"
+    assert formula.failing_part(Columns(1, {"zero": 0.5}, {})) == "log(zero - 1)"
+
+
 def test_failing_part_is_the_innermost_one() -> None:
     formula = parse_formula("ncpus + 2 * log(zero - 1) / 3")
     assert formula.failing_part(Columns(1, {"ncpus": 1.0, "zero": 0.0}, {})) == "log(zero - 1)"

@@ -12,7 +12,7 @@ from schedd.policy.expressions.syntax_tree import (
     SyntaxNode,
     TextTestNode,
     column_values,
-    evaluate_parts,
+    find_cause,
     list_addends,
     list_parts,
 )
@@ -48,12 +48,10 @@ class Expression:
         ]
 
     def failing_part(self, columns: Columns) -> str:
-        """Return the text of the innermost part without a value for the first job; empty if there is none."""
+        """Return the text of the innermost part due to which the first job has no value; "": it has one."""
         with np.errstate(all="ignore"):
-            for one, value in evaluate_parts(self._parts, columns):
-                if np.isnan(np.ravel(value)[0]):
-                    return self.text[one.start : one.end]
-        return ""
+            one = find_cause(self._parts, columns)
+        return self.text[one.start : one.end] if one is not None else ""
 
 
 def parse_formula(text: str) -> Expression:

@@ -1,6 +1,6 @@
 """Syntax tree of an expression, and its evaluation."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -145,13 +145,37 @@ def column_values(parts: Sequence[SyntaxNode], columns: Columns) -> Floats:
         return np.where(infinite, np.copysign(_LARGEST, found), found) if infinite.any() else found.copy()
 
 
-def evaluate_parts(parts: Sequence[SyntaxNode], columns: Columns) -> Iterator[tuple[SyntaxNode, Value]]:
-    """The values of all parts, operands first. Without recursion: a sum may have hundreds of addends."""
+def find_cause(parts: Sequence[SyntaxNode], columns: Columns) -> SyntaxNode | None:
+    """Return the innermost of these parts, in postfix order, due to which the last has no value for the first
+    job; None: it has one. A part that is not used, as in ``1 if 1 else part``, is no cause.
+
+    Without recursion: a sum may have hundreds of addends.
+    """
     stack: list[Value] = []
+    operands: dict[SyntaxNode, list[Value]] = {}
     for node in parts:
         begin = len(stack) - len(node.operands)
-        stack[begin:] = (node.value(columns, *stack[begin:]),)
-        yield node, stack[-1]
+        operands[node] = stack[begin:]
+        stack[begin:] = (node.value(columns, *operands[node]),)
+    cause = parts[-1]
+    if not _is_missing(stack[-1]):
+        return None
+    while (used := _failing_operand(cause, columns, operands[cause])) is not None:
+        cause = used
+    return cause
+
+
+def _failing_operand(node: SyntaxNode, columns: Columns, values: Sequence[Value]) -> SyntaxNode | None:
+    """Return the first operand without a value that suffices for the node to have none; None: no operand."""
+    for i, one in enumerate(values):
+        others = [other if i == k or not _is_missing(other) else 1.0 for k, other in enumerate(values)]
+        if _is_missing(one) and _is_missing(node.value(columns, *others)):
+            return node.operands[i]
+    return None
+
+
+def _is_missing(value: Value) -> bool:
+    return bool(np.isnan(np.ravel(value)[0]))
 
 
 def list_parts(root: SyntaxNode) -> list[SyntaxNode]:
