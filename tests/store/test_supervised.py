@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from schedd.api.daemon_tasks import lifespan
 from schedd.engine import EngineSettings
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.notifier import Notifier
 from schedd.policy.site import site_policy
 from schedd.service.access.callers import Callers
@@ -29,7 +30,7 @@ from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.clusters import Clusters
 from schedd.service.notifications.webhook_secrets import Webhook
 from schedd.service.read.cluster_gauges import ClusterGauges
-from schedd.service.settings.daemon import NotifySettings, StoreSettings, WebhookSettings
+from schedd.service.settings.daemon import StoreSettings, WebhookSettings
 from schedd.store import Leadership
 from schedd.store import lease as leases
 from schedd.supervision import WorkRecord

@@ -25,7 +25,7 @@ from schedd.cli.serving import DaemonExtension, serve
 from schedd.service.access.tokens import Tokens
 from schedd.service.cluster.clock import ScaledClock
 from schedd.service.logs import configure_logging
-from schedd.service.settings.daemon import NotifySettings, ServerSettings
+from schedd.service.settings.daemon import ServerSettings
 from schedd.service.settings.file import Settings
 from server_adapter.batch.sockets import Address
 
@@ -38,10 +38,9 @@ def main() -> int:
     clock = ScaledClock(arguments["start"], arguments["speed"], arguments["began"])
     mailbox = Mailbox(lambda: int(clock.now()))
     sender = f"schedd@{MAIL_DOMAIN}"
-    mail = NotifySettings(
-        relay=f"127.0.0.1:{mailbox.port}", sender=sender, domains=(MAIL_DOMAIN,), hourly=1_000
-    )
-    settings = Settings(**arguments["settings"], notify=mail)
+    relay = f"127.0.0.1:{mailbox.port}"
+    mail = {"relay": relay, "sender": sender, "domains": (MAIL_DOMAIN,), "hourly": 1_000}
+    settings = Settings(**(arguments["settings"] | {"notify": mail}))
     configure_logging(settings.log)
     try:
         server = _listen(settings.server, arguments["any_port"])

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.mail_relay import load_relay
 from schedd.service.settings.file import Settings
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def check_resources(settings: Settings) -> None:
     """Raise SettingsError if the files that ``[notify]`` names cannot be used."""
-    load_relay(settings.notify)
+    load_relay(settings.part(NotifySettings))
 
 
 def daemon_services(settings: Settings, clusters: "Clusters") -> "list[Notifier]":
@@ -22,9 +23,10 @@ def daemon_services(settings: Settings, clusters: "Clusters") -> "list[Notifier]
     from schedd.features.notices.notifier import Notifier  # noqa: PLC0415
 
     durable = clusters.durable
-    if not settings.notify.on or durable is None:
+    notify = settings.part(NotifySettings)
+    if not notify.on or durable is None:
         return []
     return [
-        Notifier(one, settings.notify, durable.opened_store, forecast=partial(clusters.forecast, one.name))
+        Notifier(one, notify, durable.opened_store, forecast=partial(clusters.forecast, one.name))
         for one in clusters
     ]

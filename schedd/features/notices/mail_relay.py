@@ -4,7 +4,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from schedd.service.settings.daemon import NotifySettings
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.service.settings.secret_files import read_secret_text
 from schedd.wire.toml_files import SettingsError
 

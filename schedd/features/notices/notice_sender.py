@@ -16,9 +16,9 @@ from typing import Final
 
 from schedd.deadline_sentence import describe_deadline_forecast
 from schedd.dialect import format_walltime
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.mail_relay import load_relay
 from schedd.features.notices.notice_rule import Notice
-from schedd.service.settings.daemon import NotifySettings
 from schedd.start_sentence import describe_start, format_utc
 
 _TIMEOUT_S: Final = 20.0

@@ -26,6 +26,7 @@ from schedd.engine import (
     published_record,
     render_job,
 )
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.notice_rule import Notice, decide_notice, decide_run_notice, lost_deadline
 from schedd.features.notices.notice_sender import NoticeSender
 from schedd.plan.work_limits import WorkSpent
@@ -38,7 +39,6 @@ from schedd.service.questions.tighter_walltimes import (
     find_tighter_walltimes,
 )
 from schedd.service.read.plan_lists import matches_owner
-from schedd.service.settings.daemon import NotifySettings
 from schedd.start_sentence import job_start_facts
 from schedd.store import Store, StoreError
 from schedd.store.records import LastNotice, NoticeSubscription

@@ -5,6 +5,7 @@ from pathlib import Path
 from shutil import which
 
 from schedd.policy.feature_settings import feature_settings
+from schedd.service.settings.feature_tables import daemon_tables
 from schedd.service.settings.file import Settings
 from schedd.service.settings.site import SiteSettings
 from schedd.wire.toml_files import path_fault
@@ -23,9 +24,9 @@ def settings_advice(settings: Settings) -> Iterator[str]:
         yield f"server.tls_key: others may read {server.tls_key}; chmod 0600 {server.tls_key}"
     if auth.munge and "root" in auth.admins:
         yield "auth.admins: with munge, root of every host that has the key is an admin"
-    for name, command in settings.notify.commands.items():
-        if which(command[0]) is None:
-            yield f"notify.commands.{name}: {command[0]} cannot be run here; no such notice is sent"
+    for table in daemon_tables():
+        for line in table.advice(settings.part(table.model)):
+            yield f"{table.table}.{line}"
     if settings.store.url == "memory":
         yield "store.url: nothing is kept beyond the process, neither promises nor a pause"
     for name, cluster in settings.clusters.items():

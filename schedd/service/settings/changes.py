@@ -7,6 +7,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from schedd.service.settings.cluster import ClusterSettings
+from schedd.service.settings.feature_tables import daemon_tables
 from schedd.service.settings.file import Settings
 from schedd.wire.times import written
 
@@ -25,10 +26,11 @@ class SettingsChanges:
 
 def compare_settings(old: Settings, new: Settings) -> SettingsChanges:
     """Return the changes from ``old``, the present settings, to ``new``."""
+    tables = [one.table for one in daemon_tables()]
     now: list[str] = []
     restart = [
         f"{section}.{name}"
-        for section in ("server", "store", "notify")
+        for section in ("server", "store", *tables)
         for name, _ in _different(getattr(old, section), getattr(new, section))
     ]
     for section in _LIVE:
@@ -48,8 +50,8 @@ def compare_settings(old: Settings, new: Settings) -> SettingsChanges:
                 restart.append(f"clusters.{name}.{field}")
             else:
                 now.append(f"clusters.{name}.{field} {words}")
-    updates = {"server": old.server, "store": old.store, "webhooks": old.webhooks}
-    updates |= {"notify": old.notify, "clusters": clusters}
+    updates = {"server": old.server, "store": old.store, "webhooks": old.webhooks, "clusters": clusters}
+    updates |= {table: getattr(old, table) for table in tables}
     return SettingsChanges(new.model_copy(update=updates), tuple(now), tuple(restart))
 
 

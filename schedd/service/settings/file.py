@@ -3,9 +3,9 @@
 import os
 import re
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -18,17 +18,19 @@ from schedd.service.settings.cluster import ClusterSettings
 from schedd.service.settings.daemon import (
     LimitSettings,
     LogSettings,
-    NotifySettings,
     ServerSettings,
     StoreSettings,
     WebhookSettings,
 )
+from schedd.service.settings.feature_tables import daemon_tables
+from schedd.wire.section import Section
 from schedd.wire.settings_file import explain_errors
 from schedd.wire.toml_files import SettingsError, read_toml
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PREFIX, _DELIMITER = "SCHEDD_", "__"  # SCHEDD_SERVER__PORT
 _S = TypeVar("_S", bound=BaseSettings)
+_PartT = TypeVar("_PartT", bound=Section)
 
 
 def _default_clusters() -> dict[str, ClusterSettings]:
@@ -55,7 +57,7 @@ class _FileSettings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
 
-class Settings(_FileSettings):
+class CoreSettings(_FileSettings):
     """All settings of the daemon."""
 
     server: ServerSettings = Field(default_factory=ServerSettings)
@@ -64,7 +66,6 @@ class Settings(_FileSettings):
     log: LogSettings = Field(default_factory=LogSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     webhooks: tuple[WebhookSettings, ...] = ()
-    notify: NotifySettings = Field(default_factory=NotifySettings)
     clusters: dict[str, ClusterSettings] = Field(default_factory=_default_clusters, min_length=1)
 
     @model_validator(mode="after")
@@ -89,9 +90,10 @@ class Settings(_FileSettings):
         return self
 
     @model_validator(mode="after")
-    def _require_database_for_notices(self) -> Self:
-        if self.notify.on and self.store.url == "memory":
-            raise ValueError("notify: subscriptions need a database; store.url is memory")
+    def _require_database_for_features(self) -> Self:
+        for one in daemon_tables():
+            if self.store.url == "memory" and (reason := one.database_reason(self.part(one.model))):
+                raise ValueError(f"{one.table}: {reason}; store.url is memory")
         return self
 
     @model_validator(mode="after")
@@ -121,6 +123,26 @@ class Settings(_FileSettings):
                 "set server.allow_remote = true if that is meant"
             )
         return self
+
+    def part(self, kind: type[_PartT]) -> _PartT:
+        """Return the settings of a feature for the whole daemon, by their model."""
+        table = next(one.table for one in daemon_tables() if one.model is kind)
+        return cast("_PartT", getattr(self, table))
+
+
+if TYPE_CHECKING:
+
+    class Settings(CoreSettings):
+        """All settings of the daemon, with the tables of features."""
+
+else:
+    Settings = create_model(
+        "Settings",
+        __base__=CoreSettings,
+        __doc__=CoreSettings.__doc__,
+        __module__=__name__,
+        **{one.table: (one.model, Field(default_factory=one.model)) for one in daemon_tables()},
+    )
 
 
 def read_settings_file(path: Path | None, **overrides: Any) -> Settings:

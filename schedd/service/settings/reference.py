@@ -30,11 +30,11 @@ from schedd.service.settings.cluster import ClusterSettings
 from schedd.service.settings.daemon import (
     LimitSettings,
     LogSettings,
-    NotifySettings,
     ServerSettings,
     StoreSettings,
     WebhookSettings,
 )
+from schedd.service.settings.feature_tables import daemon_tables
 from schedd.service.settings.site import NodeSetSettings, SiteSettings
 from schedd.wire.durations import format_duration
 from schedd.wire.field_docstrings import setting_descriptions
@@ -60,7 +60,6 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[[auth.oidc.grants]]": OidcGrantSettings,
     "[limits]": LimitSettings,
     "[[webhooks]]": WebhookSettings,
-    "[notify]": NotifySettings,
     "[store]": StoreSettings,
     "[log]": LogSettings,
     "[clusters.NAME]": ClusterSettings,
@@ -76,6 +75,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "[[clusters.NAME.site.power_caps]]": PowerCap,
     "[clusters.NAME.site.reliability]": Reliability,
     "[clusters.NAME.site.thrift]": EnergyPlacement,
+    **{f"[{one.table}]": one.model for one in daemon_tables()},
     **{name: model for one in feature_settings() for name, model in _feature_sections(one).items()},
 }
 """All sections of the file."""
@@ -178,7 +178,7 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "Daemon": ("[server]", "[limits]", "[log]"),
     "Access": ("[auth]", "[[auth.tokens]]", "[[auth.grants]]", "[auth.oidc]", "[[auth.oidc.grants]]"),
     "Database": ("[store]",),
-    "Notices and webhooks": ("[notify]", "[[webhooks]]"),
+    "Notices and webhooks": ("[[webhooks]]",),
     "Planning": (
         ("policy", "node_rule", "mem_per_core", "default_walltime", "backfill", "repair_slice", "site"),
         "[clusters.NAME.site]",
@@ -228,6 +228,8 @@ FEATURES: dict[str, tuple[str | tuple[str, ...], ...]] = {
     ),
     "Diagnosis": (("batch_limit", "log_batches", "log_weight", "validate"),),
 }
+for _table in daemon_tables():
+    FEATURES[_table.heading] = (f"[{_table.table}]", *FEATURES.get(_table.heading, ()))
 for _one in feature_settings():
     FEATURES[_one.heading] = (*FEATURES.get(_one.heading, ()), *_feature_sections(_one))
 """Sections by feature. A tuple names settings of ``[clusters.NAME]``, a section that several

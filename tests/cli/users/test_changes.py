@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI
 
 from schedd.cli.user.time_arguments import parse_time
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.notifier import Notifier
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store
 from schedd.wire import (
     JobEnded,

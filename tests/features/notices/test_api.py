@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.dashboard import add_dashboard
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.notifier import Notifier
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store
 from tests.api.conftest import token
 from tests.api.test_responses import MAIN

@@ -17,11 +17,11 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult
 from pydantic import ValidationError
 
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.mail_relay import load_relay
 from schedd.features.notices.notice_rule import decide_notice
 from schedd.features.notices.notifier import Notifier, TooManySubscriptions
 from schedd.service.cluster.plan_loop import PlanLoop
-from schedd.service.settings.daemon import NotifySettings
 from schedd.store import Store
 from schedd.store.records import LastNotice, NoticeSubscription
 from schedd.wire import JobAltered, JobDeleted, JobQueued, JobStarted, ShareFacts

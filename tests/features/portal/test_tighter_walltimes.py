@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from schedd.api.app import create_app
 from schedd.dashboard import add_dashboard
 from schedd.engine import EngineSettings
+from schedd.features.notices.daemon_settings import NotifySettings
 from schedd.features.notices.notice_rule import Notice
 from schedd.features.notices.notice_sender import NoticeSender
 from schedd.features.notices.notifier import Notifier
@@ -20,7 +21,6 @@ from schedd.features.prediction.background import ExpectedStartWorker
 from schedd.policy.site import site_policy
 from schedd.service.clusters import Clusters
 from schedd.service.questions.tighter_walltimes import TighterWalltime
-from schedd.service.settings.daemon import NotifySettings
 from schedd.service.warmup import warm_up
 from schedd.store import Store
 from schedd.store.records import NoticeSubscription
