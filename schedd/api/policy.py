@@ -42,6 +42,10 @@ _log = structlog.get_logger(__name__)
 _MAX_ENTRIES: Final = 1_000
 _ACT_PROBLEMS: Final = (*ACT_PROBLEMS, *BODY_PROBLEMS)
 _BreakPromises = Annotated[bool, Query(description="Put it in force although promises would be put at risk.")]
+_Instead = Annotated[
+    int | None,
+    Query(ge=0, description="Only in place of the policy of this version; otherwise nothing is changed."),
+]
 
 
 @api_answer
@@ -99,23 +103,26 @@ def get_policy(request: Request, cluster: Cluster, _: Operator) -> Response:
     return _policy_reply(request, cluster)
 
 
-@router.put("", *_ACT_PROBLEMS, "breaks-promises", "too-hard", answer=PolicyView)
+@router.put("", *_ACT_PROBLEMS, "not-now", "breaks-promises", "too-hard", answer=PolicyView)
 async def set_policy(
     request: Request,
     cluster: Cluster,
     body: SiteSettings,
     caller: Admin,
     break_promises: _BreakPromises = False,
+    instead: _Instead = None,
 ) -> Response:
     """Put another policy in force, as a whole, until it is withdrawn. Needs the role `admin`.
 
     It goes before the configuration, also after a restart. Jobs beyond its limits move at once. If promises
     would be put at risk, nothing is changed, and the problem names their owners.
     """
-    version = cluster.published.policy_version + 1
+    _require_version(cluster, instead)
     if not break_promises:
+        version = cluster.published.policy_version + 1
         await require_kept_promises(request, cluster, version, body.plain, caller.name)
-    await change_policy(cluster, version, body.plain, caller.name)
+        _require_version(cluster, instead)  # it took seconds
+    await change_policy(cluster, cluster.published.policy_version + 1, body.plain, caller.name)
     return _policy_reply(request, cluster)
 
 
@@ -226,6 +233,17 @@ async def _run_preview(
         return found, trial_search(engine, search) if search is not None else None
 
     return await run_question(request, on_a_copy)
+
+
+def _require_version(cluster: PlanLoop, version: int | None) -> None:
+    """Refuse to replace a policy that the caller has not seen. Raises ProblemError."""
+    in_force = cluster.published.policy_version
+    if version is not None and version != in_force:
+        raise ProblemError(
+            "not-now",
+            f"version {in_force} of the policy is in force, no longer version {version}; nothing was changed",
+            hint="look at it again, then repeat this",
+        )
 
 
 async def change_policy(cluster: PlanLoop, version: int, site: Mapping[str, Any], who: str) -> None:

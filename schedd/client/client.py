@@ -217,12 +217,14 @@ class Client(ReadClient):
         path = self._path("/policy/preview")
         return cast("PolicyPreview", self._http.request("POST", path, body=dict(site)))
 
-    def set_policy(self, site: Mapping[str, Any], *, break_promises: bool = False) -> PolicyView:
-        """Put another policy in force, as a whole. Without ``break_promises`` it is refused if promises would
-        be put at risk; the error names their owners.
+    def set_policy(
+        self, site: Mapping[str, Any], *, break_promises: bool = False, instead: int | None = None
+    ) -> PolicyView:
+        """Put another policy in force, as a whole; with ``instead`` only in place of that version. Without
+        ``break_promises`` it is refused if promises would be put at risk; the error names their owners.
         """
-        path = self._path("/policy") + ("?break_promises=true" if break_promises else "")
-        return cast("PolicyView", self._http.request("PUT", path, body=dict(site)))
+        query = {"break_promises": "true" if break_promises else None, "instead": instead}
+        return cast("PolicyView", self._http.request("PUT", self._path("/policy"), query, dict(site)))
 
     def withdraw_policy(self, *, break_promises: bool = False) -> PolicyView:
         """Let the configuration's policy be in force again; ``break_promises`` as in ``set_policy``."""

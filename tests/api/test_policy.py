@@ -41,6 +41,15 @@ def test_a_policy_that_breaks_promises_is_refused_with_their_owners(busy_cluster
     assert busy_cluster.delete(f"{MAIN}/policy").json()["version"] == 0
 
 
+def test_a_policy_replaces_only_the_version_that_the_caller_saw(busy_cluster: TestClient) -> None:
+    first, second = {"priority": {"waiting": 1}}, {"priority": {"waiting": 2}}
+    assert busy_cluster.put(f"{MAIN}/policy?instead=0", json=first).status_code == 200
+    refused = problem(busy_cluster.put(f"{MAIN}/policy?instead=0", json=second), "not-now")
+    assert "version 1 of the policy is in force, no longer version 0" in refused["detail"]
+    assert get(busy_cluster, "/policy")["site"] == {"priority": {"waiting": 1.0}}
+    assert busy_cluster.put(f"{MAIN}/policy?instead=1", json=second).json()["version"] == 2
+
+
 def test_criteria_are_previewed_on_the_plan(busy_cluster: TestClient) -> None:
     def wait() -> float:
         criteria = get(busy_cluster, "/plan/evaluation")["criteria"]

@@ -61,8 +61,11 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
         show_json(found) if args.json else print(_format_policy_preview(found, session.now))
         return True
     if args.act == "set":
-        site = merge_policy(args.what, client.policy().site, args.cluster)
-        policy = client.set_policy(site, break_promises=args.break_promises)
+        present = client.policy()
+        site = merge_policy(args.what, present.site, args.cluster)
+        # Changes by somebody else since then would be undone.
+        instead = present.version if any("=" in word for word in args.what) else None
+        policy = client.set_policy(site, break_promises=args.break_promises, instead=instead)
     elif args.act == "withdraw":
         policy = client.withdraw_policy(break_promises=args.break_promises)
     else:
