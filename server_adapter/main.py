@@ -177,22 +177,28 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--config", type=Path, metavar="FILE", help="settings as TOML; the options here go before them")
-    add("--mode", choices=["shadow", "adviser", "scheduler"], help="watch; also write plans; also start jobs")
-    add("--family", choices=["torque", "openpbs"], help="what kind of server it is (torque)")
-    add("--server", metavar="HOST[:PORT]", help="pbs_server (127.0.0.1:15001)")
+    add(
+        "--mode",
+        choices=["shadow", "adviser", "scheduler"],
+        help="watch; also write plans; also start jobs (default: shadow)",
+    )
+    add("--family", choices=["torque", "openpbs"], help="what kind of server it is (default: torque)")
+    add("--server", metavar="HOST[:PORT]", help="address of pbs_server (default: 127.0.0.1:15001)")
     add(
         "--auth",
         choices=["auto", "privileged", "trqauthd", "munge", "none"],
-        help="how the server is to trust us",
+        help="how the server is to trust the adapter (default: auto)",
     )
-    add("--daemon", metavar="URL[,URL]", help="schedd, or leader and standby (http://127.0.0.1:8080)")
-    add("--cluster", metavar="NAME", help="the server's name at the daemon (main)")
+    add(
+        "--daemon", metavar="URL[,URL]", help="schedd, or leader and standby (default: http://127.0.0.1:8080)"
+    )
+    add("--cluster", metavar="NAME", help="the server's name at the daemon (default: main)")
     add("--token-file", type=Path, metavar="FILE", help="holds the adapter's token")
     add(
         "--state-dir",
         type=Path,
         metavar="DIRECTORY",
-        help="where the adapter remembers (/var/lib/pbs-adapter)",
+        help="state of the adapter (default: /var/lib/pbs-adapter)",
     )
     add(
         "--once",
@@ -201,7 +207,12 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add("--record-qrun", action="append", metavar="JOB", help="an admin starts this job by hand; then end")
     add("--remove-writings", action="store_true", help="take our comments off all jobs, then end")
-    add("--log-level", choices=["debug", "info", "warning", "error"], default="info", help="(info)")
+    add(
+        "--log-level",
+        choices=["debug", "info", "warning", "error"],
+        default="info",
+        help="least severe messages that are logged (default: info)",
+    )
     return parser
 
 

@@ -192,13 +192,12 @@ def test_a_cell_of_a_table_has_words_of_the_sentence() -> None:
     moments = (None, NOW - 3 * HOUR, NOW - 30, NOW, NOW + 60, NOW + 12 * HOUR, NOW + 90 * HOUR)
     seen = set()
     for _ in range(2_000):
+        times = ("planned", "expected", "expected_by", "expected_as_of", "promised")
+        chosen: dict[str, Any] = {name: random_numbers.choice(moments) for name in times}
         facts = StartFacts(
             state=random_numbers.choice(("planned", "waiting", "starting", "running", "never")),
             started=NOW - HOUR,
-            **{
-                name: random_numbers.choice(moments)
-                for name in ("planned", "expected", "expected_by", "expected_as_of", "promised")
-            },
+            **chosen,
             predicted=random_numbers.random() < 0.5,
             stopped=random_numbers.random() < 0.5,
         )

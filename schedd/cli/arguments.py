@@ -4,16 +4,53 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+_METAVARS: Final = {"cluster": "NAME", "tls_certificate": "FILE", "adapter": "FILE", "log": "FILE"}
+"""Names of values by option; other options have one by their type."""
 
 
 class OneLineErrorParser(argparse.ArgumentParser):
-    """Ends with that line and 2; the usage is what ``--help`` is for. Its sub-commands do the same."""
+    """Ends with that line and 2; the usage is what ``--help`` is for. Its sub-commands do the same.
+
+    Values of options are called ``FILE`` and ``N`` by their types, and actions are described by their help.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.register("action", "parsers", _DescribedActions)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """As argparse does, with the usual name of a value."""
+        action = super().add_argument(*names, **options)
+        takes = action.nargs != 0 and not action.choices
+        if action.option_strings and takes and action.metavar is None:
+            action.metavar = _METAVARS.get(action.dest, _metavar_of_type(action))
+        return action
 
     def error(self, message: str) -> NoReturn:
         """As argparse calls it."""
         text = " ".join(message.split())
         self.exit(2, f"{self.prog}: {text}; `{self.prog} --help` says what there is\n")
+
+
+class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001  (argparse has no public name for it)
+    """Sub-commands whose description is their help, unless they have another one."""
+
+    def add_parser(self, name: str, **options: Any) -> Any:
+        """As argparse does."""
+        about: str = options.get("help") or ""
+        if about and not options.get("description"):
+            plain = about.removesuffix(" (default)")
+            options["description"] = f"{plain[:1].upper()}{plain[1:]}."
+        return super().add_parser(name, **options)
+
+
+def _metavar_of_type(action: argparse.Action) -> str:
+    if action.type is Path:
+        return "DIRECTORY" if action.dest in ("dir", "prefix") else "FILE"
+    return action.dest.upper()
 
 
 class CommandFailedError(Exception):

@@ -21,7 +21,12 @@ def make_parser() -> argparse.ArgumentParser:
         "replaced.",
     )
     add = parser.add_argument
-    add("--prefix", type=Path, default=Path("/usr/local"), help="prefix of the installation (/usr/local)")
+    add(
+        "--prefix",
+        type=Path,
+        default=Path("/usr/local"),
+        help="prefix of the installation (default: /usr/local)",
+    )
     add("--program", type=Path, help="path of the schedd to link to (default: this one)")
     return parser
 

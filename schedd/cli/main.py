@@ -133,11 +133,11 @@ def _help_text() -> str:
     lines = [f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items()]
     return "\n".join(
         [
-            "Usage: schedd COMMAND [OPTIONS] [ARGUMENTS]",
+            "usage: schedd COMMAND [OPTIONS] [ARGUMENTS]",
             "",
             _ABOUT,
             "",
-            "Commands:",
+            "commands:",
             *lines,
             "",
             "`schedd COMMAND --help` shows its options; `schedd --version` the version.",

@@ -37,7 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
     create = add_action(
         acts,
         "create",
-        "Make a token of 256 random bits and print it, this once: only its SHA-256 is kept.",
+        "Create a token of 256 random bits and print it once: only its SHA-256 hash is stored.",
         _create,
     )
     create.add_argument(
@@ -65,7 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     revoke = add_action(
         acts,
         "revoke",
-        "Revoke a token by its number, or all of a name; they count no more within 2 seconds.",
+        "Revoke a token by its number, or all tokens of a name; they become invalid within 2 seconds.",
         _revoke,
     )
     about = "number in the list, or a name: revokes all tokens of that name"

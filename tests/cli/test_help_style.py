@@ -7,7 +7,10 @@ from importlib import import_module
 
 import pytest
 
-from schedd.cli.main import COMMANDS
+from schedd.cli.main import COMMANDS, main
+from server_adapter import main as adapter
+
+PROGRAMS = (*COMMANDS, "pbs-adapter")
 
 _SENTENCE = re.compile(r"[A-Z][a-z-]+,? .*\.", re.DOTALL)
 """A verb, and a full stop at the end."""
@@ -20,7 +23,10 @@ _BARE_DEFAULT = re.compile(r"\((?!default\)|operators\))(?:\d[\d.:a-z]*|[a-z]+)\
 
 def parsers(name: str) -> Iterator[argparse.ArgumentParser]:
     """The parsers of a command and of its actions."""
-    yield from _with_actions(import_module(COMMANDS[name][0]).make_parser())
+    if name == "pbs-adapter":
+        yield from _with_actions(adapter.make_parser())
+    elif name in PROGRAMS:
+        yield from _with_actions(import_module(COMMANDS[name][0]).make_parser())
 
 
 def _with_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -36,10 +42,10 @@ def _groups(parser: argparse.ArgumentParser) -> Iterator[argparse._SubParsersAct
             yield one
 
 
-def faults(parser: argparse.ArgumentParser, *, of_action: bool) -> Iterator[str]:
+def faults(parser: argparse.ArgumentParser) -> Iterator[str]:
     """Deviations from the style."""
     about = parser.description or ""
-    if not of_action and not _SENTENCE.fullmatch(about):
+    if not _SENTENCE.fullmatch(about):
         yield f"the description is no sentence: {about!r}"
     for group in _groups(parser):
         if group.metavar != "ACTION":
@@ -54,9 +60,26 @@ def faults(parser: argparse.ArgumentParser, *, of_action: bool) -> Iterator[str]
             continue
         name = "/".join(argument.option_strings) or argument.dest
         yield from _text_faults(name, argument.help)
+        if argument.option_strings and argument.nargs != 0:
+            yield from _value_faults(name, argument)
         value = argument.metavar or argument.dest
         if not argument.option_strings and isinstance(value, str) and value != value.upper():
             yield f"{name}: the argument is not in capitals: {value}"
+
+
+def _value_faults(name: str, argument: argparse.Action) -> Iterator[str]:
+    said = (argument.help or "") % vars(argument)
+    default = argument.default
+    shown = f"{default:g}" if isinstance(default, float) else str(default)
+    if isinstance(default, bool) or default in (None, "", [], (), argparse.SUPPRESS):
+        pass
+    elif "default" not in said or (default and shown not in said.replace(",000", "000")):
+        yield f"{name}: its default {shown} is not shown: {said!r}"
+    if argument.choices is None and argument.metavar is None:
+        yield f"{name}: its value has no name"
+    value = argument.metavar if isinstance(argument.metavar, str) else ""
+    if value.upper() != value and "=" not in value:
+        yield f"{name}: its value is not in capitals: {value}"
 
 
 def _text_faults(name: str, text: str | None) -> Iterator[str]:
@@ -71,14 +94,31 @@ def _text_faults(name: str, text: str | None) -> Iterator[str]:
         yield f"{name}: a default is written (default: …): {text!r}"
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_help_has_the_common_style(name: str) -> None:
-    found = [
-        f"{parser.prog}: {fault}"
-        for number, parser in enumerate(parsers(name))
-        for fault in faults(parser, of_action=number > 0)
-    ]
+    found = [f"{parser.prog}: {fault}" for parser in parsers(name) for fault in faults(parser)]
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_headings_are_written_alike(name: str) -> None:
+    for parser in parsers(name):
+        text = parser.format_help()
+        assert text.startswith("usage: ")
+        heads = re.findall(r"^(\S[^:\n]*):$", text, re.MULTILINE)
+        assert not [one for one in heads if one != one.lower()], parser.prog
+
+
+def test_the_list_of_commands_has_the_same_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert re.findall(r"^(\w+):", capsys.readouterr().out, re.MULTILINE) == ["usage", "commands"]
+
+
+@pytest.mark.parametrize("name", ["pause", "resume", "hold", "release", "showq", "reservation", "policy"])
+def test_only_commands_about_a_start_end_with_1_without_one(name: str) -> None:
+    text = import_module(COMMANDS[name][0]).make_parser().format_help()
+    assert "\n  0  answered\n  2  " in text
+    assert "no planned start" in import_module(COMMANDS["showstart"][0]).make_parser().format_help()
 
 
 def test_a_deviation_is_detected() -> None:
@@ -87,4 +127,5 @@ def test_a_deviation_is_detected() -> None:
     parser.add_argument("--b", help="its length (3)")
     parser.add_argument("c")
     parser.add_subparsers(metavar="ACT").add_parser("d")
-    assert len(list(faults(parser, of_action=False))) == 8
+    parser.add_argument("--d", type=int, default=4, help="its width")
+    assert len(list(faults(parser))) == 12

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from schedd.cli.user.array_text import find_array, show_array
 from schedd.cli.user.command_session import (
+    NO_START_CODE,
     Session,
     add_federation_option,
     make_command_parser,
@@ -42,6 +43,7 @@ def make_parser(name: str = "checkjob") -> argparse.ArgumentParser:
         name,
         "Show everything about a job: its request, its start and why not sooner, all blockers, and "
         "how its planned start moved.",
+        one=NO_START_CODE,
     )
     found.add_argument("job", metavar="JOB", help="123, 123.server or 123[4]")
     add_federation_option(found, "a job")

@@ -23,6 +23,7 @@ EXIT_CODES: Final = {
     6: "refused as things are now; nothing was changed",
 }
 _NO_START: Final = 1
+NO_START_CODE: Final = EXIT_CODES[_NO_START]
 _USAGE, _UNKNOWN, _UNREACHABLE, _NOT_ALLOWED, _REFUSED = 2, 3, 4, 5, 6
 _CONFLICT: Final = 409
 _CODE_BY_KIND: Final = {
@@ -67,12 +68,13 @@ Command = Callable[[Session, argparse.Namespace], bool]
 
 
 def make_command_parser(
-    name: str, about: str, more: str = "", *, of_cluster: bool = False, one: str = EXIT_CODES[_NO_START]
+    name: str, about: str, more: str = "", *, of_cluster: bool = False, one: str = ""
 ) -> argparse.ArgumentParser:
     """A parser with the options of all commands; with ``of_cluster`` the cluster is an argument. ``one``: the
-    meaning of exit status 1.
+    meaning of exit status 1; empty: the command never ends with it.
     """
-    found = make_described_parser(name, about, more, {**EXIT_CODES, _NO_START: one})
+    codes = {code: text for code, text in {**EXIT_CODES, _NO_START: one}.items() if text}
+    found = make_described_parser(name, about, more, codes)
     add = found.add_argument
     add("--json", action="store_true", help="print the daemon's answer as JSON")
     if of_cluster:

@@ -3,7 +3,13 @@
 import argparse
 from collections.abc import Sequence
 
-from schedd.cli.user.command_session import Session, make_command_parser, run_command, show_json
+from schedd.cli.user.command_session import (
+    NO_START_CODE,
+    Session,
+    make_command_parser,
+    run_command,
+    show_json,
+)
 from schedd.cli.user.formatting import format_amount, format_rows, format_table
 from schedd.cli.user.job_text import format_time_and_distance
 from schedd.client.answers import JobCostView
@@ -14,6 +20,7 @@ def make_parser(name: str = "schedd cost") -> argparse.ArgumentParser:
         name,
         "Show a job's cost and energy on each node, by the site's prices and watts: from its start, actual "
         "or planned, to the end of its walltime.",
+        one=NO_START_CODE,
     )
     found.add_argument("job", metavar="JOB", help="123, 123.server or 123[4]")
     return found

@@ -31,7 +31,7 @@ def make_parser(name: str = "schedd report") -> argparse.ArgumentParser:
         "cpus and licences relative to capacity and demand, the share of jobs with a deadline that "
         "missed it, and the mean slowdown of the others; and waits by queue.",
         "TIME is 2026-12-01T08:00 or 08:00; times ahead have no report.",
-        EXIT_CODES,
+        {**EXIT_CODES, 1: "answered, but nothing is known of this period"},
     )
     add = found.add_argument
     add("--since", metavar="TIME", help="start of the period (default: a day before its end)")

@@ -26,7 +26,7 @@ def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
         type=_parse_count,
         default=1,
         metavar="NODES",
-        help="only windows with at least this many nodes",
+        help="only windows with at least this many nodes (default: 1)",
     )
     add(
         "-p",
@@ -34,7 +34,7 @@ def make_parser(name: str = "showbf") -> argparse.ArgumentParser:
         type=_parse_count,
         default=1,
         metavar="PPN",
-        help="only nodes with at least this many free cpus",
+        help="only nodes with at least this many free cpus (default: 1)",
     )
     add("-f", dest="feature", metavar="FEATURE", help="only nodes with this feature")
     return found

@@ -7,6 +7,7 @@ from typing import TypedDict
 
 from schedd.cli.user.array_text import find_array, show_array
 from schedd.cli.user.command_session import (
+    NO_START_CODE,
     Session,
     add_federation_option,
     make_command_parser,
@@ -77,6 +78,7 @@ def make_parser(name: str = "showstart") -> argparse.ArgumentParser:
         "                           whether it starts in that time, else what to change\n"
         "  4@4:00:00 --compare walltime=1:00:00\n"
         "                           two requests, one below the other",
+        one=NO_START_CODE,
     )
     add = found.add_argument
     what = "a job (123, 123.server, 123[4]), an array (123[]), or a what-if"

@@ -33,13 +33,13 @@ def make_parser(name: str = "schedd throughput") -> argparse.ArgumentParser:
     )
     found = make_described_parser(name, about, _MORE, _CODES)
     add = found.add_argument
-    add("--counts", default=_COUNTS, metavar="N,…", help="numbers of units, growing (%(default)s)")
+    add("--counts", default=_COUNTS, metavar="N,…", help="numbers of units, growing (default: %(default)s)")
     add(
         "--steady",
         type=float,
         default=5.0,
         metavar="PERCENT",
-        help="leave off when the rate changes by less than this (%(default)s)",
+        help="leave off when the rate changes by less than this (default: %(default)s)",
     )
     add("--kind", default="", metavar="NAME", help="node or property for the printed rate")
     add("--json", action="store_true", help="print all that was measured as JSON")

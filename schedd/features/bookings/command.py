@@ -36,6 +36,7 @@ def make_parser(name: str = "schedd book") -> argparse.ArgumentParser:
         "A job runs in a booking with `qsub -W x=advres:NAME`, in one of a federation with `schedd "
         "submit --booking NAME`. The site limits how much may be booked.",
         "times:\n  2026-12-01T08:00   in local time; 08:00 is today's\n  +2h, +30m, +7d     from now on",
+        one="refused: the window has no gap; the offers are shown",
     )
     add_federation_option(found, "bookings")
     acts = found.add_subparsers(dest="act", metavar="ACTION", title="actions")

@@ -52,11 +52,13 @@ def make_parser(name: str = "schedd reservation") -> argparse.ArgumentParser:
         metavar="MINUTES",
         type=int,
         default=0,
-        help="jobs with a walltime up to this may use the nodes",
+        help="jobs with a walltime up to this may use the nodes (default: 0, none)",
     )
     for unit in ("cores", "gpus"):
-        add(f"--{unit}", metavar="N", type=int, default=0, help=f"reserve only N {unit} of each node")
-    add("--mem", metavar="KIB", type=int, default=0, help="reserve only KIB of memory of each node")
+        words = f"reserve only N {unit} of each node (default: all)"
+        add(f"--{unit}", metavar="N", type=int, default=0, help=words)
+    words = "reserve only KIB of memory of each node (default: all)"
+    add("--mem", metavar="KIB", type=int, default=0, help=words)
     add("--total", action="store_true", help="these amounts are those of all these nodes together")
     add("--preview", action="store_true", help="only show the effects; change nothing")
     lift = acts.add_parser("remove", help="remove a reservation", allow_abbrev=False)

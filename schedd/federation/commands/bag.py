@@ -78,7 +78,7 @@ def _add_bag_options(found: argparse.ArgumentParser) -> None:
         "--balance",
         choices=_BALANCES,
         default="none",
-        help="how tasks are shared where the deadline can be kept",
+        help="how tasks are shared where the deadline can be kept (default: none)",
     )
 
 

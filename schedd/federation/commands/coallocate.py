@@ -66,7 +66,7 @@ def make_parser(name: str = "schedd coallocate") -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="PERCENT",
-        help="percentage by which it runs longer on several clusters",
+        help="percentage by which it runs longer on several clusters (default: 0)",
     )
     divide.add_argument("--no-remap", action="store_true", help="it keeps its clusters while it waits")
     divide.add_argument(
