@@ -142,7 +142,7 @@ class HttpConnection:
             return found
         if isinstance(found, dict) and str(found.get("type", "")).startswith(_TYPE):
             faults = found.get("errors") or ()
-            places = [f"{one['where']}: {one['what']}" for one in faults]
+            places = [_fault_text(one) for one in faults]
             raise Refused(
                 found["type"].removeprefix(_TYPE),
                 answer.status,
@@ -154,6 +154,15 @@ class HttpConnection:
         raise Unreachable(
             f"what answers at {self._endpoint.url} is not schedd (HTTP {answer.status} {answer.reason})"
         )
+
+
+def _fault_text(fault: Mapping[str, Any]) -> str:
+    """The place of a fault in the request, the fault, and what is allowed instead, if that is not said yet,
+    and no pattern.
+    """
+    what, allowed = fault["what"], fault.get("allowed") or ""
+    more = f"; allowed: {allowed}" if allowed and allowed not in what and allowed[0] != "^" else ""
+    return f"{fault['where']}: {what}{more}"
 
 
 def _credential(program: str) -> str:

@@ -193,7 +193,7 @@ def test_nodes_and_queues_are_held_and_released(
     assert run("hold", "-w", "n9", "--reason", "x") == (
         2,
         "",
-        "schedd hold: no node, property or state n9\n",
+        "schedd hold: no node, property or state n9; allowed: n1, n2, n10\n",
     )
     assert run("hold", "-w", "n[1-2]", "--reason", "x")[1].count("\nnode  n") == 2
     assert run("release", "-w", "n*")[:2] == (0, "node n* is planned for again\n")
