@@ -51,6 +51,22 @@ def test_starts_of_faults_survive_further_changes_a_checkpoint_and_a_rebuild() -
     assert (again.state.unscheduled_since, again.state.paused_since) == (-1, -1)
 
 
+def test_a_silence_is_a_fault_at_once_and_began_at_the_last_contact() -> None:
+    with planner() as loop:
+        loop.adapter_contact.record_request(T - 90)
+        loop.adapter_contact.last -= 120
+        (fault,) = current_faults(loop, loop.alerts.current)
+        assert (fault.text, fault.since) == ("Job starts: stopped, adapter silent", T - 90)
+        loop.alerts.update()
+        (fault,) = current_faults(loop, loop.alerts.current)
+        assert (fault.kind, fault.since, fault.remedy) == (
+            "adapter",
+            T - 90,
+            "`systemctl restart pbs-adapter` on the server's host",
+        )
+        assert job_start_state(loop).since == T - 90
+
+
 def test_texts_of_faults_have_their_start_once() -> None:
     with planner() as loop:
         loop.adapter_contact.record_request(T)

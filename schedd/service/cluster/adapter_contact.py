@@ -122,18 +122,28 @@ class AdapterContact:
         The server counts as silent only if it had not been read for half of that time at the adapter's last
         request. A pause of the adapter itself does not count.
         """
+        since = self.silent_since(most)
+        if since is None:
+            return ""
+        if not self.is_silent(most):
+            return f"the adapter has not reached the server since {_format_time(since)}"
+        if not since:
+            return "no contact with an adapter since the daemon started"
+        return f"no contact with the adapter since {_format_time(since)}"
+
+    def silent_since(self, most: float) -> int | None:
+        """Return the last contact of the silent adapter, or with its silent server, by the cluster's clock.
+
+        0: none yet; None: neither is silent.
+        """
         if self.is_silent(most):
-            if not self.at:
-                return "no contact with an adapter since the daemon started"
-            return f"no contact with the adapter since {_format_time(self.at)}"
+            return self.at
         read = self._read
         if read is None:
-            return ""
+            return None
         paused, resumed = self._pause
         since = max(read[0], resumed) if paused > most else read[0]
-        if time.monotonic() - since > most and self.last - since > most / 2:
-            return f"the adapter has not reached the server since {_format_time(read[1])}"
-        return ""
+        return read[1] if time.monotonic() - since > most and self.last - since > most / 2 else None
 
 
 def _format_time(moment: int) -> str:

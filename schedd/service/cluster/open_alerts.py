@@ -29,8 +29,10 @@ class OpenAlerts:
         published: Callable[[], PlanSnapshot],
         raised: Callable[[str], None],
         changed: Callable[[], None],
+        began: Callable[[str], int | None],
     ) -> None:
-        """``around`` returns the present troubles outside the engine, by kind of alert.
+        """``around`` returns the present troubles outside the engine, by kind of alert; ``began`` since when
+        one is there, None if it is noticed at once.
 
         ``raised`` is called with the kind of each such alert that opens, ``changed`` when any alert opened or
         closed.
@@ -41,6 +43,7 @@ class OpenAlerts:
         self._published = published
         self._raised = raised
         self._changed = changed
+        self._began = began
         self._daemon_alerts: tuple[OpenAlert, ...] = ()
         self._seen: frozenset[tuple[str, str]] = frozenset()
 
@@ -60,7 +63,8 @@ class OpenAlerts:
         for kind, text in self._read_troubles().items():
             alert = known.pop(kind, None)
             if alert is None:
-                alert = OpenAlert(kind, "", text, now, now)
+                since = self._began(kind)
+                alert = OpenAlert(kind, "", text, now if since is None else since, now)
                 _log.error(text, cluster=self._cluster, kind=kind)
                 self._raised(kind)
             kept.append(alert if alert.text == text else replace(alert, text=text, last=now))

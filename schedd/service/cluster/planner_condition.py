@@ -72,6 +72,7 @@ class PlannerCondition(ABC):
             lambda: self._publisher.latest,
             self.metrics.count_alert,
             self._ring,
+            self.trouble_since,
         )
         self._planner = Planner(
             name,
@@ -183,6 +184,14 @@ class PlannerCondition(ABC):
         if self.on_standby:
             return ""
         return self.adapter_contact.silence(self._publisher.latest.settings.adapter_silence)
+
+    def trouble_since(self, kind: str) -> int | None:
+        """Return the last contact of a silent adapter or server; None for other kinds of alerts, and if it is
+        not known.
+        """
+        if kind not in ("adapter", "server") or not self.silence:
+            return None
+        return self.adapter_contact.silent_since(self._publisher.latest.settings.adapter_silence) or None
 
     @property
     def server_silence(self) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, replace
 from typing import Final, Literal
 
@@ -118,7 +119,7 @@ def job_start_state(loop: PlanLoop) -> JobStartState:
     if found.starts or found.since is not None:
         return found
     alerts = [alert.since for alert in loop.alerts.current if alert.kind == found.alert]
-    return replace(found, since=min(alerts, default=None))
+    return replace(found, since=min(alerts, default=loop.trouble_since(found.alert)))
 
 
 def _job_start_state(loop: PlanLoop) -> JobStartState:
@@ -170,13 +171,15 @@ def _stopped(loop: PlanLoop, words: str, reason: str, alert: str) -> JobStartSta
 
 def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[CurrentFault, ...]:
     """Return faults to act on, severe first, by start; ``alerts``: those the reader may see."""
-    found = (*_dispatch_faults(job_start_state(loop)), *_alert_faults(loop, alerts))
+    opened = tuple(alerts)
+    known = {alert.kind for alert in opened}
+    found = (*_dispatch_faults(job_start_state(loop), known), *_alert_faults(loop, opened))
     return tuple(sorted(found, key=lambda one: (not one.severe, one.since or 0)))
 
 
-def _dispatch_faults(starts: JobStartState) -> Iterator[CurrentFault]:
-    """A pause and a switched-off server attribute open no alert."""
-    if not starts.starts and not starts.alert:
+def _dispatch_faults(starts: JobStartState, alerts: AbstractSet[str]) -> Iterator[CurrentFault]:
+    """A pause and a switched-off server attribute open no alert; others open theirs a moment later."""
+    if not starts.starts and starts.alert not in alerts:
         yield CurrentFault("dispatch", "", True, f"Job starts: {starts.words}", starts.since, starts.remedy)
 
 
