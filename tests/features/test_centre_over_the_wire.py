@@ -48,8 +48,8 @@ SLICE: Final = "mig_1g10gb"
 
 
 def nodes() -> list[NodeSpec]:
-    """Four fifths are ``general``, half ``parallel`` and a fifth ``accel``, half of it with whole gpus and half
-    with slices. A tenth is the laboratory.
+    """Four fifths are ``general``, half ``parallel`` and a fifth ``accel``: the first half of these has whole
+    gpus, the second slices. A tenth is the laboratory.
     """
     found = []
     for number in range(1, NODES + 1):
