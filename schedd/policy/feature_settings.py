@@ -10,6 +10,8 @@ from functools import cache
 from typing import Any, TypeVar, cast
 
 from schedd.feature_list import feature_modules
+from schedd.policy.limits import Limit
+from schedd.policy.site_tables import WindowSettings
 from schedd.wire.section import Section
 
 _S = TypeVar("_S", bound=Section)
@@ -22,6 +24,8 @@ class FeatureSettings:
     table: str  # key in `[clusters.NAME.site]`
     model: type[Section]
     """Its settings. All have defaults, which apply where the table is left out, except for ``absent``."""
+    entry: str = ""
+    """For a table of named entries, each of which is a ``model``: the word for a name in the reference."""
     about: str  # description of the table in the reference
     heading: str  # heading of the reference under which the table stands; a new one comes after the others
     absent: Mapping[str, Any] = field(default_factory=dict)  # settings of a site without the table
@@ -29,6 +33,8 @@ class FeatureSettings:
     """Raises ValueError for other settings of the site, in plain values, that contradict these."""
     tables: Mapping[str, type[Section]] = field(default_factory=dict)
     """Tables within the table, by the rest of their name in the reference: ``sets.PARTITION``."""
+    limits: Callable[[Any], Iterator[Limit]] | None = None
+    """Returns limits that follow from the entries by name."""
     obeys: Callable[[Mapping[str, Any]], frozenset[str]] | None = None
     """Returns, for the content of the table, the requested resources that the feature obeys in place of the
     dialect."""
@@ -48,7 +54,31 @@ def parse_feature_settings(plain: Mapping[str, Any]) -> dict[type[Section], Sect
 
     Raises ValueError for values that validation should have rejected.
     """
-    return {one.model: one.model.model_validate(_own_table(one, plain)) for one in feature_settings()}
+    return {
+        one.model: one.model.model_validate(_own_table(one, plain))
+        for one in feature_settings()
+        if not one.entry
+    }
+
+
+def parse_feature_entries(plain: Mapping[str, Any], zone: str) -> dict[type[Section], Mapping[str, Section]]:
+    """The entries of all tables of named entries, by their models; as ``parse_feature_settings``."""
+    found: dict[type[Section], Mapping[str, Section]] = {}
+    for one in feature_settings():
+        if one.entry:
+            table: Mapping[str, Any] = plain.get(one.table) or {}
+            found[one.model] = {name: one.model.model_validate(entry) for name, entry in table.items()}
+            for entry in found[one.model].values():
+                if isinstance(entry, WindowSettings):
+                    entry.window(zone)  # raises ValueError for a rule without windows
+    return found
+
+
+def feature_limits(entries: Mapping[type[Section], Mapping[str, Section]]) -> Iterator[Limit]:
+    """The limits that follow from the entries."""
+    for one in feature_settings():
+        if one.limits is not None:
+            yield from one.limits(entries[one.model])
 
 
 def _own_table(one: FeatureSettings, plain: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,23 +7,23 @@ checkpoints have this form; ``site_policy`` parses it once, and all readers get 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from schedd.model import NodeSets
 from schedd.plan.criteria import check_weights, parse_criteria
 from schedd.policy.economy import Draw, Economy, PowerCap, Price
 from schedd.policy.energy_placement import EnergyPlacement
-from schedd.policy.feature_settings import find_part, obeyed_resources, parse_feature_settings
+from schedd.policy.feature_settings import (
+    feature_limits,
+    find_part,
+    obeyed_resources,
+    parse_feature_entries,
+    parse_feature_settings,
+)
 from schedd.policy.limits import Limit
 from schedd.policy.priority import SiteWeights
-from schedd.policy.recurrence import Recurrence
 from schedd.policy.reliability import Reliability
-from schedd.policy.site_tables import (
-    LicenceSettings,
-    SiteLimitSettings,
-    SiteReservationSettings,
-    recurring_window,
-)
+from schedd.policy.site_tables import SiteLimitSettings
 from schedd.wire.section import Section
 
 _S = TypeVar("_S", bound=Section)
@@ -38,15 +38,6 @@ class Placing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandingReservation:
-    """A reservation of the site's policy, with its windows in the site's time zone."""
-
-    name: str
-    window: Recurrence
-    settings: SiteReservationSettings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SitePolicy:
     """The site's policy. By default all jobs are equal, except for the priorities of the server's queues."""
 
@@ -55,7 +46,6 @@ class SitePolicy:
     """Limits on concurrent use."""
     tallied_limits: tuple[Limit, ...] = ()
     """Limits that count something else: see ``Counted``."""
-    reservations: tuple[StandingReservation, ...] = ()
     node_sets: NodeSets | None = None
     """Default node sets for jobs without own ones."""
     speeds: Mapping[str, float] = field(default_factory=dict)
@@ -69,7 +59,6 @@ class SitePolicy:
     """Whether a repair prefers the job with the earliest end, counting an array as one job, over the longest
     wait. Netto 2009, algorithm 7.
     """
-    licences: Mapping[str, LicenceSettings] = field(default_factory=dict)
     economy: Economy = field(default_factory=Economy)
     """Watts and prices of nodes."""
     hard_limits: bool = False
@@ -82,6 +71,8 @@ class SitePolicy:
     """Time zone of the site."""
     features: Mapping[type[Section], Section] = field(default_factory=dict)
     """Settings of features, by their models."""
+    entries: Mapping[type[Section], Mapping[str, Section]] = field(default_factory=dict)
+    """Entries of features' tables of named entries, by their models."""
     obeyed: frozenset[str] = frozenset()
     """The requested resources that features obey in place of the dialect."""
     criteria: Mapping[str, float] | None = None
@@ -95,6 +86,11 @@ class SitePolicy:
         """Return the settings of a feature, by their model."""
         found: Any = self.features.get(kind)  # no call: each arrival reads many of them
         return found if found is not None else find_part(self.features, kind)
+
+    def named_entries(self, kind: type[_S]) -> Mapping[str, _S]:
+        """Return the entries of a feature's table by name, by their model."""
+        found: Any = self.entries.get(kind, {})
+        return cast("Mapping[str, _S]", found)
 
     def has_table(self, name: str) -> bool:
         """Whether the site sets this table of ``[clusters.NAME.site]``."""
@@ -113,19 +109,14 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
     if plain.get("criteria") is not None:  # searches read them by themselves
         check_weights(parse_criteria(plain["criteria"]))
     zone = plain.get("zone", "UTC")
-    licences = {
-        name: LicenceSettings.model_validate(one) for name, one in (plain.get("licences") or {}).items()
-    }
+    entries = parse_feature_entries(plain, zone)
     tables = [SiteLimitSettings.model_validate(one) for one in plain.get("limits") or ()]
     limits = [limit for one in tables for limit in one.limits(zone)]
-    reserved = {
-        name: SiteReservationSettings.model_validate(one)
-        for name, one in (plain.get("reservations") or {}).items()
-    }
     return SitePolicy(
         zone=zone,
         plain=dict(plain),
         features=parse_feature_settings(plain),
+        entries=entries,
         obeyed=obeyed_resources(plain),
         criteria=plain.get("criteria") or None,
         objectives=plain.get("objectives") or None,
@@ -133,11 +124,7 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         tallied_limits=tuple(limit for limit in limits if limit.counts != "running"),
         limits=(
             *(limit for limit in limits if limit.counts == "running"),
-            *(
-                Limit(amount=one.copies, what=name)
-                for name, one in licences.items()
-                if one.copies is not None
-            ),
+            *feature_limits(entries),
         ),
         speeds=dict(plain.get("speeds") or {}),
         throughput={app: dict(rates) for app, rates in (plain.get("throughput") or {}).items()},
@@ -149,15 +136,6 @@ def site_policy(plain: Mapping[str, Any]) -> SitePolicy:
         hard_limits=plain.get("cost_limits") == "hard",
         reliability=Reliability(**(plain.get("reliability") or {})),
         thrift=EnergyPlacement(**(plain.get("thrift") or {})),
-        licences=licences,
-        reservations=tuple(
-            StandingReservation(
-                name=name,
-                window=recurring_window(one.first, one.last, one.rule, zone, one.without),
-                settings=one,
-            )
-            for name, one in reserved.items()
-        ),
     )
 
 

@@ -1,6 +1,4 @@
-"""Tables of the site's policy that the file and the engine read alike: windows, limits, reservations,
-licences.
-"""
+"""Tables of the site's policy that the file and the engine read alike: windows and limits."""
 
 from collections.abc import Iterator
 from datetime import date, datetime
@@ -11,8 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from schedd.policy.limits import Limit, LimitRule, label_scope
 from schedd.policy.recurrence import Recurrence
-from schedd.wire.section import Name, Names, Section
-from schedd.wire.times import Whole
+from schedd.wire.section import Name, Section
 
 _RULE = r"^[A-Za-z0-9=;,+-]*$"
 
@@ -133,72 +130,3 @@ class SiteLimitSettings(LimitRule, WindowSettings):
             yield Limit(**rule, scope=scope, amount=self.amount, during=during)
         if self.soft is not None:
             yield Limit(**{**rule, "counts": "soft"}, scope=scope, amount=self.soft)
-
-
-class SiteReservationSettings(WindowSettings):
-    """Nodes kept free in recurring windows, or kept for those named here."""
-
-    first: LocalTime
-    """Start of the first window, in local time of `zone`: `2026-01-05T08:00:00`."""
-    last: LocalTime
-    nodes: Names = ()
-    """These nodes,"""
-    features: Names = ()
-    """or nodes with all of these properties,"""
-    everywhere: bool = False
-    """or all nodes. Exactly one of these three settings is required."""
-    users: Names = ()
-    """Jobs of these users may use the nodes,"""
-    groups: Names = ()
-    """of these groups,"""
-    accounts: Names = ()
-    """of these accounts,"""
-    queues: Names = ()
-    """of these queues,"""
-    shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
-    """and jobs with a walltime of at most this: `"30m"`; 0: none because of their length."""
-    cores: int = Field(default=0, ge=0, le=10_000_000)
-    """Reserve only this many cores of each node. Other jobs may use the rest of the node."""
-    gpus: int = Field(default=0, ge=0, le=10_000_000)
-    """Reserve only this many gpus of each node."""
-    mem: int = Field(default=0, ge=0, le=1 << 40)
-    """Reserve only so many KiB of each node's memory. Without `cores`, `gpus`, `mem`: the nodes."""
-    total: bool = False
-    """`cores`, `gpus` and `mem` are those of all these nodes together, kept on the first ones that are up."""
-    reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
-    """Reason, shown to users of waiting jobs."""
-
-    @model_validator(mode="after")
-    def _be_about_nodes(self) -> Self:
-        if bool(self.nodes) + bool(self.features) + self.everywhere != 1:
-            raise ValueError("one of nodes, features and everywhere must be set, and only one")
-        if self.total and not (self.cores or self.gpus or self.mem):
-            raise ValueError("total is for a reservation of cores, gpus or memory: set one of them")
-        return self
-
-
-class LicenceSettings(Section):
-    """A licence, or another resource of the whole cluster, that the server does not count."""
-
-    copies: Annotated[int, Field(ge=0, le=1 << 48)] | None = None
-    """Number of copies."""
-    command: tuple[str, ...] = ()
-    """Program with arguments that prints the number of copies on its first line. If `copies` is set, too, the
-    lower number counts."""
-    every: Whole = Field(default=60, ge=5, le=86_400)
-    """Time between two runs of the program. It has 10 seconds to answer."""
-    free: bool = False
-    """The program prints the number of free copies, not of all (as `server_dyn_res` of OpenPBS)."""
-    lent: bool = False
-    """A federation lends the copies; none until it has. If `copies` is set, too, the lower number counts."""
-    stale: Whole = Field(default=600, ge=10, le=7 * 86_400)
-    """Time without an answer after which an alert says that the count is out of date; the last count stays in
-    force."""
-
-    @model_validator(mode="after")
-    def _be_known(self) -> Self:
-        if self.copies is None and not self.command and not self.lent:
-            raise ValueError("copies, command or lent must be set")
-        if self.command and self.lent:
-            raise ValueError("command and lent: only one of them says how many there are")
-        return self

@@ -99,7 +99,7 @@ def test_import_errors_are_reported(
 
 
 def test_table_in_the_docstring_names_existing_tests() -> None:
-    files = (Path(__file__).with_name(f"test_import{name}.py") for name in ("", "_maui", "_sched"))
+    files = Path(__file__).parent.glob("test_import*.py")
     there = set(re.findall(r"^def (test_\w+)", "".join(file.read_text() for file in files), re.MULTILINE))
     named = set(re.findall(r"`(test_\w+)`", __doc__ or ""))
     assert len(named) > 15

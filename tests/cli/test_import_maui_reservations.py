@@ -6,6 +6,7 @@ from datetime import datetime
 import pytest
 
 from schedd.cli.importing.result import Verdict
+from schedd.features.reservations.settings import SiteReservationSettings
 from schedd.policy.site import site_policy
 from schedd.service.settings.cluster import ClusterSettings
 from tests.cli.import_helpers import (
@@ -71,8 +72,8 @@ def test_tasks_of_a_reservation_become_cores_and_gpus(attributes: str, parts: di
     done = import_maui(f"SRCFG[x] HOSTLIST=ALL USERLIST=ann {attributes}\n")
     table = settings_in(done.toml("main"))["site"]["reservations"]["x"]
     assert {name: table[name] for name in ("cores", "gpus", "mem", "total") if name in table} == parts
-    (made,) = site_policy(ClusterSettings(**settings_in(done.toml("main"))).site.plain).reservations
-    one = made.settings
+    site = site_policy(ClusterSettings(**settings_in(done.toml("main"))).site.plain)
+    (one,) = site.named_entries(SiteReservationSettings).values()
     assert (one.cores, one.gpus, one.mem, one.total) == (
         parts.get("cores", 0),
         parts.get("gpus", 0),
@@ -106,10 +107,8 @@ def test_maui_reservations_use_the_hosts_clock() -> None:
         },
     }
     table = settings_in(done.toml("main"))
-    assert [one.name for one in site_policy(ClusterSettings(**table).site.plain).reservations] == [
-        "course",
-        "w",
-    ]
+    site = site_policy(ClusterSettings(**table).site.plain)
+    assert [*site.named_entries(SiteReservationSettings)] == ["course", "w"]
 
 
 def test_a_reservation_without_end_becomes_consecutive_weeks() -> None:

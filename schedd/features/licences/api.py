@@ -22,6 +22,7 @@ from schedd.api.routes import RouteTable
 from schedd.api.unicode_text import UnicodeRoute
 from schedd.api.views import SnapshotAnswer
 from schedd.engine import Engine, Phase, make_applicant
+from schedd.features.licences.settings import LicenceSettings
 from schedd.features.licences.state import licence_counts
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.wire import ResourceCounted
@@ -144,7 +145,7 @@ async def lend_licence(
 
 async def _apply_lease(cluster: PlanLoop, name: str, body: LicenceLease) -> LicenceLeaseView:
     """The licence after the lease. Raises ProblemError."""
-    licence = cluster.published.settings.site.licences.get(name)
+    licence = cluster.published.settings.site.named_entries(LicenceSettings).get(name)
     if licence is None or not licence.lent:
         what = f"{name[:40]} is no licence that cluster {cluster.name} takes from a federation"
         raise invalid_problem("path.name", what, "those with lent = true in the site's policy")

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from schedd.features.licences.settings import LicenceSettings
 from schedd.service.cluster.daemon_store import DaemonStore
 from schedd.service.cluster.errors import Overloaded, PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
@@ -75,7 +76,7 @@ class LicencePoller(PeriodicWork):
             self._loop.check_leads()
         except PlannerStopped:
             return
-        licences = self._loop.published.settings.site.licences
+        licences = self._loop.published.settings.site.named_entries(LicenceSettings)
         polled = {name: one for name, one in licences.items() if one.command}
         self._next = {name: due for name, due in self._next.items() if name in polled}
         for name, one in polled.items():

@@ -6,6 +6,7 @@ from schedd.engine.facts.pools import make_claim
 from schedd.engine.facts.records import Phase
 from schedd.engine.facts.state import EngineState
 from schedd.engine.run.reevaluation import limits_changed
+from schedd.features.licences.settings import LicenceSettings
 from schedd.features.licences.state import licence_counts
 from schedd.policy.limits import Limit
 from schedd.wire import ResourceCounted
@@ -13,7 +14,8 @@ from schedd.wire import ResourceCounted
 
 def read_site(state: EngineState) -> None:
     """Set the polled licences from the site's policy."""
-    counted = {name: one.stale for name, one in state.site.licences.items() if one.command or one.lent}
+    licences = state.site.named_entries(LicenceSettings)
+    counted = {name: one.stale for name, one in licences.items() if one.command or one.lent}
     licence_counts(state).set_polled(counted)
 
 

@@ -1,6 +1,6 @@
 """Standing reservations of the site's settings: each of their windows is a reservation of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
@@ -14,6 +14,7 @@ from schedd.features.reservations.rules import (
     place_reservation,
     remove_reservation,
 )
+from schedd.features.reservations.settings import SiteReservationSettings
 from schedd.features.reservations.state import ReservationState, reservation_records
 from schedd.policy.recurrence import occurrences
 from schedd.policy.site_tables import WindowSettings
@@ -46,14 +47,14 @@ def follow_reported_nodes(state: EngineState, events: Sequence[NodeChanged], oth
 def next_change(state: EngineState) -> int:
     """When reservations change next without an event; FOREVER: never."""
     moment = next_edge(state)
-    if state.site.reservations and state.node_facts:
+    if _standing(state) and state.node_facts:
         moment = min(moment, state.part(ReservationState).standing_due)
     return moment
 
 
 def follow_settings(state: EngineState) -> None:
     """Note whether the site has standing reservations."""
-    state.part(ReservationState).stands = bool(state.site.reservations)
+    state.part(ReservationState).stands = bool(_standing(state))
 
 
 def schedule_standing_renewal(state: EngineState) -> None:
@@ -87,10 +88,16 @@ def _renew(state: EngineState) -> None:
 def _windows(state: EngineState) -> list[Reserve]:
     now = state.now
     found = []
-    for one in state.site.reservations:
-        terms = one.settings.model_dump(exclude=set(WindowSettings.model_fields))
-        for start, end in occurrences(one.window, now, now + _AHEAD_S):
-            name = f"{one.name}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%MZ}"
-            event = f"{_ID_PREFIX}{one.name}"
-            found.append(Reserve(id=event, time=now, name=name, start=start, end=end, **terms))
+    for name, one in _standing(state).items():
+        window = one.window(state.site.zone)
+        assert window is not None, "first and last are required"
+        terms = one.model_dump(exclude=set(WindowSettings.model_fields))
+        event = f"{_ID_PREFIX}{name}"
+        for start, end in occurrences(window, now, now + _AHEAD_S):
+            title = f"{name}@{datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%MZ}"
+            found.append(Reserve(id=event, time=now, name=title, start=start, end=end, **terms))
     return found
+
+
+def _standing(state: EngineState) -> Mapping[str, SiteReservationSettings]:
+    return state.site.named_entries(SiteReservationSettings)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from shutil import which
 
 from schedd.policy.feature_settings import feature_settings
 from schedd.service.settings.feature_tables import daemon_tables
@@ -53,9 +52,6 @@ def _about_site(where: str, site: SiteSettings) -> Iterator[str]:
     for feature in feature_settings():
         for line in feature.advice(site.plain) if feature.advice is not None else ():
             yield f"{where}.{line}"
-    for name, licence in site.licences.items():
-        if licence.command and which(licence.command[0]) is None:
-            yield f"{where}.licences.{name}: {licence.command[0]} cannot be run here; none is counted"
 
 
 def _others_may_read(path: Path) -> bool:

@@ -12,7 +12,7 @@ from schedd.policy.feature_settings import feature_settings
 from schedd.policy.priority import JobClass, PrioritySettings
 from schedd.policy.reliability import Reliability
 from schedd.policy.site import site_policy
-from schedd.policy.site_tables import LicenceSettings, SiteLimitSettings, SiteReservationSettings
+from schedd.policy.site_tables import SiteLimitSettings
 from schedd.wire.section import Name, Names, Section, SettingConflictError
 from schedd.wire.times import Whole
 
@@ -72,10 +72,6 @@ class KernelSiteSettings(Section):
     """Classes of jobs, by name: `[clusters.main.site.classes.gold]`."""
     limits: tuple[SiteLimitSettings, ...] = ()
     """Limits on use at once, on waiting jobs, and on use over time: `[[clusters.main.site.limits]]`."""
-    licences: dict[Name, LicenceSettings] = Field(default_factory=dict)
-    """Licences, by name: `[clusters.main.site.licences.matlab]`."""
-    reservations: dict[Name, SiteReservationSettings] = Field(default_factory=dict)
-    """Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`."""
     speeds: dict[Name, Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]] = Field(
         default_factory=dict
     )
@@ -146,7 +142,9 @@ else:
         __doc__=KernelSiteSettings.__doc__,
         __module__=__name__,
         **{
-            one.table: (one.model | None, Field(default=None, description=one.about))
+            one.table: (dict[Name, one.model], Field(default_factory=dict, description=one.about))
+            if one.entry
+            else (one.model | None, Field(default=None, description=one.about))
             for one in feature_settings()
         },
     )

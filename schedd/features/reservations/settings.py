@@ -1,0 +1,61 @@
+"""Settings of standing reservations: ``[clusters.NAME.site.reservations]``."""
+
+from typing import Annotated, Final, Self
+
+from pydantic import Field, model_validator
+
+from schedd.policy.feature_settings import FeatureSettings
+from schedd.policy.site_tables import LocalTime, WindowSettings
+from schedd.wire.section import Names
+from schedd.wire.times import Whole
+
+
+class SiteReservationSettings(WindowSettings):
+    """Nodes kept free in recurring windows, or kept for those named here."""
+
+    first: LocalTime
+    """Start of the first window, in local time of `zone`: `2026-01-05T08:00:00`."""
+    last: LocalTime
+    nodes: Names = ()
+    """These nodes,"""
+    features: Names = ()
+    """or nodes with all of these properties,"""
+    everywhere: bool = False
+    """or all nodes. Exactly one of these three settings is required."""
+    users: Names = ()
+    """Jobs of these users may use the nodes,"""
+    groups: Names = ()
+    """of these groups,"""
+    accounts: Names = ()
+    """of these accounts,"""
+    queues: Names = ()
+    """of these queues,"""
+    shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
+    """and jobs with a walltime of at most this: `"30m"`; 0: none because of their length."""
+    cores: int = Field(default=0, ge=0, le=10_000_000)
+    """Reserve only this many cores of each node. Other jobs may use the rest of the node."""
+    gpus: int = Field(default=0, ge=0, le=10_000_000)
+    """Reserve only this many gpus of each node."""
+    mem: int = Field(default=0, ge=0, le=1 << 40)
+    """Reserve only so many KiB of each node's memory. Without `cores`, `gpus`, `mem`: the nodes."""
+    total: bool = False
+    """`cores`, `gpus` and `mem` are those of all these nodes together, kept on the first ones that are up."""
+    reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    """Reason, shown to users of waiting jobs."""
+
+    @model_validator(mode="after")
+    def _be_about_nodes(self) -> Self:
+        if bool(self.nodes) + bool(self.features) + self.everywhere != 1:
+            raise ValueError("one of nodes, features and everywhere must be set, and only one")
+        if self.total and not (self.cores or self.gpus or self.mem):
+            raise ValueError("total is for a reservation of cores, gpus or memory: set one of them")
+        return self
+
+
+SETTINGS: Final = FeatureSettings(
+    table="reservations",
+    model=SiteReservationSettings,
+    entry="RESERVATION",
+    about="Standing reservations, by name: `[clusters.main.site.reservations.maintenance]`.",
+    heading="Reservations and bookings",
+)
