@@ -1,9 +1,11 @@
 """``schedd import``: the configuration of Maui, pbs_sched or pbs_server in terms of schedd.toml."""
 
 import argparse
+import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -143,7 +145,7 @@ def _translate(file: Path, text: str, kind: ConfigFormat) -> "ImportResult":
         from schedd.cli.importing.qmgr import import_qmgr  # noqa: PLC0415
 
         return import_qmgr(text)
-    now, zone = datetime.now(), _local_time_zone()  # noqa: DTZ005  (the site's own day)
+    now, zone = datetime.now(), local_time_zone()  # noqa: DTZ005  (the site's own day)
     if kind is not ConfigFormat.SCHED_CONFIG:
         return import_maui(text, now.date(), zone, moab=kind is ConfigFormat.MOAB)
     companions = {name: file.with_name(name) for name in _COMPANION_FILES}
@@ -178,10 +180,37 @@ def _import_server(named: str, family: Family, auth: Auth, done: "ImportResult")
     import_server(objects, done, openpbs=family == "openpbs")
 
 
-def _local_time_zone() -> str:
+def local_time_zone(etc: Path = Path("/etc")) -> str:
     """The time zone of this host, by its IANA name; UTC where it is not known."""
-    found = re.search(r"zoneinfo/(?:posix/|right/)?(.+)", str(Path("/etc/localtime").resolve()))
-    return found[1] if found else "UTC"
+    import zoneinfo  # noqa: PLC0415 (needed only for imports with times)
+
+    for text in _time_zone_names(etc):
+        name = re.sub(r"^:?(?:/.*?zoneinfo/)?(?:posix/|right/)?", "", text.strip())
+        with suppress(ValueError, OSError, zoneinfo.ZoneInfoNotFoundError):
+            return zoneinfo.ZoneInfo(name).key
+    return "UTC"
+
+
+def _time_zone_names(etc: Path) -> Iterator[str]:
+    """Yield what a host says of its zone: a link; a name (of Debian and of older releases of Red Hat); the
+    zone whose rules were copied; and the environment.
+    """
+    import zoneinfo  # noqa: PLC0415
+
+    yield str((etc / "localtime").resolve())
+    for file in ("timezone", "sysconfig/clock"):
+        with suppress(OSError, UnicodeDecodeError):
+            text = (etc / file).read_text("utf-8")
+            found = re.search(r'^(?:ZONE=)?"?([A-Za-z][A-Za-z0-9_+/-]*)"?\s*$', text, re.MULTILINE)
+            yield found[1] if found else ""
+    with suppress(OSError):
+        rules = (etc / "localtime").read_bytes()
+        for name in sorted(zoneinfo.available_timezones()):
+            for folder in zoneinfo.TZPATH:
+                with suppress(OSError):
+                    if (Path(folder) / name).read_bytes() == rules:
+                        yield name
+    yield os.environ.get("TZ", "")
 
 
 def _comment_header(name: str, done: "ImportResult") -> str:

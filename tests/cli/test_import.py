@@ -31,6 +31,7 @@ from pathlib import Path
 
 import pytest
 
+from schedd.cli.import_config import local_time_zone
 from schedd.cli.main import main
 from schedd.features.fair_share.settings import FairShareSettings
 from schedd.policy.site import site_policy
@@ -109,3 +110,30 @@ def test_table_in_the_docstring_names_existing_tests() -> None:
 def test_missing_file_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "/nowhere/maui.cfg"]) == 2
     assert "/nowhere/maui.cfg: No such file" in capsys.readouterr().err
+
+
+def test_the_time_zone_of_the_host_is_known_without_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise reservations would be hours off."""
+    monkeypatch.setattr("zoneinfo.TZPATH", (str(tmp_path / "zones"),))
+    monkeypatch.setattr("zoneinfo.available_timezones", lambda: {"Asia/Tokyo", "Europe/Berlin"})
+    monkeypatch.delenv("TZ", raising=False)
+    for name in ("Asia/Tokyo", "Europe/Berlin"):
+        file = tmp_path / "zones" / name
+        file.parent.mkdir(parents=True)
+        file.write_text(name)
+    etc = tmp_path / "etc"
+    (etc / "sysconfig").mkdir(parents=True)
+    assert local_time_zone(etc) == "UTC"
+    monkeypatch.setenv("TZ", ":Africa/Cairo")
+    assert local_time_zone(etc) == "Africa/Cairo"
+    (etc / "localtime").write_text("Europe/Berlin")  # a copy of the zone's rules
+    assert local_time_zone(etc) == "Europe/Berlin"
+    (etc / "sysconfig" / "clock").write_text('# the clock\nZONE="America/New_York"\nUTC=true\n')
+    assert local_time_zone(etc) == "America/New_York"
+    (etc / "timezone").write_text("Asia/Kolkata\n")
+    assert local_time_zone(etc) == "Asia/Kolkata"
+    (etc / "localtime").unlink()
+    (etc / "localtime").symlink_to("/usr/share/zoneinfo/Australia/Sydney")
+    assert local_time_zone(etc) == "Australia/Sydney"
