@@ -27,13 +27,13 @@ class SearchHistory:
     whole: float  # when the last search of the whole plan ended
     tried: float  # when the last search of any kind ended
     change: int = 0  # the whole plan was searched up to the change of this number
-    frees: int = 0  # and as often as this room had come back then
+    frees: int = 0  # ``state.frees`` at that search
     newest: int = 0  # newcomers were tried up to the change of this number
-    tried_frees: int = 0  # and as often as this room had come back then
+    tried_frees: int = 0  # ``state.frees`` at that trial
     unfinished: bool = False  # the last search of the whole plan ended because it had moved enough jobs
 
     def earliest(self, settings: EngineSettings) -> float | None:
-        """Before this moment no search is due, whatever happens; None: never."""
+        """Return the time before which no search is due, whatever happens; None: no search is ever due."""
         every, newcomers = settings.search_every, settings.search_newcomers
         if every == 0:
             return None

@@ -130,11 +130,11 @@ class FederationGrantSettings(Section):
     """Roles of users known to the identity provider. Users without a grant have no access."""
 
     groups: tuple[str, ...] = ()
-    """Members of any of these groups,"""
+    """Groups whose members have the role."""
     users: tuple[str, ...] = ()
-    """or users with one of these names in `user_claim`,"""
+    """Names, by `user_claim`, of users who have the role."""
     role: Literal["user", "reader", "admin"]
-    """have this role. The highest role of several grants counts."""
+    """The role. Of several grants the highest role counts."""
 
     @model_validator(mode="after")
     def _name_somebody(self) -> Self:

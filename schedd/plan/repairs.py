@@ -35,10 +35,10 @@ class Repairs:
     _next_untried: int = declared(NUMBER, default=0)
     """Number of the first freed interval for which no immediate start was tried."""
     _untried: Ints = declared(SLOTS, make=lambda: np.zeros(0, np.int64))
-    """Jobs still to be tried for an immediate start, by a pass left for the next call,"""
+    """Jobs for which the pass left for the next call still tries an immediate start."""
     _untried_since: int = declared(NUMBER, default=0)
-    """which examines freed intervals from this number on,"""
-    _untried_flags: int = declared(NUMBER, default=0)  # with these search flags
+    """Number of the first freed interval that this pass examines."""
+    _untried_flags: int = declared(NUMBER, default=0)  # search flags of this pass
     _next_by_start: bool = declared(NUMBER, default=False)
     """The last pass was not in the order of starts; with arrays, the next one is."""
     ranks: Ints = declared(FieldRule(np.copy, saved=False), make=lambda: NO_RANKS)

@@ -13,9 +13,9 @@ class EnergyPlacement(Section):
     """Jobs prefer nodes that draw less power. See docs/administrators/alternatives.md."""
 
     prefer: bool = False
-    """Of the nodes free at its start, a job takes the nodes with the least power for its work,"""
+    """A job takes those of the nodes free at its start that need the least energy for its work."""
     urgent: Whole = Field(default=3600, ge=0, le=3650 * 86_400)
-    """except that a job that would end less than this before its deadline takes the fastest."""
+    """A job that would end less than this before its deadline takes the fastest nodes instead."""
 
 
 def joules_for_work(

@@ -54,9 +54,9 @@ class PlanningSettings(Section):
     alone: bool = True
     """In the mode `scheduler`, stop starting jobs when another scheduler seems to start jobs, too."""
     alone_starts: int = Field(default=3, ge=1, le=100_000)
-    """Number of unexplained starts that count as another scheduler's,"""
+    """Number of unexplained starts within `alone_within` that count as another scheduler's."""
     alone_within: Step = 600
-    """if they happen within this time."""
+    """Period in which `alone_starts` are counted."""
     start_rate: StartRate = 0
     """Maximum job starts per second; 0: no limit."""
     start_rate_node: StartRate = 0
@@ -76,11 +76,11 @@ class PlanningSettings(Section):
     node_grace: Seconds = 300
     """Time after which planned jobs are moved off a node that is down."""
     hole_failures: int = Field(default=5, ge=0, le=100_000)
-    """A node is closed after so many early failures or refusals of jobs in a row; 0: never."""
+    """A node is closed after this many early failures or refusals of jobs in a row; 0: never."""
     hole_users: int = Field(default=2, ge=1, le=100_000)
-    """They must belong to at least this many users,"""
+    """Least number of users to whom the jobs of `hole_failures` must belong."""
     hole_within: Seconds = 60
-    """and each must have failed within this time of its start."""
+    """A failure is early within this time of the job's start."""
     adapter_silence: int = Field(default=60, ge=5, le=3600)
     """Without contact with the adapter for this long, every answer and page says that the plan may be out of
     date, and an alert is open until contact is back. In seconds."""

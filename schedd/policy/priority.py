@@ -24,15 +24,15 @@ class JobClass(Section):
     points: Weight
     """Value of the term `class`."""
     users: Names = ()
-    """The class has the jobs of these users,"""
+    """Users whose jobs belong to the class. One match in these lists is sufficient."""
     groups: Names = ()
-    """of these groups,"""
+    """Groups whose jobs belong to the class."""
     accounts: Names = ()
-    """of these accounts (`qsub -A`),"""
+    """Accounts (`qsub -A`) whose jobs belong to the class."""
     projects: Names = ()
-    """of these projects (OpenPBS),"""
+    """Projects (OpenPBS) whose jobs belong to the class."""
     queues: Names = ()
-    """and of these queues."""
+    """Queues whose jobs belong to the class."""
     breaks_promises: bool = False
     """Jobs of this class may delay others beyond their promises; each broken promise is recorded and
     shown."""

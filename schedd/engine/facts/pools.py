@@ -137,9 +137,9 @@ class LimitBook:
     """Pools that may be too small for the planned jobs after a change."""
     _known: dict[tuple[object, ...], dict[str, Limit]] = field(default_factory=dict)
     _last_job: tuple[JobFacts, Plan, ResourceTypes] | None = None
-    """The latest job with limits, the plan with their pools, and the types of resources;"""
+    """The job, plan and resource types of ``_last_amounts``."""
     _last_amounts: list[tuple[ParsedRequest, frozenset[str], dict[str, int]]] = field(default_factory=list)
-    """by its request and scopes the amounts by pool. An arrival calls ``needs`` several times."""
+    """Cache of the last job: (request, scopes, amounts by pool). An arrival calls ``needs`` several times."""
     _last_claims: list[tuple[JobFacts, ParsedRequest, frozenset[str], ResourceTypes, Claim]] = field(
         default_factory=list
     )

@@ -187,7 +187,7 @@ class StateContents(EngineColumns):
     capped: dict[str, None] = declared(KEYS, make=dict)
     """Jobs with a hard cost limit that restricts their placement."""
     cost_check_due: int = declared(NUMBER, default=0)
-    """When earlier places are looked for that they can pay for."""
+    """Time of the next search for earlier placements of these jobs."""
     tariff: Tariff | None = declared(MOMENT, default=None)  # cache of today's prices of nodes
 
     # ---- work that fails ------------------------------------------------------------------------
@@ -211,18 +211,18 @@ class StateContents(EngineColumns):
     decisions: list[Decision] = declared(FieldRule(lambda _: [], saved=False), make=list)
     decision_number: int = declared(NUMBER, default=0)
     moves: list[ChangeSet] = declared(FieldRule(lambda _: [], saved=False), make=list)
-    """What this call of the engine moved."""
+    """Moves of this call of the engine."""
     jobs_moved_by: dict[str, int] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
-    """By event: how many jobs what a search found, or a plan that was chosen, moved in this call."""
+    """By event: number of jobs that the result of a search or a chosen plan moved in this call."""
     ended_promises: list[tuple[str, EndedPromise]] = declared(FieldRule(lambda _: [], saved=False), make=list)
     """Promises that ended in this call without being broken, with their jobs."""
     changes: deque[ChangeSet] = declared(OWN, make=deque)
     changes_kept: int = declared(SHARED, default=0)
     change_number: int = declared(NUMBER, default=0)
     backfilled: int = declared(NUMBER, default=-1)  # number of the last change set with backfilling; -1: none
-    last_backfill: int = declared(NUMBER, default=-1)  # when that was;
+    last_backfill: int = declared(NUMBER, default=-1)  # time of that backfilling
     backfill_due: int = declared(NUMBER, default=FOREVER)
-    """and when it is done again though nothing happens: something happened in the same second."""
+    """Time to which a backfilling was put off, since there is at most one per second; FOREVER: none was."""
     breaches: int = declared(NUMBER, default=0)
     alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)  # open alerts, by kind and subject
     next_due: int | None = declared(SHARED, default=None)

@@ -100,7 +100,7 @@ def with_expected_run_times(
 def _movable(state: EngineState) -> Bools:
     """Return by slot whether a planned job may move.
 
-    Jobs on a node that is down leave it after its grace. Jobs with a cost limit, and those
+    Jobs on a node that is down leave it after its grace. Jobs with a cost limit and those
     that components keep in place stay.
     """
     plan = state.plan

@@ -20,8 +20,8 @@ from schedd.plan.plan import Plan
 
 _MANY_ROWS: Final = 16
 _MOST_FOLLOWERS: Final = 200
-"""Maximum number of jobs that are replanned behind a displaced job,"""
-_MOST_FOLLOWER_UNITS: Final = 10_000  # and their maximum number of units together
+"""Maximum number of jobs that are replanned behind a displaced job."""
+_MOST_FOLLOWER_UNITS: Final = 10_000  # maximum number of units of these jobs in total
 _LONGEST_DELAY_S: Final = 3_600
 _MOST_DELAYED: Final = 20_000  # jobs
 Removed = tuple[Ints, Ints]

@@ -36,7 +36,7 @@ _FEW = 20  # while an event waits for it
 _SETS = 2  # maximum number of sets of jobs that are tried, by time or by nodes
 _HIGHEST = 1 << 60
 _SLICE = 100  # ranks worked out between two looks for new events
-_BULK_SLICE = 500  # the same where a component works them out together
+_BULK_SLICE = 500  # jobs per slice if a component ranks them together
 _LONGEST_NAME = 60
 _WORDS = "it goes before jobs of lower priority"
 

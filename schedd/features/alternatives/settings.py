@@ -20,9 +20,9 @@ class ChooseSettings(Section):
     seconds: float = Field(default=10.0, ge=0.1, le=50)
     """Duration of each search, in seconds."""
     gain: float = Field(default=0.02, ge=0, le=1)
-    """A plan is taken only if it is better than the live one by this share, by the weights,"""
+    """A plan is taken only if it is better than the live plan by this share, by the weighted objectives."""
     tolerance: float = Field(default=0.1, ge=0, le=1)
-    """and if no more than this share of the jobs came, went or moved since it was found."""
+    """A plan is not taken if more than this share of the jobs came, went or moved since it was found."""
     limits: ObjectiveWeights = Field(default_factory=dict)
     """A plan beyond any of these values is not taken, unless the live plan is no better there; by objective,
     in its unit: `{ wait_max = 86400 }`."""

@@ -23,13 +23,14 @@ class DeadlineSettings(Section):
     admission: bool = True
     """Whether deadlines are accepted or refused. If not, they are wishes, which guarantee nothing."""
     users: _Names = ()
-    """Admission is open to jobs of these users,"""
+    """Users to whose jobs admission is open. One match in these lists is sufficient; without lists it is open
+    to all."""
     groups: _Names = ()
-    """of these groups,"""
+    """Groups to whose jobs admission is open."""
     accounts: _Names = ()
-    """of these accounts,"""
+    """Accounts to whose jobs admission is open."""
     queues: _Names = ()
-    """and in these queues; to all jobs if no list is set."""
+    """Queues to whose jobs admission is open."""
     margin: Seconds = 60
     """An accepted job is planned to end at least this long before its deadline: the server needs time to
     start it."""

@@ -20,19 +20,20 @@ class PartitionSettings(Section):
     """
 
     nodes: Names = ()
-    """These nodes, and"""
+    """Names of its nodes, in addition to those by `properties`."""
     properties: Names = ()
-    """nodes with any of these properties; `a&b`: with both. A resource of OpenPBS is `switch=s1`."""
+    """Nodes with any of these properties, or with both (`a&b`), belong to it. A resource of OpenPBS is
+    `switch=s1`."""
     every_node: bool = False
     """All nodes belong to it."""
     users: Names = ()
-    """Open to jobs of these users,"""
+    """Users to whose jobs it is open."""
     groups: Names = ()
-    """of these groups,"""
+    """Groups to whose jobs it is open."""
     accounts: Names = ()
-    """of these accounts,"""
+    """Accounts to whose jobs it is open."""
     queues: Names = ()
-    """in these queues."""
+    """Queues to whose jobs it is open."""
     charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
     """Factor of the cost of its jobs."""
 
@@ -49,9 +50,9 @@ class PartitionDefaults(Section):
     """
 
     who: Literal["user", "group", "account", "queue"]
-    """Whose jobs:"""
+    """Kind of `name`."""
     name: Annotated[str, Field(pattern=r"^[^\s\x00-\x1f]{0,255}$")] = ""
-    """of this one; empty: of all without a table of their own."""
+    """User, group, account or queue of the jobs; empty: all without a table of their own."""
     allowed: tuple[PartitionName, ...] = ()
     """Partitions that they may use; empty: all."""
     default: tuple[PartitionName, ...] = ()

@@ -17,11 +17,11 @@ class PowerSavingSettings(Section):
     mode: Literal["off", "dry", "on"] = "off"
     """`on`; or `dry`: nothing is switched, but `schedd power` shows which nodes would be."""
     idle: Whole = Field(default=900, ge=0, le=30 * 86_400)
-    """A node is switched off if it was idle for this long,"""
+    """A node is switched off after it was idle for this long, if `min_up` and `min_off` allow it."""
     min_up: Whole = Field(default=900, ge=0, le=30 * 86_400)
-    """has been up for this long,"""
+    """A node stays on for at least this long after it came up."""
     min_off: Whole = Field(default=1800, ge=0, le=30 * 86_400)
-    """and the plan does not need it for this long after it could be back."""
+    """A node is switched off only if the plan does not need it until this long after it could be back."""
     delay: Whole = Field(default=0, ge=0, le=86_400)
     """How much longer a job waits for nodes that are on before one is switched on for it."""
     boot_time: Whole = Field(default=300, ge=1, le=86_400)

@@ -24,13 +24,13 @@ class QosLevel(Section):
     charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
     """Factor of the costs of its jobs; 0: they cost nothing."""
     users: _Owners = ()
-    """Open to these users,"""
+    """Users to whom it is open. One match in these lists is sufficient; without lists it is open to all."""
     groups: _Owners = ()
-    """to these groups,"""
+    """Groups to which it is open."""
     accounts: _Owners = ()
-    """to these accounts (`qsub -A`),"""
+    """Accounts (`qsub -A`) to which it is open."""
     queues: _Owners = ()
-    """and to jobs in these queues."""
+    """Queues to whose jobs it is open."""
 
     def admits(self, user: str, group: str, account: str, queue: str) -> bool:
         """Whether a job with this owner (without host), group, account and queue may use it."""
@@ -48,11 +48,11 @@ class QosSettings(Section):
     """QOS of jobs that request none, by queue: `{ debug = "high" }`. Of these tables and `default`, the first
     counts that names a QOS which is open to the job: queue, user, account, group."""
     user_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
-    """The same by user,"""
+    """QOS of jobs that request none, by user."""
     account_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
-    """by account,"""
+    """QOS of jobs that request none, by account."""
     group_defaults: dict[_Owner, _Name] = Field(default_factory=dict)
-    """and by group."""
+    """QOS of jobs that request none, by group."""
     default: Annotated[str, Field(pattern=r"^[^\s,:;=\x00-\x1f]{0,64}$")] = ""
     """QOS of all other jobs; empty: they have none."""
     unknown: Literal["refuse", "ignore"] = "refuse"

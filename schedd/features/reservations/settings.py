@@ -17,29 +17,29 @@ class SiteReservationSettings(WindowSettings):
     """Start of the first window, in local time of `zone`: `2026-01-05T08:00:00`."""
     last: LocalTime
     nodes: Names = ()
-    """These nodes,"""
+    """Names of its nodes. Exactly one of `nodes`, `features` and `everywhere` is required."""
     features: Names = ()
-    """or nodes with all of these properties,"""
+    """Its nodes are those with all of these properties."""
     everywhere: bool = False
-    """or all nodes. Exactly one of these three settings is required."""
+    """All nodes belong to it."""
     users: Names = ()
-    """Jobs of these users may use the nodes,"""
+    """Users whose jobs may use the nodes. One match in these lists, or `shorter`, is sufficient."""
     groups: Names = ()
-    """of these groups,"""
+    """Groups whose jobs may use the nodes."""
     accounts: Names = ()
-    """of these accounts,"""
+    """Accounts whose jobs may use the nodes."""
     queues: Names = ()
-    """of these queues,"""
+    """Queues whose jobs may use the nodes."""
     shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
-    """and jobs with a walltime of at most this: `"30m"`; 0: none because of their length."""
+    """Jobs with a walltime of at most this may use the nodes: `"30m"`; 0: the walltime does not count."""
     cores: int = Field(default=0, ge=0, le=10_000_000)
     """Reserve only this many cores of each node. Other jobs may use the rest of the node."""
     gpus: int = Field(default=0, ge=0, le=10_000_000)
     """Reserve only this many gpus of each node."""
     mem: int = Field(default=0, ge=0, le=1 << 40)
-    """Reserve only so many KiB of each node's memory. Without `cores`, `gpus`, `mem`: the nodes."""
+    """Reserve only this much memory of each node, in KiB. Without `cores`, `gpus` and `mem`: whole nodes."""
     total: bool = False
-    """`cores`, `gpus` and `mem` are those of all these nodes together, kept on the first ones that are up."""
+    """`cores`, `gpus` and `mem` are totals of all nodes, reserved on the first nodes that are up."""
     reason: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     """Reason, shown to users of waiting jobs."""
 

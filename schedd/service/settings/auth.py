@@ -43,11 +43,11 @@ class OidcGrantSettings(Section):
     """Permissions of users known to the provider. Users without a grant are not let in."""
 
     groups: tuple[str, ...] = ()
-    """Members of any of these groups,"""
+    """Groups whose members have the role."""
     users: tuple[str, ...] = ()
-    """or users with any of these names,"""
+    """Names of users who have the role."""
     role: Literal["user", "reader", "operator", "admin"]
-    """have this role. Of several grants the highest role counts."""
+    """The role. Of several grants the highest role counts."""
     clusters: tuple[str, ...] = ()
     """Valid on these clusters only; empty: all clusters."""
 
