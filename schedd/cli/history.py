@@ -17,6 +17,7 @@ from schedd.cli.installation import (
     exit_on_error,
     open_store,
 )
+from schedd.cli.user.formatting import one_line
 from schedd.store import Store
 from schedd.store.records import JobHistory
 
@@ -60,12 +61,12 @@ def _show_job(store: Store, cluster: int, job: str) -> bool:
     if past is None:
         return False
     console = Console()
-    console.print(escape("\n".join(_job_lines(past))), highlight=False)
+    console.print(escape("\n".join(map(one_line, _job_lines(past)))), highlight=False)
     table = Table("time", "", "what", "start", box=None)
     for moment in store.job_timeline(cluster, job):
         start = _format_time(moment.start) if moment.start is not None else ""
         kind = f"{moment.kind} {moment.decision}".rstrip()
-        table.add_row(_format_time(moment.time), kind, escape(moment.text), start)
+        table.add_row(_format_time(moment.time), kind, escape(one_line(moment.text)), start)
     console.print(table)
     return True
 
@@ -93,7 +94,7 @@ def _show_node(store: Store, cluster: int, node: str) -> bool:
     alerts = store.node_alerts(cluster, node)
     rows += [(one.time, one.kind.replace("_", " "), "", "", "", one.text) for one in alerts]
     for time, *rest in sorted(rows, key=itemgetter(0)):
-        table.add_row(_format_time(time), *map(escape, rest))
+        table.add_row(_format_time(time), *(escape(one_line(text)) for text in rest))
     if rows:
         Console().print(table)
     return bool(rows)

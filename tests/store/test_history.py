@@ -360,6 +360,7 @@ def test_history_command_prints_jobs_and_nodes(
     store = Store.open(url)
     append_events(store, queued(1), snapshot(2, 1000, "1.srv"), started(3, "1.srv", 2000))
     append_events(store, ended(4, "1.srv", 2500, 9))
+    append_events(store, JobQueued(id="epoch:5", time=2600, job=facts("2.srv", name="[b]a\x1b[2J")))
     record_all(store).close()
 
     def run_history(*arguments: str) -> tuple[object, str]:
@@ -374,6 +375,7 @@ def test_history_command_prints_jobs_and_nodes(
     assert "started on n1:2" in text
     code, text = run_history("--node", "n2")
     assert (code, "down" in text) == (0, True)
+    assert run_history("2.srv")[1].startswith("2.srv [b]a?[2J\n"), "no command of the terminal"
     assert run_history("7.srv")[0] == 1
     assert "knows of no node n9 in cluster c" in run_history("--node", "n9")[1]
     assert run_history()[0] == 2
