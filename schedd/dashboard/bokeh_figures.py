@@ -240,6 +240,7 @@ def _errors_figure() -> Any:
     chart.yaxis.axis_label = "hours later (+), earlier (−)"
     chart.add_layout(Span(dimension="width", location=0, line_width=1.5, name="zero"))
     chart.scatter("start", "late", source=_column_source("errors", "start", "late"), name="errors", size=6)
+    _zoom_by_dragging(chart)
     return chart
 
 

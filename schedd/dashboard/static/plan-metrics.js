@@ -79,9 +79,11 @@ if (box) {
     points.redress = () => dressErrors(points);
     dressErrors(points);
     const late = start.map((actual, i) => (actual - published[i]) / 3600);
-    points.span("x", start.map((moment) => shown(moment * 1000)), LEAST_MS);
-    points.span("y", [0, ...late]);
-    points.fill("errors", { start: start.map((moment) => shown(moment * 1000)), late });
+    const times = start.map((moment) => shown(moment * 1000));
+    const spread = () => { points.span("x", times, LEAST_MS); points.span("y", [0, ...late]); };
+    spread();
+    points.fill("errors", { start: times, late });
+    points.letZoom("x", spread);
     box.dataset.ready = "yes";
   } catch (error) {
     failed(box, error);
