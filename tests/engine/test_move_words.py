@@ -154,3 +154,34 @@ def test_each_displaced_job_names_the_late_job_in_its_way() -> None:
     displaced.place_again(state, "e", Cause.OUTAGE)
     for job, late in ("3", "1"), ("4", "2"):
         assert words(cluster, job).startswith(f"job {late} starts later than planned")
+
+
+def test_a_start_that_moves_since_another_job_got_smaller_names_that_job() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=1000)
+    cluster.submit("2", "1:ppn=4", 1000)
+    cluster.submit("3", "1:ppn=1", 500)
+    cluster.at(10)
+    cluster.alter_request("2", nodes="1:ppn=3")
+    assert cluster.start("3") == 1000
+    assert cluster.view("3").last_change.words == "job 2 was altered"
+
+
+def test_a_start_that_moves_since_a_running_job_got_shorter_names_that_job() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=1000)
+    cluster.submit("2", walltime=100)
+    cluster.at(10)
+    cluster.alter_request("1", walltime="500")
+    assert cluster.start("2") == 500
+    assert cluster.view("2").last_change.words == "job 1 was altered while it runs"
+
+
+def test_a_start_that_moves_since_a_node_got_larger_names_the_node() -> None:
+    cluster = Cluster()
+    cluster.submit("1", walltime=1000)
+    cluster.submit("2", walltime=1000)
+    cluster.submit("3", "1:ppn=1", 500)
+    cluster.at(10)
+    cluster.node("n1", cpus=5)
+    assert cluster.view("3").last_change.words == "node n1 has other resources than before"

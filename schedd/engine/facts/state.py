@@ -354,6 +354,11 @@ class EngineState(StateContents):
 
     # ---- the cluster ----------------------------------------------------------------------------
 
+    def note_freed(self, event: str, words: str) -> None:
+        """Note what may have freed capacity; the first one names the cause of the moves that follow."""
+        if not self.freed_by[0]:
+            self.freed_by = (event, words)
+
     def lose_track(self) -> None:
         """Note that earlier decisions may be unknown: until they expire, an unexpected start is normal."""
         self.unsure_until = self.now + self.settings.decision_expiry + self.settings.answer_grace

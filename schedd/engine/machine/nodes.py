@@ -159,6 +159,7 @@ def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -
             state, state.plan.jobs_on_nodes(closed), event, Cause.ADMIN, f"{_are(closed)} set offline"
         )
     if back:
+        state.note_freed(event, f"{_are(back)} back in use")
         state.frees += len(back)
         _release_due_jobs(state, back)
     if gone:
@@ -166,6 +167,7 @@ def _follow(state: EngineState, before: Mapping[str, Node | None], event: str) -
     if len(other) > len(gone):
         smaller = [name for name in other if new[name].cpus]
         words = f"{_are(smaller, 'has', 'have')} other resources than before"
+        state.note_freed(event, words)
         _refit(state, smaller, event, Cause.ADMIN, words)
     return bool(other) or len(old) < len(before)
 

@@ -110,6 +110,9 @@ def replan_with_facts(
     ):
         cause, words = Cause.QUEUE, "the slot limit of its array was changed"
     set_rank(state, record)
+    state.note_freed(
+        event, f"job {record.id} {words.removeprefix('it ')}" if words.startswith("it ") else words
+    )
     place_job(state, record, event, ahead=True)
     slot = state.records[record.id].slot
     if slot >= 0:

@@ -235,7 +235,7 @@ def on_job_held(state: EngineState, event: JobHeld) -> None:
     record = end_promise(state, record, event.id, "it was held")
     record = apply_step(record, Step.DESCRIBED, facts=facts)
     replan(state, record, event.id, Cause.ALTERED, "it was held")
-    _note_freed(state, event.id, event.job_id, "was held")
+    state.note_freed(event.id, f"job {event.job_id} was held")
 
 
 def on_job_released(state: EngineState, event: JobReleased) -> None:
@@ -257,12 +257,6 @@ def on_job_released(state: EngineState, event: JobReleased) -> None:
         release_in_place(state, record)
         return
     replan(state, record, event.id, Cause.RELEASED, "it was released")
-
-
-def _note_freed(state: EngineState, event: str, job_id: str, how: str) -> None:
-    """Note which job freed capacity first, for the words of the moves that follow."""
-    if not state.freed_by[0]:
-        state.freed_by = (event, f"job {job_id} {how}")
 
 
 # ---- starts and ends ----------------------------------------------------------------------------
@@ -309,7 +303,7 @@ def _remove_job(
             leave_components(state, job_id)
         return
     state.frees += early
-    _note_freed(state, event, job_id, how)
+    state.note_freed(event, f"job {job_id} {how}")
     with Bookkeeping(state, job_id, "that it blocks no node any more"):
         unblock_nodes(state, job_id, event)
     _note_run(state, record, at)

@@ -230,6 +230,7 @@ def on_running_job_altered(state: EngineState, event: str, record: JobRecord, fa
         run = _current_run(state, started, letter)
     new = apply_step(record, Step.RUN_AGAIN, facts=facts, understood=understood, run=run)
     new = state.store_record(_with_slot(state, new))
+    state.note_freed(event, f"job {record.id} was altered while it runs")
     fix_shares(state, new)
     _hold_amount(state, new)
     if facts.run_lost and found_again:

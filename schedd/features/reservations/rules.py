@@ -134,6 +134,7 @@ def remove_reservation(state: EngineState, event: Unreserve) -> None:
     gone = _drop(state, event.name)
     if gone is not None:
         words = f"reservation {event.name} was lifted"
+        state.note_freed(event.id, words)
         refresh_nodes(state, gone.nodes, event.id, words)
         place_unplaced(state, event.id, words)
 
