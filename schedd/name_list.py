@@ -7,3 +7,12 @@ def shorten_list(names: Sequence[str], most: int = 3) -> str:
     """Return `n1, n2, n3 and 5 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def name_first_jobs(known: Sequence[str], count: int, most: int = 3) -> str:
+    """Return ` (5, 6 and 7 more)` of ``count`` jobs, the first of which are ``known``; or nothing."""
+    if not known:
+        return ""
+    shown = known[:most]
+    more = f" and {count - len(shown)} more" if count > len(shown) else ""
+    return f" ({', '.join(shown)}{more})"

@@ -166,6 +166,7 @@ if TYPE_CHECKING:
     )
     from schedd.service.questions.explanation_chain import (
         ChainLink,
+        JobsAhead,
     )
     from schedd.service.questions.smaller_requests import (
         SmallerRequest,
@@ -249,6 +250,7 @@ __all__ = [
     "JobFigures",
     "JobPage",
     "JobView",
+    "JobsAhead",
     "LedgerEntry",
     "LedgerView",
     "LicenceLeaseView",

@@ -186,6 +186,12 @@ def _class(job: Applicant, _now: int, _shares: Shares, site: SiteWeights) -> flo
     return max((one.points for one in site.classes.values() if one.takes(job)), default=0.0)
 
 
+def best_class(job: Applicant, site: SiteWeights) -> str:
+    """Return the name of the job's class with the most points; empty: it has none."""
+    points = {name: one.points for name, one in site.classes.items() if one.takes(job)}
+    return max(points, key=points.__getitem__, default="")
+
+
 def _qos(job: Applicant, _now: int, _shares: Shares, _site: SiteWeights) -> float:
     return job.label_points
 

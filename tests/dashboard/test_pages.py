@@ -385,6 +385,7 @@ def test_chart_is_moved_and_zoomed_by_keys(open_window: Open, site: DashboardSit
 def test_every_page_works_without_scripts(open_window: Open, site: DashboardSite) -> None:
     """Controls that need scripts are hidden, forms have a button, and times are in UTC."""
     window = open_window("admin", java_script_enabled=False)
+    forms = 0
     for path in [*PAGES, *OF_ONE]:
         page = window.open_page(path)
         expect(page.locator("h1"), path).to_be_visible()
@@ -397,8 +398,10 @@ def test_every_page_works_without_scripts(open_window: Open, site: DashboardSite
         assert dead.count() == 0, (path, dead.first.inner_text())
         for form in page.locator("main form:visible").all():
             if form.locator("input:visible, select:visible").count():
+                forms += 1
                 assert form.locator("button:visible").count() > 0, f"{path}: nothing sends this form"
         outside = page.locator("main select:visible, main input:visible").evaluate_all(
             "all => all.filter((one) => !one.form).map((one) => one.outerHTML)"
         )
         assert outside == [], f"{path}: a field of no form does nothing"
+    assert forms > 3

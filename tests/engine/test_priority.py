@@ -204,7 +204,7 @@ def test_users_of_another_class_start_at_another_time(mode: str) -> None:
     moved = cluster.view("4").last_change
     assert moved is not None
     assert moved.cause == "a job of higher priority"
-    assert "goes before, most by class; its promise of " in moved.words
+    assert "goes before, most by its class gold; its promise of " in moved.words
 
 
 def test_the_mode_may_be_changed_while_jobs_wait() -> None:

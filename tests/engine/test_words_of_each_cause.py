@@ -209,7 +209,7 @@ SCENARIOS: list[tuple[Cause, Callable[[], tuple[Cluster, Act]], str, str]] = [
     (Cause.QUEUE, limit, "4", "the server's limits were changed"),
     (Cause.RESERVATION, reservation, "2.s", "reservation r was made"),
     (Cause.LICENCE, licence, "4", "matlab: only 1 can be used at once"),
-    (Cause.CLASS, unpromised, "2", "job 4 of higher priority goes before, most by class"),
+    (Cause.CLASS, unpromised, "2", "job 4 of higher priority goes before, most by its class urgent"),
     (Cause.ADMIN, admin, "3", "node n1 was set offline"),
 ]
 

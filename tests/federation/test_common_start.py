@@ -5,7 +5,7 @@ from itertools import product
 from math import ceil
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from schedd.federation.coallocation.coallocations import CoallocationComponent, CoAllocationOptions
@@ -66,6 +66,8 @@ def test_common_start_is_the_latest_component_start() -> None:
     st.lists(st.integers(1, 6), min_size=1, max_size=3),
     st.integers(0, 5),
 )
+@example([2, 1, 3], [3, 3], 1)
+@example([4, 4], [6], 0)
 def test_search_finds_any_existing_placement(sizes: list[int], nodes: list[int], first: int) -> None:
     names = "abc"[: len(nodes)]
     plans = ComponentPlans(dict(zip(names, nodes, strict=True)))
@@ -77,10 +79,10 @@ def test_search_finds_any_existing_placement(sizes: list[int], nodes: list[int],
         )
         for places in product(names, repeat=len(sizes))
     )
-    assert (found is not None) == fits
-    if found is not None:
-        for name in names:
-            assert sum(sizes[i] for i, where in found.places.items() if where == name) <= plans.nodes[name]
+    places = found.places if found is not None else {}
+    assert sorted(places) == (list(range(len(sizes))) if fits else [])
+    for name in names:
+        assert sum(sizes[i] for i, where in places.items() if where == name) <= plans.nodes[name]
 
 
 @given(
@@ -93,6 +95,7 @@ def test_search_finds_any_existing_placement(sizes: list[int], nodes: list[int],
     st.sampled_from([0, 25]),
     st.integers(0, 5),
 )
+@example([2, 1], [(2, 1.0, 3), (3, 0.5, 0)], 25, 0)
 def test_common_start_at_different_speeds_has_the_earliest_end(
     sizes: list[int], clusters: list[tuple[int, float, int]], overhead: int, first: int
 ) -> None:
@@ -125,12 +128,14 @@ def test_common_start_at_different_speeds_has_the_earliest_end(
         speeds=speed,
     )
     assert (found is not None) == bool(ends)
-    if found is not None:
-        if len(set(speed.values())) > 1:
-            assert found.start + found.length == min(ends)
-        used = set(found.places.values())
-        assert found.length * min(speed[name] for name in used) >= 60
-        assert found.start >= max(100 * free[name] for name in used)
+    if found is None:
+        return
+    assert sorted(found.places) == list(range(len(sizes)))
+    if len(set(speed.values())) > 1:
+        assert found.start + found.length == min(ends)
+    used = set(found.places.values())
+    assert found.length * min(speed[name] for name in used) >= 60
+    assert found.start >= max(100 * free[name] for name in used)
 
 
 def test_deadline_excludes_slow_clusters_only() -> None:

@@ -1,6 +1,7 @@
 """Queries for a new kind of job: the selected clusters and the time of the decision."""
 
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -113,31 +114,40 @@ def test_bound_never_exceeds_the_real_start(room: list[tuple[int, int]], nodes: 
     assert bound is None or bound <= start(nodes)
 
 
-@given(st.data())
-@settings(max_examples=examples(30), deadline=None)
-def test_real_engines_start_no_larger_job_before_a_smaller_equal_job(data: st.DataObject) -> None:
-    nodes = tuple(NodeFacts(name=f"n{i}", cpus=4, properties=("fast",) if i % 2 else ()) for i in range(4))
-    place = Place(ClusterSpec("a", nodes), "conservative", START, {}, NONE)
+def test_real_engines_start_no_larger_job_before_a_smaller_equal_job() -> None:
+    compared: list[bool] = []
 
-    def facts(name: str) -> tuple[PlanQuestion, JobFacts]:
-        draw = data.draw
-        units = (
-            f"{draw(st.integers(1, 4))}:ppn={draw(st.integers(1, 4))}{draw(st.sampled_from(['', ':fast']))}"
+    @given(st.data())
+    @settings(max_examples=examples(30), deadline=None)
+    def check(data: st.DataObject) -> None:
+        nodes = tuple(
+            NodeFacts(name=f"n{i}", cpus=4, properties=("fast",) if i % 2 else ()) for i in range(4)
         )
-        asks = {"nodes": units, "walltime": str(draw(st.integers(1, 9)) * 100)}
-        job = JobFacts(id=name, owner="ann", queue="batch", submitted=START, family="torque", resources=asks)
-        return question(**asks), job
+        place = Place(ClusterSpec("a", nodes), "conservative", START, {}, NONE)
 
-    for number in range(data.draw(st.integers(1, 8))):
-        _, job = facts(f"{number}.s")
-        place.engine.handle([JobQueued(id=f"q{number}", time=START, job=job)], START)
-    asked = [facts("") for _ in range(6)]
-    starts = [place.offer(job, START) for _, job in asked]
-    for (one, _), first in zip(asked, starts, strict=True):
-        for (other, _), second in zip(asked, starts, strict=True):
+        def facts(name: str) -> tuple[PlanQuestion, JobFacts]:
+            draw = data.draw
+            count, cores = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+            units = f"{count}:ppn={cores}{draw(st.sampled_from(['', ':fast']))}"
+            asks = {"nodes": units, "walltime": str(draw(st.integers(1, 9)) * 100)}
+            job = JobFacts(
+                id=name, owner="ann", queue="batch", submitted=START, family="torque", resources=asks
+            )
+            return question(**asks), job
+
+        for number in range(data.draw(st.integers(1, 8))):
+            _, job = facts(f"{number}.s")
+            place.engine.handle([JobQueued(id=f"q{number}", time=START, job=job)], START)
+        asked = [facts("") for _ in range(6)]
+        starts = [place.offer(job, START) for _, job in asked]
+        for ((one, _), first), ((other, _), second) in permutations(zip(asked, starts, strict=True), 2):
             if second is not None and is_no_larger(request_size(one), request_size(other)):
+                compared.append(other != one)
                 assert first is not None
                 assert first[0] <= second[0], (one, other)
+
+    check()
+    assert any(compared), "different requests are compared"
 
 
 # ---- selection of clusters ---------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from schedd.plan.views import blocking_chain
 from schedd.service.access.roles import Bearer
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.explain import Explanation, explain
-from schedd.service.questions.explanation_chain import JobsAhead, Right, describe_jobs_before
+from schedd.service.questions.explanation_chain import ChainJob, JobsAhead, Right, describe_jobs_before
 from schedd.service.questions.plan_fork import PlanFork, fork_plan
 from schedd.service.read.job_visibility import JobVisibility
 from schedd.start_sentence import RIGHTS
@@ -190,7 +190,10 @@ def test_chain_has_the_running_job_then_earlier_jobs() -> None:
         (f"{i}.s", "bob@login", T + 3600 + 600 * (i - 1), "earlier") for i in (2, 3, 4)
     ]
     assert [(one.right, one.count) for one in found.ahead] == [("earlier", 3)]
-    assert describe_jobs_before(found.ahead) == "3 earlier jobs go first"
+    assert [one.id for one in found.ahead[0].jobs] == ["2.s", "3.s", "4.s"]
+    assert describe_jobs_before(found.ahead) == "3 earlier jobs (2.s, 3.s, 4.s) go first"
+    (hidden,) = JobVisibility(Bearer("eve", "user")).redact_explanation(found, loop.published).ahead
+    assert (hidden.count, hidden.jobs) == (3, ())
     assert found.why == (
         "job 1.s holds n1 until 2023-11-14 23:13:20 UTC; then 3 queued jobs are planned on n1 until "
         "2023-11-14 23:43:20 UTC: 3 came earlier (jobs 2.s, 3.s, 4.s)"
@@ -258,35 +261,35 @@ def job_moved_by_an_admin() -> Cluster:
 @pytest.mark.parametrize(
     ("right", "scenario", "words", "many"),
     [
-        ("earlier", job_that_came_earlier, "1 earlier job goes first", "2 earlier jobs go first"),
+        ("earlier", job_that_came_earlier, "1 earlier job (3) goes first", "2 earlier jobs go first"),
         (
             "priority",
             job_of_higher_priority,
-            "1 job of higher priority goes first",
+            "1 job of higher priority (3) goes first",
             "2 jobs of higher priority go first",
         ),
         (
             "promise",
             job_with_a_tight_promise,
-            "1 queued job goes first: it must start first to keep its promise",
+            "1 queued job (3) goes first: it must start first to keep its promise",
             "2 queued jobs go first: 2 must start first to keep their promises",
         ),
         (
             "placement",
             job_in_a_gap,
-            "1 queued job goes first: it fills a gap before it",
+            "1 queued job (3) goes first: it fills a gap before it",
             "2 queued jobs go first: 2 fill gaps before it",
         ),
         (
             "optimizer",
             job_moved_by_the_optimizer,
-            "1 queued job goes first: it was moved ahead by the optimizer",
+            "1 queued job (3) goes first: it was moved ahead by the optimizer",
             "2 queued jobs go first: 2 were moved ahead by the optimizer",
         ),
         (
             "optimizer",
             job_moved_by_an_admin,
-            "1 queued job goes first: it was moved ahead by the optimizer",
+            "1 queued job (3) goes first: it was moved ahead by the optimizer",
             "2 queued jobs go first: 2 were moved ahead by the optimizer",
         ),
     ],
@@ -301,7 +304,7 @@ def test_job_ahead_is_named_with_its_right(
     assert state.plan.start(state.records["3"].slot) < state.plan.start(state.records["2"].slot)
     assert [(one.right, one.count) for one in found.ahead] == [(right, 1)]
     assert describe_jobs_before(found.ahead) == words
-    assert describe_jobs_before([replace(found.ahead[0], count=2)]) == many
+    assert describe_jobs_before([replace(found.ahead[0], count=2, jobs=())]) == many
     fills_gap = scenario in (
         job_with_a_tight_promise,
         job_in_a_gap,
@@ -317,6 +320,15 @@ def test_rights_of_jobs_ahead_are_all_shown() -> None:
     assert describe_jobs_before(ahead) == "15 queued jobs go first: " + ", ".join(
         f"{one.count} {RIGHTS[one.right][one.count > 1]}" for one in ahead
     )
+
+
+def test_a_few_of_many_jobs_ahead_are_named() -> None:
+    jobs = tuple(ChainJob(f"{number}.s", "ann", T, "earlier") for number in (5, 6))
+    ahead = [JobsAhead("priority", 1), JobsAhead("earlier", 4, jobs)]
+    assert describe_jobs_before(ahead) == (
+        "5 queued jobs go first: 1 has a higher priority, 4 came earlier (5.s, 6.s and 2 more)"
+    )
+    assert describe_jobs_before(ahead[1:]) == "4 earlier jobs (5.s, 6.s and 2 more) go first"
 
 
 def test_short_gap_is_explained_with_its_end() -> None:

@@ -1,9 +1,10 @@
 """Explanations are exact: the what-if is repeated without the named blockers."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hypothesis import event, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from schedd.engine.facts.pools import LimitBook
@@ -84,35 +85,41 @@ def random_events(draw: st.DrawFn) -> list[Event]:
     return events
 
 
-@settings(max_examples=examples(60), deadline=None)
-@given(random_events())
-def test_blockers_are_minimal(
-    events: list[Event],
-) -> None:
-    with planner(publish_starts=False) as loop:
-        loop.submit(events).result(WAIT_S)
-        copy = loop.fork().result(WAIT_S)
-    for record in copy.published.ids.values():
-        found = explain(copy, record.id, T)
-        assert found is not None
-        if found.state in ("starting", "never"):
-            assert found.blockers == ()
-            continue
-        event(f"{len(found.blockers)} blockers")
-        start = found.planned_start
-        assert found.blockers
-        assert found.earliest == T
-        assert start_without_blockers(copy, record.id, found.blockers) == T
-        for one in found.blockers:
-            assert start_without_blockers(copy, record.id, [b for b in found.blockers if b != one]) != T
-        sooner = [one for one in found.blockers if one.sooner]
-        without = start_without_blockers(copy, record.id, sooner)
-        assert without == found.without
-        assert without is not None
-        assert start is None or without < start
-        for one in sooner:
-            less = start_without_blockers(copy, record.id, [b for b in sooner if b != one])
-            assert less is None or (start is not None and less >= start)
+def test_blockers_are_minimal() -> None:
+    seen: Counter[int] = Counter()
+
+    @settings(max_examples=examples(60), deadline=None)
+    @given(random_events())
+    @example([node("n1"), *(job(str(i), nodes="1:ppn=3") for i in range(4))])
+    def check(events: list[Event]) -> None:
+        with planner(publish_starts=False) as loop:
+            loop.submit(events).result(WAIT_S)
+            copy = loop.fork().result(WAIT_S)
+        for record in copy.published.ids.values():
+            found = explain(copy, record.id, T)
+            assert found is not None
+            if found.state in ("starting", "never"):
+                assert found.blockers == ()
+                continue
+            seen[len(found.blockers)] += 1
+            start = found.planned_start
+            assert found.blockers
+            assert found.earliest == T
+            assert start_without_blockers(copy, record.id, found.blockers) == T
+            for one in found.blockers:
+                assert start_without_blockers(copy, record.id, [b for b in found.blockers if b != one]) != T
+            sooner = [one for one in found.blockers if one.sooner]
+            without = start_without_blockers(copy, record.id, sooner)
+            assert without == found.without
+            assert without is not None
+            assert start is None or without < start
+            for one in sooner:
+                less = start_without_blockers(copy, record.id, [b for b in sooner if b != one])
+                assert less is None or (start is not None and less >= start)
+
+    check()
+    assert seen[1]
+    assert max(seen) > 1, "jobs with several blockers, too"
 
 
 def get_explanation(loop: PlanLoop, job_id: str) -> Explanation:

@@ -10,13 +10,14 @@ from schedd.client.answers import (
     ChainLink,
     Change,
     Explanation,
+    JobsAhead,
     JobView,
     ShareFacts,
     WhatIfVariantResult,
 )
 from schedd.client.json_object import json_members
 from schedd.deadline_sentence import deadline_facts, describe_deadline_forecast
-from schedd.name_list import shorten_list
+from schedd.name_list import name_first_jobs, shorten_list
 from schedd.start_sentence import (
     FORECAST_FRESH_S,
     RIGHTS,
@@ -177,10 +178,9 @@ def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
         return
     if found.has_room_sooner:
         yield "not sooner", found.why
-    ahead = {one.right: one.count for one in found.ahead}
-    count = sum(ahead.values())
+    count = sum(one.count for one in found.ahead)
     if count:
-        rights = ", ".join(f"{n} {RIGHTS[right][n > 1]}" for right, n in ahead.items())
+        rights = ", ".join(map(_describe_jobs_ahead, found.ahead))
         yield "ahead", f"{count} queued job{'s' * (count > 1)} on its nodes: {rights}"
     name = "not sooner"
     links = [link for link in found.chain if link.kind != "eligible"]
@@ -189,6 +189,12 @@ def explanation_rows(found: Explanation, now: int) -> Iterator[tuple[str, str]]:
         name = "then"
     if len(links) > _MAX_LINKS:
         yield name, f"{len(links) - _MAX_LINKS} more steps until {format_time(links[-1].until, now)}"
+
+
+def _describe_jobs_ahead(one: JobsAhead) -> str:
+    """`2 came earlier (5, 6)`; only jobs that the caller may see are named."""
+    right = f"{one.count} {RIGHTS[one.right][one.count > 1]}"
+    return right + name_first_jobs([job.id for job in one.jobs], one.count)
 
 
 def describe_link(link: ChainLink) -> str:

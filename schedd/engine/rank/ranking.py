@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from schedd.engine.component.job_hooks import job_labels
 from schedd.engine.component.ranking_hooks import (
     component_ranks,
     goes_last,
@@ -29,7 +30,7 @@ from schedd.engine.rank.priorities import (
 from schedd.engine.rank.promises import record_moves
 from schedd.model import FOREVER
 from schedd.plan.columns import PLANNED
-from schedd.policy.priority import total_priority
+from schedd.policy.priority import best_class, total_priority
 
 _MOST = 60  # maximum number of jobs displaced for one job
 _FEW = 20  # while an event waits for it
@@ -134,7 +135,12 @@ def _largest_term(state: EngineState, record: JobRecord | None) -> str:
     name = most.name if len(most.name) <= _LONGEST_NAME else f"{most.name[:_LONGEST_NAME]}…"
     if found.formula:
         return f", most by {name} ({found.formula_source})"
-    return f", most by {name.replace('_', ' ')}"
+    words = name.replace("_", " ")
+    if most.name == "class":
+        words = f"its class {best_class(make_applicant(state, record), state.site.weights)}"
+    elif most.name == "qos":
+        words = f"its QOS {job_labels(state, record.facts).get('qos', '')}".rstrip()
+    return f", most by {words}"
 
 
 def _breaks_promises(state: EngineState, record: JobRecord) -> bool:

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 
 from schedd.engine import Cause, JobRecord, PlanSnapshot, format_moment, job_status, last_change
-from schedd.name_list import shorten_list
+from schedd.name_list import name_first_jobs, shorten_list
 from schedd.plan.columns import FIXED, PLANNED, Ints
 from schedd.plan.plan import Plan
 from schedd.plan.records import Take
@@ -34,17 +34,6 @@ class StartBarrier:
 
 
 @dataclass(frozen=True, slots=True)
-class JobsAhead:
-    """Number of planned jobs that hold nodes of this job before its start, by their right to go first."""
-
-    right: Right
-    """`priority`: a higher priority; `earlier`: a longer wait; `promise`: their promised start does not allow
-    them to go later; `optimizer`: a search for a better plan, or an admin's choice of one, moved them ahead;
-    `placement`: none of these: they fill gaps before this job."""
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class ChainJob:
     """A job in a link of the chain."""
 
@@ -54,6 +43,19 @@ class ChainJob:
     """When it releases its nodes."""
     right: Right | None
     """Its right to go first; null if it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobsAhead:
+    """Number of planned jobs that hold nodes of this job before its start, by their right to go first."""
+
+    right: Right
+    """`priority`: a higher priority; `earlier`: a longer wait; `promise`: their promised start does not allow
+    them to go later; `optimizer`: a search for a better plan, or an admin's choice of one, moved them ahead;
+    `placement`: none of these: they fill gaps before this job."""
+    count: int
+    jobs: tuple[ChainJob, ...] = ()
+    """The first of them, by their planned starts; only those that you may see."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,25 +116,42 @@ def summarise_chain(links: Sequence[ChainLink]) -> str:
 
 
 def describe_jobs_before(ahead: Sequence[JobsAhead]) -> str:
-    """Return `3 earlier jobs go first`; `3 queued jobs go first: 2 came earlier, 1 has a higher priority`."""
-    counts = {one.right: one.count for one in ahead if one.count}
+    """Return `3 earlier jobs (5, 6 and 1 more) go first`; `3 queued jobs go first: 2 came earlier (5, 6), 1
+    has a higher priority (7)`.
+    """
+    present = [one for one in ahead if one.count]
+    counts = {one.right: one.count for one in present}
     count = sum(counts.values())
     if not count:
         return ""
     goes = "goes" if count == 1 else "go"
     if len(counts) > 1:
-        return f"{count} queued jobs go first: {_count_by_right(counts)}"
+        reasons = ", ".join(describe_jobs_ahead(one) for one in present)
+        return f"{count} queued jobs go first: {reasons}"
     (right,) = counts
     jobs = "job" if count == 1 else "jobs"
+    named = _name_jobs(present[0])
     if right == "earlier":
-        return f"{count} earlier {jobs} {goes} first"
+        return f"{count} earlier {jobs}{named} {goes} first"
     if right == "priority":
-        return f"{count} {jobs} of higher priority {goes} first"
+        return f"{count} {jobs} of higher priority{named} {goes} first"
     reasons = _count_by_right(counts) if count > 1 else f"it {RIGHTS[right][0]}"
-    return f"{count} queued {jobs} {goes} first: {reasons}"
+    return f"{count} queued {jobs}{named} {goes} first: {reasons}"
 
 
-def hide_other_jobs(link: ChainLink, sees: Callable[[str], bool]) -> ChainLink:
+def describe_jobs_ahead(one: JobsAhead) -> str:
+    """Return `2 came earlier (5, 6)`."""
+    return f"{one.count} {RIGHTS[one.right][one.count > 1]}{_name_jobs(one)}"
+
+
+def _name_jobs(one: JobsAhead) -> str:
+    return name_first_jobs([job.id for job in one.jobs], one.count)
+
+
+_Named = TypeVar("_Named", "ChainLink", "JobsAhead")
+
+
+def hide_other_jobs(link: _Named, sees: Callable[[str], bool]) -> _Named:
     """Return the link with only the jobs of visible owners; the number of jobs stays."""
     return replace(link, jobs=tuple(one for one in link.jobs if sees(one.owner)))
 
@@ -259,14 +278,24 @@ class _LinkBuilder:
         return f"its nodes are free {end}; the plan is being repaired"
 
     def count_jobs_before(self, takes: Sequence[Take], start: int) -> tuple[JobsAhead, ...]:
-        """Count the planned jobs on the nodes before the job, by right."""
+        """Return the planned jobs on the nodes before the job, by right, with the first of them."""
         read = self.plan.read_view()
         slots = np.flatnonzero((read.states == PLANNED) & (read.starts >= 0) & (read.starts < start))
         held = read.held(slots)
         rows = np.array([take.row for take in takes], np.int64)
         first = slots[np.unique(held.owner[np.isin(held.rows, rows)])]
-        counts = Counter(self.right(slot) for slot in first.tolist())
-        return tuple(JobsAhead(right, counts[right]) for right in _SHOWN_ORDER if counts[right])
+        by_right: dict[Right, list[int]] = {}
+        for slot in sorted(first.tolist(), key=lambda slot: (int(read.starts[slot]), slot)):
+            by_right.setdefault(self.right(slot), []).append(slot)
+        return tuple(
+            JobsAhead(right, len(by_right[right]), self._first_jobs(by_right[right]))
+            for right in _SHOWN_ORDER
+            if right in by_right
+        )
+
+    def _first_jobs(self, slots: Sequence[int]) -> tuple[ChainJob, ...]:
+        known = [slot for slot in slots[:_JOBS] if self._record(slot) is not None]
+        return tuple(self._job(slot, "queued") for slot in known)
 
 
 _ORDER: Final[tuple[Right, ...]] = ("placement", "promise", "earlier", "priority")  # weakest first

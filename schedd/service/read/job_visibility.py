@@ -88,6 +88,7 @@ class JobVisibility:
                 replace(hide_other_jobs(one, self.shows_owner), words=self.redact_text(one.words, published))
                 for one in found.chain
             ),
+            ahead=tuple(hide_other_jobs(one, self.shows_owner) for one in found.ahead),
             why=self.redact_text(found.why, published),
             last_change=last,
         )

@@ -409,9 +409,8 @@ def test_what_if_waits_for_the_threshold_as_the_job_would() -> None:
         facts = replace(site.record("1").facts, id="", owner="bob@x", resources={"walltime": walltime})
         parsed = state.requests.read(facts, None, {})
         found = check_what_if_threshold(snapshot, facts, parsed, "")
-        assert (found is not None) is waits
-        if found is not None:
-            assert found.what.endswith("threshold 5 (it is 5)")
+        what = found.what if found is not None else ""
+        assert what.endswith("threshold 5 (it is 5)") is waits
         rank = compute_what_if_rank(snapshot, facts, parsed)
         assert rank is not None
         assert value_of_rank(rank) == pytest.approx(int(walltime) / 100)
