@@ -5,7 +5,7 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from schedd.model import FOREVER, Never, Node, Place, Request
+from schedd.model import FOREVER, Chunk, Never, Node, Place, Request
 from schedd.plan.columns import HeldEntries, PlanReadView, SlotColumns, select_entries
 from schedd.plan.job_order import by_start
 from schedd.plan.kernels import layout as at
@@ -219,6 +219,10 @@ class PlanContents:
         ``units``: unit of each resource by name (``size``: KiB, ``float``: ``FLOAT_PARTS``).
         """
         return find_unmet_by_chunk(self.shapes.candidates, request, {**NO_UNITS, **units})
+
+    def count_candidates(self, chunk: Chunk) -> int:
+        """Return the number of nodes that could hold a unit of the chunk when empty and up."""
+        return self.shapes.candidates.count(chunk)
 
     def is_feature(self, name: str) -> bool:
         """Return whether any node has this feature."""

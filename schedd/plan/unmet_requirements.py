@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
+from schedd.dialect.node_properties import describe_property
 from schedd.dialect.units import format_rounded_size
 from schedd.model import Chunk, Features, Never, Place, Request
 from schedd.plan.candidate_nodes import CandidateNodes
@@ -81,15 +82,7 @@ def _format_amounts(need: int, best: int, unit: str) -> tuple[str, str]:
 def _format_features(features: Features) -> str:
     """Return features as readable text, negated ones last."""
     texts = [
-        (any(name.startswith("!") for name in names), " or ".join(map(_format_feature, sorted(names))))
+        (any(name.startswith("!") for name in names), " or ".join(map(describe_property, sorted(names))))
         for names in features
     ]
     return " and ".join(text for _, text in sorted(texts, key=lambda one: one[0]))
-
-
-def _format_feature(name: str) -> str:
-    if name == "!of_queue=True":  # of OpenPBS's adapter, as the next two
-        return "no queue of its own"
-    if name.startswith(("of_queue=", "resv=")):
-        return name.replace("of_queue=", "queue ", 1).replace("resv=", "reservation ", 1)
-    return f"not {name[1:]}" if name.startswith("!") else name

@@ -12,6 +12,12 @@ OWN_VNODE: Final = "own_vnode"
 """Amount that the adapter adds to hosts: number of vnodes, for chunks that need a vnode each."""
 GPUS_OF: Final = "gpus_of_"
 """Beginning of amounts that the adapter adds to hosts: gpus of the vnodes with one value of a resource."""
+OF_QUEUE: Final = "of_queue"
+"""A vnode with a ``queue`` has the properties ``of_queue=NAME`` and ``of_queue=True``."""
+RESERVATION: Final = "resv"
+"""A vnode of a reservation has the property ``resv=R12``."""
+A_VNODE_OF: Final = "a_vnode_of_"
+"""Beginning of the name of a vnode that no node has: no vnode is large enough for a chunk."""
 
 FLOAT_PARTS: Final = 1_000_000  # parts per unit in which amounts of type float are counted
 
@@ -51,6 +57,14 @@ BUILT_IN: Final[Mapping[str, ResourceFacts]] = MappingProxyType(
     }
 )
 """Resources of every server with typed resources, used if the server does not report its own."""
+
+
+_NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9_]")
+
+
+def gpu_amount_name(name: str, value: str) -> str:
+    """Return the name of the amount of gpus with this value of a resource."""
+    return GPUS_OF + _NOT_IN_A_NAME.sub("_", f"{name}_{value}".lower())
 
 
 def is_adapter_amount(name: str) -> bool:

@@ -70,6 +70,33 @@ def test_a_request_for_offline_parts_of_a_node_would_wait() -> None:
     assert isinstance(never, Never)
 
 
+def test_openpbs_requests_are_answered_as_the_adapter_reports_those_of_jobs() -> None:
+    hosts = [
+        NodeFacts(
+            name=name,
+            cpus=8,
+            gpus=4,
+            properties=("gpu_type=a100", "gpu_type=v100"),
+            resources={"own_vnode": 2, "gpus_of_gpu_type_a100": 1, "gpus_of_gpu_type_v100": 3},
+        )
+        for name in ("n1", "n2")
+    ]
+
+    def answer(loop: PlanLoop, select: str, place: str = "free") -> type:
+        facts = replace(job_facts({"select": select, "place": place, "walltime": "60"}), family="openpbs")
+        return type(fork(loop).what_if(facts, T).answer)
+
+    with planner(publish_starts=False) as loop:
+        server = ServerChanged(id=event_id(), time=T, server=ServerFacts(family="openpbs"))
+        events = [NodeChanged(id=event_id(), time=T, node=one) for one in hosts]
+        loop.submit([server, *events]).result(WAIT_S)
+        assert answer(loop, "3:ncpus=1", "scatter") is Never
+        assert answer(loop, "3:ncpus=1", "vscatter") is StartKnown
+        assert answer(loop, "5:ncpus=1", "vscatter") is Never
+        assert answer(loop, "1:ncpus=1:ngpus=3:gpu_type=v100") is StartKnown
+        assert answer(loop, "1:ncpus=1:ngpus=2:gpu_type=a100") is Never
+
+
 def test_smaller_memory_cpus_and_nodes_are_each_suggested() -> None:
     with planner(publish_starts=False, end_allowance=0) as loop:
         loop.submit([node("n1", 8), node("n2", 8), job("1", nodes="n2:ppn=5", mem="3gb")]).result(WAIT_S)

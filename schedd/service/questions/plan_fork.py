@@ -45,6 +45,7 @@ from schedd.service.questions.cheapest_start import CheapestStart
 from schedd.service.questions.open_questions import limit_plan_work, limit_searches
 from schedd.service.questions.smaller_requests import SmallerRequest, smaller_requests
 from schedd.service.questions.trial import DeadlineOrder, SubmissionTrial, TasksEnd, ends_of_tasks
+from schedd.service.questions.vnode_requests import adapter_amounts, request_vnodes
 from schedd.wire import JobFacts
 
 _T = TypeVar("_T")
@@ -108,6 +109,8 @@ class PlanFork:
         self._intake.set_nodes(plan.nodes, self._uncounted)
         self._intake.set_shared(limits.shared)
         self._intake.set_types(limits.types)
+        self._adapter_amounts = adapter_amounts(published.nodes)
+        self._hosts = sum(facts.cpus > 0 for facts in published.nodes.values())
         self._lock = threading.Lock()
 
     @property
@@ -408,6 +411,13 @@ class PlanFork:
         understood = self._intake.read(facts, queue, self.published.server.defaults)
         if understood.request is None:
             raise NotUnderstood(understood.problem)
+        if self._adapter_amounts:
+            place = facts.resources.get("place", "")
+            request = request_vnodes(
+                understood.request, place, self._adapter_amounts, self._plan.count_candidates, self._hosts
+            )
+            understood = replace(understood, request=request)
+            return request, understood
         return understood.request, understood
 
     def _trial(

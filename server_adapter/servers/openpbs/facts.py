@@ -20,6 +20,7 @@ from schedd.wire import (
 )
 from schedd.wire.bounds import AMOUNT_END, CORES_END, bounded
 from schedd.wire.facts import JobLetter, NodeStateName
+from schedd.wire.resources import OF_QUEUE, RESERVATION
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import (
     ACTIVE,
@@ -76,8 +77,6 @@ JOB_ATTRIBUTES: Final = (
 """Attributes requested for every job."""
 
 SOFT_WALLTIME: Final = "soft_walltime"  # the run time by which pbs_sched plans a job that has one
-
-OF_QUEUE: Final = "of_queue"  # a vnode with a `queue` has the properties `of_queue=NAME` and `of_queue=True`
 
 _STATES: Final[Mapping[str, JobLetter]] = {
     "Q": "Q",
@@ -238,7 +237,7 @@ def node_facts(
             elif not types.is_amount(resource):
                 properties += tags(resource, text, types)
     properties += [
-        f"resv={one.strip().partition('.')[0]}" for one in values.get("resv", "").split(",") if one
+        f"{RESERVATION}={one.strip().partition('.')[0]}" for one in values.get("resv", "").split(",") if one
     ]
     get = values.get
     if (sharing := get("sharing", SHARED)) != SHARED:
@@ -360,7 +359,7 @@ def make_fact_parsers(types: ResourceTypes) -> FactParsers:
 
 
 def _inside_reservation(schedselect: str, reservation: str) -> str:
-    return "+".join(f"{chunk}:resv={reservation}" for chunk in split_chunks(schedselect))
+    return "+".join(f"{chunk}:{RESERVATION}={reservation}" for chunk in split_chunks(schedselect))
 
 
 def vnode_state(values: Values) -> NodeStateName:

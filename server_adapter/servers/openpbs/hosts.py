@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from schedd.wire import NO_TYPES, ResourceTypes
-from schedd.wire.resources import GPUS_OF, OWN_VNODE
+from schedd.wire.resources import A_VNODE_OF, OWN_VNODE, gpu_amount_name
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_or
 from server_adapter.openpbs.notation import (
@@ -44,7 +44,6 @@ _SELECT: Final = "schedselect"
 _SIZED: Final = ("ncpus", "mem", "ngpus")
 _GPUS: Final = "ngpus"
 _MOST_GPU_TYPES: Final = 6
-_NOT_IN_A_NAME: Final = re.compile(r"[^a-z0-9_]")
 _VNODE: Final = re.compile(r":vnode=[^:]*")
 _NO_CHUNKS: Final[list[tuple[int, dict[str, str]]]] = []
 _WHERE: Final = frozenset(_PLACES)
@@ -107,7 +106,7 @@ class Hosts:
         chunks = split_chunks(text)
         for at, (_, wanted) in enumerate(asked):
             of_type = [
-                f":{_gpu_amount(name, value)}={wanted[_GPUS]}"
+                f":{gpu_amount_name(name, value)}={wanted[_GPUS]}"
                 for name, value in sorted(self.gpu_types)
                 if _GPUS in wanted and name in wanted and _is_value(wanted[name], value)
             ]
@@ -146,7 +145,7 @@ class Hosts:
         chunks = [
             chunk
             if nodes or not (whole or self._fitting_nodes(wanted, own, "host"))
-            else f"{_VNODE.sub('', chunk)}:vnode=a_vnode_of_{_size(wanted)}"
+            else f"{_VNODE.sub('', chunk)}:vnode={A_VNODE_OF}{_size(wanted)}"
             for chunk, (_, wanted), nodes in zip(split_chunks(text), asked, fitting, strict=True)
         ]
         sets = [*filter(None, fitting), {one.node for one in own if any(one.sizes.values())}]
@@ -219,7 +218,7 @@ class Hosts:
             for name, value in self.gpu_types:
                 if (there or gpus) and value in _texts(one.values.get(AVAILABLE + name, "")):
                     for prefix, count in ((AVAILABLE, gpus), (UNUSABLE, max(0, there - gpus))):
-                        amount = prefix + _gpu_amount(name, value)
+                        amount = prefix + gpu_amount_name(name, value)
                         counts[amount] = counts.get(amount, 0) + count
         added = {key: str(count) for key, count in counts.items()}
         return DescribedObject(node.object_type, node.name, {**node.values, **added})
@@ -321,11 +320,6 @@ def _is_value(wanted: str, value: str) -> bool:
     """Return whether a chunk requests this value; a boolean may be written in several ways."""
     word = unquote(wanted)
     return word == value or (value == "True" and word.lower() in ("true", "t", "y", "1"))
-
-
-def _gpu_amount(name: str, value: str) -> str:
-    """Return the name of the amount of gpus with this value of a resource."""
-    return GPUS_OF + _NOT_IN_A_NAME.sub("_", f"{name}_{value}".lower())
 
 
 def _size(wanted: Mapping[str, str]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from schedd.wire import NO_TYPES, JobFacts, QueueFacts, ResourceTypes, ServerFacts, ShareFacts
+from schedd.wire.resources import OF_QUEUE
 from server_adapter.batch.codes import RequestCode
 from server_adapter.batch.errors import ServerRefusedError
 from server_adapter.batch.requests import SelectStatusRequest, StatusRequest
@@ -24,7 +25,6 @@ from server_adapter.openpbs.connection import OpenPBSConnection
 from server_adapter.servers.openpbs.arrays import expand_arrays
 from server_adapter.servers.openpbs.facts import (
     JOB_ATTRIBUTES,
-    OF_QUEUE,
     SHARED,
     is_exclusive,
     is_over,

@@ -13,12 +13,13 @@ from zoneinfo import ZoneInfo
 
 from dateutil.rrule import rrulestr
 
+from schedd.wire.resources import OF_QUEUE
 from server_adapter.batch.status_objects import DescribedObject
 from server_adapter.bridge.facts import Values, parse_number, parse_or
 from server_adapter.bridge.state import PendingReservation, ReservationOccurrence, ServerReservation
 from server_adapter.openpbs.codes import ReservationCode
 from server_adapter.openpbs.notation import VnodePiece, exec_vnode, seconds, select, unrolled
-from server_adapter.servers.openpbs.facts import OF_QUEUE, shares
+from server_adapter.servers.openpbs.facts import shares
 
 SOONEST: Final = 1_893_488_460
 """`reserve_start` of a reservation made from a job, which begins as soon as possible."""

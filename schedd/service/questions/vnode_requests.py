@@ -1,0 +1,57 @@
+"""Requests of hypothetical jobs for hosts with several vnodes, as OpenPBS's adapter reports those of jobs.
+
+The plan sees such a host as one node with two kinds of amounts that the adapter adds: its vnodes, and its
+gpus of each type. The adapter adds both to the requests of jobs; one that is not on the server lacks them.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from schedd.model import Chunk, Place, Request
+from schedd.wire import NodeFacts
+from schedd.wire.resources import GPUS_OF, OWN_VNODE, gpu_amount_name
+
+_VSCATTER: Final = "vscatter"
+
+
+def adapter_amounts(nodes: Mapping[str, NodeFacts]) -> frozenset[str]:
+    """Return the amounts that the adapter has added to nodes."""
+    names = {name for facts in nodes.values() for name in facts.resources}
+    return frozenset(name for name in names if name == OWN_VNODE or name.startswith(GPUS_OF))
+
+
+def request_vnodes(
+    request: Request, place: str, amounts: frozenset[str], count_nodes: Callable[[Chunk], int], hosts: int
+) -> Request:
+    """Return the request with the amounts of gpus of the requested types, and with one vnode for each chunk
+    of ``place=vscatter`` if there are fewer hosts than chunks.
+
+    ``count_nodes`` returns the number of nodes that could hold a chunk; ``hosts`` is the number of nodes with
+    vnodes.
+    """
+    chunks = tuple(_with_gpu_types(chunk, amounts) for chunk in request.chunks)
+    scattered = OWN_VNODE in amounts and _VSCATTER in place.lower().split(":")
+    if scattered and (
+        sum(chunk.count for chunk in chunks) > hosts
+        or any(chunk.count > count_nodes(chunk) > 0 for chunk in chunks)
+    ):
+        own = tuple(_with_amount(chunk, OWN_VNODE, 1) for chunk in chunks)
+        return replace(request, chunks=own, place=Place.FREE)
+    return request if chunks == request.chunks else replace(request, chunks=chunks)
+
+
+def _with_gpu_types(chunk: Chunk, amounts: frozenset[str]) -> Chunk:
+    for names in chunk.features if chunk.gpus else ():
+        for feature in names if len(names) == 1 else ():
+            name, _, value = feature.partition("=")
+            amount = gpu_amount_name(name, value)
+            if amount in amounts:
+                chunk = _with_amount(chunk, amount, chunk.gpus)
+    return chunk
+
+
+def _with_amount(chunk: Chunk, name: str, amount: int) -> Chunk:
+    if any(known == name for known, _ in chunk.resources):
+        return chunk
+    return replace(chunk, resources=tuple(sorted((*chunk.resources, (name, amount)))))
