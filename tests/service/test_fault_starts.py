@@ -4,7 +4,7 @@ import pytest
 
 from schedd.cli.diagnosis import _check_dispatch
 from schedd.client.json_object import JsonObject
-from schedd.engine import Engine, EngineSettings
+from schedd.engine import Engine, EngineSettings, OpenAlert
 from schedd.service.clusters import new_engine
 from schedd.service.read.current_faults import add_fault_start, current_faults, job_start_state
 from schedd.start_sentence import format_utc
@@ -65,6 +65,23 @@ def test_a_silence_is_a_fault_at_once_and_began_at_the_last_contact() -> None:
             "`systemctl restart pbs-adapter` on the server's host",
         )
         assert job_start_state(loop).since == T - 90
+
+
+def test_what_stops_starts_is_the_first_fault_and_corrected_differences_are_not_severe() -> None:
+    with planner() as loop:
+        loop.adapter_contact.record_request(T)
+        loop.adapter_contact.last -= 120
+        loop.alerts.update()
+        older = (
+            OpenAlert("clock", "", "the clocks differ", T - 900, T),
+            OpenAlert("snapshot", "differences", "1 x job altered", T - 800, T),
+        )
+        found = current_faults(loop, (*older, *loop.alerts.current))
+        assert [(one.kind, one.severe) for one in found] == [
+            ("adapter", True),
+            ("clock", True),
+            ("snapshot", False),
+        ]
 
 
 def test_texts_of_faults_have_their_start_once() -> None:

@@ -170,11 +170,20 @@ def _stopped(loop: PlanLoop, words: str, reason: str, alert: str) -> JobStartSta
 
 
 def current_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> tuple[CurrentFault, ...]:
-    """Return faults to act on, severe first, by start; ``alerts``: those the reader may see."""
+    """Return faults to act on: what stops all starts, then severe ones, by start.
+
+    ``alerts``: those the reader may see.
+    """
+    starts = job_start_state(loop)
     opened = tuple(alerts)
     known = {alert.kind for alert in opened}
-    found = (*_dispatch_faults(job_start_state(loop), known), *_alert_faults(loop, opened))
-    return tuple(sorted(found, key=lambda one: (not one.severe, one.since or 0)))
+    found = (*_dispatch_faults(starts, known), *_alert_faults(loop, opened))
+
+    def key(fault: CurrentFault) -> tuple[bool, bool, int]:
+        stops = not starts.starts and fault.kind in ("dispatch", starts.alert)
+        return not stops, not fault.severe, fault.since or 0
+
+    return tuple(sorted(found, key=key))
 
 
 def _dispatch_faults(starts: JobStartState, alerts: AbstractSet[str]) -> Iterator[CurrentFault]:
@@ -192,7 +201,9 @@ def _alert_faults(loop: PlanLoop, alerts: Iterable[OpenAlert]) -> Iterator[Curre
 
 def alert_view(alert: OpenAlert, cluster: str) -> AlertView:
     remedy = fill_in_remedy(REMEDIES.get(alert.kind, _DAEMON_LOG), alert.about, cluster)
-    return AlertView(**asdict(alert), severe=alert.kind in SEVERE_KINDS, remedy=remedy)
+    # Differences between snapshot and plan are corrected already.
+    severe = alert.kind in SEVERE_KINDS and (alert.kind, alert.about) != ("snapshot", "differences")
+    return AlertView(**asdict(alert), severe=severe, remedy=remedy)
 
 
 def add_fault_start(loop: PlanLoop, text: str) -> str:
