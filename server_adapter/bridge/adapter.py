@@ -398,7 +398,8 @@ class Adapter:
         # 5. Attributes of jobs.
         await asyncio.sleep(0)
         self._server_restarted |= restarted
-        await self.writer.update(state, started, after_restart=whole and self._server_restarted)
+        after_restart = whole and self._server_restarted
+        await self.writer.update(state, started, whole=whole, after_restart=after_restart)
         self._server_restarted &= not whole
         self._log_cycle(before or EMPTY_STATE, state, events)
 

@@ -45,11 +45,17 @@ class AttributeWriter:
         self._awake.set()
 
     async def update(
-        self, state: ServerState, started: list[JobStarted], *, after_restart: bool = False
+        self,
+        state: ServerState,
+        started: list[JobStarted],
+        *,
+        whole: bool = False,
+        after_restart: bool = False,
     ) -> None:
         """Use a new reading, and replace the adapter's comments on jobs that have started.
 
-        `after_restart`: it is the first full reading of a restarted server, which may have lost comments.
+        `whole`: it is a full reading; `after_restart`: the first one of a restarted server, which may have
+        lost comments.
         """
         for event in started:
             writing = state.writings.get(event.job_id)
@@ -59,6 +65,8 @@ class AttributeWriter:
         for _ in self._queue.refresh(state):
             await asyncio.sleep(0)
         for _ in self._queue.restore(state) if after_restart else ():
+            await asyncio.sleep(0)
+        for _ in self._queue.rewrite_lost(state) if whole and self._server.comments else ():
             await asyncio.sleep(0)
         self._awake.set()
 

@@ -46,6 +46,7 @@ class AttributeWriteQueue:
         self._queues: tuple[_Queue, _Queue] = ([], [])
         self._turn = 0
         self._early: list[WriteAttributes] = []  # jobs missing in the last reading
+        self._missing: set[str] = set()  # jobs without the comment that was written
         self._count = count()
 
     def __len__(self) -> int:
@@ -77,6 +78,26 @@ class AttributeWriteQueue:
         self._wanted.pop(job, None)
         self._written.pop(job, None)
         self._last.pop(job, None)
+
+    def rewrite_lost(self, state: ServerState) -> Iterator[None]:
+        """Queue again the comments that are missing in two full readings in a row: OpenPBS removes them when
+        a job is moved or ordered. The first reading may be older than the write.
+
+        Yields after every few jobs, so that other tasks run.
+        """
+        before, self._missing = self._missing, set()
+        for number, (name, decision) in enumerate(list(self._last.items())):
+            if number % _SLICE == _SLICE - 1:
+                yield
+            if name in self._wanted or not _waits(state.jobs.get(name)) or comment_content(decision).empty:
+                continue
+            if state.writings.get(name, _BLANK).comment:
+                continue
+            if name in before:
+                self._written.pop(name, None)
+                self.enqueue(decision)
+            else:
+                self._missing.add(name)
 
     def restore(self, state: ServerState) -> Iterator[None]:
         """Queue again what a restarted server has lost, by its first full reading: a server that was killed

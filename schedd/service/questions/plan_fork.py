@@ -413,11 +413,10 @@ class PlanFork:
             raise NotUnderstood(understood.problem)
         if self._adapter_amounts:
             place = facts.resources.get("place", "")
-            request = request_vnodes(
+            found = request_vnodes(
                 understood.request, place, self._adapter_amounts, self._plan.count_candidates, self._hosts
             )
-            understood = replace(understood, request=request)
-            return request, understood
+            return found, replace(understood, request=found)
         return understood.request, understood
 
     def _trial(

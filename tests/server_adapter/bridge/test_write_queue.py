@@ -131,6 +131,17 @@ def test_comments_that_a_restarted_server_lost_are_written_again() -> None:
     assert sorted(written(tells, after)) == ["b", "c"]
 
 
+def test_a_comment_that_the_server_removed_is_written_again_after_two_readings() -> None:
+    tells, seen = AttributeWriteQueue(), state("a", "b")
+    for name in ("a", "b"):
+        tells.enqueue(plan(name, NOW + 600))
+    assert sorted(written(tells, seen)) == ["a", "b"]
+    moved = state("a", "b", comments={"b": comment(plan("b", NOW + 600))})
+    for expected in ([], ["a"], [], ["a"]):
+        deque(tells.rewrite_lost(moved), maxlen=0)
+        assert written(tells, moved) == expected
+
+
 def test_a_job_that_started_is_forgotten() -> None:
     tells = AttributeWriteQueue()
     tells.enqueue(plan("a", NOW + 500))
