@@ -85,6 +85,10 @@ def test_a_page_does_not_wait_for_a_late_answer(
     assert later is not None
     late = httpx2.get(f"{address}{html.unescape(later[1])}", headers=headers, timeout=WAIT_S).text
     assert 'id="answer"' in late
+    (job, *_) = site.get_json("/jobs?state=planned")["jobs"]
+    page = httpx2.get(address, params={"job": job["id"]}, headers=headers, timeout=WAIT_S).text
+    assert f'name="job" value="{job["id"]}"' in page, "the form is the job's"
+    assert f"nodes={job['resources']['nodes']}" in page
     shown = open_window("reader").open_page("what-if?nodes=2&ppn=4&walltime=1h")
     expect(shown.locator("#answer")).to_contain_text("2 x (4 cpus)")
     expect(shown.locator("#sooner")).to_contain_text("as requested")

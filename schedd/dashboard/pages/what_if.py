@@ -160,6 +160,7 @@ async def show_what_if(
             answer, job, compared, steps = found
         except TimeoutError:
             pending = f"?{request.url.query}&patient=1"
+            job = _find_queued_job(cluster, visibility, asked.job)
         except ProblemError as error:
             if error.kind not in {"invalid", "unknown-job"}:
                 raise
@@ -185,6 +186,18 @@ async def show_what_if(
         queues=sorted(cluster.published.queues),
         stopped={} if asked.queue or asked.job else stopped_queues(cluster.published),
     )
+
+
+def _find_queued_job(cluster: PlanLoop, visibility: JobVisibility, name: str) -> JobView | None:
+    """Return the job of the question, to fill in the form; None without one."""
+    published = cluster.published
+    if not name:
+        return None
+    try:
+        record = find_job(cluster.name, published, visibility, name)
+    except ProblemError:  # it ended meanwhile
+        return None
+    return visibility.redact_view(render_job(published, record), published)
 
 
 def answer_values(answer: WhatIfResult | None, job: JobView | None) -> Mapping[str, Any]:
