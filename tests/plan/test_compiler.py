@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -61,6 +62,22 @@ def test_a_kernel_is_compiled_once_whatever_it_is_called_with() -> None:
         for found in one.overloads.values():
             # There is no machine code of its own.
             assert found.library.get_pointer_to_function(found.fndesc.llvm_func_name) == 0
+
+
+@kernel
+def _element(a: Ints, i: int) -> int:
+    return int(a[i])
+
+
+def test_an_index_is_not_counted_from_the_end() -> None:
+    """A negative one is an error where indices are checked, and otherwise takes no time."""
+    numbers = np.arange(5)
+    assert [_element(numbers[1:], i) for i in range(4)] == [1, 2, 3, 4]
+    if numba.config.BOUNDSCHECK:  # type: ignore[attr-defined]
+        with pytest.raises(IndexError):
+            _element(numbers[1:], -1)
+    else:
+        assert _element(numbers[1:], -1) == 0  # before the array that was given
 
 
 def test_an_error_within_reaches_the_caller() -> None:

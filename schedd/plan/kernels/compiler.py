@@ -41,7 +41,7 @@ from numba.core import (
     types,
 )
 from numba.core.runtime import rtsys
-from numba.np import numpy_support
+from numba.np import arrayobj, numpy_support
 
 _NEEDED: Final = (
     (
@@ -78,7 +78,8 @@ def _known() -> bool:
         if (code := getattr(function, "__code__", None)) is not None
         for name in code.co_names
     }
-    return all(hasattr(kind, name) or name in words for kind, names in _NEEDED for name in names)
+    found = all(hasattr(kind, name) or name in words for kind, names in _NEEDED for name in names)
+    return found and hasattr(arrayobj, "fix_integer_index")
 
 
 KNOWN: Final = _known()  # whether this release of numba has the expected internals
@@ -143,6 +144,25 @@ def _seldom_collected() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
+
+
+@contextlib.contextmanager
+def _without_wraparound() -> Iterator[None]:
+    """Within this context, compile ``a[i]`` for ``i >= 0`` only.
+
+    Python counts a negative index from the end, which takes a comparison and an addition for each access: a
+    tenth to a quarter of a kernel's time. No kernel needs it. Where indices are checked, one is an error.
+    """
+
+    def to_machine_integer(context: Any, builder: Any, kind: Any, index: Any, _: Any) -> Any:
+        return context.cast(builder, index, kind, types.intp if kind.signed else types.uintp)
+
+    before = arrayobj.fix_integer_index
+    arrayobj.fix_integer_index = to_machine_integer
+    try:
+        yield
+    finally:
+        arrayobj.fix_integer_index = before
 
 
 class _Kernel(registry.CPUDispatcher):  # type: ignore[misc]
@@ -256,10 +276,11 @@ class _Family:
     def _linked(self, entries: Mapping[str, _Entry]) -> tuple[Any, dict[str, Any]]:
         """Return one finished library with the code of all entries, and numba's result for each."""
         results = {}
-        for name, entry in entries.items():
-            args = declared_types(entry.py_func)
-            _Kernel.compile(entry, args)
-            results[name] = entry.overloads[args]
+        with _without_wraparound():
+            for name, entry in entries.items():
+                args = declared_types(entry.py_func)
+                _Kernel.compile(entry, args)
+                results[name] = entry.overloads[args]
         library = _context().codegen().create_library(self.name)
         library.enable_object_caching()
         library.called_by_python = {
