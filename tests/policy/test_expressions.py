@@ -129,6 +129,16 @@ def test_values_are_those_of_python(text: str, jobs: list[dict[str, float]]) -> 
             assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-300), (text, job)
 
 
+@given(formulas, rows)
+@settings(max_examples=examples(600), deadline=None)
+def test_a_single_job_has_the_value_that_it_has_among_others(text: str, jobs: list[dict[str, float]]) -> None:
+    """Ranks are compared, so that not even the last bit may differ."""
+    among = values_of(text, [*jobs, *jobs])
+    for value, job in zip(among, jobs, strict=False):
+        (single,) = values_of(text, [job])
+        assert np.array_equal(np.float64(single), np.float64(value), equal_nan=True), (text, job)
+
+
 _edges = st.one_of(
     st.sampled_from(
         [0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 170.0, 171.0, 709.0, 710.0, -746.0, 1e17, 1e308, -1e308]
@@ -149,6 +159,8 @@ def test_functions_have_the_values_of_python(name: str, numbers: list[float]) ->
     text = f"{name}({', '.join(values)})"
     theirs = python_value(text, values)
     mine = value_of(text, **values)
+    among = values_of(text, [values, values])[0]
+    assert np.array_equal(np.float64(mine), np.float64(among), equal_nan=True), (text, values)
     if theirs is None:
         assert math.isnan(mine), (text, values)
     else:

@@ -178,11 +178,15 @@ class FormulaTerms:
     ) -> Columns:
         """Return the values of all terms for these jobs. ``predicted`` are their predicted run times."""
         numbers: dict[str, Floats | float] = {}
-        table = np.array([row.numbers for row in rows], np.float64).reshape(
-            len(rows), _TIMES_OF_ROW + len(self.fixed)
-        )
-        for place, name in enumerate(self.fixed, _TIMES_OF_ROW):
-            numbers[name] = table[:, place]
+        if len(rows) == 1:  # of an arrival
+            numbers.update(zip(self.fixed, rows[0].numbers[_TIMES_OF_ROW:], strict=True))
+            table = np.array([rows[0].numbers[:_TIMES_OF_ROW]], np.float64)
+        else:
+            table = np.array([row.numbers for row in rows], np.float64).reshape(
+                len(rows), _TIMES_OF_ROW + len(self.fixed)
+            )
+            for place, name in enumerate(self.fixed, _TIMES_OF_ROW):
+                numbers[name] = table[:, place]
         times = _Times(rows, table[:, :_TIMES_OF_ROW], around, predicted)
         for name in self._changing:
             numbers[name] = _CHANGING[name](times) if name in _CHANGING else _attribute(name, times)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import e, factorial
+from math import e, factorial, isnan, nan, sqrt
 from typing import Final
 
 import numpy as np
@@ -213,3 +213,47 @@ OPERATORS: Final[Mapping[str, tuple[int, Callable[..., Value]]]] = {
 }
 """Binary operators with their precedence, all left-associative."""
 SIGN_PRECEDENCE: Final = 3  # precedence of a sign
+
+
+def _add(a: float, b: float) -> float:
+    return a + b
+
+
+def _subtract(a: float, b: float) -> float:
+    return a - b
+
+
+def _multiply(a: float, b: float) -> float:
+    return a * b
+
+
+def _least_number(*values: float) -> float:
+    return nan if any(map(isnan, values)) else min(values)
+
+
+def _greatest_number(*values: float) -> float:
+    return nan if any(map(isnan, values)) else max(values)
+
+
+def _single_logarithm(a: float, base: float = e) -> float:
+    if base is not e:
+        with np.errstate(all="ignore"):
+            return _logarithm(np.array([a]), np.array([base])).item()
+    return float(np.log(a)) if a > 0 else nan
+
+
+SINGLE: Final[Mapping[Callable[..., Value], Callable[..., float]]] = {
+    np.add: _add,
+    np.subtract: _subtract,
+    np.multiply: _multiply,
+    np.negative: lambda a: -a,
+    np.abs: abs,
+    _divide: lambda a, b: a / b if b != 0 else nan,
+    _sqrt: lambda a: sqrt(a) if a >= 0 else nan,
+    _logarithm: _single_logarithm,
+    _least_value: _least_number,
+    _greatest_value: _greatest_number,
+    choose: lambda condition, yes, no: nan if isnan(condition) else yes if condition else no,
+    negate_truth: lambda a: nan if isnan(a) else float(a == 0),
+}
+"""The same for single numbers: Python's arithmetic has the same results, in a tenth of the time."""

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import copysign, isinf, isnan, nan
 from typing import Final
 
 import numpy as np
 
-from schedd.policy.expressions.functions import COMPARISONS, Floats, Value, blank_invalid
+from schedd.policy.expressions.functions import COMPARISONS, SINGLE, Floats, Value, blank_invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +24,31 @@ class Columns:
 class SyntaxNode:
     """A part of a formula, at ``[start, end)`` of its text."""
 
-    __slots__ = ("end", "operands", "start")
+    __slots__ = ("end", "is_constant", "operands", "start")
     start: int
     end: int
+    is_constant: bool
 
-    def __init__(self, operands: "Sequence[SyntaxNode]" = ()) -> None:
+    def __init__(self, operands: "Sequence[SyntaxNode]" = (), *, constant: bool = True) -> None:
         self.operands = tuple(operands)
+        self.is_constant = constant and all(one.is_constant for one in self.operands)
+        """The value is a single number for any jobs."""
 
     def value(self, columns: Columns, *values: Value) -> Value:
         """Return the value for each job, computed from the operands' ``values``; NaN: no value."""
         raise NotImplementedError
+
+    def single_value(self, columns: Columns, values: Sequence[float]) -> float:
+        """Return the value for the only job: with the types that operands have for several jobs, since NumPy
+        computes powers of single numbers otherwise.
+        """
+        typed = [
+            value if one.is_constant else np.array([value])
+            for one, value in zip(self.operands, values, strict=True)
+        ]
+        with np.errstate(all="ignore"):
+            found = self.value(columns, *typed)
+        return found.item() if isinstance(found, np.ndarray) else float(found)
 
 
 class NumberNode(SyntaxNode):
@@ -54,7 +70,7 @@ class NameNode(SyntaxNode):
     __slots__ = ("name",)
 
     def __init__(self, name: str) -> None:
-        super().__init__()
+        super().__init__(constant=False)
         self.name = name
 
     def value(self, columns: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
@@ -67,12 +83,15 @@ class TextTestNode(SyntaxNode):
     __slots__ = ("name", "wanted", "words")
 
     def __init__(self, name: str, words: frozenset[str], *, wanted: bool) -> None:
-        super().__init__()
+        super().__init__(constant=False)
         self.name, self.words, self.wanted = name, words, wanted
 
     def value(self, columns: Columns, *values: Value) -> Value:  # noqa: ARG002  (it has no operands)
         found = [(text in self.words) == self.wanted for text in columns.texts[self.name]]
         return np.array(found, np.float64)
+
+    def single_value(self, columns: Columns, _: Sequence[float]) -> float:
+        return float((columns.texts[self.name][0] in self.words) == self.wanted)
 
 
 class OperationNode(SyntaxNode):
@@ -86,6 +105,10 @@ class OperationNode(SyntaxNode):
 
     def value(self, _: Columns, *values: Value) -> Value:
         return self.run(*values)
+
+    def single_value(self, columns: Columns, values: Sequence[float]) -> float:
+        single = SINGLE.get(self.run)
+        return single(*values) if single is not None else super().single_value(columns, values)
 
 
 class SumNode(OperationNode):
@@ -119,6 +142,15 @@ class ComparisonNode(SyntaxNode):
             result = np.where(here == 1, result, here)
         return result
 
+    def single_value(self, _: Columns, values: Sequence[float]) -> float:
+        for i, operator in enumerate(self.operators):
+            left, right = values[i], values[i + 1]
+            if isnan(left) or isnan(right):
+                return nan
+            if not COMPARISONS[operator](left, right):
+                return 0.0
+        return 1.0
+
 
 def make_binary(operator: str, run: Callable[..., Value], left: SyntaxNode, right: SyntaxNode) -> SyntaxNode:
     if operator not in "+-":
@@ -135,6 +167,8 @@ def column_values(parts: Sequence[SyntaxNode], columns: Columns) -> Floats:
     """Return the value of the last of these parts, which are in postfix order, for each job; infinite values
     are the largest number.
     """
+    if columns.size == 1:
+        return np.array([_single_value(parts, columns)])
     stack: list[Value] = []
     with np.errstate(all="ignore"):
         for node in parts:
@@ -143,6 +177,24 @@ def column_values(parts: Sequence[SyntaxNode], columns: Columns) -> Floats:
         found = np.broadcast_to(np.asarray(stack[-1], np.float64), (columns.size,))
         infinite = np.isinf(found)
         return np.where(infinite, np.copysign(_LARGEST, found), found) if infinite.any() else found.copy()
+
+
+def _single_value(parts: Sequence[SyntaxNode], columns: Columns) -> float:
+    """Return the value for the only job, which an arrival needs: the same as for one of many, without arrays
+    where Python's arithmetic is the same.
+    """
+    stack: list[float] = []
+    for node in parts:
+        if isinstance(node, NumberNode):
+            stack.append(node.number)
+        elif isinstance(node, NameNode):
+            number = columns.numbers[node.name]
+            stack.append(number.item() if isinstance(number, np.ndarray) else float(number))
+        else:
+            begin = len(stack) - len(node.operands)
+            stack[begin:] = (node.single_value(columns, stack[begin:]),)
+    value = stack[-1]
+    return copysign(_LARGEST, value) if isinf(value) else value
 
 
 def find_cause(parts: Sequence[SyntaxNode], columns: Columns) -> SyntaxNode | None:

@@ -77,9 +77,12 @@ class ProcessHarness:
         silence: int = 60,
         alone_starts: int = 1,
         server_grace: int = 1,
+        timeout: float = 2.0,
+        snapshot: float = 3.0,
     ) -> None:
         self.directory = directory
         self._silence = silence
+        self._timeout = timeout
         self._alone_starts = alone_starts
         self._server_grace = server_grace
         ports = [free_port() for _ in range(daemons)]
@@ -107,7 +110,7 @@ class ProcessHarness:
             token_file = "{directory}/token"
             [poll]
             interval = {interval}
-            snapshot = 3.0
+            snapshot = {snapshot}
             [run]
             busy_wait = 0.1
             [tell]
@@ -152,7 +155,7 @@ class ProcessHarness:
         (self.directory / "adapter.toml").write_text(
             self._adapter_settings
             + f'[server]\nfamily = "{self.family}"\nhost = "{host}"\nport = {port}\n'
-            + 'auth = "none"\ntimeout = 2.0\n'
+            + f'auth = "none"\ntimeout = {self._timeout}\n'
         )
 
     @contextlib.asynccontextmanager
