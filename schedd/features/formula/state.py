@@ -141,7 +141,8 @@ def job_rows(state: EngineState, terms: FormulaTerms, records: Iterable[JobRecor
         facts, understood = record.facts, record.understood
         known = rows.get(facts.id)
         if known is None or known[0] is not facts or known[1] is not understood:
-            row = terms.row(facts, understood, types, shared, shares)
+            claim = state.limits.claim(facts, understood)  # an arrival needs it for limits, too
+            row = terms.row(facts, understood, types, shared, shares, claim)
             known = rows[facts.id] = (facts, understood, row)
         found.append(known[2])
     return found

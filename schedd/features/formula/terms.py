@@ -20,6 +20,7 @@ from schedd.engine.facts.job_requests import ParsedRequest, is_eligible
 from schedd.engine.facts.pools import make_claim
 from schedd.model import FOREVER
 from schedd.policy.expressions import Columns, Expression, Floats
+from schedd.policy.limits import Claim
 from schedd.policy.priority import SiteWeights, deadline_value
 from schedd.policy.protocol import FAIR_SHARE_TERMS, OwnerShare, OwnerShares
 from schedd.wire import JobFacts, NodeFacts, QueueFacts, ResourceTypes, ServerFacts
@@ -147,12 +148,13 @@ class FormulaTerms:
         types: ResourceTypes,
         shared: frozenset[str],
         shares: OwnerShares | None,
+        claim: Claim | None = None,
     ) -> FormulaJobRow:
-        """Return what the terms take from this job."""
+        """Return what the terms take from this job. ``claim``: its claim, if it is known."""
         since = max(facts.eligible if facts.eligible is not None else facts.submitted, facts.not_before or 0)
         deadline = read_deadline(facts.resources, facts.submitted)
         texts = {name.lower(): text for name, text in facts.resources.items()}
-        amounts = make_claim(facts, understood, shared, types).amounts
+        amounts = (claim or make_claim(facts, understood, shared, types)).amounts
         return FormulaJobRow(
             facts=facts,
             owner=shares.key(facts) if shares is not None and self.needs_shares else (),
