@@ -81,7 +81,7 @@ class AttributeWriteQueue:
 
     def rewrite_lost(self, state: ServerState) -> Iterator[None]:
         """Queue again the comments that are missing in two full readings in a row: OpenPBS removes them when
-        a job is moved or ordered. The first reading may be older than the write.
+        a hold is released. The first reading may be older than the write.
 
         Yields after every few jobs, so that other tasks run.
         """

@@ -62,18 +62,33 @@ def test_jobs_near_their_start_show_a_halt_and_its_end() -> None:
     assert cluster.attribute_writes("next")[-1].text == ""
 
 
+def test_all_jobs_show_a_pause_that_lasts_and_its_end() -> None:
+    cluster = Cluster(publish_starts=True)
+    cluster.submit("1", walltime=40_000)
+    cluster.submit("2", walltime=100)
+    cluster.at(10)
+    cluster.engine.pause("by ann")
+    cluster.at(300)
+    assert "no jobs are started" not in cluster.attribute_writes("2")[-1].text
+    cluster.at(320)
+    assert "no jobs are started" in cluster.attribute_writes("2")[-1].text
+    cluster.engine.resume()
+    cluster.at(330)
+    assert "no jobs are started" not in cluster.attribute_writes("2")[-1].text
+
+
 def test_job_getting_near_its_start_during_a_halt_shows_it() -> None:
     cluster = Cluster(publish_starts=True)
-    cluster.submit("1", walltime=2000)
+    cluster.submit("1", walltime=700)
     cluster.submit("far", walltime=100)
     cluster.engine.pause("by ann")
     cluster.send()
-    cluster.at(1399)
+    cluster.at(99)
     assert [one.text for one in cluster.attribute_writes("far")] == [""]
-    cluster.at(1400)
+    cluster.at(100)
     assert [one.text for one in cluster.attribute_writes("far")] == ["", "no jobs are started at present"]
-    assert cluster.attribute_writes("far")[-1].planned_start == T + 2000
-    cluster.at(1900)
+    assert cluster.attribute_writes("far")[-1].planned_start == T + 700
+    cluster.at(250)
     assert len(cluster.attribute_writes("far")) == 2
     cluster.engine.resume()
     cluster.send()

@@ -32,6 +32,8 @@ from schedd.wire import WriteAttributes
 
 _HALT: Final = "no jobs are started at present"  # no reason is given: it may mention jobs of other users
 _DUE: Final = "due to start"
+_LONG_HALT_S: Final = 300
+"""Length of a pause, or of scheduling off, after which all jobs with a start show it."""
 _NO_SLOTS: Final = np.zeros(0, np.int64)
 
 
@@ -185,9 +187,13 @@ def _note_start_ahead(state: EngineState, slot: int, start: int) -> None:
 
 
 def _mark_for_halt(state: EngineState) -> None:
-    """Mark jobs with near starts while no jobs are started, and again when starts resume."""
+    """Mark jobs with near starts while no jobs are started, all jobs when that has lasted, and these again
+    when starts resume.
+    """
     stands = bool(state.halted) and state.mode == "scheduler"
     before, until = state.halt_published_until, state.now + NEAR
+    if stands and (state.foreign or state.now >= _long_halt_at(state)):
+        until = FOREVER
     if not stands and before < 0:
         return
     state.halt_published_until = until if stands else -1
@@ -200,10 +206,20 @@ def _mark_for_halt(state: EngineState) -> None:
     )
 
 
+def _long_halt_at(state: EngineState) -> int:
+    """Return when a present pause, or scheduling off, has lasted long; FOREVER: there is none."""
+    since = [one for one in (state.paused_since, state.unscheduled_since) if one >= 0]
+    return min(since) + _LONG_HALT_S if since else FOREVER
+
+
 def _next_near_start_in_halt(state: EngineState) -> int:
-    """Return when a start gets near while no jobs are started; FOREVER: none."""
-    if state.halt_published_until < 0:
+    """Return when a start gets near while no jobs are started, or that lasts long; FOREVER: never."""
+    if state.halt_published_until < 0 or state.halt_published_until == FOREVER:
         return FOREVER
+    return min(_next_near_start(state), _long_halt_at(state))
+
+
+def _next_near_start(state: EngineState) -> int:
     written_starts = _written_starts(state)
     later = written_starts[written_starts > state.halt_published_until]
     return int(later.min()) - NEAR if later.shape[0] else FOREVER
