@@ -34,6 +34,8 @@ class FederationServerSettings(Section):
     """Port; 0: any free one."""
     token_file: Path | None = None
     """File with role (`user`, `reader`, `admin`), name, token per line. A user is USER@REALM."""
+    request_rate: float = Field(default=50.0, ge=0, le=10_000, allow_inf_nan=False)
+    """Maximum requests of a caller per second, and of an address with invalid tokens; 0: no limit."""
 
 
 class FederationStoreSettings(Section):

@@ -39,6 +39,7 @@ class FakeClusterClient:
         self.answers: Exception | None = None
         """Applies only to questions, those of ``fails_for`` if that is a user."""
         self.fails_for = ""
+        self.refuses_release: Exception | None = None
         self.family = "torque"
         self.nodes = 3
         self.arriving = 0
@@ -97,6 +98,8 @@ class FakeClusterClient:
 
     def release_transfer(self, name: str) -> None:
         self._note("release_requested", name)
+        if self.refuses_release is not None:
+            raise self.refuses_release
 
     def close(self) -> None:
         pass
@@ -163,7 +166,11 @@ class WorkerHarness:
 @pytest.mark.parametrize(
     ("disclosure", "shown", "hidden"),
     [
-        ("offers", ["Job starts: stopped, adapter silent"], ["Next free", "black hole", "16 of 64"]),
+        (
+            "offers",
+            ["Job starts: stopped, adapter silent", "Next free", "not disclosed"],
+            ["black hole", "16 of 64"],
+        ),
         ("load", ["Job starts: stopped, adapter silent", "16 of 64 cores"], ["black hole"]),
     ],
 )
@@ -414,4 +421,29 @@ def test_openpbs_declared_as_torque_is_logged(tmp_path: Path, said: str, trouble
     worker.cluster.family = "torque"  # an admin investigates the conflict
     worker.round()
     assert cluster_rows(worker.federation)[0].trouble == ""
+    worker.log.close()
+
+
+def test_a_refused_release_is_said_while_it_is_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("schedd.federation.workers.cluster_worker._AGAIN_S", 0.0)
+    worker = WorkerHarness(tmp_path)
+    worker.round()
+    job = worker.federation.submit("ann@org", JOB)
+    worker.round()
+    worker.cluster.refuses_release = Refused("not-now", 409, "the server is being upgraded")
+    worker.cluster.rows, worker.cluster.generation = [worker.row()], 2
+    worker.round()
+    for _ in range(3):
+        worker.round()
+    (attempt,) = job_row(worker.federation, worker.federation.jobs[job.id]).attempts
+    words = "north refuses to release the job: the server is being upgraded; the request is repeated"
+    assert attempt.refusal == words
+    assert worker.cluster.count("release_requested") > 1
+    assert capsys.readouterr().out.count("will be repeated") == 1, "the log says it once"
+    worker.cluster.refuses_release = None
+    worker.round()
+    (attempt,) = job_row(worker.federation, worker.federation.jobs[job.id]).attempts
+    assert attempt.refusal == ""
     worker.log.close()

@@ -19,6 +19,13 @@ from schedd.federation.events import AttemptHeld, ComponentPlace, PlaceBooked, R
 from schedd.federation.routing.cluster_status import PlanOffer
 from tests.federation.federation_harness import FederationHarness
 
+
+@pytest.fixture(autouse=True)
+def quiet_federation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The federation of these tests has the output of the commands, which its log would disturb."""
+    monkeypatch.setattr("schedd.federation.api.audited_route._note_act", lambda *_: None)
+
+
 # ---- schedd submit -----------------------------------------------------------------------------------------
 
 

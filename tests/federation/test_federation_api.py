@@ -2,6 +2,7 @@
 clusters.
 """
 
+import json
 import re
 import threading
 from typing import Any, cast
@@ -11,7 +12,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from schedd.api.iso_times import iso_time
-from schedd.client import Client
+from schedd.client import Client, Unreachable
 from schedd.federation.api.app import create_app
 from schedd.federation.api.daemon import FEDERATION_ROUTES
 from schedd.federation.event_log import FederationLog
@@ -581,3 +582,52 @@ def test_times_are_in_iso_form_on_request(harness: FederationHarness) -> None:
     clusters = ann.get("/v1/federation/clusters?iso=true").json()
     assert clusters["iso"] == {"now": iso_time(clusters["now"])}
     assert clusters["clusters"][0]["iso"] == {"since": iso_time(clusters["clusters"][0]["since"])}
+
+
+def test_acts_are_audited_with_refusals(
+    harness: FederationHarness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ann, eyes = harness.client("ann@org"), harness.client("eyes")
+    job = ann.post(HERE, json=JOB).json()["id"]
+    assert eyes.delete(f"{HERE}/{job}").status_code == 403
+    assert ann.delete(f"{HERE}/77").status_code == 404
+    assert ann.post(HERE, json={"script": 7}).status_code == 422
+    assert ann.get(HERE).status_code == 200
+    assert ann.post("/v1/federation/what-if", json={"wrong": 1}).status_code == 422
+    acts = [line for line in capsys.readouterr().out.splitlines() if '"act"' in line]
+    found = [(one["who"], one["act"], one.get("why", "")) for one in map(json.loads, acts)]
+    assert [one[:2] for one in found] == [
+        ("ann@org", f"POST {HERE}"),
+        ("eyes", f"DELETE {HERE}/{job}"),
+        ("ann@org", f"DELETE {HERE}/77"),
+        ("ann@org", f"POST {HERE}"),
+    ]
+    assert [bool(why) for *_, why in found] == [False, True, True, True]
+    assert found[1][2] == "not-allowed: eyes may only read"
+
+
+def test_requests_of_a_caller_and_invalid_tokens_are_limited(harness: FederationHarness) -> None:
+    harness.app.state.request_rate = 1e-6
+    ann = harness.client("ann@org")
+    assert [ann.get(HERE).status_code for _ in range(2)] == [200, 429]
+    refused = ann.get(HERE)
+    assert refused.json()["detail"] == "too many requests of ann@org"
+    assert int(refused.headers["retry-after"]) > 0
+    assert harness.client("bob@org").get(HERE).status_code == 200
+    nobody = [harness.client("nobody").get(HERE).status_code for _ in range(2)]
+    assert nobody == [401, 429]
+
+
+def test_a_silent_cluster_has_little_time_for_a_question(
+    harness: FederationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: dict[str, float] = {}
+
+    def connect(chosen: Any, _token: str) -> Client:
+        limits[chosen.cluster] = chosen.timeout
+        raise Unreachable("no daemon answers")
+
+    monkeypatch.setattr("schedd.federation.api.app.connect_cluster", connect)
+    ask = {"request": "nodes=1,walltime=60"}
+    harness.client("ann@org").post("/v1/federation/what-if", json=ask)
+    assert 0 < max(limits.values()) <= 5

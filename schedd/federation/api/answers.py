@@ -175,7 +175,8 @@ class TransferAttemptView:
     ``expected_start`` is the P50, ``expected_by`` the P90, ``expected_as_of`` the time of the forecast.
     ``predicted`` is whether starts are predicted for the job's queue, ``starts_stopped`` whether the cluster
     starts no jobs at present, ``at_risk`` whether its promise cannot be kept as planned now. ``dashboard`` is
-    the address of the job's page at the cluster.
+    the address of the job's page at the cluster, ``refusal`` why the cluster refuses a request about the job
+    that is repeated; empty if it does not.
     """
 
     number: int
@@ -202,6 +203,7 @@ class TransferAttemptView:
     starts_stopped: bool
     at_risk: bool
     dashboard: str
+    refusal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

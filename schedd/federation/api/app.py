@@ -1,5 +1,7 @@
 """The federation over HTTP: jobs handed to it, the clusters under it, and where a job would start first."""
 
+import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -11,9 +13,9 @@ from starlette.concurrency import run_in_threadpool
 
 from schedd import __version__
 from schedd.api import problems
+from schedd.api.access import client_address
 from schedd.api.app import Lifespan
 from schedd.api.body_limit import BodyLimit
-from schedd.api.iso_times import IsoTimesRoute
 from schedd.api.problems import Fault, ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.api.security_headers import SecurityHeaders
@@ -35,6 +37,7 @@ from schedd.federation.api.answers import (
     TaskCounts,
     TransferAttemptView,
 )
+from schedd.federation.api.audited_route import FederationRoute
 from schedd.federation.api.item_access import acting_owner, find_item, require_write_role, visible_items
 from schedd.federation.api.requests import FederatedWhatIf, NewFederatedJob
 from schedd.federation.api.users import FederationUser, FederationUsers
@@ -53,6 +56,7 @@ from schedd.federation.routing.jobs import FederationJob, count_array_tasks
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import REFUSALS_OF_THE_JOB, connect_cluster
 from schedd.parallel_calls import call_in_parallel
+from schedd.service.access.rate_limiter import RequestRateLimiter
 from schedd.service.access.roles import Bearer
 from schedd.service.access.tokens import Tokens
 
@@ -65,12 +69,36 @@ A federation takes a job once and transfers it to the cluster whose plan ends it
 """
 _MAX_BODY_BYTES: Final = 4 << 20
 _MAX_CHOICE_WAIT_S: Final = 60
-router = RouteTable(route_class=IsoTimesRoute)
-_READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
+_AWAY_WHAT_IF_WAIT_S: Final = 1.0  # of a cluster that did not answer lately
+_MAX_WHAT_IF_WAIT_S: Final = 5.0  # of one cluster: a silent one does not delay the answers of the others
+router = RouteTable(route_class=FederationRoute)
+_READ_PROBLEMS: Final = ("no-token", "too-often", "not-ready", "invalid")
 _JobName = Annotated[str, Path(pattern=r"^[0-9]{1,18}$", examples=["17"])]
 
 
 async def _caller(request: Request) -> Bearer:
+    try:
+        caller = await _identify_caller(request)
+    except ProblemError as error:
+        if error.kind == "no-token":
+            _check_rate(request, client_address(request), "requests without a valid token")
+        raise
+    _check_rate(request, caller.name, f"requests of {caller.name}")
+    request.state.federation_caller = caller.name
+    return caller
+
+
+def _check_rate(request: Request, key: str, what: str) -> None:
+    """Raises ProblemError beyond the rate limit."""
+    rate: float = request.app.state.request_rate
+    limiter: RequestRateLimiter = request.app.state.rate_limiter
+    wait = limiter.consume_token(key, rate, time.monotonic()) if rate else 0.0
+    if wait:
+        headers = {"Retry-After": str(math.ceil(wait))}
+        raise ProblemError("too-often", f"too many {what}", hint="ask less often", headers=headers)
+
+
+async def _identify_caller(request: Request) -> Bearer:
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     tokens: Tokens = request.app.state.tokens
     federation_users: FederationUsers | None = request.app.state.federation_users
@@ -98,7 +126,10 @@ LeadingFederation = Annotated[FederationState, Depends(_get_leading_federation)]
 
 
 def create_app(
-    tokens: Tokens, lifespan: Lifespan | None = None, federation_users: FederationUsers | None = None
+    tokens: Tokens,
+    lifespan: Lifespan | None = None,
+    federation_users: FederationUsers | None = None,
+    request_rate: float = 0.0,
 ) -> FastAPI:
     """The application; its ``state.federation`` is set when this daemon leads."""
     app = FastAPIOffline(
@@ -111,6 +142,8 @@ def create_app(
     app.state.federation = None
     app.state.tokens = tokens
     app.state.federation_users = federation_users
+    app.state.request_rate = request_rate
+    app.state.rate_limiter = RequestRateLimiter()
     problems.install_handlers(app)
     router.add_to(app)
     app.add_middleware(BodyLimit, most=_MAX_BODY_BYTES)
@@ -251,6 +284,7 @@ def job_row(federation: FederationState, job: FederationJob) -> FederatedJobView
                 starts_stopped=shown and seen is not None and seen.starts_stopped,
                 at_risk=shown and seen is not None and seen.at_risk,
                 dashboard=chosen.job_page(one.server_job) if chosen is not None and one.server_job else "",
+                refusal=federation.repeated_refusal(job, one),
             )
         )
     where = job.active or job.newest
@@ -432,8 +466,10 @@ def query_clusters(
             return ClusterWhatIf(cluster=name, why=f"{owner} has no user there", never=True)
         if cannot := federation.unsupported_reason(name, body.requested_resources):
             return ClusterWhatIf(cluster=name, why=cannot, never=True)
+        most = _AWAY_WHAT_IF_WAIT_S if federation.clusters[name].away else _MAX_WHAT_IF_WAIT_S
+        limited = chosen.model_copy(update={"timeout": min(chosen.timeout, most)})
         try:
-            with connect_cluster(chosen, tokens[name]) as client:
+            with connect_cluster(limited, tokens[name]) as client:
                 answer = client.what_if(
                     resources=scale_resources(body.requested_resources, chosen.speed),
                     queue=body.queues.get(name, ""),

@@ -7,10 +7,10 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.iso_times import IsoTimesRoute
 from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner, resolve_users
+from schedd.federation.api.audited_route import FederationRoute
 from schedd.federation.api.bag_rows import bag_row
 from schedd.federation.api.item_access import acting_owner, find_item, require_write_role, visible_items
 from schedd.federation.api.item_answers import BagOfferView, BagsView, BagView
@@ -25,7 +25,7 @@ from schedd.federation.workers.bag_offers import collect_offers, offered_task_co
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.service.access.roles import Bearer
 
-router = RouteTable(route_class=IsoTimesRoute)
+router = RouteTable(route_class=FederationRoute)
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _NEW_OFFER_HINT: Final = "POST /v1/federation/bag-offers makes a new offer"
 _RETRY_HEADERS: Final = {"Retry-After": "5"}

@@ -6,20 +6,20 @@ from typing import Any, Final
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.cluster_reports import DAY_S, PeriodBegin, PeriodEnd
-from schedd.api.iso_times import IsoTimesRoute
 from schedd.api.problems import invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.client import ClientError
 from schedd.client.json_object import json_members
 from schedd.federation.api.answers import BalanceView, ClusterBalance
 from schedd.federation.api.app import Caller, LeadingFederation
+from schedd.federation.api.audited_route import FederationRoute
 from schedd.federation.report import job_figures
 from schedd.federation.routing.jobs import FederationJob
 from schedd.federation.state.federation_state import FederationState
 from schedd.federation.workers.cluster_worker import connect_cluster
 from schedd.parallel_calls import call_in_parallel
 
-router = RouteTable(route_class=IsoTimesRoute)
+router = RouteTable(route_class=FederationRoute)
 _MAX_THREADS: Final = 32
 
 

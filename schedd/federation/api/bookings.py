@@ -10,12 +10,12 @@ from pydantic import Field, model_validator
 from starlette.concurrency import run_in_threadpool
 
 from schedd.api.booking_requests import BookingName, BookingTerms, OptionChoice
-from schedd.api.iso_times import IsoTimesRoute
 from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.dialect import RequestError
 from schedd.dialect.walltime_scale import scale_seconds
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.federation.api.audited_route import FederationRoute
 from schedd.federation.api.booking_rows import booking_row, counter_offers, jobs_by_booking
 from schedd.federation.api.item_access import is_item_visible, require_write_role, visible_items
 from schedd.federation.api.item_answers import FederatedBookingsView, FederatedBookingView
@@ -26,7 +26,7 @@ from schedd.federation.items import ImpossibleError
 from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 
-router = RouteTable(route_class=IsoTimesRoute)
+router = RouteTable(route_class=FederationRoute)
 _READ_PROBLEMS: Final = ("no-token", "not-ready", "invalid")
 _ACT_PROBLEMS: Final = (*_READ_PROBLEMS, "not-allowed", "unknown-booking", "not-now")
 _BODY_PROBLEMS: Final = ("not-allowed", "bad-request", "too-large", "not-now", "no-room")

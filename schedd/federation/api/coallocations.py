@@ -7,12 +7,12 @@ from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from starlette.concurrency import run_in_threadpool
 
-from schedd.api.iso_times import IsoTimesRoute
 from schedd.api.problems import ProblemError, invalid_problem
 from schedd.api.routes import RouteTable
 from schedd.dialect.moldable import lists_alternatives
 from schedd.dialect.walltime_scale import scale_seconds
 from schedd.federation.api.app import Caller, LeadingFederation, claimed_users, resolve_owner
+from schedd.federation.api.audited_route import FederationRoute
 from schedd.federation.api.item_access import find_item, require_write_role, visible_items
 from schedd.federation.api.item_answers import (
     CoAllocationsView,
@@ -36,7 +36,7 @@ from schedd.federation.state.federation_state import FederationState
 from schedd.service.access.roles import Bearer
 from schedd.wire import TRANSFER_ATTRIBUTES
 
-router = RouteTable(route_class=IsoTimesRoute)
+router = RouteTable(route_class=FederationRoute)
 _READ_PROBLEMS = ("no-token", "not-ready", "invalid")
 _EDIT_PROBLEMS = (*_READ_PROBLEMS, "unknown-job", "not-allowed", "not-now")
 _BODY_PROBLEMS = ("bad-request", "too-large")

@@ -98,7 +98,7 @@ def run_federation(
         stopping.set()
         await asyncio.wrap_future(worker)
 
-    app = create_app(tokens, life, federation_users)
+    app = create_app(tokens, life, federation_users, settings.server.request_rate)
     for add_routes in FEDERATION_ROUTES:
         add_routes(app)
     config = uvicorn.Config(

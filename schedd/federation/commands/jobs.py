@@ -150,6 +150,8 @@ def _job_rows(job: FederatedJobView, now: int) -> Iterator[tuple[str, str]]:
         yield "moved", f"{job.moves} times from one cluster to another"
     if job.text:
         yield "why", job.text
+    if one is not None and one.refusal:
+        yield "refused", one.refusal
 
 
 def describe_deadline(item: FederatedJobView | BagView, now: int) -> str:

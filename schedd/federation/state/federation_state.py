@@ -29,9 +29,10 @@ from schedd.federation.routing.cluster_status import (
     PlanOffer,
     TransferStatus,
     attempt_statuses,
+    transfer_name,
 )
 from schedd.federation.routing.decisions import TransferAction, decide, observe_transfers, pending_actions
-from schedd.federation.routing.jobs import FederationJob, FederationJobs, PlanQuestion
+from schedd.federation.routing.jobs import FederationJob, FederationJobs, PlanQuestion, TransferAttempt
 from schedd.federation.routing.plan_offers import PlanOffers
 from schedd.federation.routing.plan_queries import clusters_to_ask
 from schedd.federation.routing.priorities import Backlog
@@ -113,6 +114,8 @@ class FederationState:
         }
         self.job_counts: dict[str, Mapping[str, int]] = {}
         self.cluster_summaries: dict[str, ClusterSummary] = {}
+        self.repeated_refusals: dict[tuple[str, str], str] = {}
+        """Refused requests that are repeated, by cluster and transfer, in words."""
         self.wakeups = {name: threading.Event() for name in settings.clusters}
         shared = (record, self._lock, self._commit, self._now)
         self.coallocation_operations = CoAllocationOperations(
@@ -199,6 +202,11 @@ class FederationState:
     def attempt_statuses(self, job: FederationJob) -> Mapping[int, TransferStatus]:
         """Return the last known statuses of the job's attempts, by attempt number."""
         return attempt_statuses(self.clusters, self._rules, job)
+
+    def repeated_refusal(self, job: FederationJob, attempt: TransferAttempt) -> str:
+        """Return why the cluster refuses a request about a job that is repeated; empty if it does not."""
+        name = transfer_name(self._rules, job, attempt)
+        return self.repeated_refusals.get((attempt.cluster, name), "")
 
     def commit_new(self, make: Callable[[int, int], Sequence[FederationEvent]]) -> None:
         """Store and apply the events that ``make`` returns for the current time and the first free number.

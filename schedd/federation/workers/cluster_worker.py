@@ -127,6 +127,9 @@ class ClusterWorker(ThreadedWork):
         now = time.monotonic()
         wanted = {(one.transfer, one.kind): one for one in self._federation.pending_actions(self.cluster)}
         self._sent_at = {name: at for name, at in self._sent_at.items() if name in wanted}
+        for cluster, transfer in list(self._federation.repeated_refusals):
+            if cluster == self.cluster and not any(transfer == name for name, _ in wanted):
+                self._federation.repeated_refusals.pop((cluster, transfer), None)
         due = [name for name in wanted if now - self._sent_at.get(name, -_AGAIN_S) >= _AGAIN_S][:_ACTIONS]
         if len(due) == 1:
             self._perform(self._open(), wanted[due[0]])
@@ -148,6 +151,7 @@ class ClusterWorker(ThreadedWork):
                     client.release_transfer(action.transfer)
                 case "withdraw":
                     client.withdraw_transfer(action.transfer)
+            self._federation.repeated_refusals.pop((self.cluster, action.transfer), None)
         except Refused as error:
             if action.kind == "submit" and error.kind in _OF_THE_JOB:
                 try:
@@ -155,10 +159,18 @@ class ClusterWorker(ThreadedWork):
                 except StoreError as failed:
                     _log.error("the log cannot be written", why=str(failed))
             elif error.kind in ("not-now", "unknown-transfer", "defect"):
-                name, why = action.transfer, error.detail
-                _log.info("request refused, will be repeated", cluster=self.cluster, transfer=name, why=why)
+                self._note_repeated_refusal(action, error.detail)
             else:
                 raise
+
+    def _note_repeated_refusal(self, action: TransferAction, why: str) -> None:
+        """Say that a request is refused and repeated: to the owner, and once in the log."""
+        known = self._federation.repeated_refusals
+        words = f"{self.cluster} refuses to {action.kind} the job: {why}; the request is repeated"
+        if known.get((self.cluster, action.transfer)) != words:
+            known[self.cluster, action.transfer] = words
+            name = action.transfer
+            _log.warning("request refused, will be repeated", cluster=self.cluster, transfer=name, why=why)
 
     # ---- polling -----------------------------------------------------------------------------------
 
