@@ -59,10 +59,11 @@ def visit(page: Page, address: str) -> None:
 
 
 def save_picture(page: Page, name: str, *, whole: bool = False) -> None:
-    """Save a picture of the page after its charts were drawn."""
+    """Save a picture of the page after its answers came and its charts were drawn."""
     if sys.argv[1:] and name not in sys.argv[1:]:
         return
     page.wait_for_timeout(800)
+    page.wait_for_function("() => !document.querySelector('[data-later]')")  # answers that come later
     for chart in page.locator(".plot[data-figure]").all():
         chart.wait_for()
         page.wait_for_function("chart => chart.dataset.ready", arg=chart.element_handle())
