@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from schedd.engine import Engine, EngineSettings
@@ -20,10 +21,12 @@ from schedd.features.prediction.expected_starts import (
     expected_starts_input,
 )
 from schedd.features.prediction.state import find_predictor
+from schedd.plan.columns import PLANNED
 from schedd.service.cluster.deliveries import DeliveryResult
 from schedd.service.cluster.errors import PlannerStopped
 from schedd.service.cluster.plan_loop import PlanLoop
 from schedd.service.questions.objectives import known_values, measure_fork
+from schedd.supervision import Supervisor
 from schedd.wire import Event, JobEnded, JobStarted, ShareFacts, StartsExpected
 from tests.service.planner_harness import StillClock, T, job, node, planner
 from tests.waits import WAIT_S, wait_until
@@ -224,3 +227,47 @@ def test_a_round_of_near_starts_agrees_with_a_round_of_all() -> None:
         near = {one.job_id: one for one in compute_near_starts(given, 3).expected}
         assert 3 <= len(near) < len(every)
         assert near == {name: every[name] for name in near}
+
+
+@pytest.mark.parametrize(("whole", "near"), [(0.4, 0.1), (8.0, 0.6), (40.0, 2.0), (120.0, 6.0)])
+def test_the_age_of_forecasts_is_bounded_with_10000_waiting_jobs(
+    whole: float, near: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds are counted in two simulated hours: those of all starts take ``whole`` seconds, those of the
+    nearest ones ``near``.
+    """
+    monkeypatch.setattr(background, "_is_any_forecast_needed", lambda _: False)
+    monkeypatch.setattr(background, "_is_urgent", lambda _: False)
+    waiting = np.zeros(10_000, np.int64)
+    published = SimpleNamespace(
+        settings=EngineSettings(predict=True),
+        arriving=0,
+        states=waiting + PLANNED,
+        expected=waiting - 1,  # new jobs come all the time
+        changed=waiting + 1,
+    )
+    loop: Any = SimpleNamespace(
+        name="main", published=published, on_standby=False, now=lambda: T + int(now), supervisor=Supervisor()
+    )
+    worker = ExpectedStartWorker(loop)
+    worker.latest_forecast = cast("Any", object())
+    now, all_at, near_at = 0.0, 0.0, 0.0
+    rounds: list[str] = []
+    oldest_all = oldest_near = 0.0
+    while now < 7_200:
+        kind = worker._next_round_kind(now)
+        begun, now = now, now + {"all": whole, "near": near, "": 1.0}[kind]
+        oldest_all, oldest_near = max(oldest_all, now - all_at), max(oldest_near, now - near_at)
+        done = {"all": (worker._all, worker._near), "near": (worker._near,), "": ()}[kind]
+        for times in done:
+            times.ended, times.moment = now, T + int(begun)
+        if kind == "all":
+            worker._all.took, all_at, near_at = whole, begun, begun
+        elif kind == "near":
+            worker._near.took, near_at = near, begun
+        rounds += [kind] if kind else []
+    rest = max(10 * whole, 5)
+    assert oldest_all <= 2 * whole + rest + near + 2
+    assert oldest_near <= max(60, 10 * near) + 2 * whole + 2 * near + 2
+    assert rounds.count("all") >= 7_200 // (rest + whole + near + 2)
+    assert ("near" in rounds) is (rest > 60), "a round of all starts comes soon enough by itself"
