@@ -29,6 +29,13 @@ def queue_of(walltimes: dict[str, int], **settings: Any) -> Cluster:
     return cluster
 
 
+def last_words(cluster: Cluster, name: str) -> str:
+    """The reason of the job's last move."""
+    change = cluster.view(name).last_change
+    assert change is not None
+    return change.words
+
+
 def reorder(cluster: Cluster, order: list[str], *, chosen: bool = False) -> None:
     """Apply a plan with the waiting jobs in this order, as a search or an admin does."""
     state, at = cluster.engine.state, T + 100
@@ -164,7 +171,7 @@ def test_a_start_that_moves_since_another_job_got_smaller_names_that_job() -> No
     cluster.at(10)
     cluster.alter_request("2", nodes="1:ppn=3")
     assert cluster.start("3") == 1000
-    assert cluster.view("3").last_change.words == "job 2 was altered"
+    assert last_words(cluster, "3") == "job 2 was altered"
 
 
 def test_a_start_that_moves_since_a_running_job_got_shorter_names_that_job() -> None:
@@ -174,7 +181,7 @@ def test_a_start_that_moves_since_a_running_job_got_shorter_names_that_job() -> 
     cluster.at(10)
     cluster.alter_request("1", walltime="500")
     assert cluster.start("2") == 500
-    assert cluster.view("2").last_change.words == "job 1 was altered while it runs"
+    assert last_words(cluster, "2") == "job 1 was altered while it runs"
 
 
 def test_a_start_that_moves_since_a_node_got_larger_names_the_node() -> None:
@@ -184,4 +191,4 @@ def test_a_start_that_moves_since_a_node_got_larger_names_the_node() -> None:
     cluster.submit("3", "1:ppn=1", 500)
     cluster.at(10)
     cluster.node("n1", cpus=5)
-    assert cluster.view("3").last_change.words == "node n1 has other resources than before"
+    assert last_words(cluster, "3") == "node n1 has other resources than before"
