@@ -8,7 +8,13 @@ from typing import Final
 from schedd.wire import NO_TYPES, ResourceTypes, ShareFacts
 from server_adapter.openpbs.notation import format_amount, kib, parse_amount, select, unquote
 from server_adapter.servers.openpbs.hosts import meets
-from server_adapter.servers.openpbs.vnode_capacity import CapacityByHost, VnodesFullError, lay_out_chunk
+from server_adapter.servers.openpbs.vnode_capacity import (
+    CapacityByHost,
+    VnodeCapacity,
+    VnodesFullError,
+    lay_out_chunk,
+    meeting_vnodes,
+)
 
 _CHARGED: Final = frozenset({"ncpus", "mem", "vmem", "ngpus"})
 _NODE: Final = frozenset({"host", "vnode"})
@@ -101,10 +107,34 @@ def exec_vnode(
         raise ValueError(f"select {schedselect} does not fit on what was decided")
     if sum(unit.cpus for unit in units) < sum(share.cpus for share in shares):
         raise ValueError(f"select {schedselect} asks for fewer cores than were decided")
-    capacities = dict(capacities)
     charged = _CHARGED | frozenset(consumable)
+    vnodes = {
+        unit.number: len(meeting_vnodes(unit.requested, capacities.get(nodes[unit.number], ()), types))
+        for unit in (units if capacities else ())
+    }
+    try:
+        # Units with few possible vnodes first: others could take these.
+        units.sort(key=lambda unit: (vnodes.get(unit.number, 0), *_largest_first(unit)))
+        return _lay_out(units, nodes, charged, dict(capacities), types, whole=whole)
+    except VnodesFullError:
+        units.sort(key=_largest_first)
+        return _lay_out(units, nodes, charged, dict(capacities), types, whole=whole)
+
+
+def _lay_out(
+    units: Sequence[_ChunkUnit],
+    nodes: Mapping[int, str],
+    charged: Collection[str],
+    capacities: dict[str, Sequence[VnodeCapacity]],
+    types: ResourceTypes,
+    *,
+    whole: bool,
+) -> str:
+    """Return the `exec_vnode` with the units on these nodes, placed on vnodes in the order of `units`. Raises
+    VnodesFullError.
+    """
     places: dict[int, str] = {}
-    for unit in sorted(units, key=_largest_first):
+    for unit in units:
         node = nodes[unit.number]
         if node in capacities:
             pieces, capacities[node] = lay_out_chunk(
@@ -113,7 +143,7 @@ def exec_vnode(
             places[unit.number] = _vnode_parts(unit, pieces, charged, types)
         else:
             places[unit.number] = f"{node}{_resources(unit, charged, types)}"
-    return "+".join(f"({places[unit.number]})" for unit in units)
+    return "+".join(f"({places[number]})" for number in sorted(places))
 
 
 def _nodes(

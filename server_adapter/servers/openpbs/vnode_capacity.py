@@ -100,8 +100,7 @@ def lay_out_chunk(
         and (count := parse_amount(name, value, types))
         and any(name in one.free for one in capacities)
     }
-    known = {tag for one in capacities for tag in one.tags}
-    meeting = [one for one in capacities if meets(asked, (one.vnode,), one.tags, known, types)]
+    meeting = meeting_vnodes(asked, capacities, types)
     fitting = [one for one in meeting if all(one.free.get(name, 0) >= n for name, n in needs.items())]
     if fitting:
         best = min(fitting, key=lambda one: (one.free.get("ngpus", 0), one.free.get("ncpus", 0)))
@@ -119,6 +118,14 @@ def lay_out_chunk(
         for one in capacities
     ]
     return taken, left
+
+
+def meeting_vnodes(
+    asked: Mapping[str, str], capacities: Sequence[VnodeCapacity], types: ResourceTypes
+) -> list[VnodeCapacity]:
+    """Return the vnodes with the names and properties that a chunk requests."""
+    known = {tag for one in capacities for tag in one.tags}
+    return [one for one in capacities if meets(asked, (one.vnode,), one.tags, known, types)]
 
 
 def _spread(

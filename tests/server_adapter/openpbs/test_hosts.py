@@ -360,6 +360,13 @@ def test_chunks_go_to_the_fullest_vnode_that_has_room_and_then_to_the_next() -> 
     )
 
 
+def test_a_chunk_that_few_vnodes_meet_is_placed_before_larger_ones() -> None:
+    vnodes = [vnode("a[0]", "a", cpus=2), vnode("a[1]", "a", cpus=2)]
+    assert place("1:ncpus=2+1:ncpus=1:vnode=a[0]", ShareFacts("a", 3, 0), vnodes=vnodes) == (
+        "(a[1]:ncpus=2)+(a[0]:ncpus=1)"
+    )
+
+
 def test_a_chunk_that_no_vnode_can_hold_is_spread_over_several() -> None:
     assert place("1:ncpus=6:mem=10gb", ShareFacts("a", 6, 10 * GIB)) == (
         f"(a[0]:ncpus=4:mem={8 * GIB}kb+a[1]:ncpus=2:mem={2 * GIB}kb)"
