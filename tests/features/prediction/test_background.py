@@ -246,12 +246,12 @@ def test_the_age_of_forecasts_is_bounded_with_10000_waiting_jobs(
         expected=waiting - 1,  # new jobs come all the time
         changed=waiting + 1,
     )
+    now, all_at, near_at = 0.0, 0.0, 0.0
     loop: Any = SimpleNamespace(
         name="main", published=published, on_standby=False, now=lambda: T + int(now), supervisor=Supervisor()
     )
     worker = ExpectedStartWorker(loop)
     worker.latest_forecast = cast("Any", object())
-    now, all_at, near_at = 0.0, 0.0, 0.0
     rounds: list[str] = []
     oldest_all = oldest_near = 0.0
     while now < 7_200:
