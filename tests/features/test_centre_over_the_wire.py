@@ -240,6 +240,7 @@ class Referee:
             self.faults.append(words)
 
 
+@pytest.mark.timeout(600 if GROWTH == 1 else 0)
 @pytest.mark.parametrize("version", ["6.1", "openpbs"])
 async def test_a_centre_keeps_its_limits_and_explains_each_start_over_the_wire(
     tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
