@@ -80,7 +80,7 @@ class AttributeWriteQueue:
         self._last.pop(job, None)
 
     def rewrite_lost(self, state: ServerState) -> Iterator[None]:
-        """Queue again the comments that are missing in two full readings in a row: OpenPBS removes them when
+        """Queue again the comments that are missing in two full readings in a row: servers remove them when
         a hold is released. The first reading may be older than the write.
 
         Yields after every few jobs, so that other tasks run.
