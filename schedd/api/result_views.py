@@ -154,7 +154,7 @@ class ReservationResult(SnapshotAnswer):
     """What came of it."""
 
     reservation: ReservationView | None
-    """As it is now; null if it was deleted, or could not be made: then the log has an alert."""
+    """Its present state; null if it was deleted, or could not be made: then the log has an alert."""
     at_risk: int
     """How many promises more than before are at risk."""
 

@@ -415,7 +415,7 @@ class ComponentEditRequested(FederationEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComponentEditRefused(FederationEvent):
-    """The requested change is not made; the co-allocation stays as it is."""
+    """The requested change is not made; the co-allocation does not change."""
 
     why: str
     type: Literal["component_edit_refused"] = "component_edit_refused"

@@ -340,7 +340,7 @@ class PlanContents:
         return [self.node_names[row] for row in np.unique(rows[tb.rows[rows, at.USABLE] == 0]).tolist()]
 
     def on_usable_nodes(self, slots: Ints) -> Ints:
-        """Return those of these placed jobs that hold no unusable node, in their order."""
+        """Return the placed jobs that hold no unusable node, in their order."""
         held = self.held(slots)
         unusable = (self.slabs.tb.rows[held.rows, at.USABLE] == 0) & ~held.are_pools
         return np.delete(slots, held.owner[unusable])

@@ -334,7 +334,7 @@ class Shapes:
         return could_hold(chunks, capacity)
 
     def _by_cost(self, first: int, n: int) -> tuple[int, ...]:
-        """Return the rows of a set by cost, the order in which mixed units are placed."""
+        """Return the rows of a set by cost: the order for placing mixed units."""
         costs = self._slabs.tb.costs[first : first + n]
         rows: list[int] = self._slabs.tb.sets[first : first + n][np.argsort(costs, kind="stable")].tolist()
         return tuple(rows)

@@ -37,7 +37,7 @@ ParsedSite = Annotated[
 
 
 class PlanningSettings(Section):
-    """Settings of a cluster that the engine reads as they stand in the file. The file's defaults for a site
+    """Settings of a cluster that the engine reads, with the values of the file. The file's defaults for a site
     differ for a few: ``ClusterSettings``.
     """
 
@@ -56,7 +56,7 @@ class PlanningSettings(Section):
     alone_starts: int = Field(default=3, ge=1, le=100_000)
     """Number of unexplained starts within `alone_within` that count as another scheduler's."""
     alone_within: Step = 600
-    """Period in which `alone_starts` are counted."""
+    """Period over which `alone_starts` are counted."""
     start_rate: StartRate = 0
     """Maximum job starts per second; 0: no limit."""
     start_rate_node: StartRate = 0
@@ -145,7 +145,7 @@ class PlanningSettings(Section):
     search_seconds: FloatSeconds = Field(default=2.0, gt=0, le=600)
     """Maximum duration of a search; events are handled meanwhile."""
     search_threads: int = Field(default=1, ge=1, le=16)
-    """Number of searches at the same time, from which the best is taken: better plans of a long queue. Each
+    """Number of searches at the same time; the best is taken: better plans of a long queue. Each
     uses a core while it runs, and takes memory for another copy of the plan. The planner needs a core,
     too."""
     search_patience: Seconds = PATIENCE

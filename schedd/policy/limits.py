@@ -33,7 +33,7 @@ planned; waiting and running jobs; use over time."""
 
 
 class LimitRule(Section):
-    """What a limit counts, and for which jobs."""
+    """What a limit counts, and the jobs that it counts for."""
 
     counts: Counted = "running"
     """`running`: the amount in use at once. `eligible`: waiting jobs that are planned (Maui's `MAXIJOB`);

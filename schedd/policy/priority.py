@@ -24,15 +24,15 @@ class JobClass(Section):
     points: Weight
     """Value of the term `class`."""
     users: Names = ()
-    """Users whose jobs belong to the class. One match in these lists is sufficient."""
+    """Users: their jobs belong to the class. One match in these lists is sufficient."""
     groups: Names = ()
-    """Groups whose jobs belong to the class."""
+    """Groups: their jobs belong to the class."""
     accounts: Names = ()
-    """Accounts (`qsub -A`) whose jobs belong to the class."""
+    """Accounts (`qsub -A`): their jobs belong to the class."""
     projects: Names = ()
-    """Projects (OpenPBS) whose jobs belong to the class."""
+    """Projects (OpenPBS): their jobs belong to the class."""
     queues: Names = ()
-    """Queues whose jobs belong to the class."""
+    """Queues: their jobs belong to the class."""
     breaks_promises: bool = False
     """Jobs of this class may delay others beyond their promises; each broken promise is recorded and
     shown."""

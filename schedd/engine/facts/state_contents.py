@@ -194,7 +194,7 @@ class StateContents(EngineColumns):
     at_event: str = declared(SHARED, default="")  # the id of the event that is being handled
     at_job: str = declared(SHARED, default="")
     at_step: str = declared(SHARED, default="")
-    """Job and step in progress, or the last ones of an aborted call."""
+    """Job and step in progress, or where a call was aborted."""
     diverged: dict[str, None] = declared(FieldRule(lambda _: {}, saved=False), make=dict)
     """Jobs with an error that was confined to them since the last freeze ("": no single job): the error may
     not recur in a replay.

@@ -23,14 +23,14 @@ class DeadlineSettings(Section):
     admission: bool = True
     """Whether deadlines are accepted or refused. If not, they are wishes, which guarantee nothing."""
     users: _Names = ()
-    """Users to whose jobs admission is open. One match in these lists is sufficient; without lists it is open
+    """Users: admission is open to their jobs. One match in these lists is sufficient; without lists it is open
     to all."""
     groups: _Names = ()
-    """Groups to whose jobs admission is open."""
+    """Groups: admission is open to their jobs."""
     accounts: _Names = ()
-    """Accounts to whose jobs admission is open."""
+    """Accounts: admission is open to their jobs."""
     queues: _Names = ()
-    """Queues to whose jobs admission is open."""
+    """Queues: admission is open to their jobs."""
     margin: Seconds = 60
     """An accepted job is planned to end at least this long before its deadline: the server needs time to
     start it."""

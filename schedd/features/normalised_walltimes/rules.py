@@ -1,8 +1,7 @@
 """Walltimes by speed: each job is planned on nodes of at least a chosen speed, with its walltime for it.
 
-Chosen is the speed with which the job ends first. So a job may move among these nodes, and its planned
-walltime suffices on each. At its start it is shortened to what the slowest of its nodes needs, and set on the
-server.
+The chosen speed gives the earliest end. The job may move among these nodes, as its planned walltime
+suffices on each. At its start the walltime is shortened to the need of its slowest node, and set on the server.
 """
 
 from functools import cache
@@ -174,15 +173,15 @@ def choose_speed(state: EngineState, record: JobRecord) -> JobRecord | None:
 
 
 def _best_speed(state: EngineState, table: SpeedTable, record: JobRecord) -> float:
-    """Return the speed with which a job ends first, if it starts as promised; the lowest if it has no
-    start.
+    """Return the speed of the earliest end among starts that keep the promise; without a start the
+    lowest.
     """
     ready = max(state.now, record.facts.not_before or 0, record.back_off.until)
     if record.behind:
         ready = max(ready, ready_after(state, record.behind))
     promised, best, speed = int(state.promise[record.slot]), (True, FOREVER, FOREVER), table.speeds[0]
     for one in reversed(table.speeds):
-        # If the best start is in time, only a start counts with which the job ends no later.
+        # Once a start is in time, other starts count only if the job ends no later.
         latest_end = best[1] if not best[0] else FOREVER
         start, walltime = _earliest_start(state, record, one, ready, state.now + HORIZON, latest_end)
         ends = (start > promised, start + walltime, start)

@@ -15,7 +15,7 @@ from schedd.policy.site import SitePolicy
 from schedd.wire import JobFacts, NodeFacts
 
 REFERENCE: Final = 0.0
-"""Chosen for a job whose walltime is not scaled: it runs on nodes of the reference speed or faster ones."""
+"""The choice for a job without scaling: it runs on nodes of the reference speed or faster ones."""
 ANYWHERE: Final = -1.0
 """Chosen for a job in a booking: it runs there with the walltime that it states."""
 _GIVEN: Final = FieldRule(
@@ -36,7 +36,7 @@ class SpeedTable:
         return self.rules.speed is not None or bool(self.rules.queues)
 
     def reference(self, facts: JobFacts) -> float:
-        """The speed of the nodes for which a job states its walltime; 0: for the nodes where it runs."""
+        """The reference speed of a job's walltime; 0: the speed of the nodes where it runs."""
         if facts.id.startswith(BOOKING):  # it has no queue
             return self.rules.speed or 0.0
         return self.rules.queues.get(facts.queue, self.rules.speed or 0.0)
@@ -50,7 +50,7 @@ class SpeedTable:
 
     @cached_property
     def bounds(self) -> tuple[float, ...]:
-        """The speeds by which nodes are told apart: also reference speeds. All nodes have the lowest one."""
+        """The speeds that divide the nodes, with the reference speeds; all nodes have at least the lowest."""
         references = {self.rules.speed or 0.0, *self.rules.queues.values()}
         return tuple(sorted(one for one in {*self.speeds, *references} if one > self.speeds[0]))
 
@@ -80,13 +80,12 @@ class WalltimeState:
     """Facts of the latest job, the site and its ``given`` walltimes, and the planned facts for each speed: an
     arrival needs them several times. A cache: see ``planned_facts``."""
     chosen: dict[str, float] = declared(NAMES, make=dict, carried=True)
-    """By job: the lowest speed of the nodes for which its walltime is planned, ``REFERENCE`` or
-    ``ANYWHERE``."""
+    """By job: the lowest node speed that its planned walltime allows, ``REFERENCE`` or ``ANYWHERE``."""
     published: Mapping[str, tuple[int, ...]] | None = declared(MOMENT, default=None)
     """A copy of ``given`` for readers; None: it was changed."""
     given: dict[str, tuple[int, ...]] = declared(_GIVEN, make=dict, carried=True, lasting=True)
-    """By job: the walltime that it stated, then each one that the server was told to set, in seconds, the
-    latest last. The server keeps no record of the stated one."""
+    """By job, in seconds: the walltime of its submission, then each walltime set on the server, in order.
+    The server keeps no record of the first."""
     examined: int = declared(NUMBER, default=0)  # when other speeds were last considered
 
 

@@ -27,13 +27,13 @@ class PartitionSettings(Section):
     every_node: bool = False
     """All nodes belong to it."""
     users: Names = ()
-    """Users to whose jobs it is open."""
+    """Users: it is open to their jobs."""
     groups: Names = ()
-    """Groups to whose jobs it is open."""
+    """Groups: it is open to their jobs."""
     accounts: Names = ()
-    """Accounts to whose jobs it is open."""
+    """Accounts: it is open to their jobs."""
     queues: Names = ()
-    """Queues to whose jobs it is open."""
+    """Queues: it is open to their jobs."""
     charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
     """Factor of the cost of its jobs."""
 

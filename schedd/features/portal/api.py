@@ -122,7 +122,7 @@ class PortalJobs:
 
 @router.get("/me", "no-token", "not-ready", "invalid", answer=MeView, iso=True)
 def get_me(request: Request, _: Daemon, caller: User) -> Response:
-    """Who the caller is, on which clusters, with how many jobs, and when the next one starts."""
+    """The caller, with its clusters and its numbers of jobs, and when the next one starts."""
     return reply(request, _describe_caller(request, caller))
 
 
@@ -307,7 +307,7 @@ def get_calendar(
 ) -> Response:
     """A calendar (iCalendar) of the caller's running and planned jobs, bookings, and reservations of nodes.
 
-    A planned job stands at its likely start; arrays are one event. Calendar programs give the token as the
+    A planned job has its likely start; arrays are one event. Calendar programs give the token as the
     password of HTTP Basic authentication.
     """
     return Response(calendar_of(request, caller, show), media_type=CALENDAR_MEDIA_TYPE)

@@ -22,7 +22,7 @@ def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 _HARMLESS_SIGNALS: Final = frozenset({"CHLD", "CONT", "URG", "WINCH", "17", "18", "23", "28"})
-"""Signals whose default action leaves a process running; numbers of Linux."""
+"""Signals that by default leave a process running; numbers of Linux."""
 
 
 class PreemptionSettings(Section):
@@ -64,7 +64,7 @@ class PreemptionSettings(Section):
     """Fair share that is charged with the lost work of a preempted run: of its `owner`, of the owner of the
     `preemptor`, or of `nobody`. Accounts are charged as for every run."""
     windows: tuple[WindowText, ...] = ()
-    """Times in which preemptions may begin, each as
+    """Windows for the begin of preemptions, each as
     `2026-01-05T08:00/2026-01-05T18:00 FREQ=DAILY Europe/Berlin`; none: always."""
 
     @property

@@ -24,13 +24,13 @@ class QosLevel(Section):
     charge: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)] = 1.0
     """Factor of the costs of its jobs; 0: they cost nothing."""
     users: _Owners = ()
-    """Users to whom it is open. One match in these lists is sufficient; without lists it is open to all."""
+    """Users that may use it. One match in these lists is sufficient; without lists it is open to all."""
     groups: _Owners = ()
-    """Groups to which it is open."""
+    """Groups that may use it."""
     accounts: _Owners = ()
-    """Accounts (`qsub -A`) to which it is open."""
+    """Accounts (`qsub -A`) that may use it."""
     queues: _Owners = ()
-    """Queues to whose jobs it is open."""
+    """Queues: it is open to their jobs."""
 
     def admits(self, user: str, group: str, account: str, queue: str) -> bool:
         """Whether a job with this owner (without host), group, account and queue may use it."""

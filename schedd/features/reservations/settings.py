@@ -23,13 +23,13 @@ class SiteReservationSettings(WindowSettings):
     everywhere: bool = False
     """All nodes belong to it."""
     users: Names = ()
-    """Users whose jobs may use the nodes. One match in these lists, or `shorter`, is sufficient."""
+    """Users: their jobs may use the nodes. One match in these lists, or `shorter`, is sufficient."""
     groups: Names = ()
-    """Groups whose jobs may use the nodes."""
+    """Groups: their jobs may use the nodes."""
     accounts: Names = ()
-    """Accounts whose jobs may use the nodes."""
+    """Accounts: their jobs may use the nodes."""
     queues: Names = ()
-    """Queues whose jobs may use the nodes."""
+    """Queues: their jobs may use the nodes."""
     shorter: Whole = Field(default=0, ge=0, le=366 * 86_400)
     """Jobs with a walltime of at most this may use the nodes: `"30m"`; 0: the walltime does not count."""
     cores: int = Field(default=0, ge=0, le=10_000_000)

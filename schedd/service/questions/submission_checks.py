@@ -51,7 +51,7 @@ class QueuedJobs:
 
 @dataclass(frozen=True, slots=True)
 class KnownUser:
-    """What the server's jobs tell of their user: groups, submit hosts, and queues that took a job."""
+    """What is known of a user from the server's jobs: groups, submit hosts, and queues that accepted a job."""
 
     groups: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
@@ -63,7 +63,7 @@ class Submission:
     """A hypothetical submission.
 
     ``facts.owner`` empty: the user is unknown, and access lists and limits of users are not checked.
-    ``group`` is the user's primary group, if it is known. ``known`` is what the user's jobs tell of it.
+    ``group`` is the user's primary group, or empty. ``known`` comes from the user's jobs.
     ``queued`` are all jobs of the server.
     """
 
@@ -82,7 +82,7 @@ class Submission:
 
     @property
     def host(self) -> str:
-        """The host from which the job is submitted; empty: the question does not say."""
+        """The submit host; empty if the question has none."""
         return self.facts.owner.partition("@")[2]
 
 
@@ -127,7 +127,7 @@ def server_refusals(one: Submission, server: ServerFacts) -> Iterator[str]:
 def uncertain_access(one: Submission, queue: QueueFacts, server: ServerFacts) -> Iterator[str]:
     """Yield remarks on access lists that cannot be checked here.
 
-    A user is taken for admitted whose other jobs are in the queue, or have a group on its list.
+    A user counts as admitted if other jobs of this user are in the queue, or have a group on its list.
     """
     attributes = queue.attributes
     users = is_true(attributes, "acl_user_enable")
@@ -178,8 +178,8 @@ def _refuses_user(attributes: Mapping[str, str], owner: str) -> bool:
 
 def _refuses_group(attributes: Mapping[str, str], server: ServerFacts, one: Submission) -> bool:
     """Whether the group list certainly refuses the user. TORQUE looks only at the job's group, unless
-    `acl_group_sloppy` is set. OpenPBS looks at all groups of the user, of which only those of its jobs are
-    known here.
+    `acl_group_sloppy` is set. OpenPBS looks at all groups of the user; here only the groups of its jobs are
+    known.
     """
     if not is_true(attributes, "acl_group_enable") or not one.group:
         return False
@@ -190,7 +190,7 @@ def _refuses_group(attributes: Mapping[str, str], server: ServerFacts, one: Subm
 
 
 def _either_suffices(attributes: Mapping[str, str], server: ServerFacts) -> bool:
-    """Whether TORQUE accepts a job that satisfies one of two lists (``acl_logic_or``)."""
+    """Whether TORQUE accepts a job if one of the two lists admits it (``acl_logic_or``)."""
     both = is_true(attributes, "acl_user_enable") and is_true(attributes, "acl_group_enable")
     return both and is_true({**server.attributes, **attributes}, "acl_logic_or")
 

@@ -43,7 +43,7 @@ class OidcGrantSettings(Section):
     """Permissions of users known to the provider. Users without a grant are not let in."""
 
     groups: tuple[str, ...] = ()
-    """Groups whose members have the role."""
+    """Groups: their members have the role."""
     users: tuple[str, ...] = ()
     """Names of users who have the role."""
     role: Literal["user", "reader", "operator", "admin"]
@@ -147,7 +147,7 @@ class AuthSettings(Section):
     munge_socket: Path | None = None
     """Socket of munged, if it is not at libmunge's default path."""
     frame_origins: tuple[str, ...] = ()
-    """Origins of portals whose pages may show `/dashboard/framed-jobs` in a frame:
+    """Origins of portals that may show `/dashboard/framed-jobs` in a frame:
     `["https://portal.example.org"]`. Empty: none. All other pages are never shown in frames."""
 
     @field_validator("frame_origins")
