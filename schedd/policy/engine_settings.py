@@ -37,7 +37,7 @@ ParsedSite = Annotated[
 
 
 class PlanningSettings(Section):
-    """Settings of a cluster that the engine reads, with the values of the file. The file's defaults for a site
+    """Settings of a cluster that the engine reads, with values of the file. The file's defaults for a site
     differ for a few: ``ClusterSettings``.
     """
 

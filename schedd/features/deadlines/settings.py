@@ -23,7 +23,7 @@ class DeadlineSettings(Section):
     admission: bool = True
     """Whether deadlines are accepted or refused. If not, they are wishes, which guarantee nothing."""
     users: _Names = ()
-    """Users: admission is open to their jobs. One match in these lists is sufficient; without lists it is open
+    """Users: admission is open to their jobs. A match in these lists is sufficient; without lists it is open
     to all."""
     groups: _Names = ()
     """Groups: admission is open to their jobs."""

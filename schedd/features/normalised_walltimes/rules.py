@@ -1,7 +1,8 @@
 """Walltimes by speed: each job is planned on nodes of at least a chosen speed, with its walltime for it.
 
 The chosen speed gives the earliest end. The job may move among these nodes, as its planned walltime
-suffices on each. At its start the walltime is shortened to the need of its slowest node, and set on the server.
+suffices on each. At its start the walltime is shortened to the need of its slowest node, and set on the
+server.
 """
 
 from functools import cache

@@ -51,7 +51,7 @@ class QueuedJobs:
 
 @dataclass(frozen=True, slots=True)
 class KnownUser:
-    """What is known of a user from the server's jobs: groups, submit hosts, and queues that accepted a job."""
+    """What is known of a user from the server's jobs: groups, submit hosts, queues that accepted a job."""
 
     groups: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
