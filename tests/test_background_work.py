@@ -38,6 +38,8 @@ _WORDS = (*CREATES, "Thread", "Timer", "TaskGroup")
 LOCAL = {
     # Awaited where it is created: nothing goes on alone.
     ("server_adapter/bridge/daemon_client.py", "create_task"),
+    # Cancelled at the end of the function that creates it.
+    ("schedd/api/question_runner.py", "create_task"),
     # The adapter's own main work, awaited by its main function.
     ("server_adapter/main.py", "ensure_future"),
 }

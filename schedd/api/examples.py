@@ -109,6 +109,8 @@ WHAT_IF: Final[dict[str, Any]] = {
             "enough": "00:42:00",
             "value": 2520,
             "planned_start": 1_700_000_000,
+            "expected_start": 1_700_000_000,
+            "expected_by": 1_700_001_800,
             "risk": 0.08,
         }
     ],

@@ -18,10 +18,12 @@ def test_page_lists_every_path_and_query_parameter(the_app: FastAPI) -> None:
     }
     expected = {
         (method.upper(), path): {p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"}
+        - {"iso"}
         for path, item in the_app.openapi()["paths"].items()
         for method, operation in item.items()
     }
     assert found == expected
+    assert "With `iso=true` each object with times" in PAGE
 
 
 def test_page_lists_every_event_and_decision(the_app: FastAPI) -> None:

@@ -41,6 +41,7 @@ WITHOUT: Final = frozenset(
         "prediction",
         "qos",
         "refused_cores",
+        "reservations",
         "walltime_extensions",
     }
 )

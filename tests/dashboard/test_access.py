@@ -131,7 +131,8 @@ def test_operator_reserves_nodes_and_lifts_the_reservation(open_window: Open, si
     wanted = site.post_json("/reservations/repair/preview", body)
     page.get_by_label("From", exact=True).fill("2023-11-14T23:14")
     page.get_by_label("Until", exact=True).fill("")
-    page.get_by_role("button", name="Preview").click()
+    reservations = page.get_by_role("region", name="Reservations")
+    reservations.get_by_role("button", name="Preview").click()
     expect(page.locator("#foreseen")).to_contain_text(f"{wanted['moves']} waiting jobs would start")
     expect(page.locator("#foreseen")).to_contain_text(f"{wanted['broken']} promises would be put at risk")
     assert wanted["moves"]
