@@ -10,7 +10,7 @@ def shorten_list(names: Sequence[str], most: int = 3) -> str:
 
 
 def name_first_jobs(known: Sequence[str], count: int, most: int = 3) -> str:
-    """Return ` (5, 6 and 7 more)` of ``count`` jobs, the first of which are ``known``; or nothing."""
+    """Return ` (5, 6 and 7 more)`: ``known`` are the first names of ``count`` jobs; no text without names."""
     if not known:
         return ""
     shown = known[:most]

@@ -32,7 +32,7 @@ TIME_FIELDS: Final = frozenset(_TIME_NAMES.split())
 TIMES_OF_CLASSES: Final = frozenset(
     ("Breach.planned", "EndedJobView.ended", "FairShareHistory.times", "NodePowerMeasurement.at")
 )
-"""Times whose names are counts in other classes."""
+"""Fields that are times here; in other classes a field of the same name is a count."""
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ class OneLineErrorParser(argparse.ArgumentParser):
 
 
 class _DescribedActions(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001  (argparse has no public name for it)
-    """Sub-commands whose description is their help, unless they have another one."""
+    """Sub-commands; without a description of its own, one has its help text as description."""
 
     def add_parser(self, name: str, **options: Any) -> Any:
         """As argparse does."""

@@ -62,7 +62,7 @@ class BatchSkipped:
 
     ``why`` is the error. ``jobs`` and ``steps`` are the work in progress, if known: the jobs are quarantined,
     the steps are omitted for a while. ``out`` maps jobs with open run decisions to the
-    expiry. ``decided`` is the number of the last decision. If ``anew``, the state is rebuilt from user
+    expiry. ``decided`` is the number of the last decision. With ``anew`` true, the state is rebuilt from user
     settings and a snapshot.
     """
 

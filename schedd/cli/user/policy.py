@@ -63,7 +63,7 @@ def _run_action(session: Session, args: argparse.Namespace) -> bool:
     if args.act == "set":
         present = client.policy()
         site = merge_policy(args.what, present.site, args.cluster)
-        # Changes by somebody else since then would be undone.
+        # The daemon refuses if another administrator has set a policy meanwhile: it would be undone.
         instead = present.version if any("=" in word for word in args.what) else None
         policy = client.set_policy(site, break_promises=args.break_promises, instead=instead)
     elif args.act == "withdraw":

@@ -222,7 +222,7 @@ class StateContents(EngineColumns):
     backfilled: int = declared(NUMBER, default=-1)  # number of the last change set with backfilling; -1: none
     last_backfill: int = declared(NUMBER, default=-1)  # time of that backfilling
     backfill_due: int = declared(NUMBER, default=FOREVER)
-    """Time to which a backfilling was put off, since there is at most one per second; FOREVER: none was."""
+    """Time of the next backfilling, if it had to wait (there is at most one per second); else FOREVER."""
     breaches: int = declared(NUMBER, default=0)
     alerts: dict[str, OpenAlert] = declared(ALERTS, make=dict)  # open alerts, by kind and subject
     next_due: int | None = declared(SHARED, default=None)

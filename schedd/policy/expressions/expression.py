@@ -48,7 +48,7 @@ class Expression:
         ]
 
     def failing_part(self, columns: Columns) -> str:
-        """Return the text of the innermost part due to which the first job has no value; "": it has one."""
+        """Return the innermost part that leaves the first job without a value, as text; "" if it has one."""
         with np.errstate(all="ignore"):
             one = find_cause(self._parts, columns)
         return self.text[one.start : one.end] if one is not None else ""

@@ -228,7 +228,7 @@ class PlannerCondition(ABC):
         return {kind: why for kind, why in found.items() if why}
 
     def _describe_reload_risk(self) -> str:
-        """Return whose promises the latest reload put at risk, until none of the jobs waits any more."""
+        """Return the owners of promises that the latest reload put at risk; "" once no such job waits."""
         risk = self.reload_risk
         if risk is None:
             return ""

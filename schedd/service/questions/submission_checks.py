@@ -190,7 +190,7 @@ def _refuses_group(attributes: Mapping[str, str], server: ServerFacts, one: Subm
 
 
 def _either_suffices(attributes: Mapping[str, str], server: ServerFacts) -> bool:
-    """Whether TORQUE accepts a job if one of the two lists admits it (``acl_logic_or``)."""
+    """Whether one of the two lists suffices for TORQUE (``acl_logic_or``)."""
     both = is_true(attributes, "acl_user_enable") and is_true(attributes, "acl_group_enable")
     return both and is_true({**server.attributes, **attributes}, "acl_logic_or")
 
