@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, Final
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, func, or_, select
 
 from schedd.store.codec import decode_event, replace_nul
 from schedd.store.history_writer import Row, job_changes, last_recorded_event
@@ -167,38 +168,54 @@ _ORDERS: Final = {
 
 
 def job_timeline(connection: Connection, cluster: int, job: str) -> Sequence[TimelineEntry]:
-    """Return the stored events, decisions, estimates, promises and breaches of a job, in order of time."""
+    """Return the stored events, decisions, estimates, promises and breaches of a job, in order of time.
+
+    Within a second, published starts follow the request, and a decision precedes the event that answers it.
+    """
     job = replace_nul(job)
     of = {table: (table.c.cluster == cluster, table.c.job == job) for table in _OF_A_JOB}
     said = select(events.c.time, events.c.type, events.c.body, events.c.packed).where(*of[events])
+    order: list[tuple[int, float]] = []
     found: list[TimelineEntry] = []
+    answered: dict[str, tuple[int, float]] = {}
+    requested: dict[int, float] = {}
     over = False
     for row in connection.execute(said.order_by(events.c.number)):
         event = decode_event(row.type, row.body, row.packed)
         ends = isinstance(event, JobEnded | JobDeleted)
         if not (ends and over):  # an adapter repeats an end as long as the server lists the job
+            place = len(found)
+            answered.setdefault(getattr(event, "decision_id", ""), (row.time, place))
+            if isinstance(event, JobQueued | JobAltered):
+                requested[row.time] = place
+            order.append((row.time, place))
             found.append(TimelineEntry(row.time, "event", _describe_event(event)))
         over = ends
     runs = select(decisions).where(*of[decisions], decisions.c.type.in_(_ORDERS))
-    found += [
-        TimelineEntry(row.time, "decision", _outcome(row), decision=row.id)
-        for row in connection.execute(runs)
-    ]
-    tells = select(published_starts).where(*of[published_starts])
-    found += [TimelineEntry(row.time, "published", row.why, row.start) for row in connection.execute(tells)]
-    made = select(promises).where(*of[promises])
+    for row in connection.execute(runs):
+        time, place = answered.get(row.id, (row.time, inf))
+        order.append((row.time, place - 0.5 if time == row.time else inf))
+        found.append(TimelineEntry(row.time, "decision", _outcome(row), decision=row.id))
+    for entry in _published_entries(connection, of):
+        order.append((entry.time, requested.get(entry.time, -1) + 0.25))
+        found.append(entry)
+    for row in connection.execute(select(breaches).where(*of[breaches])):
+        order.append((row.time, inf))
+        found.append(_promise_change(row))
+    return [found[at] for at in sorted(range(len(found)), key=order.__getitem__)]
+
+
+def _published_entries(
+    connection: Connection, of: Mapping[Table, tuple[ColumnElement[bool], ...]]
+) -> Iterator[TimelineEntry]:
+    """Yield planned starts, promises and expected starts; ``of``: by table, the conditions of the job."""
+    for row in connection.execute(select(published_starts).where(*of[published_starts])):
+        yield TimelineEntry(row.time, "published", row.why, row.start)
     weak = ("at the latest then", "at the latest then, if an assumed walltime ahead holds")
-    found += [
-        TimelineEntry(row.time, "promise", weak[row.weak], row.promised) for row in connection.execute(made)
-    ]
-    foreseen = select(expected).where(*of[expected])
-    found += [
-        TimelineEntry(row.time, "published", _expected(row), row.start)
-        for row in connection.execute(foreseen)
-    ]
-    broken = select(breaches).where(*of[breaches])
-    found += [_promise_change(row) for row in connection.execute(broken)]
-    return sorted(found, key=lambda moment: moment.time)
+    for row in connection.execute(select(promises).where(*of[promises])):
+        yield TimelineEntry(row.time, "promise", weak[row.weak], row.promised)
+    for row in connection.execute(select(expected).where(*of[expected])):
+        yield TimelineEntry(row.time, "published", _expected(row), row.start)
 
 
 def _expected(row: Any) -> str:

@@ -290,6 +290,23 @@ def test_job_timeline_is_in_order(store: Store) -> None:
     ]
 
 
+def test_within_a_second_a_decision_precedes_its_answer_and_starts_follow_the_request(
+    store: Store,
+) -> None:
+    batch = append_events(store, queued(1))
+    store.record_decisions(
+        1,
+        batch,
+        [write_attributes(1, "1.srv", 2000), run(2, "1.srv", 1000)],
+        promises=[Promise("1.srv", 1000, 2600)],
+    )
+    append_events(store, accepted(2, run(2, "1.srv").id, "1.srv", 1000), started(3, "1.srv", 1000))
+    append_events(store, ended(4, "1.srv", 1000))
+    words = [moment.text.partition(":")[0] for moment in store.job_timeline(1, "1.srv")]
+    answers = ["start ordered", "run accepted", "started on n1", "ended, exit status 0"]
+    assert words == ["queued in q", "planned", "at the latest then", *answers]
+
+
 def test_node_history_has_a_row_for_each_change(store: Store) -> None:
     def node(number: int, time: int, **facts: object) -> NodeChanged:
         chosen: dict[str, object] = {"name": "n1", "cpus": 4, **facts}
